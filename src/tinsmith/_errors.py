@@ -1,0 +1,111 @@
+"""Errors: everything tinsmith refuses with, and how a refusal is laid out.
+
+    TinsmithError
+    ├── SpecError         ValueError     a spec that does not parse, or does not match its kernel
+    ├── ArgumentError     TypeError      wrong number, names or kinds of call arguments; unsupported tensors
+    ├── ShapeError        ValueError     sizes that do not fit each other or the spec
+    ├── DtypeError        TypeError      a dtype that the kernel or the spec does not take
+    ├── DeviceError       RuntimeError   tensors on different devices, or not where the engine runs
+    ├── KernelError       ValueError     a kernel that cannot be an op: it writes an input, returns a value, ...
+    ├── EngineError       RuntimeError   an engine missing, not started, or started for another device
+    ├── GradientError     RuntimeError   a derivative that cannot be had
+    ├── ConfigError       ValueError     a TINSMITH_* setting unknown or out of range
+    ├── InputError        ValueError     a file that a command cannot read or write
+    └── CheckpointError   ValueError     a checkpoint broken, or made by something else
+
+Every leaf is also the builtin that a caller would expect, so `except ValueError` keeps working
+for those who never heard of us. Which check raises what is decided where the check stands; here
+are only the names and the one layout that all messages share (`refusal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+class TinsmithError(Exception):
+    """Anything that tinsmith refuses; catch this to catch them all."""
+
+
+class SpecError(TinsmithError, ValueError):
+    """The spec does not parse, or does not match the parameters of its kernel."""
+
+
+class ArgumentError(TinsmithError, TypeError):
+    """A call with the wrong number, names or kinds of arguments, or with an unsupported tensor."""
+
+
+class ShapeError(TinsmithError, ValueError):
+    """The sizes of the arguments do not fit each other or the spec."""
+
+
+class DtypeError(TinsmithError, TypeError):
+    """A tensor has a dtype that the kernel or the spec does not take."""
+
+
+class DeviceError(TinsmithError, RuntimeError):
+    """Tensors lie on different devices, or not where the engine runs."""
+
+
+class KernelError(TinsmithError, ValueError):
+    """The kernel cannot be an op: it writes an input, returns a value, overwrites what it read, has no source."""
+
+
+class EngineError(TinsmithError, RuntimeError):
+    """An engine is missing, not started, started for another device, or no longer as we knew it."""
+
+
+class GradientError(TinsmithError, RuntimeError):
+    """A derivative that cannot be had, refused rather than silently wrong."""
+
+
+class ConfigError(TinsmithError, ValueError):
+    """A TINSMITH_* setting that is unknown or has a value that it cannot have."""
+
+
+class InputError(TinsmithError, ValueError):
+    """A file that a command was given cannot be read, or its output cannot be written."""
+
+
+class CheckpointError(TinsmithError, ValueError):
+    """A checkpoint is broken, or does not belong to what is being restored."""
+
+
+def refusal(headline: str, rows: Iterable[tuple[str, ...]] = (), remedy: str = "") -> str:
+    """The words of a refusal: what does not fit, the facts in aligned columns, the way out.
+
+    Args:
+        headline: one sentence naming the argument and the op.
+        rows: (label, fact) or (label, fact, note); a note is set off by an arrow.
+        remedy: what to write instead; the last line. Left out when empty.
+
+    Example:
+        >>> print(refusal("`b` does not fit `a`.", [("a", "[n] = (4,)"), ("b", "[n] = (3,)", "n was 4")], "Pass 4."))
+        `b` does not fit `a`.
+          a  [n] = (4,)
+          b  [n] = (3,)      <- n was 4
+        Pass 4.
+    """
+    table = [(label, fact, "".join(note)) for label, fact, *note in rows]
+    label_width = max((len(label) for label, _, _ in table), default=0)
+    fact_width = max((len(fact) for _, fact, _ in table), default=0)
+    lines = [headline]
+    for label, fact, note in table:
+        arrow = f"      <- {note}" if note else ""
+        lines.append(f"  {label:{label_width}}  {fact:{fact_width}}{arrow}".rstrip())
+    if remedy:
+        lines.append(remedy)
+    return "\n".join(lines)
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """The known word that `word` probably was meant to be, or "" when none is close.
+
+    Example:
+        >>> nearest("flot", ["float", "int"])
+        'float'
+    """
+    import difflib  # only when something is refused: it is not needed to import tinsmith
+
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return close[0] if close else ""
