@@ -1,0 +1,91 @@
+"""Fixtures and options that every test has: the engines, devices, slow tests.
+
+- `engine`: the name of each engine in turn, started on the CPU (on CUDA for tests marked `gpu`).
+- `lang`: that engine's module, to write kernels with.
+- `lang64`: the same with `default_fp=f64`, so that floats in kernels are exact to float64.
+- `device`: "cpu" and "cuda" in turn; the second is marked `gpu` and skips where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+import torch
+from support.engine_keeper import ENGINES, Configuration, EngineKeeper
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _leave_out_slow(config, items)
+    _skip_gpu_without_one(items)
+    items.sort(key=wanted_configuration)  # stable: within a configuration the order stays
+
+
+def _leave_out_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--slow") or "slow" in config.getoption("markexpr"):
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def _skip_gpu_without_one(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="torch sees no CUDA device"))
+
+
+def wanted_configuration(item: pytest.Item) -> Configuration:
+    """How the engines must run for this test."""
+    return Configuration(
+        arch="cuda" if item.get_closest_marker("gpu") else "cpu",
+        default_fp="f64" if "lang64" in getattr(item, "fixturenames", ()) else "f32",
+    )
+
+
+@pytest.fixture(scope="session")
+def engine_keeper(request: pytest.FixtureRequest) -> EngineKeeper:
+    """Starts engines; a test that needs one in an unusual state asks the engine itself instead."""
+    return EngineKeeper(request.config.cache.mkdir("engines"))
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, engine_keeper: EngineKeeper) -> str:
+    """The name of an engine that runs as this test wants it."""
+    engine_keeper.ensure(request.param, wanted_configuration(request.node))
+    return request.param
+
+
+@pytest.fixture
+def lang(engine: str, engine_keeper: EngineKeeper, request: pytest.FixtureRequest) -> ModuleType:
+    """The module of `engine`, to write kernels with: `lang.kernel`, `lang.types.ndarray()`."""
+    return engine_keeper.ensure(engine, wanted_configuration(request.node))
+
+
+@pytest.fixture
+def lang64(lang: ModuleType) -> ModuleType:
+    """`lang` with default_fp=f64; asking for this fixture is what makes it so."""
+    return lang
+
+
+@pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    """Where the test's tensors live."""
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> Iterator[None]:
+    """Every test sees the same random numbers, whatever ran before it, and leaves torch's as they were."""
+    state = torch.get_rng_state()
+    torch.manual_seed(0)
+    yield
+    torch.set_rng_state(state)

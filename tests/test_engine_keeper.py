@@ -1,0 +1,79 @@
+"""The fixtures of tests/conftest.py keep their word: configurations, order, restarts, selection."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from support.engine_keeper import Configuration
+
+
+def _quotient_dtype(lang):
+    """What a Python float divided in a kernel is: the engine's default_fp, seen from outside."""
+
+    @lang.kernel
+    def third(out: lang.types.ndarray()):
+        out[0] = 1.0 / 3.0
+
+    out = torch.zeros(1, dtype=torch.float64)
+    third(out)
+    return torch.float64 if abs(out.item() - 1 / 3) < 1e-12 else torch.float32
+
+
+def test_lang_runs_with_f32_as_users_have_it(lang):
+    assert _quotient_dtype(lang) == torch.float32
+
+
+def test_lang64_runs_with_f64(lang64):
+    assert _quotient_dtype(lang64) == torch.float64
+
+
+def test_an_engine_starts_once_for_many_tests(engine, engine_keeper):
+    lang = engine_keeper.ensure(engine, Configuration())
+    runtime = lang.lang.impl.get_runtime()
+    engine_keeper.ensure(engine, Configuration())
+    assert lang.lang.impl.get_runtime() is runtime
+
+
+def test_an_engine_that_a_test_reset_is_started_again(engine, engine_keeper):
+    lang = engine_keeper.ensure(engine, Configuration())
+    lang.reset()
+    engine_keeper.ensure(engine, Configuration())
+    assert _quotient_dtype(lang) == torch.float32
+
+
+def test_no_banner_is_printed(engine, engine_keeper, capfd):
+    engine_keeper.ensure(engine, Configuration()).reset()
+    engine_keeper.ensure(engine, Configuration())
+    assert capfd.readouterr() == ("", "")
+
+
+SLOW_AND_QUICK = """
+    import pytest
+
+    def test_quick(): pass
+
+    @pytest.mark.slow
+    def test_slow(): pass
+
+    @pytest.mark.gpu
+    def test_gpu(): pass
+"""
+
+
+@pytest.mark.parametrize("has_gpu", [True, False])
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [
+        ([], {"quick", "gpu"}),
+        (["--slow"], {"quick", "slow", "gpu"}),
+        (["-m", "slow"], {"slow"}),
+        (["-m", "not slow and not gpu"], {"quick"}),
+    ],
+)
+def test_slow_tests_are_asked_for_and_gpu_tests_skip_by_themselves(pytester, monkeypatch, options, chosen, has_gpu):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
+    pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text())
+    pytester.makepyfile(SLOW_AND_QUICK)
+    skipped = 0 if has_gpu else len(chosen & {"gpu"})
+    result = pytester.runpytest_inprocess(*options)
+    result.assert_outcomes(passed=len(chosen) - skipped, skipped=skipped, deselected=3 - len(chosen))
