@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 import torch
+
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
 
 
