@@ -1,0 +1,125 @@
+"""Threads run down only: the rules of the house, held for every file of the package.
+
+The second half breaks each rule on purpose, so that the checker is known to fail.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.floors import FLOORS, breaches
+
+ROOT = Path(__file__).parents[1] / "src" / "tinsmith"
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_the_file_keeps_the_rules(path):
+    found = breaches(path, (ROOT / path).read_text(encoding="utf-8"), FILES)
+    assert not found, "\n" + "\n".join(map(str, found))
+
+
+def test_the_package_was_found():
+    assert "__init__.py" in FILES
+    assert "_errors.py" in FILES
+
+
+HOUSE = [
+    "__init__.py",
+    "_errors.py",
+    "_config.py",
+    "reference/__init__.py",
+    "engines/__init__.py",
+    "engines/_taichi.py",
+    "source/__init__.py",
+    "source/_roles.py",
+    "kernels/__init__.py",
+    "transforms/__init__.py",
+    "transforms/_serial.py",
+    "bridge/__init__.py",
+    "bridge/_op.py",
+    "bridge/_buffers.py",
+    "bridge/_tracing.py",
+    "apps/__init__.py",
+    "apps/_shared.py",
+    "apps/fit_image/__init__.py",
+    "apps/fit_image/_model.py",
+    "cli/__init__.py",
+]
+
+BAD = [
+    # Floors.
+    ("engines/_taichi.py", "from ..bridge import op", "engines [1] imports bridge [4]: threads run down only"),
+    ("source/_roles.py", "from tinsmith import op", "source [2] imports __init__ [7]: threads run down only"),
+    ("source/_roles.py", "import tinsmith", "source [2] imports __init__ [7]"),
+    ("source/_roles.py", "def late():\n    from ..bridge import op", "threads run down only"),
+    ("transforms/_serial.py", "from ..kernels import splat", "its neighbour kernels: never sideways"),
+    ("_errors.py", "from .reference import twin", "its neighbour reference: never sideways"),
+    ("cli/__init__.py", "import tinsmith as ts", "its neighbour __init__: never sideways"),
+    ("attic/_new.py", "x = 1", "the room 'attic' stands on no floor"),
+    # Faces only.
+    ("bridge/_op.py", "from ..source._roles import roles", "import its face, not source/_roles.py"),
+    ("bridge/_op.py", "from ..source import _roles", "import its face, not source/_roles.py"),
+    ("bridge/_op.py", "import tinsmith.source._roles as roles", "import its face, not source/_roles.py"),
+    ("__init__.py", "from .bridge._op import op", "import its face, not bridge/_op.py"),
+    ("apps/__init__.py", "from .fit_image._model import fit", "import its face, not apps/fit_image/_model.py"),
+    ("bridge/_op.py", "from ..source._lost import roles", "tinsmith.source._lost.roles is nowhere in the package"),
+    ("source/roles.py", "x = 1", "files are _named"),
+    # The public face.
+    ("__init__.py", "def op():\n    pass", "the public face hands names on"),
+    ("__init__.py", "version = '1'", "the public face hands names on"),
+    # Engines.
+    ("bridge/_op.py", "import taichi as ti", "engines are imported in engines/_quadrants.py and engines/_taichi.py"),
+    ("bridge/_op.py", "def f():\n    from quadrants.lang import impl", "engines are imported in"),
+    ("engines/_taichi.py", "import taichi", "inside functions"),
+    ("engines/_taichi.py", "class Taichi:\n    from taichi.lang import impl", "inside functions"),
+    ("bridge/_op.py", "import importlib\nimportlib.import_module('taichi.lang')", "by a string"),
+    ("bridge/_op.py", "__import__('quadrants')", "by a string"),
+    # Torch's private names.
+    ("bridge/_op.py", "import torch\ntorch._C", "torch._C: torch's private names"),
+    ("bridge/_op.py", "import torch as t\nt._dynamo.reset()", "torch._dynamo"),
+    ("bridge/_op.py", "from torch import _C", "torch._C"),
+    ("bridge/_op.py", "import torch._functorch.apis", "torch._functorch.apis"),
+    ("bridge/_op.py", "from torch._subclasses import FakeTensor", "torch._subclasses.FakeTensor"),
+    ("bridge/_op.py", "from torch import library as lib\nlib._del_library", "torch.library._del_library"),
+    ("bridge/_op.py", "import torch\ngetattr(torch, '_C')", "torch._C"),
+    # Gradient memory.
+    ("bridge/_op.py", "x.grad = y", "`.grad` is touched in"),
+    ("bridge/_op.py", "y = x.grad.zero_()", "`.grad` is touched in"),
+    ("bridge/_op.py", "setattr(x, 'grad', y)", "`.grad` is touched in"),
+    ("bridge/_op.py", "import torch\ntorch.ones(3).grad", "`.grad` is touched in"),
+    # Kernels.
+    ("kernels/__init__.py", "from __future__ import annotations", "both engines refuse"),
+]
+
+GOOD = [
+    ("bridge/_op.py", "from .._errors import ShapeError\nfrom ..source import roles\nfrom . import _buffers"),
+    ("bridge/_op.py", "from ..source import roles as r, anything_that_the_face_has"),
+    ("bridge/_tracing.py", "import torch\ntorch._C\nfrom torch._dynamo import x"),
+    ("bridge/_buffers.py", "x.grad"),
+    ("bridge/_op.py", "import torch\ntorch.autograd.grad(y, x)\ng = torch.func.grad\nkernel.grad(x)\nx.requires_grad"),
+    ("bridge/_op.py", "import torch\ntorch.__version__\nself._torch\nx._base"),
+    ("engines/_taichi.py", "def lang():\n    import taichi\n    from taichi.lang import impl"),
+    ("engines/_taichi.py", "lang = sys.modules.get('taichi')\nmodule == 'taichi.lang.kernel_impl'"),
+    ("_config.py", "from ._errors import ConfigError"),
+    ("apps/fit_image/_model.py", "from .. import _shared\nfrom ..._errors import InputError\nfrom . import anything"),
+    ("cli/__init__.py", "from ..apps.fit_image import fit\nfrom ..engines import probes"),
+    ("__init__.py", '"""Doc."""\nfrom .bridge import op\n__all__ = ["op"]'),
+    ("source/_roles.py", "from __future__ import annotations"),
+]
+
+
+@pytest.mark.parametrize(("path", "source", "words"), BAD)
+def test_the_checker_finds(path, source, words):
+    assert words in "\n".join(map(str, breaches(path, source, HOUSE)))
+
+
+@pytest.mark.parametrize(("path", "source"), GOOD)
+def test_the_checker_leaves_in_peace(path, source):
+    assert not breaches(path, source, HOUSE)
+
+
+def test_every_made_up_room_but_the_attic_is_a_real_one():
+    assert {Path(path).parts[0].removesuffix(".py") for path in HOUSE} <= set(FLOORS)
