@@ -1,0 +1,54 @@
+"""The command `tinsmith`: its list of commands, its version, and how it refuses.
+
+Whatever tinsmith refuses (`TinsmithError`) reaches the user as its own words and exit code 2, the
+code of a wrong call, without a traceback. Anything else is a bug of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from .._errors import TinsmithError
+from .._version import __version__
+from ._doctor import doctor
+
+
+class _RefusingGroup(TyperGroup):
+    """Commands whose refusals are shown, not raised."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TinsmithError as error:
+            typer.echo(f"tinsmith: {error}", err=True)
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(
+    name="tinsmith",
+    cls=_RefusingGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tinsmith {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def tinsmith(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """Taichi and Quadrants kernels as safe, fast PyTorch operations."""
+
+
+app.command("doctor")(doctor)

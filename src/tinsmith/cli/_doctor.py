@@ -1,0 +1,64 @@
+"""`tinsmith doctor`: what is installed here, and whether the engines still are as we know them."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from importlib import metadata
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .._version import __version__
+from ..engines import Probe, probes
+
+_PACKAGES = ("torch", "taichi", "quadrants", "numpy")
+
+
+def doctor() -> None:
+    """Show versions, devices and the engine probes; exit code 1 when a probe fails."""
+    console = Console()
+    console.print(_table("Versions", ("", "version"), _versions()))
+    console.print(_table("Devices", ("", "device"), _devices()))
+    checked = list(probes())
+    console.print(_table("Engine probes", ("engine", "fact", "holds", "detail"), map(_probe_row, checked)))
+    broken = [probe for probe in checked if not probe.ok]
+    if broken:
+        console.print(f"{len(broken)} of {len(checked)} probes failed: tinsmith cannot be trusted with these engines.")
+        raise typer.Exit(1)
+    console.print(f"All {len(checked)} probes hold.")
+
+
+def _versions() -> Iterable[tuple[str, str]]:
+    yield "tinsmith", __version__
+    yield "python", f"{platform.python_version()} on {platform.platform()}"
+    for package in _PACKAGES:
+        try:
+            yield package, metadata.version(package)
+        except metadata.PackageNotFoundError:
+            yield package, "not installed"
+
+
+def _devices() -> Iterable[tuple[str, str]]:
+    yield "cpu", f"{platform.machine()}, {os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"
+    for index in range(torch.cuda.device_count()):
+        yield f"cuda:{index}", torch.cuda.get_device_name(index)
+    if not torch.cuda.is_available():
+        yield "cuda", "none that torch can use"
+
+
+def _probe_row(probe: Probe) -> tuple[str, str, str, str]:
+    return probe.engine, probe.name, "yes" if probe.ok else "NO", probe.detail
+
+
+def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*map(Text, row))  # Text, since "[n]" in a plain string would be read as markup
+    return table

@@ -1,0 +1,63 @@
+"""`tinsmith doctor` shows versions, devices and every probe, and fails when a probe does."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from support.engine_keeper import load_quietly
+from tinsmith import engines
+from tinsmith.cli import _doctor, app
+
+GOOD = engines.Probe("kernels carry `_primal`", "taichi", True, "seen on [n] kernels")
+BAD = engines.Probe("launch takes a gradient pointer", "quadrants", False, "no such method")
+
+
+@pytest.fixture
+def doctor(monkeypatch):
+    def run(*probes):
+        monkeypatch.setattr(_doctor, "probes", lambda: iter(probes))
+        return CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
+
+    return run
+
+
+def test_it_shows_versions_and_devices(doctor):
+    result = doctor(GOOD)
+    for package in ("torch", "taichi", "numpy"):
+        assert metadata.version(package) in result.stdout
+    assert "cpu" in result.stdout
+    assert ("none that torch can use" in result.stdout) is not torch.cuda.is_available()
+
+
+def test_a_missing_package_is_said_to_be_missing(doctor, monkeypatch):
+    def version(name):
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert doctor(GOOD).stdout.count("not installed") == 4
+
+
+def test_probes_that_hold(doctor):
+    result = doctor(GOOD, GOOD)
+    assert result.exit_code == 0
+    assert "seen on [n] kernels" in result.stdout  # brackets are not read as markup
+    assert "All 2 probes hold." in result.stdout
+
+
+def test_a_probe_that_fails_is_named_and_is_the_exit_code(doctor):
+    result = doctor(GOOD, BAD)
+    assert result.exit_code == 1
+    line = next(line for line in result.stdout.splitlines() if BAD.name in line)
+    assert "quadrants" in line and "NO" in line and "no such method" in line
+    assert "1 of 2 probes failed" in result.stdout
+
+
+def test_the_engines_installed_here_are_as_we_know_them():
+    for engine in engines.installed():
+        load_quietly(engine)  # first imported by the command, an engine would keep the test's stdout for its own
+    result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
