@@ -98,6 +98,23 @@ def refusal(headline: str, rows: Iterable[tuple[str, ...]] = (), remedy: str = "
     return "\n".join(lines)
 
 
+def pointed(text: str, column: int) -> list[tuple[str, str]]:
+    """Rows for `refusal`: the line of `text` that holds `column`, and a caret under it.
+
+    Example:
+        >>> print(refusal("`y` has no brackets.", pointed("x[n] -> y", 8), "Write `y[n]`."))
+        `y` has no brackets.
+          x[n] -> y
+                  ^
+        Write `y[n]`.
+    """
+    column = min(column, len(text.rstrip()))
+    start = text.rfind("\n", 0, column) + 1
+    line = text[start:].partition("\n")[0].replace("\t", " ").rstrip()
+    indent = len(line) - len(line.lstrip())
+    return [(line[indent:], ""), (" " * (column - start - indent) + "^", "")] if line else []
+
+
 def nearest(word: str, known: Sequence[str]) -> str:
     """The known word that `word` probably was meant to be, or "" when none is close.
 

@@ -1,0 +1,58 @@
+"""Arithmetic: sizes computed from sizes, as `n - m + 1` in a spec.
+
+A tree is plain data: it compares, hashes and pickles by itself, and computes with whatever
+integers it is given, symbolic ones included.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+Tree: TypeAlias = int | str | tuple[str, "Tree", "Tree"]
+"""A number, the name of a dim, or (operator, left, right)."""
+
+_OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv}
+
+
+def evaluate(tree: Tree, sizes: Mapping[str, int]) -> int:
+    """What a tree comes to; ZeroDivisionError when a divisor comes to zero."""
+    if isinstance(tree, tuple):
+        return _OPERATIONS[tree[0]](evaluate(tree[1], sizes), evaluate(tree[2], sizes))
+    return sizes[tree] if isinstance(tree, str) else tree
+
+
+def tree_names(tree: Tree) -> Iterator[str]:
+    """The names in a tree, from left to right."""
+    if isinstance(tree, str):
+        yield tree
+    elif isinstance(tree, tuple):
+        yield from tree_names(tree[1])
+        yield from tree_names(tree[2])
+
+
+def tree_text(tree: Tree) -> str:
+    """A tree as a person would write it, with no parentheses to spare."""
+    if not isinstance(tree, tuple):
+        return str(tree)
+    sign, left, right = tree
+    left_text = f"({tree_text(left)})" if _strength(left) < _strength(tree) else tree_text(left)
+    right_text = f"({tree_text(right)})" if _strength(right) <= _strength(tree) else tree_text(right)
+    return f"{left_text} {sign} {right_text}"
+
+
+def zero_divisor(tree: Tree, sizes: Mapping[str, int]) -> Tree | None:
+    """The first divisor in a tree that comes to zero, innermost first."""
+    if not isinstance(tree, tuple):
+        return None
+    for side in tree[1:]:
+        if (inner := zero_divisor(side, sizes)) is not None:
+            return inner
+    return tree[2] if tree[0] == "//" and evaluate(tree[2], sizes) == 0 else None
+
+
+def _strength(tree: Tree) -> int:
+    if not isinstance(tree, tuple):
+        return 3
+    return 2 if tree[0] in ("*", "//") else 1

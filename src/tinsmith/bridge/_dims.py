@@ -1,0 +1,187 @@
+"""Dims: what a spec is made of, once it is read.
+
+Only nouns live here: the kinds of dim, an item (one array of the kernel), the spec. How text
+becomes these is `_spec`'s business, which sizes they stand for in a call is `_solve`'s. All are
+frozen, compare by value, and pickle; `str` gives back the language that they were read from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
+
+from ._arithmetic import Tree, tree_names
+
+
+@dataclass(frozen=True)
+class Named:
+    """A dim with a name: equal names have equal sizes."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A dim of a size that the spec itself gives."""
+
+    size: int
+
+    def __str__(self) -> str:
+        return str(self.size)
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """A dim of an output or scratch whose size is computed."""
+
+    text: str
+    tree: Tree
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Anything:
+    """`_`: a dim of an input whose size nobody asks about."""
+
+    def __str__(self) -> str:
+        return "_"
+
+
+@dataclass(frozen=True)
+class Rest:
+    """`...`: any number of dims, the same for all items that write it."""
+
+    def __str__(self) -> str:
+        return "..."
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`*b`: any number of leading dims that the kernel does not see."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"*{self.name}"
+
+
+Dim: TypeAlias = Named | Fixed | Arithmetic | Anything | Rest | Batch
+
+
+class Layout(NamedTuple):
+    """How an input's shape is taken apart: `*b` first, then its plain dims with `...` somewhere among them.
+
+    A plain dim is a name, a size, or None for `_`: what `_solve` compares with, without asking for its kind.
+    """
+
+    has_batch: bool
+    has_rest: bool
+    before_rest: int  # how many plain dims stand before `...`
+    plain: tuple[str | int | None, ...]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One array of the kernel: its name, its dims, its dtype if the spec fixes it."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    dtype: str | None = None
+    column: int = field(default=0, compare=False)  # where it stands in the text it was read from, for carets
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.brackets}" + (f": {self.dtype}" if self.dtype else "")
+
+    @cached_property
+    def brackets(self) -> str:
+        """The dims as written in a spec: `[n, 3]`."""
+        return f"[{', '.join(map(str, self.dims))}]"
+
+    @cached_property
+    def batch_name(self) -> str | None:
+        """The `b` of its `*b`."""
+        return self.dims[0].name if self.dims and isinstance(self.dims[0], Batch) else None
+
+    @cached_property
+    def has_rest(self) -> bool:
+        """Whether one of its dims is `...`."""
+        return Rest() in self.dims
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Every dim name that it mentions, those inside arithmetic included."""
+        return tuple(dict.fromkeys(name for dim in self.dims for name in _names_of(dim)))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The dims of an input, made ready for solving."""
+        seen = [dim for dim in self.dims if not isinstance(dim, Batch)]
+        before = seen.index(Rest()) if self.has_rest else len(seen)
+        plain = tuple(_plain(dim) for dim in seen if not isinstance(dim, Rest))
+        return Layout(self.batch_name is not None, self.has_rest, before, plain)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What an op takes, what it gives back, and what it needs in between."""
+
+    text: str
+    scratch_text: str
+    inputs: tuple[Item, ...]
+    outputs: tuple[Item, ...]
+    scratch: tuple[Item, ...]
+
+    def __str__(self) -> str:
+        left, right = (", ".join(map(str, side)) for side in (self.inputs, self.outputs))
+        return f"{left} -> {right}".lstrip()
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """Inputs, outputs and scratch, in this order."""
+        return self.inputs + self.made
+
+    @cached_property
+    def made(self) -> tuple[Item, ...]:
+        """What the op allocates: outputs, then scratch."""
+        return self.outputs + self.scratch
+
+    @cached_property
+    def batch_name(self) -> str | None:
+        """The `b` of `*b`, when the op runs in batches."""
+        return next((item.batch_name for item in self.items if item.batch_name), None)
+
+    @cached_property
+    def input_dims(self) -> tuple[str, ...]:
+        """The dim names that inputs fix."""
+        return tuple(dict.fromkeys(name for item in self.inputs for name in item.names))
+
+    @cached_property
+    def free_dims(self) -> tuple[str, ...]:
+        """The dim names that no input fixes: integer scalars of the kernel, or keywords of the call."""
+        names = dict.fromkeys(name for item in self.made for name in item.names)
+        return tuple(name for name in names if name not in self.input_dims)
+
+    @cached_property
+    def solving_order(self) -> tuple[Item, ...]:
+        """The inputs, those last whose `*b` and `...` only the others can tell apart."""
+        return tuple(sorted(self.inputs, key=lambda item: item.batch_name is not None and item.has_rest))
+
+
+def _names_of(dim: Dim) -> Iterator[str]:
+    if isinstance(dim, Named):
+        yield dim.name
+    elif isinstance(dim, Arithmetic):
+        yield from tree_names(dim.tree)
+
+
+def _plain(dim: Dim) -> str | int | None:
+    if isinstance(dim, Named):
+        return dim.name
+    return dim.size if isinstance(dim, Fixed) else None

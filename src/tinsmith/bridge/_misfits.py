@@ -1,0 +1,177 @@
+"""Misfits: the words for sizes of a call that do not fit the spec or each other.
+
+Each function makes one refusal and raises nothing: `_solve`, which found the misfit, does. A table
+shows only the arguments that the misfit is about.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from .._errors import ArgumentError, ShapeError, nearest, refusal
+from ._arithmetic import Tree, tree_names, tree_text, zero_divisor
+from ._dims import Item, Named, Spec
+
+Sizes = tuple[int, ...]
+
+
+class Call(NamedTuple):
+    """One call of an op: what `solve` was given."""
+
+    spec: Spec
+    shapes: Mapping[str, Sizes]
+    values: Mapping[str, int]
+    op: str
+
+
+def wrong_rank(call: Call, item: Item, groups: Mapping[str, Sizes]) -> ShapeError:
+    """An input has more or fewer dims than its spec."""
+    layout, came = item.layout, len(call.shapes[item.name])
+    wanted = len(layout.plain) + sum(map(len, groups.values()) if layout.has_batch and layout.has_rest else ())
+    least = "at least " if layout.has_batch or layout.has_rest else ""
+    row = _row(call, item, f"{least}{_dims(wanted)} wanted, {came} came")
+    remedy = f"Pass {least}{_dims(wanted)}."
+    if came > wanted and call.spec.batch_name is None:
+        batched = ", ".join(("*b", *map(str, item.dims)))
+        remedy = f"Pass {_dims(wanted)}; to run a batch, write `{item.name}[{batched}]` and `*b` in every output."
+    return ShapeError(refusal(_against_spec(call, item), [row], remedy))
+
+
+def wrong_size(call: Call, item: Item, wanted: int, size: int) -> ShapeError:
+    """A dim of an input is not as large as the spec says in numbers."""
+    shape = tuple(call.shapes[item.name])
+    remedy = f"Pass `{item.name}` as {item.brackets}."
+    if len(shape) == len(item.dims) == 2 and _fits(item, shape[::-1]):
+        remedy = f"Pass `{item.name}.mT`, which is {shape[::-1]}, if its dims are in the other order."
+    row = _row(call, item, f"{wanted} wanted, {size} came")
+    return ShapeError(refusal(_against_spec(call, item), [row], remedy))
+
+
+def unequal_sizes(call: Call, item: Item, name: str, known: int, size: int) -> ShapeError:
+    """Two dims of one name have different sizes."""
+    owner = _owner(call.spec, name)
+    row = _row(call, item, f"{name} was {known}")
+    remedy = f"Pass one size wherever the spec says `{name}`."
+    if owner is item:
+        return ShapeError(refusal(_against_spec(call, item), [row], remedy))
+    if 1 in (known, size):
+        small, large = (item, known) if size == 1 else (owner, size)
+        remedy = f"Nothing is broadcast: expand `{name}` of `{small.name}` to {large} yourself."
+        if len(small.dims) == len(call.shapes[small.name]):  # so that each dim stands for one size
+            pairs = zip(small.dims, call.shapes[small.name], strict=True)
+            sizes = ", ".join(str(large if dim == Named(name) else old) for dim, old in pairs)
+            remedy = f"Nothing is broadcast: pass `{small.name}.expand({sizes})`."
+    headline = f"`{item.name}` does not fit `{owner.name}` in op `{call.op}`."
+    return ShapeError(refusal(headline, [_row(call, owner), row], remedy))
+
+
+def unequal_groups(call: Call, item: Item, group: str, known: Sizes) -> ShapeError:
+    """The dims that `*b` or `...` stand for are not the same in two inputs."""
+    sign = item.brackets[1:].partition(",")[0].rstrip("]") if group == "*" else group
+    owner = next(one for one in call.spec.solving_order if (one.batch_name if group == "*" else one.has_rest))
+    rows = [_row(call, owner), _row(call, item, f"{sign} was {tuple(known)}")]
+    headline = f"`{item.name}` does not fit `{owner.name}` in op `{call.op}`."
+    return ShapeError(
+        refusal(headline, rows, f"Pass the same dims wherever the spec says `{sign}`: nothing is broadcast.")
+    )
+
+
+def unequal_value(call: Call, name: str, known: int) -> ShapeError:
+    """A scalar or keyword says one size, an input has another."""
+    owner = _owner(call.spec, name)
+    rows = [_row(call, owner), (name, str(call.values[name]), f"{name} was {known}")]
+    remedy = f"Pass {name}={known}, or give the dim of `{owner.name}` another name in the spec."
+    return ShapeError(refusal(f"`{name}` does not fit `{owner.name}` in op `{call.op}`.", rows, remedy))
+
+
+def not_given(call: Call) -> ArgumentError:
+    """No input and no argument gives the size of some dims."""
+    missing = [name for name in call.spec.free_dims if name not in call.values]
+    rows = [(item.name, item.brackets) for item in call.spec.made if set(missing) & set(item.names)]
+    headline = f"Nothing gives the size of {_listed(f'`{name}`' for name in missing)} in op `{call.op}`."
+    remedy = f"Pass {_listed(f'{name}=...' for name in missing)} with the call."
+    return ArgumentError(refusal(headline, rows, remedy))
+
+
+def no_whole_number(call: Call, name: str) -> ArgumentError:
+    """What was given as the size of a dim is no integer."""
+    value = call.values[name]
+    headline = f"`{name}` is a size in op `{call.op}`, and {reprlib.repr(value)} is no whole number."
+    rows = [(item.name, item.brackets) for item in call.spec.made if name in item.names]
+    return ArgumentError(refusal(headline, rows, f"Pass {name}=... as an int, not as a {type(value).__name__}."))
+
+
+def negative_size(call: Call, item: Item, tree: Tree, size: int) -> ShapeError:
+    """The size of an output or of scratch comes to less than zero."""
+    headline = f"`{item.name}` would have a negative size in op `{call.op}`."
+    text = tree_text(tree)
+    rows = [*_sources(call, tree), (item.name, item.brackets, f"{text} is {size}")]
+    remedy = f"Pass {text}=0 or more." if isinstance(tree, str) else f"Pass sizes for which `{text}` is 0 or more."
+    return ShapeError(refusal(headline, rows, remedy))
+
+
+def divided_by_zero(call: Call, item: Item, tree: Tree, sizes: Mapping[str, int]) -> ShapeError:
+    """The size of an output or of scratch divides by a size that is zero."""
+    divisor = tree_text(zero_divisor(tree, sizes) or 0)
+    headline = f"The size of `{item.name}` divides by zero in op `{call.op}`."
+    rows = [*_sources(call, tree), (item.name, item.brackets, f"{divisor} is 0")]
+    return ShapeError(refusal(headline, rows, f"Pass sizes for which `{divisor}` is not 0."))
+
+
+def unexpected_keyword(spec: Spec, name: str, arguments: Sequence[str], op: str) -> ArgumentError:
+    """The refusal of a keyword that is neither an argument of a call nor a dim that it may give.
+
+    Args:
+        spec: the op's spec.
+        name: the keyword that came.
+        arguments: the names of the arguments that the call takes.
+        op: the op's name.
+    """
+    rows = [("arguments", ", ".join(arguments)), ("dims", ", ".join(spec.free_dims))]
+    rows = [row for row in rows if row[1]]
+    guess = nearest(name, [*arguments, *spec.free_dims])
+    headline, remedy = f"Op `{op}` takes no `{name}`.", f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out."
+    if name in spec.input_dims:
+        owner = _owner(spec, name)
+        headline, rows = f"Op `{op}` takes no `{name}`: `{owner.name}` fixes it.", [(owner.name, owner.brackets)]
+        remedy = f"Leave `{name}` out."
+    for item in spec.made:
+        if item.name == name:
+            headline, remedy = f"Op `{op}` takes no `{name}`: it makes it itself.", f"Leave `{name}` out."
+    return ArgumentError(refusal(headline, rows, remedy))
+
+
+def _against_spec(call: Call, item: Item) -> str:
+    return f"`{item.name}` does not fit its spec in op `{call.op}`."
+
+
+def _row(call: Call, item: Item, note: str = "") -> tuple[str, str, str]:
+    return item.name, f"{item.brackets} = {tuple(call.shapes[item.name])}", note
+
+
+def _owner(spec: Spec, name: str) -> Item:
+    """The input that was the first to fix a dim."""
+    return next(item for item in spec.solving_order if name in item.names)
+
+
+def _sources(call: Call, tree: Tree) -> list[tuple[str, str, str]]:
+    """A row for each input and value that gives a size to the names of a tree."""
+    names = dict.fromkeys(tree_names(tree))
+    owners = {_owner(call.spec, name).name for name in names if name in call.spec.input_dims}
+    inputs = [_row(call, item) for item in call.spec.inputs if item.name in owners]
+    return inputs + [(name, str(call.values[name]), "") for name in names if name not in call.spec.input_dims]
+
+
+def _fits(item: Item, shape: Sizes) -> bool:
+    return all(wanted == size for wanted, size in zip(item.layout.plain, shape, strict=True) if isinstance(wanted, int))
+
+
+def _dims(count: int) -> str:
+    return "1 dim" if count == 1 else f"{count} dims"
+
+
+def _listed(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

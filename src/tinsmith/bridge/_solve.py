@@ -1,0 +1,145 @@
+"""Solve: from the shapes of a call to the size of every dim, and to the shapes of what is made.
+
+This runs once for each new combination of shapes, so the way that succeeds is kept short; what
+does not fit is found here and put into words by `_misfits`. Sizes may be the symbolic integers
+of a compiler: they are compared and computed with, and never turned into plain ones.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import _misfits
+from ._arithmetic import evaluate
+from ._dims import Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec
+from ._misfits import Call, Sizes
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The sizes of one call.
+
+    Attributes:
+        dims: every named dim's size.
+        batch: the sizes of `*b`; () when there are none.
+        rest: the sizes of `...`; () when there are none.
+        shapes: the full shapes of outputs and scratch, by name.
+    """
+
+    dims: Mapping[str, int]
+    batch: Sizes
+    rest: Sizes
+    shapes: Mapping[str, Sizes]
+
+
+def solve(spec: Spec, shapes: Mapping[str, Sizes], values: Mapping[str, int], op: str) -> Solution:
+    """The size of every dim of a spec in one call, and the shapes of outputs and scratch.
+
+    Args:
+        spec: what `parse` read.
+        shapes: the shape of every input, by name.
+        values: integer scalars and keyword dims, by name. Those that the spec does not mention are left alone.
+        op: the op's name, for messages.
+
+    Raises:
+        ShapeError: ranks or sizes do not fit the spec or each other, or a computed size is none.
+        ArgumentError: nothing gives the size of a dim, or something that is no whole number.
+
+    Example:
+        >>> solve(parse("x[n], k[m] -> y[n - m + 1]"), {"x": (10,), "k": (3,)}, {}, "conv").shapes
+        {'y': (8,)}
+    """
+    call = Call(spec, shapes, values, op)
+    dims: dict[str, int] = {}
+    groups: dict[str, Sizes] = {}
+    for item in spec.solving_order:
+        _match(call, item, dims, groups)
+    _take_values(call, dims)
+    batch, rest = groups.get("*", ()), groups.get("...", ())
+    made = {item.name: _shape(call, item, dims, batch, rest) for item in spec.made}
+    return Solution(dims, batch, rest, made)
+
+
+def _match(call: Call, item: Item, dims: dict[str, int], groups: dict[str, Sizes]) -> None:
+    """Hold an input's shape against its dims, and learn the names that are new."""
+    shape, (has_batch, has_rest, _, plain) = call.shapes[item.name], item.layout
+    if has_batch or has_rest:
+        shape = _without_groups(call, item, groups)
+    elif len(shape) != len(plain):
+        raise _misfits.wrong_rank(call, item, groups)
+    for wanted, size in zip(plain, shape, strict=True):
+        if isinstance(wanted, str):
+            if dims.setdefault(wanted, size) != size:
+                raise _misfits.unequal_sizes(call, item, wanted, dims[wanted], size)
+        elif wanted is not None and wanted != size:
+            raise _misfits.wrong_size(call, item, wanted, size)
+
+
+def _without_groups(call: Call, item: Item, groups: dict[str, Sizes]) -> Sizes:
+    """An input's shape without the sizes that `*b` and `...` stand for, which are learnt or compared."""
+    shape, (has_batch, has_rest, before, plain) = tuple(call.shapes[item.name]), item.layout
+    spare = len(shape) - len(plain)
+    begin = spare if not has_rest else 0
+    if has_batch and has_rest:  # the spec has another input that told us one of them
+        begin = len(groups["*"]) if "*" in groups else spare - len(groups["..."])
+    end = before + spare
+    if not 0 <= begin <= spare:
+        raise _misfits.wrong_rank(call, item, groups)
+    if has_batch and groups.setdefault("*", shape[:begin]) != shape[:begin]:
+        raise _misfits.unequal_groups(call, item, "*", groups["*"])
+    if has_rest and groups.setdefault("...", shape[begin + before : end]) != shape[begin + before : end]:
+        raise _misfits.unequal_groups(call, item, "...", groups["..."])
+    return shape[begin : begin + before] + shape[end:] if has_rest else shape[begin:]
+
+
+def _take_values(call: Call, dims: dict[str, int]) -> None:
+    """Learn the dims that no input fixes from scalars and keywords; one that an input fixes must agree."""
+    for name, value in call.values.items():
+        if name in dims and dims[name] != value:
+            raise _misfits.unequal_value(call, name, dims[name])
+    for name in call.spec.free_dims:
+        if name not in call.values:
+            raise _misfits.not_given(call)
+        dims[name] = _whole(call, name)
+
+
+def _whole(call: Call, name: str) -> int:
+    value: Any = call.values[name]
+    if value.__class__ is int or hasattr(value, "node"):  # `node`: a symbolic integer, which must stay one
+        return value
+    if value.__class__ is bool or not hasattr(value, "__index__"):
+        raise _misfits.no_whole_number(call, name)
+    try:
+        return operator.index(value)
+    except TypeError as error:  # a tensor or array with more than one element, or with a fraction
+        raise _misfits.no_whole_number(call, name) from error
+
+
+def _shape(call: Call, item: Item, dims: Mapping[str, int], batch: Sizes, rest: Sizes) -> Sizes:
+    """The shape of an output or of scratch."""
+    sizes: list[int] = []
+    for dim in item.dims:
+        if isinstance(dim, Batch):
+            sizes.extend(batch)
+        elif isinstance(dim, Rest):
+            sizes.extend(rest)
+        else:
+            sizes.append(_size(call, item, dim, dims))
+    return tuple(sizes)
+
+
+def _size(call: Call, item: Item, dim: Dim, dims: Mapping[str, int]) -> int:
+    if isinstance(dim, Fixed):
+        return dim.size
+    assert isinstance(dim, (Named, Arithmetic)), "parse refuses `_` in what is made"
+    tree = dim.name if isinstance(dim, Named) else dim.tree
+    try:
+        size = evaluate(tree, dims)
+    except ZeroDivisionError as error:
+        raise _misfits.divided_by_zero(call, item, tree, dims) from error
+    if size < 0:
+        raise _misfits.negative_size(call, item, tree, size)
+    return size

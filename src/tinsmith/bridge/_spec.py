@@ -1,0 +1,323 @@
+"""Spec: the little language that says what an op takes and gives, read into values.
+
+    spec   =  [items] "->" items              "x[n], k[m] -> y[n - m + 1]"
+    items  =  item {"," item}
+    item   =  name "[" [dims] "]" [":" dtype]
+    dim    =  name | integer | sum | "_" | "..." | "*" name
+    sum    =  over names and integers, with + - * // and parentheses
+
+Every mistake is refused with a caret under its place and the words to write instead: the mistakes
+of one place are met here while reading, those between items by `_agreement`. Whether the items
+are parameters of a kernel is checked by who knows the kernel; which sizes the dims have in a
+call, by `_solve`. The other files of the bridge get all of it from here.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable
+from typing import NoReturn
+
+from .._errors import ArgumentError, nearest, refusal
+from ._agreement import check_agreement
+from ._arithmetic import Tree, tree_text
+from ._dims import (
+    Anything,
+    Arithmetic,
+    Batch,
+    Dim,
+    Fixed,
+    Item,
+    Named,
+    Rest,
+    Spec,
+)
+from ._misfits import unexpected_keyword
+from ._solve import Solution, solve
+from ._tokens import COMPUTED, EXAMPLE, Token, Tokens
+
+__all__ = [
+    "DTYPES",
+    "Anything",
+    "Arithmetic",
+    "Batch",
+    "Dim",
+    "Fixed",
+    "Item",
+    "Named",
+    "Rest",
+    "Solution",
+    "Spec",
+    "parse",
+    "solve",
+    "unexpected_keyword",
+]
+
+DTYPES = ("f16", "f32", "f64", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64")
+"""What may stand behind `:`."""
+
+_OTHER_DTYPES = {
+    "half": "f16",
+    "float": "f32",
+    "single": "f32",
+    "double": "f64",
+    "bool": "u1",
+    "byte": "u8",
+    "char": "i8",
+    "short": "i16",
+    "int": "i32",
+    "long": "i64",
+}
+_SCRATCH = 'Write a list of items: `scratch="t[n], u[n, 3]: f32"`.'
+
+
+def parse(text: str, scratch: str | None = None) -> Spec:
+    """Read a spec, and the scratch that goes with it.
+
+    Raises:
+        SpecError: it does not parse; the message has a caret under the place.
+        ArgumentError: it is no string.
+
+    Example:
+        >>> spec = parse("x[n], k[m] -> y[n - m + 1]")
+        >>> [item.name for item in spec.inputs], spec.outputs[0].brackets
+        (['x', 'k'], '[n - m + 1]')
+    """
+    _refuse_what_is_no_string(text, scratch)
+    inputs, outputs = _Reader(text, "input").spec()
+    made = _Reader(scratch, "scratch").scratch() if scratch and not scratch.isspace() else ()
+    spec = Spec(text, scratch or "", inputs, outputs, made)
+    check_agreement(spec)
+    return spec
+
+
+def _refuse_what_is_no_string(text: object, scratch: object) -> None:
+    decorate = f'Write the spec first: `@ts.op("{EXAMPLE}")`.'
+    for noun, came, remedy in (("A spec", text, decorate), ("`scratch`", scratch or "", _SCRATCH)):
+        if not isinstance(came, str):
+            headline = f"{noun} is a string, and this is of type `{type(came).__name__}`."
+            raise ArgumentError(refusal(headline, (), remedy))
+
+
+class _Reader:
+    """Reads one text from left to right, each method one rule of the grammar."""
+
+    def __init__(self, text: str, side: str) -> None:
+        self.at = Tokens(text)
+        self.side = side  # of the arrow: "input", "output", or "scratch"
+        self.item = self.bracket = Token("end", "", 0)  # the name of the item being read, and its opening bracket
+
+    def spec(self) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+        if self.at.here.kind == "end":
+            self.refuse("The spec is empty.", f"Write the inputs, `->` and the outputs: `{EXAMPLE}`.")
+        inputs = () if self.at.here.text == "->" else self.items()
+        if self.at.here.kind == "end":
+            remedy = f"Write the inputs left of `->` and the outputs right of it: `{EXAMPLE}`."
+            self.refuse("The spec has no `->`.", remedy)
+        self.refuse_unless("->")
+        self.side = "output"
+        if self.at.here.kind == "end":
+            self.refuse("The spec has no output.", f"Write what the kernel fills right of `->`: `{EXAMPLE}`.")
+        outputs = self.items()
+        if self.at.here.text == "->":
+            self.refuse("The spec has a second `->`.", "Write one arrow; `ts.chain` runs several kernels in order.")
+        self.refuse_unless("")
+        return inputs, outputs
+
+    def scratch(self) -> tuple[Item, ...]:
+        items = self.items()
+        if self.at.here.text == "->":
+            self.refuse("`scratch` takes no `->`.", _SCRATCH)
+        self.refuse_unless("")
+        return items
+
+    def items(self) -> tuple[Item, ...]:
+        items = [self.one_item()]
+        while self.at.took(","):
+            items.append(self.one_item())
+        return tuple(items)
+
+    def one_item(self) -> Item:
+        if self.at.here.kind != "word" or self.at.here.text == "_":
+            remedy = "Write a kernel parameter and its dims: `x[n, 3]`."
+            self.refuse(f"An item is missing before {self.at.here}.", remedy)
+        self.item = self.at.here
+        name = self.name("an item")
+        self.refuse_without_brackets()
+        self.bracket = self.at.next()
+        dims = () if self.at.took("]") else self.dims()
+        return Item(name, dims, self.dtype() if self.at.took(":") else None, self.item.start)
+
+    def dims(self) -> tuple[Dim, ...]:
+        dims = [self.one_dim(first=True)]
+        while not self.at.took("]"):
+            if not self.at.took(","):
+                self.refuse_without_comma()
+            self.refuse_a_second(dims)
+            dims.append(self.one_dim(first=False))
+        return tuple(dims)
+
+    def one_dim(self, first: bool) -> Dim:
+        if self.at.took("..."):
+            return Rest()
+        if self.at.here.text == "*":
+            return self.batch(first)
+        if self.side == "input" and self.at.took("_"):
+            return Anything()
+        tree = self.sum()
+        if isinstance(tree, str):
+            return Named(tree)
+        return Fixed(tree) if isinstance(tree, int) else Arithmetic(tree_text(tree), tree)
+
+    def batch(self, first: bool) -> Batch:
+        star = self.at.next()
+        if self.at.here.kind != "word" or self.at.here.text == "_":
+            self.refuse("`*` has no name behind it.", f"Write `{self.item.text}[*b]`: batch dims have a name.", star)
+        name = self.name("a batch")
+        if not first:
+            remedy = f"Write it first, `{self.item.text}[*{name}, ...]`: a kernel sees none of the batch dims."
+            self.refuse(f"`*{name}` is not the first dim of {self.item}.", remedy, star)
+        return Batch(name)
+
+    def sum(self) -> Tree:
+        return self.computed(("+", "-"), self.product)
+
+    def product(self) -> Tree:
+        return self.computed(("*", "//"), self.atom)
+
+    def computed(self, operators: tuple[str, str], operand: Callable[[], Tree]) -> Tree:
+        tree = operand()
+        while self.at.here.text in operators:
+            operator = self.at.next()
+            if self.side == "input":
+                remedy = "Name it, and compute with the name on the right: `x[n] -> y[n + 1]`."
+                self.refuse(f"The size of an input cannot be computed with {operator}.", remedy, operator)
+            right = operand()
+            if operator.text == "//" and right == 0:
+                self.refuse("A size is divided by zero.", "Write a divisor of 1 or more.", operator)
+            tree = (operator.text, tree, right)
+        return tree
+
+    def atom(self) -> Tree:
+        if self.at.here.kind == "integer":
+            return int(self.at.next().text)
+        if self.at.here.text == "_":
+            remedy = "Write a name or a number: tinsmith allocates it, so its sizes must be known."
+            self.refuse(f"`_` gives no size to {self.item}, which is {self.made}.", remedy)
+        if self.at.here.kind == "word":
+            return self.name("a dim")
+        opening = self.at.here
+        if not self.at.took("("):
+            self.refuse_what_is_no_size()
+        tree = self.sum()
+        if not self.at.took(")"):
+            self.refuse_when_glued()
+            self.refuse("`(` is not closed.", "Write `)` after the sum.", opening)
+        return tree
+
+    def name(self, noun: str) -> str:
+        word = self.at.next()
+        if keyword.iskeyword(word.text):
+            remedy = f"Write another name, such as `{word.text.lower()}_`."
+            if word.text == "None":
+                remedy = f"Write `{self.item.text}[]` for a 0-d tensor, `_` for a dim of any size."
+            self.refuse(f"{word} is a keyword of Python and cannot name {noun}.", remedy, word)
+        if not word.text.isidentifier():
+            self.refuse(f"{word} cannot name {noun}.", "Write letters, digits and `_`, as in Python.", word)
+        return word.text
+
+    def dtype(self) -> str:
+        word = self.at.here
+        if word.kind != "word":
+            self.refuse(f"A dtype is missing before {word}.", _dtype_remedy(""))
+        if word.text not in DTYPES:
+            self.refuse(f"{word} is no dtype of a kernel.", _dtype_remedy(word.text.rpartition(".")[2]))
+        return self.at.next().text
+
+    def refuse(self, headline: str, remedy: str, at: Token | None = None) -> NoReturn:
+        self.at.refuse(headline, remedy, at)
+
+    @property
+    def made(self) -> str:
+        return "an output" if self.side == "output" else "scratch"
+
+    # What is refused. Each looks at what stands here instead of what should.
+
+    def refuse_unless(self, wanted: str) -> None:
+        """After an item: only `wanted` may follow, an arrow or (empty) the end."""
+        here, item = self.at.here, self.item
+        if here.text in ("]", ")"):
+            self.refuse(f"{here} closes nothing.", f"Leave it out, or open it before: `{EXAMPLE}`.")
+        if here.text == "[":
+            self.refuse(f"{item} has a second pair of brackets.", "Write all dims in one pair: `x[n, 3]`.")
+        if not self.at.took(wanted):
+            self.refuse(f"{here} follows {item} without a comma.", "Write `,` between items: `x[n], k[m]`.")
+
+    def refuse_without_brackets(self) -> None:
+        name = self.item.text
+        if self.at.here.text == ":":
+            self.refuse(f"`{name}` has its dtype before its dims.", f"Write the dims first: `{name}[n]: f32`.")
+        if self.at.here.text == "(":
+            self.refuse(f"`{name}` has its dims in round brackets.", f"Write them in square ones: `{name}[n]`.")
+        if self.at.here.text != "[":
+            remedy = f"Write `{name}[]` for a 0-d tensor, `{name}[n]` for one dim; leave plain scalars out of the spec."
+            self.refuse(f"`{name}` has no brackets.", remedy, self.item)
+
+    def refuse_a_second(self, dims: list[Dim]) -> None:
+        if self.at.here.text == "..." and Rest() in dims:
+            self.refuse(f"{self.item} has a second `...`.", "Write one: nothing would say where the first ends.")
+        if self.at.here.text == "*" and isinstance(dims[0], Batch):
+            remedy = f"Write `{dims[0]}` alone: it stands for any number of dims."
+            self.refuse(f"{self.item} has a second batch.", remedy)
+
+    def refuse_without_comma(self) -> NoReturn:
+        if self.at.here.kind == "end" or self.at.here.text in ("->", "["):
+            self.refuse_unclosed()
+        if self.at.here.text == ")":
+            self.refuse("`)` closes nothing.", "Leave it out, or write `(` before it.")
+        if self.at.here.text == ":":
+            self.refuse_colon()
+        self.refuse_when_glued()
+        last = self.at.last
+        self.refuse(f"{self.at.here} cannot follow {last}.", f"Write `,` between dims: `{self.item.text}[n, 3]`.")
+
+    def refuse_when_glued(self) -> None:
+        """Two sizes with nothing between them, or a name called like a function."""
+        last, here = self.at.last, self.at.here
+        if last.kind == "word" and here.text == "(":
+            self.refuse(f"A spec cannot call {last}.", COMPUTED, last)
+        if here.kind in ("word", "integer") or here.text == "(":
+            behind = "(...)" if here.text == "(" else here.text
+            product = "" if self.side == "input" else f", or `{last.text} * {behind}` for their product"
+            remedy = f"Write `{last.text}, {behind}` for two dims{product}."
+            self.refuse(f"Nothing stands between {last} and {here}.", remedy)
+
+    def refuse_what_is_no_size(self) -> NoReturn:
+        here, last = self.at.here, self.at.last
+        if here.text == "-" and last.text in ("[", ","):
+            remedy = "Write `_` for a dim of any size." if self.side == "input" else "Write `m - n`, the larger first."
+            self.refuse("A size cannot begin with `-`.", remedy)
+        if here.text == ":":
+            self.refuse_colon()
+        if last.text in ("[", ",") and (here.kind == "end" or here.text == "->"):
+            self.refuse_unclosed()
+        noun = "A dim" if last.text in ("[", ",") else "A size"
+        self.refuse(f"{noun} is missing before {here}.", "Write a name or a whole number there.")
+
+    def refuse_unclosed(self) -> NoReturn:
+        self.refuse(f"`[` of {self.item} is not closed.", "Write `]` after its last dim.", self.bracket)
+
+    def refuse_colon(self) -> NoReturn:
+        remedy = "Write `_` for a dim of any size; a dtype stands behind the brackets: `x[n]: f32`."
+        self.refuse("`:` has no meaning inside brackets.", remedy)
+
+
+def _dtype_remedy(word: str) -> str:
+    if word in ("bf16", "bfloat16"):
+        return "Write `f32` and pass `.float()`: no engine has this dtype."
+    if word.startswith("c") and word != "char":  # complex64, cfloat, c64
+        return "Write `f32`, a last dim of 2, and pass `torch.view_as_real(...)`: no engine has complex numbers."
+    digits = word.lstrip("abcdefghijklmnopqrstuvwxyz_")
+    likely = _OTHER_DTYPES.get(word, f"{word[:1]}{digits}")
+    guess = likely if likely in DTYPES else nearest(word, DTYPES)
+    return (f"Write `{guess}`, or another of " if guess else "Write one of ") + " ".join(DTYPES) + "."
