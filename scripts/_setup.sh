@@ -85,18 +85,19 @@ make_venv() {
     local machine_pip
     machine_pip=$("$BASE_PYTHON" -c 'import os, pip; print(os.path.dirname(os.path.dirname(pip.__file__)))' 2>/dev/null) ||
         fail "$BASE_PYTHON has neither pip nor ensurepip; install one (Debian and Ubuntu: apt install python3-venv)"
-    PYTHONPATH=$machine_pip "$VENV_PYTHON" -m pip install --quiet --ignore-installed pip ||
+    PYTHONPATH=$machine_pip "$VENV_PYTHON" -m pip install -qq --ignore-installed pip ||
         fail "pip could not be installed in $VENV; the lines above say why"
 }
 
 install() {
+    # -qq: errors only
     local constraints=$VENV/torch-constraint.txt
     if ! torch_here >"$constraints"; then
-        "$VENV_PYTHON" -m pip install --quiet "$TORCH" || return 1
+        "$VENV_PYTHON" -m pip install -qq "$TORCH" || return 1
         torch_here >"$constraints"
     fi
     # Without the constraint pip may answer some package's wish with another torch, gigabytes of it.
-    "$VENV_PYTHON" -m pip install --quiet --constraint "$constraints" --editable "$ROOT${1:+[$1]}"
+    "$VENV_PYTHON" -m pip install -qq --constraint "$constraints" --editable "$ROOT${1:+[$1]}"
 }
 
 torch_here() {
