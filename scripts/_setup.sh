@@ -61,15 +61,17 @@ set_up() {
     unset PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX
     export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
     VENV_PYTHON=$VENV/bin/python
-    local stamp=$VENV/.tinsmith-$1
-    if [ "$(cat "$stamp" 2>/dev/null)" = "$(fingerprint "$1")" ] && fits "$VENV_PYTHON"; then
+    if fits "$VENV_PYTHON" && { stamped "$1" || stamped dev; }; then # dev contains every other
         return
     fi
     echo "Setting up $VENV (once; a few minutes)"
-    rm -f "$stamp"
     make_venv
     install "$1" || fail "the installation failed; the lines above say why"
-    fingerprint "$1" >"$stamp"
+    fingerprint "$1" >"$VENV/.tinsmith-$1"
+}
+
+stamped() {
+    [ "$(cat "$VENV/.tinsmith-$1" 2>/dev/null)" = "$(fingerprint "$1")" ]
 }
 
 make_venv() {

@@ -1,0 +1,112 @@
+"""The scripts' set-up: which Python it takes, when it has nothing to do, and how it refuses.
+
+They run in a copy of the files that they read, so that no `.venv` of the developer's is touched and
+nothing is downloaded; the whole set-up is seen by every fresh checkout that runs ./scripts/test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NEEDED = ["pyproject.toml", "src/tinsmith/_version.py", "scripts/_setup.sh", "scripts/demo", "scripts/gpu_check"]
+
+pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="the scripts need bash")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    root = tmp_path / "a check out"  # paths with spaces are paths
+    for name in NEEDED:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, root / name)
+    return root
+
+
+def executable(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def run(checkout: Path, command: str, **env: str):
+    """Run a line of bash beside the checkout, with the set-up's functions known and `fail` not fatal to us."""
+    settings = {name: value for name, value in os.environ.items() if name not in {"PYTHON", "NO_VENV"}} | env
+    script = f"source '{checkout}/scripts/_setup.sh'; {command}"
+    return subprocess.run(
+        ["bash", "-c", script],
+        cwd=checkout.parent,
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_it_takes_a_python_that_fits(checkout):
+    assert run(checkout, 'find_python; echo "$BASE_PYTHON"', PYTHON=sys.executable).stdout.strip() == sys.executable
+
+
+def test_a_python_too_old_is_named_with_its_version(checkout):
+    old = executable(checkout / "old python", '[ "$1" = --version ] && echo Python 3.8.1 || exit 1')
+    done = run(checkout, "find_python", PYTHON=str(old))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert f"needs Python 3.10 to 3.13, {old} is Python 3.8.1; install one, or name it: PYTHON=" in done.stderr
+
+
+def test_no_python_at_all_is_one_clear_line(checkout):
+    done = run(checkout, "find_python", PYTHON=str(checkout / "nowhere"))
+    assert done.returncode == 1
+    assert done.stderr.strip().endswith(f"no Python found at {checkout}/nowhere; install Python 3.10 to 3.13")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.fixture
+def set_up_checkout(checkout):
+    """A checkout whose .venv is made; setting it up again would say so and fail, for want of a base Python."""
+    executable(checkout / ".venv/bin/python", f'[ "$2" = pip ] && exit 1; exec "{sys.executable}" "$@"')
+    assert run(checkout, 'fingerprint dev >"$VENV/.tinsmith-dev"').returncode == 0
+    return checkout
+
+
+@pytest.mark.parametrize("extras", ["dev", "quadrants"])
+def test_nothing_is_done_when_nothing_changed(set_up_checkout, extras):
+    done = run(set_up_checkout, f'set_up {extras}; echo "$VENV_PYTHON"', PYTHON="nowhere")
+    assert done.stdout.splitlines() == [f"{set_up_checkout}/.venv/bin/python"]
+
+
+@pytest.mark.parametrize("changed", ["pyproject.toml", "src/tinsmith/_version.py", "scripts/_setup.sh"])
+def test_it_sets_up_again_when_what_it_depends_on_changed(set_up_checkout, changed):
+    with (set_up_checkout / changed).open("a") as file:
+        file.write("\n# changed\n")
+    done = run(set_up_checkout, "set_up dev", PYTHON="nowhere")
+    assert done.stdout.startswith("Setting up ")
+    assert done.returncode == 1
+
+
+def test_no_venv_uses_the_python_as_it_is(checkout):
+    done = run(checkout, 'set_up dev; echo "$VENV_PYTHON $PYTHONPATH"', NO_VENV="1", PYTHON=sys.executable)
+    assert done.stdout.startswith(f"{sys.executable} {checkout}/src")
+    assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.skipif(bool(shutil.which("nvidia-smi")), reason="this machine has an NVIDIA GPU")
+def test_gpu_check_without_a_gpu_is_one_clear_line(checkout):
+    done = subprocess.run([checkout / "scripts/gpu_check"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "gpu_check: no NVIDIA GPU on this machine; nothing was checked\n"
+    assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize("name", ["scripts/demo", "scripts/test", "scripts/gpu_check", ".ci/run"])
+def test_the_scripts_can_be_executed(name):
+    assert os.access(ROOT / name, os.X_OK)
