@@ -1,5 +1,6 @@
 """The exception tree is what its docstring draws, and a refusal looks as the style guide wants."""
 
+import doctest
 import inspect
 import pickle
 import re
@@ -79,3 +80,23 @@ def test_refusal(case):
 )
 def test_nearest(word, known, wanted):
     assert _errors.nearest(word, known) == wanted
+
+
+POINTED = [
+    ("x[n] -> y", 8, ["x[n] -> y", "        ^"]),
+    ("  x -> y", 7, ["x -> y", "     ^"]),
+    ("first\n\t second\nthird", 7, ["second", "^"]),
+    ("first\nsecond  ", 14, ["second", "      ^"]),
+    ("a\tb", 2, ["a b", "  ^"]),
+    (" \n ", 1, []),
+]
+
+
+@pytest.mark.parametrize(("text", "column", "shown"), POINTED)
+def test_pointed(text, column, shown):
+    assert [line for line, _ in _errors.pointed(text, column)] == shown
+
+
+def test_the_examples_run():
+    failed, tried = doctest.testmod(_errors)
+    assert tried and not failed

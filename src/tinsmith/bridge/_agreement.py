@@ -62,7 +62,7 @@ def _batch_reaches_everything_made(spec: Spec) -> _Complaints:
             better = item.name + str([batch, *map(str, item.dims)]).replace("'", "")
             yield (
                 item,
-                f"`{item.name}` has no `{batch}`, but inputs have.",
+                f"`{item.name}` has no `{batch}`, but an input has.",
                 f"Write `{better}`: each run fills its own.",
             )
         if item.batch_name and not from_inputs:

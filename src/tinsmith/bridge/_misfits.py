@@ -32,17 +32,23 @@ def wrong_rank(call: Call, item: Item, groups: Mapping[str, Sizes]) -> ShapeErro
     wanted = len(layout.plain) + sum(map(len, groups.values()) if layout.has_batch and layout.has_rest else ())
     least = "at least " if layout.has_batch or layout.has_rest else ""
     row = _row(call, item, f"{least}{_dims(wanted)} wanted, {came} came")
-    remedy = f"Pass {least}{_dims(wanted)}."
+    remedy = f"Pass `{item.name}` with {least}{_dims(wanted)}"
+    return ShapeError(refusal(_against_spec(call, item), [row], remedy + _rank_hint(call, item, wanted, came)))
+
+
+def _rank_hint(call: Call, item: Item, wanted: int, came: int) -> str:
+    if wanted == 0 and set(call.shapes[item.name]) == {1}:
+        return f": `{item.name}.squeeze()`."
     if came > wanted and call.spec.batch_name is None:
         batched = ", ".join(("*b", *map(str, item.dims)))
-        remedy = f"Pass {_dims(wanted)}; to run a batch, write `{item.name}[{batched}]` and `*b` in every output."
-    return ShapeError(refusal(_against_spec(call, item), [row], remedy))
+        return f"; to run a batch, write `{item.name}[{batched}]` and `*b` in every output."
+    return f": `{item.name}[None]` adds one in front." if came == wanted - 1 else "."
 
 
 def wrong_size(call: Call, item: Item, wanted: int, size: int) -> ShapeError:
     """A dim of an input is not as large as the spec says in numbers."""
     shape = tuple(call.shapes[item.name])
-    remedy = f"Pass `{item.name}` as {item.brackets}."
+    remedy = f"Pass `{item.name}` as `{item.brackets}`."
     if len(shape) == len(item.dims) == 2 and _fits(item, shape[::-1]):
         remedy = f"Pass `{item.name}.mT`, which is {shape[::-1]}, if its dims are in the other order."
     row = _row(call, item, f"{wanted} wanted, {size} came")

@@ -175,7 +175,7 @@ class _Reader:
             self.refuse("`*` has no name behind it.", f"Write `{self.item.text}[*b]`: batch dims have a name.", star)
         name = self.name("a batch")
         if not first:
-            remedy = f"Write it first, `{self.item.text}[*{name}, ...]`: a kernel sees none of the batch dims."
+            remedy = f"Write `*{name}` before the other dims: a kernel sees none of its batch."
             self.refuse(f"`*{name}` is not the first dim of {self.item}.", remedy, star)
         return Batch(name)
 
