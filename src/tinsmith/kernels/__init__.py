@@ -1,0 +1,9 @@
+"""Our own kernels.
+
+Each is a factory `build(lang, **static)`: `lang` is the module of an engine, so that one text serves
+both, and what is static is fixed when the kernel is built. The factories import no engine.
+"""
+
+from ._splat import SplatKernels, splat
+
+__all__ = ["SplatKernels", "splat"]

@@ -1,0 +1,151 @@
+"""Splat anisotropic 2-D Gaussians into an image: the kernel and its gradient, written by hand.
+
+The model, in the letters used below (its slow twin is `reference.splat`):
+
+    a = ( cos(angle) dx + sin(angle) dy) / scale_x        dx, dy: from pos to the pixel's centre
+    b = (-sin(angle) dx + cos(angle) dy) / scale_y
+    alpha = opacity exp(-(a^2 + b^2) / 2)                 left out where alpha < 1 / 255
+    image[y, x] = sum over all Gaussians of alpha colour
+
+A Gaussian visits the rows of its own bounding box, and in each row the pixels of its ellipse: at
+the edge alpha is 1/255, so `reach` = sqrt(2 log(255 opacity)) standard deviations. Against a scan
+of the whole box with a test in each pixel this halves the time.
+
+Colours add up, in no order, so nothing needs sorting, and the gradient needs no tape: alpha is
+recomputed where the gradient is taken. What the reverse loop sums are moments of a and b; the
+parameters' gradients follow from the sums, once a Gaussian.
+
+Measured on 2 cores, 2000 Gaussians, 256 x 218 pixels: with atomic additions into the image two
+threads take 6 to 7 ms, more than twice the time of one thread without them (2.4 ms), since an
+atomic addition costs more than the `exp` beside it. So on the CPU the image is painted by one
+thread (`serial`), in the Gaussians' order: the same bits every time. The backward kernel only
+gathers, each Gaussian into its own rows: it is parallel, without atomics, and as repeatable.
+"""
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+INVERSE_FAINTEST = 255.0  # exact in float32: a literal 1/255 would spoil float64 tensors
+
+
+class SplatKernels(NamedTuple):
+    """The kernel that splats, and the one that takes its gradient."""
+
+    forward: Any
+    backward: Any
+
+
+def splat(lang: ModuleType, *, serial: bool) -> SplatKernels:
+    """Build the splatting kernels for an engine.
+
+    Parameters of the forward kernel, all float32 or all float64, lengths in pixels; the centre of
+    the pixel in row y, column x is at (x + 0.5, y + 0.5):
+
+        pos      [n, 2]     centre (x, y). Differentiable, as all the inputs are.
+        scale    [n, 2]     standard deviations along the two axes, positive
+        angle    [n]        from the image's x axis to the first of them, radians, towards +y
+        colour   [n, 3]     any sign
+        opacity  [n]        at the centre; nothing is drawn where it is 1/255 or less
+        image    [h, w, 3]  is added to
+
+    The backward kernel has them all but `image`, then `grad_image` and the inputs' gradients. Which
+    pixels a Gaussian visits is not differentiated.
+
+    Args:
+        lang: the engine's module.
+        serial: paint with one thread and no atomics: right for the CPU. On a GPU pass False.
+    """
+    array = lang.types.ndarray()
+
+    @lang.func
+    def frame(scale_x, scale_y, angle):
+        """(ax, ay, bx, by) with a = ax dx + ay dy and b = bx dx + by dy."""
+        c, s = lang.cos(angle), lang.sin(angle)
+        return c / scale_x, s / scale_x, -s / scale_y, c / scale_y
+
+    @lang.func
+    def first_pixel(edge, size):
+        """Index of the first pixel whose centre is not before `edge`, and `size` if there is none."""
+        # Clamped as a float, since a huge one has no integer, and as an integer, since a NaN may pass the first.
+        clamped = lang.min(lang.max(edge - 0.5, 0.0), size)
+        return lang.max(0, lang.min(size, lang.cast(lang.ceil(clamped), lang.i32)))
+
+    @lang.func
+    def rows(y, ax, ay, bx, by, reach2, height):
+        """First row of the bounding box, and the one after its last."""
+        half = lang.sqrt(reach2 * (ax * ax + bx * bx)) / lang.abs(ax * by - ay * bx)
+        return first_pixel(y - half, height), first_pixel(y + half, height)
+
+    @lang.func
+    def columns(x, dy, ax, ay, bx, by, reach2, width):
+        """First pixel of the ellipse in the row at `dy`, and the one after its last."""
+        # a^2 + b^2 = xx dx^2 + 2 xy dx dy + yy dy^2 = reach2, solved for dx; xx yy - xy^2 = area^2.
+        xx, xy, area = ax * ax + bx * bx, ax * ay + bx * by, ax * by - ay * bx
+        middle = x - xy * dy / xx
+        half = lang.sqrt(lang.max(reach2 * xx - area * area * dy * dy, 0.0)) / xx
+        return first_pixel(middle - half, width), first_pixel(middle + half, width)
+
+    @lang.kernel
+    def forward(pos: array, scale: array, angle: array, colour: array, opacity: array, image: array):
+        lang.loop_config(serialize=serial)
+        for i in range(pos.shape[0]):
+            px, py, peak = pos[i, 0], pos[i, 1], opacity[i]
+            if peak * INVERSE_FAINTEST > 1.0:
+                ax, ay, bx, by = frame(scale[i, 0], scale[i, 1], angle[i])
+                reach2 = 2.0 * lang.log(peak * INVERSE_FAINTEST)
+                top, bottom = rows(py, ax, ay, bx, by, reach2, image.shape[0])
+                for y in range(top, bottom):
+                    dy = y + 0.5 - py
+                    left, right = columns(px, dy, ax, ay, bx, by, reach2, image.shape[1])
+                    for x in range(left, right):
+                        dx = x + 0.5 - px
+                        a, b = ax * dx + ay * dy, bx * dx + by * dy
+                        alpha = peak * lang.exp(-0.5 * (a * a + b * b))
+                        for channel in lang.static(range(3)):
+                            image[y, x, channel] += alpha * colour[i, channel]
+
+    @lang.kernel
+    def backward(
+        pos: array,
+        scale: array,
+        angle: array,
+        colour: array,
+        opacity: array,
+        grad_image: array,
+        grad_pos: array,
+        grad_scale: array,
+        grad_angle: array,
+        grad_colour: array,
+        grad_opacity: array,
+    ):
+        for i in range(pos.shape[0]):
+            px, py, peak = pos[i, 0], pos[i, 1], opacity[i]
+            if peak * INVERSE_FAINTEST > 1.0:
+                ax, ay, bx, by = frame(scale[i, 0], scale[i, 1], angle[i])
+                reach2 = 2.0 * lang.log(peak * INVERSE_FAINTEST)
+                # With light = d loss / d log(alpha): sums over the pixels of light a, light b, light a^2, ...
+                zero = peak - peak  # of the tensors' dtype, which a literal is not
+                sum_a, sum_b, sum_aa, sum_ab, sum_bb = zero, zero, zero, zero, zero
+                red, green, blue = zero, zero, zero
+                top, bottom = rows(py, ax, ay, bx, by, reach2, grad_image.shape[0])
+                for y in range(top, bottom):
+                    dy = y + 0.5 - py
+                    left, right = columns(px, dy, ax, ay, bx, by, reach2, grad_image.shape[1])
+                    for x in range(left, right):
+                        dx = x + 0.5 - px
+                        a, b = ax * dx + ay * dy, bx * dx + by * dy
+                        alpha = peak * lang.exp(-0.5 * (a * a + b * b))
+                        r, g, l = alpha * grad_image[y, x, 0], alpha * grad_image[y, x, 1], alpha * grad_image[y, x, 2]
+                        light = r * colour[i, 0] + g * colour[i, 1] + l * colour[i, 2]
+                        red, green, blue = red + r, green + g, blue + l
+                        sum_a, sum_b = sum_a + light * a, sum_b + light * b
+                        sum_aa, sum_ab, sum_bb = sum_aa + light * a * a, sum_ab + light * a * b, sum_bb + light * b * b
+                grad_pos[i, 0] = ax * sum_a + bx * sum_b
+                grad_pos[i, 1] = ay * sum_a + by * sum_b
+                grad_scale[i, 0] = sum_aa / scale[i, 0]
+                grad_scale[i, 1] = sum_bb / scale[i, 1]
+                grad_angle[i] = sum_ab * (scale[i, 0] / scale[i, 1] - scale[i, 1] / scale[i, 0])
+                grad_colour[i, 0], grad_colour[i, 1], grad_colour[i, 2] = red, green, blue
+                grad_opacity[i] = (red * colour[i, 0] + green * colour[i, 1] + blue * colour[i, 2]) / peak
+
+    return SplatKernels(forward, backward)
