@@ -1,9 +1,9 @@
 # shellcheck shell=bash
 # The set-up that demo, test and gpu_check share. Sourced, never run.
 #
-#   set_up EXTRAS   makes .venv in the repository, installs tinsmith[EXTRAS] there (editable), and
-#                   sets $VENV_PYTHON. Quick when nothing changed: a stamp in .venv says what it was
-#                   made from. Every other Python environment on the machine is left alone.
+#   set_up EXTRAS   makes .venv in the repository, installs tinsmith[EXTRAS] there (editable; "" for
+#                   no extras), and sets $VENV_PYTHON. Quick when nothing changed: a stamp in .venv
+#                   says what it was made from. Every other Python on the machine is left alone.
 #
 # Settings from outside:
 #   PYTHON=...      the Python to make .venv with; else the first on the PATH that fits
@@ -67,11 +67,11 @@ set_up() {
     echo "Setting up $VENV (once; a few minutes)"
     make_venv
     install "$1" || fail "the installation failed; the lines above say why"
-    fingerprint "$1" >"$VENV/.tinsmith-$1"
+    fingerprint "$1" >"$VENV/.tinsmith-${1:-plain}"
 }
 
 stamped() {
-    [ "$(cat "$VENV/.tinsmith-$1" 2>/dev/null)" = "$(fingerprint "$1")" ]
+    [ "$(cat "$VENV/.tinsmith-${1:-plain}" 2>/dev/null)" = "$(fingerprint "$1")" ]
 }
 
 make_venv() {

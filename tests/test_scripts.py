@@ -78,7 +78,7 @@ def set_up_checkout(checkout):
     return checkout
 
 
-@pytest.mark.parametrize("extras", ["dev", "quadrants"])
+@pytest.mark.parametrize("extras", ["dev", "quadrants", "''"])
 def test_nothing_is_done_when_nothing_changed(set_up_checkout, extras):
     done = run(set_up_checkout, f'set_up {extras}; echo "$VENV_PYTHON"', PYTHON="nowhere")
     assert done.stdout.splitlines() == [f"{set_up_checkout}/.venv/bin/python"]
