@@ -3,6 +3,40 @@
 The public face: names are handed on from the rooms below, nothing is defined here.
 """
 
+from ._errors import (
+    ArgumentError,
+    CheckpointError,
+    ConfigError,
+    DeviceError,
+    DtypeError,
+    EngineError,
+    GradientError,
+    InputError,
+    KernelError,
+    ShapeError,
+    SpecError,
+    TinsmithError,
+)
 from ._version import __version__
+from .bridge import Op, chain, op
+from .engines import init
 
-__all__ = ["__version__"]
+__all__ = [
+    "ArgumentError",
+    "CheckpointError",
+    "ConfigError",
+    "DeviceError",
+    "DtypeError",
+    "EngineError",
+    "GradientError",
+    "InputError",
+    "KernelError",
+    "Op",
+    "ShapeError",
+    "SpecError",
+    "TinsmithError",
+    "__version__",
+    "chain",
+    "init",
+    "op",
+]

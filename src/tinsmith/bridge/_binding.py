@@ -1,0 +1,164 @@
+"""Binding: a call's arguments, by position and by name, sorted by kind and checked.
+
+Only what a call's *arguments* can have wrong is said here; whether sizes agree is `_solve`'s
+business. All of it comes before any launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from .._errors import ArgumentError, DeviceError, DtypeError, refusal
+from ..engines import FLOATS
+from ._signature import Signature, fitting_dtypes
+from ._spec import unexpected_keyword
+
+_INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
+_SUPPORTED = (*FLOATS, *_INTEGERS, torch.bool)
+
+
+class Bound(NamedTuple):
+    """A call's arguments by kind. `sizes` are dims given by keyword."""
+
+    tensors: tuple[Any, ...]
+    scalars: Mapping[str, Any]
+    templates: Mapping[str, Any]
+    sizes: Mapping[str, int]
+
+
+def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> Bound:
+    """Sort a call's arguments. Raises ArgumentError for too many, too few, doubled or unknown ones."""
+    order = signature.order
+    values = dict(zip(order, arguments, strict=False))
+    sizes = {}
+    if len(arguments) > len(order):
+        raise ArgumentError(_count(signature, len(arguments)))
+    for name, value in named.items():
+        if name in values:
+            raise ArgumentError(refusal(f"argument `{name}` of op `{signature.op}` was given twice", remedy=_usage(signature)))
+        if name in order:
+            values[name] = value
+        elif name in signature.size_names:
+            sizes[name] = value
+        else:
+            raise unexpected_keyword(signature.spec, name, order, signature.op)
+    if len(values) < len(order):
+        raise ArgumentError(_missing(signature, [name for name in order if name not in values]))
+    return Bound(
+        tuple([values[name] for name in signature.arrays]),
+        {name: checked_scalar(signature, name, values[name]) for name in signature.scalars},
+        {name: values[name] for name in signature.templates},
+        sizes,
+    )
+
+
+def checked_scalar(signature: Signature, name: str, value: Any) -> Any:
+    """A scalar argument as the engine takes it: a float, an int, or a vector's numbers."""
+    parameter = signature.parameters(name)[0]
+    if parameter.kind == "matrix":
+        return _matrix(signature, name, value)
+    if isinstance(value, torch.Tensor):
+        words = f"scalar argument `{name}` of op `{signature.op}` is a tensor"
+        rows = [(name, f"{tuple(value.shape)} {value.dtype}")]
+        raise ArgumentError(refusal(words, rows, f"For a gradient write `{name}[]` into the spec; else pass `{name}.item()`."))
+    wanted = float if parameter.setter == "float" else int
+    try:
+        is_exact = not isinstance(value, str) and wanted(value) == value
+    except (TypeError, ValueError):
+        is_exact = False
+    if not is_exact and not (wanted is float and isinstance(value, float)):
+        words = f"scalar argument `{name}` of op `{signature.op}` must be {'a number' if wanted is float else 'an integer'}"
+        raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], f"Pass {wanted.__name__}({name})."))
+    return wanted(value)
+
+
+def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
+    parameter = signature.parameters(name)[0]
+    entries = signature.stages[0].home.matrix_entries(value)
+    flat = list(entries) if entries is not None else _flat(value)
+    count = 1
+    for size in parameter.element:
+        count *= size
+    if len(flat) != count or not all(isinstance(entry, int | float) for entry in flat):
+        words = f"argument `{name}` of op `{signature.op}` must hold {count} numbers"
+        raise ArgumentError(refusal(words, [("came", repr(value))], f"Pass a list of {count} numbers."))
+    return tuple(flat)
+
+
+def _flat(value: Any) -> list[Any]:
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if not isinstance(value, list | tuple):
+        return [value]
+    return [entry for part in value for entry in _flat(part)]
+
+
+def check_tensors(signature: Signature, tensors: Sequence[Any]) -> None:
+    """Refuse what a kernel cannot take: non-tensors, layouts, dtypes and devices that do not fit."""
+    for name, tensor in zip(signature.arrays, tensors, strict=True):
+        if not isinstance(tensor, torch.Tensor):
+            raise ArgumentError(_no_tensor(signature, name, tensor))
+        _check_layout(signature, name, tensor)
+        _check_dtype(signature, name, tensor)
+    devices = {tensor.device for tensor in tensors}
+    if len(devices) > 1:
+        rows = [(name, str(tensor.device)) for name, tensor in zip(signature.arrays, tensors, strict=True)]
+        raise DeviceError(refusal(f"the tensors of op `{signature.op}` are on different devices", rows, "Move them to one device with `.to(device)`."))
+
+
+def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None:
+    remedy = ""
+    if tensor.is_quantized:
+        came, remedy = f"quantised ({tensor.dtype})", f"Pass `{name}.dequantize()`."
+    elif tensor.layout != torch.strided:
+        came, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
+    elif tensor.device.type == "meta":
+        came, remedy = "on the meta device, without memory", f"Make it on a real device: `torch.empty_like({name}, device='cpu')`."
+    if remedy:
+        raise ArgumentError(refusal(f"tensor `{name}` of op `{signature.op}` is {came}", [(name, _picture(tensor))], remedy))
+
+
+def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
+    fitting, dtype = fitting_dtypes(signature, name), tensor.dtype
+    wanted = " or ".join(_short(d) for d in fitting) if fitting else "any real dtype of at most 64 bits"
+    if dtype in _SUPPORTED and (fitting is None or dtype in fitting):
+        return
+    if dtype.is_complex:
+        remedy = f"Pass `torch.view_as_real({name})`; the kernel then sees one more dim of size 2."
+    elif fitting and len(fitting) == 1:
+        remedy = f"Pass `{name}.to({fitting[0]})`."
+    else:
+        remedy = f"Pass `{name}.float()`." if dtype.is_floating_point else f"Pass `{name}.to(torch.int32)`."
+    words = f"tensor `{name}` of op `{signature.op}` has a dtype that does not fit"
+    raise DtypeError(refusal(words, [("expected", wanted), ("came", _short(dtype))], remedy))
+
+
+def _no_tensor(signature: Signature, name: str, value: Any) -> str:
+    remedy = f"Pass a tensor: `torch.as_tensor({name})`."
+    return refusal(f"argument `{name}` of op `{signature.op}` must be a tensor", [("came", f"{type(value).__name__} {value!r:.60}")], remedy)
+
+
+def _count(signature: Signature, came: int) -> str:
+    rows = [("expected", f"{len(signature.order)}: {', '.join(signature.order) or 'none'}"), ("came", str(came))]
+    return refusal(f"op `{signature.op}` got too many arguments", rows, _usage(signature))
+
+
+def _missing(signature: Signature, names: Sequence[str]) -> str:
+    listed = ", ".join(f"`{name}`" for name in names)
+    return refusal(f"op `{signature.op}` misses {listed}", [("expected", ", ".join(signature.order))], _usage(signature))
+
+
+def _usage(signature: Signature) -> str:
+    parts = [*signature.order, *(f"{name}=..." for name in signature.size_names)]
+    return f"Call it as `{signature.op}({', '.join(parts)})`; outputs and scratch are made by the op."
+
+
+def _picture(tensor: torch.Tensor) -> str:
+    return f"{tuple(tensor.shape)} {_short(tensor.dtype)} on {tensor.device}"
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,63 @@
+"""Buffers: memory that an engine may write.
+
+An engine writes gradients into whatever it is given: it adds to an input's, and *zeroes* an
+output's after reading it. So it is never given the caller's: output adjoints are private
+copies, input adjoints start at zero, and what lands there is handed to torch once. Sizes
+were checked earlier; nothing here looks at a spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from .._config import config
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One array of a call: its whole shape, batch included, and its dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+def zeros(buffer: Buffer, device: torch.device) -> torch.Tensor:
+    """Fresh memory at zero."""
+    return torch.zeros(buffer.shape, dtype=buffer.dtype, device=device)
+
+
+def unread(buffer: Buffer, device: torch.device) -> torch.Tensor:
+    """Fresh memory whose content nobody may read; poisoned where TINSMITH_POISON asks for it."""
+    memory = torch.empty(buffer.shape, dtype=buffer.dtype, device=device)
+    return poisoned(memory) if config().poison else memory
+
+
+def poisoned(memory: torch.Tensor) -> torch.Tensor:
+    """Fill with what is noticed when it is read: NaN, or the largest integer."""
+    if memory.dtype == torch.bool:
+        return memory.fill_(True)
+    is_float = memory.dtype.is_floating_point
+    return memory.fill_(float("nan") if is_float else torch.iinfo(memory.dtype).max)
+
+
+def private(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous copy that is ours to spoil. An expanded gradient becomes whole memory."""
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def adjoint_of(cotangent: torch.Tensor | None, buffer: Buffer, device: torch.device, is_spoiled: bool) -> torch.Tensor:
+    """An output's adjoint: a private copy, or the cotangent itself where no kernel writes to it."""
+    if cotangent is None:
+        return zeros(buffer, device)
+    if is_spoiled or not cotangent.is_contiguous() or cotangent.is_neg() or cotangent.dtype != buffer.dtype:
+        return private(cotangent.to(buffer.dtype).resolve_neg())
+    return cotangent
+
+
+def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors whose memory is in order, element after element; copies where it was not."""
+    return [tensor.contiguous().resolve_neg() for tensor in tensors]

@@ -1,0 +1,139 @@
+"""Core: what an op is without its doors, and the description of one call of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._config import config
+from .._errors import DeviceError, DtypeError, refusal
+from ..engines import DTYPES
+from ._buffers import Buffer
+from ._plan import Plan, Situation
+from ._reverse import Reverse
+from ._signature import Signature, common_float, fitting_dtypes
+from ._solve import solve
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of an op, without its tensors' memory.
+
+    Attributes:
+        shapes, dtypes: of the input arrays as the kernel sees them, without batch.
+        scalars, templates, sizes: the other arguments by name; `sizes` are dims given by keyword.
+        batch: size of the flat leading batch dimension, None without one.
+        batched: input arrays that have it.
+    """
+
+    core: Core
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
+    scalars: Mapping[str, Any]
+    templates: Mapping[str, Any]
+    sizes: Mapping[str, int]
+    batch: int | None = None
+    batched: frozenset[str] = frozenset()
+
+    def with_batch(self, batch: int, batched: frozenset[str]) -> Call:
+        """The same call over a batch."""
+        return dataclasses.replace(self, batch=batch, batched=batched)
+
+    def plan(self, device: torch.device) -> Plan:
+        """The plan to run this call on `device`."""
+        return self.core.plan(self, device)
+
+    @property
+    def wanting(self) -> frozenset[str]:
+        """Inputs that can have a gradient."""
+        pairs = zip(self.core.signature.arrays, self.dtypes, strict=True)
+        return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
+
+
+class Core:
+    """A signature, a source of gradients, and the plans made so far."""
+
+    def __init__(self, signature: Signature, reverse: Reverse) -> None:
+        self.signature = signature
+        self.reverse = reverse
+        self._plans: dict[Any, Plan] = {}
+
+    def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
+        """Pictures of every Python value that the kernels bake in."""
+        return tuple([stage.fingerprint(templates) for stage in self.signature.stages])
+
+    @property
+    def varies(self) -> bool:
+        """Whether a call's meaning depends on Python values outside its arguments."""
+        return any(stage.varies for stage in self.signature.stages)
+
+    def runtime(self) -> tuple[Any, ...]:
+        """Tokens of the engines' present state."""
+        return tuple([stage.engine.runtime() for stage in self.signature.stages])
+
+    def plan(self, call: Call, device: torch.device) -> Plan:
+        """The plan for a call; made once."""
+        fixed = tuple([call.scalars[name] for name in self.signature.size_scalars])
+        fingerprints = self.fingerprints(call.templates)
+        key = (call.shapes, call.dtypes, device, fixed, tuple(call.sizes.items()), call.batch, call.batched, fingerprints, self.runtime())
+        found = self._plans.get(key)
+        if found is None:
+            found = Plan(self.signature, self.reverse, self._situation(call, device, fingerprints))
+            if len(self._plans) >= config().plan_cache:
+                self._plans.clear()
+            self._plans[key] = found
+        return found
+
+    def made(self, call: Call) -> list[Buffer]:
+        """Outputs and scratch of a call: their sizes, batch included, and dtypes."""
+        signature = self.signature
+        shapes = dict(zip(signature.arrays, call.shapes, strict=True))
+        values = {name: call.scalars[name] for name in signature.size_scalars} | dict(call.sizes)
+        solution = solve(signature.kernel_spec, shapes, values, signature.op)
+        lead = () if call.batch is None else (call.batch,)
+        return [Buffer(i.name, lead + solution.shapes[i.name], self._made_dtype(i.name, call)) for i in signature.spec.made]
+
+    def _situation(self, call: Call, device: torch.device, fingerprints: tuple[Any, ...]) -> Situation:
+        self.check_device(device)
+        buffers: dict[str, Buffer] = {}
+        for name, shape, dtype in zip(self.signature.arrays, call.shapes, call.dtypes, strict=True):
+            lead = (call.batch,) if call.batch is not None and name in call.batched else ()
+            buffers[name] = Buffer(name, lead + shape, dtype)
+        made = {buffer.name: buffer for buffer in self.made(call)}
+        batched = call.batched | (frozenset(made) if call.batch is not None else frozenset())
+        return Situation(buffers | made, device, call.batch, batched, fingerprints, call.templates)
+
+    def _made_dtype(self, name: str, call: Call) -> torch.dtype:
+        """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half."""
+        fitting = fitting_dtypes(self.signature, name)
+        common = common_float(call.dtypes)
+        if common is not None and (fitting is None or common in fitting):
+            return common
+        if fitting is not None and len(fitting) == 1:
+            return torch.float32 if fitting[0] == torch.float16 else fitting[0]
+        words = f"the dtype of `{name}` in op `{self.signature.op}` cannot be told from its inputs"
+        rows = [("floating inputs", "none" if common is None else str(common)), ("annotation", str(fitting or "any"))]
+        raise DtypeError(refusal(words, rows, f"Write it into the spec: `{self.signature.items[name]}: f32`."))
+
+    def check_device(self, device: torch.device) -> None:
+        """Refuse tensors that are not where the engine runs: an engine would copy them in silence."""
+        for stage in self.signature.stages:
+            stage.engine.require_ready(self.signature.op)
+            runs_on = stage.engine.device_type()
+            if device.type != runs_on or device.index not in (None, 0):
+                words = f"op `{self.signature.op}` got tensors on {device}, its engine {stage.engine.name} runs on {runs_on}"
+                remedy = f"Move the tensors (`.to({runs_on!r})`), or start the engine there: ts.init({device.type!r})."
+                raise DeviceError(refusal(words, remedy=remedy))
+
+    def result_dtype(self, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
+        """The half dtype that a result is cast back to, None where it is computed in its own."""
+        item = self.signature.items[name]
+        fitting = fitting_dtypes(self.signature, name)
+        declared = DTYPES[item.dtype] if item.dtype else (fitting[0] if fitting and len(fitting) == 1 else None)
+        if declared is not None:
+            return declared if declared == torch.float16 else None
+        return torch.float16 if common_float(inputs) == torch.float16 else None

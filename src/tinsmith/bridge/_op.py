@@ -1,0 +1,304 @@
+"""Op: a kernel as an ordinary torch operation, and the decorator that makes one."""
+
+from __future__ import annotations
+
+import collections
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .._config import config
+from .._errors import ArgumentError, refusal
+from ..engines import of_kernel
+from . import _tracing
+from ._buffers import in_order
+from ._binding import Bound, bind, check_tensors
+from ._core import Core
+from ._explain import explain
+from ._function import Lean, Transformed
+from ._pickling import Reference, reference_to
+from ._reverse import EngineReverse, HandWritten, Reverse
+from ._route import Route, key_of, route
+from ._signature import Signature, match
+from ._spec import Spec, parse
+from ._stage import Stage
+
+_NOTHING: Mapping[str, Any] = {}
+
+
+class Op:
+    """A differentiable operation made from one or several kernels.
+
+    Call it with the kernels' parameters, outputs and scratch left out, by position or by
+    name; dims that nothing else fixes by keyword. Returns a tensor, or a named tuple of
+    several. Made by `tinsmith.op` and `tinsmith.chain`.
+    """
+
+    def __init__(self, kernels: Sequence[Any], spec: str, **options: Any) -> None:
+        self._kernels = tuple(kernels)
+        self._text = spec
+        self._options = options
+        self.name: str = options.get("name") or "_then_".join(_name_of(kernel) for kernel in kernels)
+        self.__name__ = self.name
+        self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
+        self._core = self._make_core()
+        self._handle = _tracing.register(self._core)
+        self._routes: dict[Any, Route] = {}
+        signature = self._core.signature
+        self._count = len(signature.order)
+        self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
+        self._result = _result_type(self.name, signature.outputs)
+
+    # Making -------------------------------------------------------------------------------
+    def _make_core(self) -> Core:
+        options = self._options
+        spec = parse(self._text, options.get("scratch"))
+        arrays = [item.name for item in spec.items]
+        stages = [Stage(kernel, arrays, options.get("engine")) for kernel in self._kernels]
+        signature = match(self.name, spec, stages, options.get("init"))
+        for stage in stages:
+            stage.engine.settle()
+        return Core(signature, _reverse_for(signature, options))
+
+    def backward(self, kernel: Any) -> Any:
+        """Use `kernel` as the hand-written gradient kernel. A decorator.
+
+        Its parameters are found by name: those of the forward kernel, and `grad_<name>` for an
+        output's incoming or an input's outgoing gradient, which starts at zero.
+
+        Example:
+            >>> @scale.backward                                            # doctest: +SKIP
+            ... @ti.kernel
+            ... def scale_backward(grad_y: ti.types.ndarray(), grad_x: ti.types.ndarray()):
+            ...     for i in grad_y:
+            ...         grad_x[i] = 2.0 * grad_y[i]
+        """
+        self._options = self._options | {"backward": kernel}
+        self._core = self._make_core()
+        self._handle = _tracing.register(self._core)
+        self._routes.clear()
+        return kernel
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Op:
+        """An op in the body of a data-oriented class is bound to the object, as a method is."""
+        if instance is None or self.owner is not None:
+            return self
+        kept = instance.__dict__.setdefault("_tinsmith_ops", {})
+        bound = kept.get(self)
+        if bound is None or bound.owner is not instance:  # a copied object brings its original's ops along
+            bound = kept[self] = Op([_bind_kernel(kernel, instance) for kernel in self._kernels], self._text, **self._bound_options(instance))
+        return bound
+
+    def _bound_options(self, instance: Any) -> dict[str, Any]:
+        backward = self._options.get("backward")
+        return self._options if backward is None else self._options | {"backward": _bind_kernel(backward, instance)}
+
+    @property
+    def owner(self) -> Any:
+        """The data-oriented object that the kernel is bound to, or None."""
+        return self._core.signature.stages[0].owner
+
+    # Calling ------------------------------------------------------------------------------
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Run the op. See the class for what it takes and returns."""
+        if _tracing.is_tracing():
+            return self._wrapped(_tracing.traced(self._core, self._handle, arguments, named))
+        if named or not self._takes_tensors_only or len(arguments) != self._count:
+            bound = bind(self._core.signature, arguments, named)
+        else:
+            bound = Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            bound = _autocast(bound)
+        found = self._route(bound)
+        if _tracing.is_plain() and found.is_native:
+            outputs = self._run(found, bound)
+        elif found.is_native and _tracing.is_transformed():
+            outputs = self._run_transformed(found, bound)
+        else:
+            return self._wrapped(_tracing.dispatched(self._core, self._handle, bound, found))
+        return self._wrapped(outputs if found.is_finished else found.finish(outputs))
+
+    def _run(self, found: Route, bound: Bound) -> Sequence[torch.Tensor]:
+        tensors = bound.tensors if found.is_prepared else found.prepare(bound.tensors)
+        if not found.is_ordered:
+            tensors = in_order(tensors)
+        call = found.call_with(bound)
+        plan = found.plan_for(call)
+        if found.active and torch.is_grad_enabled():
+            return Lean.apply(call, plan, found.active, *tensors)
+        arrays = plan.forward(tensors, call.scalars)
+        return arrays[len(tensors) : len(tensors) + len(plan.outputs)]
+
+    def _run_transformed(self, found: Route, bound: Bound) -> Sequence[torch.Tensor]:
+        tensors = in_order(found.prepare(bound.tensors))
+        return Transformed.apply(found.call_with(bound), *tensors)[: len(self._core.signature.outputs)]
+
+    def _route(self, bound: Bound) -> Route:
+        try:
+            key: Any = key_of(bound.tensors)
+        except (AttributeError, RuntimeError):
+            check_tensors(self._core.signature, bound.tensors)
+            raise
+        core = self._core
+        if core.varies or bound.scalars or bound.sizes:
+            fixed = [bound.scalars[name] for name in core.signature.size_scalars]
+            key = (key, tuple(fixed), tuple(bound.sizes.items()), core.fingerprints(bound.templates))
+        found = self._routes.get(key)
+        if found is None or not found.is_current():
+            found = route(core, bound)
+            if len(self._routes) >= config().plan_cache:
+                self._routes.clear()
+            self._routes[key] = found
+        return found
+
+    def _wrapped(self, outputs: Sequence[torch.Tensor]) -> Any:
+        return outputs[0] if len(outputs) == 1 else self._result(*outputs)
+
+    # Looking ------------------------------------------------------------------------------
+    @property
+    def spec(self) -> Spec:
+        """The spec, parsed; `str` of it gives the text back."""
+        return self._core.signature.spec
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, or the tuple of a chain's kernels."""
+        return self._kernels[0] if len(self._kernels) == 1 else self._kernels
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that runs it."""
+        return self._core.signature.stages[0].engine.name
+
+    def explain(self) -> str:
+        """What the op does with its arrays, where its gradient comes from, what is saved, and what was compiled."""
+        return explain(self._core)
+
+    def __repr__(self) -> str:
+        origin = self._core.reverse.name
+        return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
+
+    def __reduce__(self) -> Any:
+        kernels = tuple(reference_to(kernel) for kernel in self._kernels)
+        backward = self._options.get("backward")
+        options = self._options | {"backward": None if backward is None else reference_to(backward)}
+        return _remake, (kernels, self._text, options)
+
+    def __deepcopy__(self, memo: Any) -> Op:
+        owner = self.owner
+        kernels = self._kernels if owner is None else [_bind_kernel(k, copy.deepcopy(owner, memo)) for k in self._kernels]
+        return Op(kernels, self._text, **self._options)
+
+
+def op(
+    spec: str,
+    *,
+    scratch: str | None = None,
+    init: Mapping[str, str] | None = None,
+    adjoint: str = "auto",
+    backward: Any = None,
+    engine: str | None = None,
+    name: str | None = None,
+) -> Callable[[Any], Op]:
+    """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
+
+    Args:
+        spec: the arrays that the kernel takes and gives, with their dims: `"x[n], k[m] -> y[n - m + 1]"`.
+        scratch: arrays that the kernel uses in between, in the same language.
+        init: `{"y": "empty"}` leaves an output's memory as it is; outputs start at zero otherwise.
+        adjoint: where the gradient comes from: `"auto"` a given `backward`, else the engine's reverse mode;
+            `"engine"` that one in any case.
+        backward: a hand-written gradient kernel.
+        engine: run the kernel on another engine than the one it was written for.
+        name: for messages; the kernel's own otherwise.
+
+    Raises:
+        SpecError: the spec does not parse, or does not fit the kernel's parameters.
+        KernelError: the kernel writes an input, returns a value, or has no source.
+
+    Example:
+        >>> import taichi as ti, tinsmith as ts, torch
+        >>> @ts.op("x[n] -> y[n]")                                         # doctest: +SKIP
+        ... @ti.kernel
+        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i] * x[i]
+        >>> square(torch.ones(3, requires_grad=True)).sum().backward()     # doctest: +SKIP
+    """
+    options = {"scratch": scratch, "init": init, "adjoint": adjoint, "backward": backward, "engine": engine, "name": name}
+
+    def decorate(kernel: Any) -> Op:
+        of_kernel(kernel)
+        return Op([kernel], spec, **options)
+
+    return decorate
+
+
+def chain(
+    spec: str,
+    kernels: Sequence[Any],
+    *,
+    scratch: str | None = None,
+    init: Mapping[str, str] | None = None,
+    adjoint: str = "auto",
+    backward: Any = None,
+    engine: str | None = None,
+    name: str | None = None,
+) -> Op:
+    """One op out of several kernels that run in order, and in reverse in the backward pass.
+
+    Arrays are linked by parameter name. The other arguments are those of `op`.
+
+    Example:
+        >>> blur = ts.chain("x[n] -> y[n]", [rows, columns], scratch="t[n]")   # doctest: +SKIP
+    """
+    if not kernels:
+        raise ArgumentError(refusal("ts.chain needs at least one kernel", remedy="Pass a list of kernels."))
+    options = {"scratch": scratch, "init": init, "adjoint": adjoint, "backward": backward, "engine": engine, "name": name}
+    return Op([kernel.kernel if isinstance(kernel, Op) else kernel for kernel in kernels], spec, **options)
+
+
+def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
+    adjoint, backward = options.get("adjoint", "auto"), options.get("backward")
+    if adjoint not in ("auto", "engine"):
+        words = f"op `{signature.op}` does not know adjoint={adjoint!r}"
+        raise ArgumentError(refusal(words, [("known", "'auto', 'engine'")], "Leave it out: 'auto' takes the best there is."))
+    if backward is None or adjoint == "engine":
+        return EngineReverse(signature)
+    known = [item.name for item in signature.spec.items]
+    names = [*known, *(f"grad_{name}" for name in known)]
+    return HandWritten(signature, Stage(backward, names, options.get("engine")))
+
+
+def _autocast(bound: Bound) -> Bound:
+    """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it."""
+
+    def single(tensor: Any) -> Any:
+        if not isinstance(tensor, torch.Tensor) or not torch.is_autocast_enabled(tensor.device.type):
+            return tensor
+        is_cast = tensor.is_floating_point() and tensor.dtype != torch.float64
+        return tensor.float() if is_cast else tensor
+
+    return bound._replace(tensors=tuple(single(tensor) for tensor in bound.tensors))
+
+
+def _result_type(name: str, outputs: Sequence[str]) -> Any:
+    label = name if name.isidentifier() else "outputs"
+    return collections.namedtuple(f"{label}_outputs", outputs)  # noqa: PYI024  # the names are known at run time only
+
+
+def _name_of(kernel: Any) -> str:
+    return of_kernel(kernel).function_of(kernel).__name__
+
+
+def _bind_kernel(kernel: Any, instance: Any) -> Any:
+    engine = of_kernel(kernel)
+    return engine.bind(kernel, instance) if engine.is_method(kernel) else kernel
+
+
+def _remake(kernels: Sequence[Reference], text: str, options: dict[str, Any]) -> Op:
+    backward = options["backward"]
+    found = options | {"backward": None if backward is None else backward.kernel()}
+    return Op([reference.kernel() for reference in kernels], text, **found)

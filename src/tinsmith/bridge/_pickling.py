@@ -1,0 +1,38 @@
+"""Pickling an op: engine kernels cannot be pickled, so they are written down by where they stand."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from .._errors import refusal
+from ..engines import of_kernel
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Where a kernel is found: a module and a name in it, and the object it is bound to, if any."""
+
+    module: str
+    name: str
+    owner: Any = None
+
+    def kernel(self) -> Any:
+        """The kernel that stands there now."""
+        found: Any = importlib.import_module(self.module)
+        for part in self.name.split("."):
+            found = vars(found)[part] if isinstance(found, type) else getattr(found, part)
+        free = getattr(found, "kernel", found)
+        return free if self.owner is None else of_kernel(free).bind(free, self.owner)
+
+
+def reference_to(kernel: Any) -> Reference:
+    """A kernel written down. Raises pickle.PicklingError for one that was made inside a function."""
+    engine = of_kernel(kernel)
+    function = engine.function_of(kernel)
+    if "<locals>" in function.__qualname__:
+        words = f"the op's kernel `{function.__qualname__}` was made inside a function, so it cannot be pickled"
+        raise pickle.PicklingError(refusal(words, remedy="Define the kernel at the top level of a module."))
+    return Reference(function.__module__, function.__qualname__, engine.owner_of(kernel))

@@ -1,0 +1,196 @@
+"""Where the gradient kernel comes from: the one replaceable part of an op.
+
+A `Reverse` says which values it reads, and which kernels to launch on which memory. The
+plan does the rest: it allocates, copies and launches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from .._errors import GradientError, SpecError, refusal
+from ..source import needed_values
+from ._signature import Signature
+from ._stage import Stage
+
+Place = tuple[Literal["value", "gradient"], str]
+"""Memory of an array: its values, or its gradient."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An array argument of a launch: the kernel's parameter, its memory, and its gradient's array."""
+
+    parameter: str
+    memory: Place
+    gradient: str | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One launch that a reverse pass wants."""
+
+    stage: Stage
+    adjoint: bool
+    arguments: tuple[Argument, ...]
+
+
+class Reverse(ABC):
+    """A source of gradients for one op."""
+
+    name: str
+
+    @abstractmethod
+    def reads(self, active: frozenset[str]) -> frozenset[str]:
+        """Arrays whose values the reverse pass reads when `active` inputs want a gradient."""
+
+    @abstractmethod
+    def gives(self, active: frozenset[str]) -> frozenset[str]:
+        """Inputs for which gradient memory is needed: `active`, or more where the kernel writes more."""
+
+    @abstractmethod
+    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+        """The launches, in order. `floats` are the arrays that have a floating dtype in this call."""
+
+    @abstractmethod
+    def spoils(self, output: str) -> bool:
+        """Whether the reverse pass writes to this output's adjoint."""
+
+    @abstractmethod
+    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
+        """For an array without a gradient that the reverse pass writes again: the values it must start from."""
+
+    @abstractmethod
+    def sums_over_batch(self, name: str) -> bool:
+        """Whether an unbatched input's gradient may be one buffer for the whole batch."""
+
+    @abstractmethod
+    def check(self, active: frozenset[str]) -> None:
+        """Raise GradientError where these gradients cannot be had."""
+
+
+class EngineReverse(Reverse):
+    """The engine's own reverse mode, on memory of ours."""
+
+    name = "engine"
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self._made = frozenset(signature.outputs + signature.scratch)
+
+    def reads(self, active: frozenset[str]) -> frozenset[str]:
+        read: set[str] = set()
+        for stage in self.signature.stages:
+            read |= needed_values(stage.source, stage.roles, active | self._made)
+        return frozenset(read)
+
+    def gives(self, active: frozenset[str]) -> frozenset[str]:
+        return active
+
+    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+        with_gradient = (active | self._made) & floats
+        found = []
+        for stage in reversed(self.signature.stages):
+            arguments = [
+                Argument(name, ("value", name), name if name in with_gradient else None) for name in stage.arrays
+            ]
+            found.append(Request(stage, True, tuple(arguments)))
+        return tuple(found)
+
+    def spoils(self, output: str) -> bool:
+        """A plain store's reverse zeroes the adjoint; an addition's leaves it alone."""
+        return any(stage.roles[output].of("write") for stage in self.signature.stages if output in stage.roles)
+
+    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
+        """Statements whose target has no adjoint run again: on throw-away memory, never on the caller's."""
+        roles = [stage.roles[name] for stage in self.signature.stages if name in stage.roles]
+        if not any(role.is_written for role in roles):
+            return ""
+        return "final" if any(role.is_read for role in roles) else "fresh"
+
+    def sums_over_batch(self, name: str) -> bool:
+        return True
+
+    def check(self, active: frozenset[str]) -> None:
+        for place, stage in enumerate(self.signature.stages):
+            needed = needed_values(stage.source, stage.roles, active | self._made)
+            for name in stage.arrays:
+                if name in needed:
+                    self._refuse_overwritten(stage, name)
+            for later in self.signature.stages[place + 1 :]:
+                self._refuse_changed(stage, later, needed)
+
+    def _refuse_overwritten(self, stage: Stage, name: str) -> None:
+        found = stage.roles[name].overwritten()
+        if found is None:
+            return
+        read, change = found
+        words = f"op `{self.signature.op}` overwrites a value of `{name}` that its gradient needs"
+        rows = [("read", read.place), ("overwritten", change.place)]
+        remedy = f"Write each value to a place of its own (`{name}[t + 1]` from `{name}[t]`), or give `backward=`."
+        raise GradientError(refusal(words, rows, remedy))
+
+    def _refuse_changed(self, stage: Stage, later: Stage, needed: frozenset[str]) -> None:
+        for name in sorted(needed & set(later.arrays)):
+            changes = later.roles[name].of("write", "add")
+            if changes:
+                words = f"op `{self.signature.op}` changes `{name}` after its kernel `{stage.name}` read it, and its gradient needs it"
+                rows = [(f"changed by `{later.name}`", changes[0].place)]
+                raise GradientError(refusal(words, rows, "Give each kernel an array of its own to write, in `scratch=`."))
+
+
+class HandWritten(Reverse):
+    """A gradient kernel that the user wrote: `grad_<name>` is an array's gradient."""
+
+    name = "backward"
+
+    def __init__(self, signature: Signature, stage: Stage) -> None:
+        self.signature = signature
+        self.stage = stage
+        self.targets = {name: f"grad_{name}" for name in signature.items if f"grad_{name}" in stage.parameters}
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
+        unknown = [name for name in self.stage.parameters if name not in known]
+        if unknown:
+            words = f"the backward kernel of op `{self.signature.op}` has a parameter `{unknown[0]}` that the op does not know"
+            remedy = "Use the op's own names, `grad_<output>` for a cotangent and `grad_<input>` for a gradient."
+            raise SpecError(refusal(words, [("known", ", ".join(sorted(known)))], remedy))
+        if not any(name in self.targets for name in self.signature.arrays):
+            words = f"the backward kernel of op `{self.signature.op}` gives no input a gradient"
+            raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
+
+    def reads(self, active: frozenset[str]) -> frozenset[str]:
+        return frozenset(n for n in self.signature.items if n in self.stage.roles and self.stage.roles[n].is_read)
+
+    def gives(self, active: frozenset[str]) -> frozenset[str]:
+        return frozenset(name for name in self.signature.arrays if name in self.targets)
+
+    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+        arguments = []
+        for parameter in self.stage.arrays:
+            name = parameter.removeprefix("grad_")
+            is_gradient = self.targets.get(name) == parameter
+            arguments.append(Argument(parameter, ("gradient", name) if is_gradient else ("value", parameter)))
+        return (Request(self.stage, False, tuple(arguments)),)
+
+    def spoils(self, output: str) -> bool:
+        roles: Mapping[str, object] = self.stage.roles
+        return f"grad_{output}" in roles and self.stage.roles[f"grad_{output}"].is_written
+
+    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
+        return "final" if name in self.stage.roles and self.stage.roles[name].is_written else ""
+
+    def sums_over_batch(self, name: str) -> bool:
+        """A plain store to `grad_x` would keep the last sample's; every sample gets its own, summed after."""
+        return False
+
+    def check(self, active: frozenset[str]) -> None:
+        missing = sorted(active - self.targets.keys())
+        if missing:
+            words = f"the backward kernel of op `{self.signature.op}` has no `grad_{missing[0]}`, but `{missing[0]}` requires a gradient"
+            raise GradientError(refusal(words, remedy=f"Add the parameter `grad_{missing[0]}`, or pass `{missing[0]}.detach()`."))

@@ -1,0 +1,208 @@
+"""Signature: a spec matched with the parameters of the kernels that it describes.
+
+Everything that can be said before a call is said here, once: which parameter is an input, an
+output, scratch, a scalar or a template, in which order a call gives them, and whether the
+kernels keep to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from .._errors import KernelError, SpecError, nearest, refusal
+from ..engines import DTYPES, Parameter
+from ..source import subscript_arity
+from ._spec import Fixed, Item, Spec
+from ._stage import Stage
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """What an op takes and gives, in terms of its kernels' parameters.
+
+    Attributes:
+        op: the op's name, for messages.
+        order: names of the call arguments, in the kernels' order.
+        arrays, scalars, templates: the same names by kind, each in call order.
+        init: "zeros" or "empty" for every output.
+    """
+
+    op: str
+    spec: Spec
+    stages: tuple[Stage, ...]
+    order: tuple[str, ...]
+    arrays: tuple[str, ...]
+    scalars: tuple[str, ...]
+    templates: tuple[str, ...]
+    init: dict[str, str]
+
+    @cached_property
+    def items(self) -> dict[str, Item]:
+        return {item.name: item for item in self.spec.items}
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(item.name for item in self.spec.outputs)
+
+    @cached_property
+    def scratch(self) -> tuple[str, ...]:
+        return tuple(item.name for item in self.spec.scratch)
+
+    @cached_property
+    def kernel_spec(self) -> Spec:
+        """The spec as the kernel sees it: without `*b`."""
+        sides = [
+            tuple(replace(item, dims=item.dims[1:]) if item.batch_name else item for item in side)
+            for side in (self.spec.inputs, self.spec.outputs, self.spec.scratch)
+        ]
+        return Spec(self.spec.text, self.spec.scratch_text, *sides)
+
+    @cached_property
+    def size_names(self) -> tuple[str, ...]:
+        """Dims that a call gives by keyword: free dims that are no scalar parameter."""
+        return tuple(name for name in self.spec.free_dims if name not in self.scalars)
+
+    @cached_property
+    def size_scalars(self) -> tuple[str, ...]:
+        """Integer scalar arguments that dims are computed from."""
+        used = {name for item in self.spec.items for name in item.names}
+        return tuple(name for name in self.scalars if name in used)
+
+    def parameters(self, name: str) -> list[Parameter]:
+        """The parameter of that name in every stage that has it."""
+        return [stage.parameters[name] for stage in self.stages if name in stage.parameters]
+
+
+def match(op: str, spec: Spec, stages: Sequence[Stage], init: dict[str, str] | None) -> Signature:
+    """Match a spec with kernels.
+
+    Raises:
+        SpecError: the spec and the parameters do not fit each other.
+        KernelError: a kernel returns a value, writes an input, or never writes an output.
+    """
+    items = {item.name: item for item in spec.items}
+    parameters = {name: p for stage in reversed(stages) for name, p in stage.parameters.items()}
+    for item in spec.items:
+        _check_item(op, item, parameters, stages)
+    for name, parameter in parameters.items():
+        if parameter.kind == "array" and name not in items:
+            raise SpecError(_unlisted(op, name, spec))
+    made = {item.name for item in spec.outputs + spec.scratch}
+    order = tuple(dict.fromkeys(n for stage in stages for n in stage.parameters if n not in made))
+    kinds = {name: "array" if name in items else parameters[name].kind for name in order}
+    signature = Signature(
+        op,
+        spec,
+        tuple(stages),
+        order,
+        tuple(name for name in order if kinds[name] == "array"),
+        tuple(name for name in order if kinds[name] in ("scalar", "matrix")),
+        tuple(name for name in order if kinds[name] == "template"),
+        _checked_init(op, spec, init or {}),
+    )
+    for stage in stages:
+        _check_kernel(op, spec, stage)
+    _check_written(signature)
+    return signature
+
+
+def _check_item(op: str, item: Item, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> None:
+    if item.name not in parameters:
+        close = nearest(item.name, list(parameters))
+        rows = [("spec", str(item)), ("parameters", ", ".join(parameters))]
+        remedy = f"Did you mean `{close}`?" if close else "Use the names of the kernel's parameters."
+        raise SpecError(refusal(f"the spec of op `{op}` names `{item.name}`, which the kernel has not", rows, remedy))
+    for stage in stages:
+        if item.name in stage.parameters:
+            _check_parameter(op, item, stage.parameters[item.name])
+
+
+def _check_parameter(op: str, item: Item, parameter: Parameter) -> None:
+    rows = [("spec", str(item)), ("annotation", repr(parameter.annotation))]
+    if parameter.kind == "matrix" or (parameter.kind == "scalar" and item.dims):
+        words = f"parameter `{item.name}` of op `{op}` is a {parameter.kind}, not an array"
+        raise SpecError(refusal(words, rows, f"Leave it out of the spec, or write `{item.name}[]` to differentiate a scalar."))
+    rank = len(item.dims) - (item.batch_name is not None)
+    if parameter.ndim is not None and not item.has_rest and rank != parameter.ndim + len(parameter.element):
+        words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {parameter.ndim + len(parameter.element)}"
+        raise SpecError(refusal(words, rows, "Write one dim for each of the array's, then those of its vector or matrix element."))
+    for dim, size in zip(reversed(item.dims), reversed(parameter.element), strict=False):
+        if isinstance(dim, Fixed) and dim.size != size:
+            words = f"the spec gives `{item.name}` of op `{op}` elements of size {dim.size}, its annotation of {size}"
+            raise SpecError(refusal(words, rows, f"Write `{size}` for that dim."))
+    if item.dtype and parameter.dtypes and DTYPES[item.dtype] not in parameter.dtypes:
+        words = f"the spec gives `{item.name}` of op `{op}` the dtype {item.dtype}, its annotation another"
+        raise SpecError(refusal(words, rows, "Leave the dtype out of one of the two."))
+
+
+def _unlisted(op: str, name: str, spec: Spec) -> str:
+    return refusal(
+        f"array parameter `{name}` of op `{op}` is not in its spec",
+        [("spec", str(spec)), ("scratch", spec.scratch_text or "(none)")],
+        f"Write `{name}[...]` left of `->` if the kernel reads it, right of it if it is a result, or in `scratch=`.",
+    )
+
+
+def _checked_init(op: str, spec: Spec, init: dict[str, str]) -> dict[str, str]:
+    outputs = [item.name for item in spec.outputs]
+    for name, how in init.items():
+        if name not in outputs:
+            raise SpecError(refusal(f"`init` of op `{op}` names `{name}`, which is no output", [("outputs", ", ".join(outputs))]))
+        if how not in ("zeros", "empty"):
+            raise SpecError(refusal(f"`init` of op `{op}` knows 'zeros' and 'empty'", [(name, repr(how))]))
+    return {name: init.get(name, "zeros") for name in outputs}
+
+
+def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
+    if stage.home.returns_value(stage.kernel):
+        words = f"kernel `{stage.name}` of op `{op}` returns a value, which no gradient can reach"
+        raise KernelError(refusal(words, [("at", stage.source.place(stage.source.tree))], "Write it into an output array: `out[None] = ...`, spec `-> out[]`."))
+    for item in spec.inputs:
+        changes = stage.roles[item.name].of("write", "add") if item.name in stage.roles else []
+        if changes:
+            words = f"kernel `{stage.name}` of op `{op}` writes its input `{item.name}`"
+            remedy = f"Make `{item.name}` an output, or write to one: inputs are the caller's and are never changed."
+            raise KernelError(refusal(words, [("at", changes[0].place)], remedy))
+        if item.name in stage.roles and stage.roles[item.name].escapes:
+            words = f"input `{item.name}` of op `{op}` is used whole, and what becomes of it cannot be seen"
+            raise KernelError(refusal(words, [("at", stage.roles[item.name].escapes)], "Index it element by element, or hand it to a function of the engine."))
+
+
+def _check_written(signature: Signature) -> None:
+    for name in signature.outputs:
+        if not any(name in stage.roles and stage.roles[name].is_written for stage in signature.stages):
+            words = f"no kernel of op `{signature.op}` writes its output `{name}`"
+            raise KernelError(refusal(words, [("spec", str(signature.spec))], f"Move `{name}` to the left of `->` if it is an input."))
+
+
+def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] | None:
+    """Dtypes that an array may have by its spec and annotations; None where any will do."""
+    item = signature.items[name]
+    if item.dtype:
+        return (DTYPES[item.dtype],)
+    declared = [set(p.dtypes) for p in signature.parameters(name) if p.dtypes is not None]
+    return tuple(sorted(set.intersection(*declared), key=str)) if declared else None
+
+
+def element_of(signature: Signature, stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """Element dims of an array in one stage: its annotation's, or those that its subscripts leave out."""
+    parameter = stage.parameters[name]
+    if parameter.kind != "template":
+        return parameter.element
+    arity = subscript_arity(stage.source, name)
+    left_out = len(shape) - arity if arity is not None else 0
+    return tuple(shape[len(shape) - left_out :]) if 0 < left_out <= 2 else ()
+
+
+def common_float(dtypes: Sequence[torch.dtype]) -> torch.dtype | None:
+    """The dtype that torch would promote these floats to; None where there is no float."""
+    floats = [dtype for dtype in dtypes if dtype.is_floating_point]
+    result: Any = None
+    for dtype in floats:
+        result = dtype if result is None else torch.promote_types(result, dtype)
+    return result

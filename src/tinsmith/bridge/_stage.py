@@ -1,0 +1,155 @@
+"""A stage: one kernel of an op, its source, what it does with its arrays, and its compiled variants.
+
+A variant is the kernel rewritten and compiled for one set of dtypes, ranks, batched arrays
+and gradients. Variants never depend on sizes: a new shape compiles nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._errors import GradientError, KernelError, TinsmithError, refusal
+from ..engines import Compiled, Engine, Parameter, array_text, get, of_kernel
+from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
+from ..transforms import NotBatchable, annotated, batched, rehomed, serial
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """What a variant fixes of one array: dtype, rank as the kernel sees it without batch, element dims."""
+
+    dtype: torch.dtype
+    rank: int
+    element: tuple[int, ...] = ()
+    has_gradient: bool = False
+    is_batched: bool = False
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Everything that a stage is compiled for."""
+
+    arrays: tuple[tuple[str, ArrayType], ...]
+    adjoint: bool = False
+    is_serial: bool = False
+    fingerprint: tuple[Any, ...] = ()
+
+
+class Stage:
+    """One kernel, ready to be rewritten and compiled for any variant.
+
+    Attributes:
+        engine: where it runs; `home` is the engine that it was written for.
+        parameters: its parameters by name, in order, without `self`.
+        roles: how it uses each array.
+    """
+
+    def __init__(self, kernel: Any, arrays: Iterable[str], engine: str | None = None) -> None:
+        self.kernel = kernel
+        self.home = of_kernel(kernel)
+        self.engine: Engine = get(engine) if engine else self.home
+        self.source: Source = read(self.home.function_of(kernel))
+        self.owner = self.home.owner_of(kernel)
+        self.parameters: dict[str, Parameter] = {p.name: p for p in self.home.parameters(kernel)}
+        self.arrays = tuple(name for name in self.parameters if name in set(arrays))
+        self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner)
+        self.is_method = self.home.is_method(kernel)
+        self.texts: dict[Variant, str] = {}
+        self._compiled: dict[Variant, Compiled] = {}
+        self._constants: Constants | None = None
+        self._seen: set[tuple[Any, ...]] = set()
+        self._lock = threading.RLock()
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def lifted(self) -> tuple[str, ...]:
+        """Scalar parameters that the spec lists: they become 0-d arrays."""
+        return tuple(name for name in self.arrays if self.parameters[name].kind == "scalar")
+
+    @property
+    def varies(self) -> bool:
+        """Whether the kernel bakes in Python values that may change; True until that is known."""
+        return self._constants is None or bool(self._constants.paths)
+
+    def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Template arguments by name, `self` among them."""
+        mine = {n: values[n] for n, p in self.parameters.items() if p.kind == "template" and n not in self.arrays}
+        return mine | ({self.source.parameters[0]: self.owner} if self.is_method else {})
+
+    def fingerprint(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """A picture of every Python value that the kernel bakes in; equal pictures share a compiled kernel."""
+        templates = self.templates(values)
+        if self._constants is None:
+            self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
+        picture = self._constants.fingerprint(templates)
+        if picture and picture not in self._seen:
+            self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
+            picture = self._constants.fingerprint(templates)
+            self._seen.add(picture)
+        return picture
+
+    def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+        """The compiled variant. Raises KernelError or GradientError with the engine's own words."""
+        found = self._compiled.get(variant)
+        if found is not None and found.runtime is self.engine.runtime():
+            return found
+        with self._lock:
+            self.engine.require_ready(op)
+            function = self._function(variant)
+            try:
+                found = self.engine.compile(function, self.templates(values), adjoint=variant.adjoint)
+            except TinsmithError:
+                raise
+            except Exception as cause:
+                raise self._refusal(variant, cause, op) from cause
+            self._compiled[variant] = found
+        return found
+
+    def batch_refusal(self, variant: Variant) -> str:
+        """Why this variant cannot run a batch in one launch; "" where it can."""
+        try:
+            self._tree(variant)
+        except NotBatchable as reason:
+            return str(reason)
+        return ""
+
+    def _function(self, variant: Variant) -> Callable[..., Any]:
+        names = self.source.namespace() if self.engine is self.home else rehomed(self.source, self.home, self.engine)
+        function, text = build(self._tree(variant), names | {"_lang": self.engine.lang}, self.name)
+        self.texts[variant] = text
+        return function
+
+    def _tree(self, variant: Variant) -> Any:
+        arrays = dict(variant.arrays)
+        tree = annotated(self.source.tree, self._annotations(arrays), self.lifted)
+        batch = {name: array.rank for name, array in arrays.items() if array.is_batched}
+        if batch:
+            tree = batched(tree, batch, {name: array.rank for name, array in arrays.items()})
+        return serial(tree) if variant.is_serial else tree
+
+    def _annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
+        texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}
+        for name, parameter in self.parameters.items():
+            if name in arrays:
+                array = arrays[name]
+                rank = array.rank + array.is_batched
+                texts[name] = array_text(array.dtype, rank, array.element, parameter.boundary, array.has_gradient)
+            else:
+                texts[name] = parameter.text
+        return texts
+
+    def _refusal(self, variant: Variant, cause: Exception, op: str) -> TinsmithError:
+        words = [line.strip() for line in str(cause).splitlines() if line.strip()]
+        rows = [("kernel", f"{self.name} at {self.source.place(self.source.tree)}"), (self.engine.name, words[-1] if words else repr(cause))]
+        if not variant.adjoint:
+            return KernelError(refusal(f"the kernel of op `{op}` does not compile", rows, "The engine's full report is above."))
+        remedy = "Give the op a hand-written gradient kernel: `backward=`, or `@op.backward`."
+        return GradientError(refusal(f"{self.engine.name} cannot differentiate the kernel of op `{op}`", rows, remedy))

@@ -1,0 +1,34 @@
+"""The engines that run kernels, behind one contract.
+
+This folder is the only place that knows Taichi's or Quadrants' private ways. Everybody else
+asks for an `Engine` by name, or by handing over a kernel, and never imports an engine: a
+user of one engine does not need the other.
+"""
+
+from ._contract import ArrayArgument, Compiled, Engine, Launch, Parameter, Probe
+from ._probe import probes
+from ._registry import get, installed, loaded, of_kernel, started
+from ._shared import DTYPES, FLOATS, NAMES, array_text
+from ._start import init
+from ._translate import translate
+
+__all__ = [
+    "ArrayArgument",
+    "DTYPES",
+    "FLOATS",
+    "NAMES",
+    "Compiled",
+    "Engine",
+    "Launch",
+    "Parameter",
+    "Probe",
+    "array_text",
+    "get",
+    "init",
+    "installed",
+    "loaded",
+    "of_kernel",
+    "probes",
+    "started",
+    "translate",
+]

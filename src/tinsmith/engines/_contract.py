@@ -1,0 +1,155 @@
+"""What the rest of the library may ask of an engine.
+
+An engine turns a Python function into a compiled kernel and launches it on raw memory. It
+says nothing about tensors, gradients' ownership or shapes: those are the bridge's business.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Literal
+
+import torch
+
+ArrayArgument = tuple[Any, int, int, tuple[int, ...], int]
+"""(slot, data pointer, bytes, shape without element dims, gradient pointer or 0)."""
+
+ScalarArgument = tuple[str, Any, Any]
+"""(setter: "float", "int", "uint" or "matrix", slot, value)."""
+
+Launch = Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], None]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel, as its annotation declares it.
+
+    `dtypes` are the torch dtypes that fit (None: any). `element` holds the dims of a vector
+    or matrix element, () for plain numbers. `text` is the annotation as source in which the
+    engine's module is called `_lang`; it is empty for arrays, whose text depends on the call.
+    """
+
+    name: str
+    kind: Literal["array", "scalar", "matrix", "template"]
+    dtypes: tuple[torch.dtype, ...] | None = None
+    ndim: int | None = None
+    element: tuple[int, ...] = ()
+    setter: str = ""
+    boundary: str = "unsafe"
+    text: str = ""
+    annotation: Any = None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel compiled for one set of annotations: how to launch it, and where arguments go.
+
+    `slots` maps a parameter's name to the engine's own name for its place. `runtime` is the
+    engine's state that it was compiled in; once that is gone the launch must not be used.
+    """
+
+    launch: Launch
+    slots: dict[str, Any]
+    runtime: Any
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One private fact that we lean on, and whether it still holds."""
+
+    name: str
+    engine: str
+    ok: bool
+    detail: str
+
+
+class Engine(ABC):
+    """One engine. Stateless: everything that changes lives in the engine itself."""
+
+    name: str
+
+    # Recognising what the user hands us -------------------------------------------------
+    @property
+    @abstractmethod
+    def lang(self) -> ModuleType:
+        """The engine's module, which kernel source calls `ti` or `qd`."""
+
+    @abstractmethod
+    def is_kernel(self, candidate: object) -> bool:
+        """Whether `candidate` is one of this engine's kernels, free or bound to an object."""
+
+    @abstractmethod
+    def function_of(self, kernel: Any) -> Callable[..., Any]:
+        """The Python function under a kernel's decorator."""
+
+    @abstractmethod
+    def owner_of(self, kernel: Any) -> object | None:
+        """The data-oriented object that a bound kernel belongs to, or None."""
+
+    @abstractmethod
+    def bind(self, kernel: Any, owner: object) -> Any:
+        """A kernel of a data-oriented class, free or bound, bound to `owner`."""
+
+    @abstractmethod
+    def is_method(self, kernel: Any) -> bool:
+        """Whether the kernel's first parameter is its object (`self`)."""
+
+    @abstractmethod
+    def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
+        """A kernel's parameters in order, its `self` left out. Raises KernelError for kinds we cannot pass."""
+
+    @abstractmethod
+    def returns_value(self, kernel: Any) -> bool:
+        """Whether the kernel has a return annotation."""
+
+    @abstractmethod
+    def inner_function(self, candidate: object) -> Callable[..., Any] | None:
+        """The Python function of a `ti.func` written by a user, None for anything else."""
+
+    @abstractmethod
+    def is_bound(self, function: object) -> bool:
+        """Whether an engine function was reached through an object, which is then its first argument."""
+
+    @abstractmethod
+    def owns(self, value: object) -> bool:
+        """Whether a value (module, function, dtype) is part of the engine's own package."""
+
+    @abstractmethod
+    def is_field(self, value: object) -> bool:
+        """Whether a value is a field: memory that the engine reads at launch, not a constant."""
+
+    @abstractmethod
+    def matrix_entries(self, value: object) -> tuple[float, ...] | None:
+        """The numbers of a Python-scope vector or matrix, None for anything else."""
+
+    # Running ------------------------------------------------------------------------------
+    @abstractmethod
+    def runtime(self) -> Any:
+        """A token for the engine's present state: another object after every init or reset. None if not started."""
+
+    @abstractmethod
+    def device_type(self) -> str:
+        """"cpu" or "cuda": where the started engine runs. Raises EngineError if it is not started."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Make later first launches from other threads safe, if that can be done now."""
+
+    @abstractmethod
+    def require_ready(self, op: str) -> None:
+        """Raise EngineError unless a kernel may be launched from this thread now."""
+
+    @abstractmethod
+    def compile(self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool) -> Compiled:
+        """Compile a function whose annotations fix everything but its template values."""
+
+    @abstractmethod
+    def start(self, device_type: str, **options: Any) -> None:
+        """Start the engine."""
+
+    @abstractmethod
+    def probe(self) -> list[Probe]:
+        """Check every private fact that this engine's file leans on."""

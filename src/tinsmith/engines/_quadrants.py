@@ -1,0 +1,125 @@
+"""Quadrants 1.3: the only file that imports it.
+
+Private facts leaned on (each has a probe below): a decorated kernel carries `_primal` and
+`_adjoint`, each with `func`, `arg_metas`, `ensure_compiled` and `materialized_kernels`; a
+program compiles a kernel to data that is launched with a hand-filled context;
+`impl.pyquadrants` is another object after every init and reset.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from . import _shared
+from ._contract import Compiled, Engine, Parameter, Probe
+
+
+class Quadrants(Engine):
+    """Quadrants, behind the contract."""
+
+    name = "quadrants"
+
+    @property
+    def lang(self) -> ModuleType:
+        import quadrants
+
+        return quadrants
+
+    def is_kernel(self, candidate: object) -> bool:
+        if not type(candidate).__module__.startswith("quadrants."):
+            return False
+        return bool(getattr(candidate, "_is_wrapped_kernel", False))
+
+    def function_of(self, kernel: Any) -> Callable[..., Any]:
+        return kernel._primal.func
+
+    def owner_of(self, kernel: Any) -> object | None:
+        return getattr(kernel, "instance", None)
+
+    def bind(self, kernel: Any, owner: object) -> Any:
+        from quadrants.lang._quadrants_callable import BoundQuadrantsCallable
+
+        return BoundQuadrantsCallable(owner, getattr(kernel, "quadrants_callable", kernel))
+
+    def is_method(self, kernel: Any) -> bool:
+        return kernel._primal.is_classkernel
+
+    def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
+        metas = kernel._primal.arg_metas[1 if self.is_method(kernel) else 0 :]
+        return _shared.parameters(kernel._primal.func.__name__, metas, self._describe)
+
+    def returns_value(self, kernel: Any) -> bool:
+        return bool(kernel._primal.return_type)
+
+    def inner_function(self, candidate: object) -> Callable[..., Any] | None:
+        callable_ = getattr(candidate, "quadrants_callable", candidate)
+        is_func = type(callable_).__name__ == "QuadrantsCallable" and callable_._is_quadrants_function
+        return callable_.fn if is_func and not self.owns(callable_.fn) else None
+
+    def is_bound(self, function: object) -> bool:
+        return type(function).__name__ == "BoundQuadrantsCallable"
+
+    def owns(self, value: object) -> bool:
+        return _shared.belongs_to(value, "quadrants")
+
+    def is_field(self, value: object) -> bool:
+        from quadrants.lang.field import Field
+        from quadrants.lang.snode import SNode
+
+        return isinstance(value, Field | SNode)
+
+    def matrix_entries(self, value: object) -> tuple[float, ...] | None:
+        return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
+
+    def runtime(self) -> Any:
+        impl = sys.modules.get("quadrants.lang.impl")  # asked at every call of an op: an import would cost 1 us
+        return impl.pyquadrants if impl is not None and impl.pyquadrants.prog is not None else None
+
+    def device_type(self) -> str:
+        return _shared.device_type(_shared.require_started(self).prog.config().arch)
+
+    def settle(self) -> None:
+        _shared.settle(self.runtime())
+
+    def require_ready(self, op: str) -> None:
+        _shared.require_settled(self, _shared.require_started(self, op), op)
+
+    def compile(self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool) -> Compiled:
+        decorated = self.lang.kernel(function)
+        kernel = decorated._adjoint if adjoint else decorated._primal
+        kernel.raise_on_templated_floats = False  # set by a call of the kernel, which we never make
+        key = kernel.ensure_compiled(*_shared.stand_ins(function, templates, self.lang, self._matrix_type))
+        cpp = kernel.materialized_kernels[key]
+        runtime = self.runtime()
+        program = runtime.prog
+        result = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
+        slots = _shared.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
+        return Compiled(_shared.launcher(cpp, program, result.compiled_kernel_data), slots, runtime)
+
+    def start(self, device_type: str, **options: Any) -> None:
+        arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
+        self.lang.init(arch=arch, **(_shared.defaults(self.lang, device_type) | {"ad_stack_experimental_enabled": True} | options))
+        self.settle()
+
+    def probe(self) -> list[Probe]:
+        from quadrants._lib.core.quadrants_python import KernelLaunchContext
+        from quadrants.lang import impl, kernel
+
+        return _shared.probes(self, impl, kernel.Kernel, KernelLaunchContext, "pyquadrants")
+
+    def _describe(self, name: str, annotation: Any) -> Parameter | None:
+        from quadrants.types import primitive_types
+
+        def is_scalar(candidate: Any) -> bool:
+            return id(candidate) in primitive_types.type_ids
+
+        return _shared.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
+
+    @property
+    def _matrix_type(self) -> type:
+        from quadrants.lang.matrix import MatrixType
+
+        return MatrixType

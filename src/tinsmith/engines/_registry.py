@@ -1,0 +1,52 @@
+"""Which engines are here: installed, loaded by the user, started."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+from .._errors import ArgumentError, EngineError, refusal
+from ._contract import Engine
+from ._quadrants import Quadrants
+from ._taichi import Taichi
+
+_ENGINES: dict[str, Engine] = {"taichi": Taichi(), "quadrants": Quadrants()}
+
+
+def installed() -> tuple[str, ...]:
+    """Names of the engines that could be imported."""
+    return tuple(name for name in _ENGINES if importlib.util.find_spec(name) is not None)
+
+
+def loaded() -> tuple[str, ...]:
+    """Names of the engines that somebody has imported already."""
+    return tuple(name for name in _ENGINES if name in sys.modules)
+
+
+def started() -> tuple[str, ...]:
+    """Names of the engines that are running."""
+    return tuple(name for name in loaded() if _ENGINES[name].runtime() is not None)
+
+
+def get(name: str) -> Engine:
+    """The engine called `name`. Raises EngineError for an unknown or missing one."""
+    if name not in _ENGINES:
+        raise EngineError(refusal(f"there is no engine {name!r}", [("engines", ", ".join(_ENGINES))]))
+    if name not in installed():
+        remedy = f'Install it: pip install "tinsmith[{name}]".' if name == "quadrants" else f"Install it: pip install {name}."
+        raise EngineError(refusal(f"engine {name!r} is not installed", remedy=remedy))
+    return _ENGINES[name]
+
+
+def of_kernel(kernel: object) -> Engine:
+    """The engine that made `kernel`. Raises ArgumentError if none did."""
+    for name in loaded():
+        if _ENGINES[name].is_kernel(kernel):
+            return _ENGINES[name]
+    raise ArgumentError(
+        refusal(
+            "ts.op takes a kernel of Taichi or Quadrants",
+            [("came", f"{type(kernel).__name__} {getattr(kernel, '__name__', '')}".strip())],
+            "Decorate the function with @ti.kernel (or @qd.kernel) below @ts.op(...).",
+        )
+    )

@@ -1,0 +1,137 @@
+"""Taichi 1.7.4: the only file that imports it.
+
+Private facts leaned on (each has a probe below): a decorated kernel carries `_primal` and
+`_adjoint`, each with `func`, `arguments`, `ensure_compiled` and `compiled_kernels`; a
+program compiles a kernel to data that is launched with a hand-filled context;
+`impl.pytaichi` is another object after every init and reset.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import MethodType, ModuleType
+from typing import Any
+
+from . import _shared
+from ._contract import Compiled, Engine, Parameter, Probe
+
+
+class Taichi(Engine):
+    """Taichi, behind the contract."""
+
+    name = "taichi"
+
+    @property
+    def lang(self) -> ModuleType:
+        import taichi
+
+        return taichi
+
+    def is_kernel(self, candidate: object) -> bool:
+        if type(candidate).__name__ == "_BoundedDifferentiableMethod":
+            return type(candidate).__module__ == "taichi.lang.kernel_impl"
+        primal = getattr(candidate, "_primal", None)
+        return getattr(candidate, "_is_wrapped_kernel", False) and type(primal).__module__ == "taichi.lang.kernel_impl"
+
+    def function_of(self, kernel: Any) -> Callable[..., Any]:
+        return kernel._primal.func
+
+    def owner_of(self, kernel: Any) -> object | None:
+        return getattr(kernel, "_kernel_owner", None)
+
+    def bind(self, kernel: Any, owner: object) -> Any:
+        from taichi.lang.kernel_impl import _BoundedDifferentiableMethod
+
+        bound = _BoundedDifferentiableMethod(owner, _Unbound(kernel._primal, kernel._adjoint))
+        bound.__name__ = self.function_of(bound).__name__
+        return bound
+
+    def is_method(self, kernel: Any) -> bool:
+        return kernel._primal.classkernel
+
+    def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
+        metas = kernel._primal.arguments[1 if self.is_method(kernel) else 0 :]
+        return _shared.parameters(kernel._primal.func.__name__, metas, self._describe)
+
+    def returns_value(self, kernel: Any) -> bool:
+        return bool(kernel._primal.return_type)
+
+    def inner_function(self, candidate: object) -> Callable[..., Any] | None:
+        function = getattr(candidate, "__func__", candidate)
+        if getattr(function, "_is_taichi_function", False) and not self.owns(function):
+            return function.func.func  # type: ignore[attr-defined]  # ours after the check above
+        return None
+
+    def is_bound(self, function: object) -> bool:
+        return isinstance(function, MethodType)
+
+    def owns(self, value: object) -> bool:
+        return _shared.belongs_to(value, "taichi")
+
+    def is_field(self, value: object) -> bool:
+        from taichi.lang.field import Field
+        from taichi.lang.snode import SNode
+
+        return isinstance(value, Field | SNode)
+
+    def matrix_entries(self, value: object) -> tuple[float, ...] | None:
+        return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
+
+    def runtime(self) -> Any:
+        impl = sys.modules.get("taichi.lang.impl")  # asked at every call of an op: an import would cost 1 us
+        return impl.pytaichi if impl is not None and impl.pytaichi.prog is not None else None
+
+    def device_type(self) -> str:
+        return _shared.device_type(_shared.require_started(self).prog.config().arch)
+
+    def settle(self) -> None:
+        _shared.settle(self.runtime())
+
+    def require_ready(self, op: str) -> None:
+        _shared.require_settled(self, _shared.require_started(self, op), op)
+
+    def compile(self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool) -> Compiled:
+        decorated = self.lang.kernel(function)
+        kernel = decorated._adjoint if adjoint else decorated._primal
+        key = kernel.ensure_compiled(*_shared.stand_ins(function, templates, self.lang, self._matrix_type))
+        cpp = kernel.compiled_kernels[key]
+        runtime = self.runtime()
+        program = runtime.prog
+        data = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
+        slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
+        return Compiled(_shared.launcher(cpp, program, data), slots, runtime)
+
+    def start(self, device_type: str, **options: Any) -> None:
+        arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
+        self.lang.init(arch=arch, **(_shared.defaults(self.lang, device_type) | options))
+        self.settle()
+
+    def probe(self) -> list[Probe]:
+        from taichi._lib import core
+        from taichi.lang import impl, kernel_impl
+
+        return _shared.probes(self, impl, kernel_impl.Kernel, core.KernelLaunchContext, "pytaichi")
+
+    def _describe(self, name: str, annotation: Any) -> Parameter | None:
+        from taichi.types import primitive_types
+
+        def is_scalar(candidate: Any) -> bool:
+            return id(candidate) in primitive_types.type_ids
+
+        return _shared.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
+
+    @property
+    def _matrix_type(self) -> type:
+        from taichi.lang.matrix import MatrixType
+
+        return MatrixType
+
+
+class _Unbound:
+    """What Taichi's own binding reads off a kernel."""
+
+    _is_staticmethod = False
+
+    def __init__(self, primal: Any, adjoint: Any) -> None:
+        self._primal, self._adjoint = primal, adjoint

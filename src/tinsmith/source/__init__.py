@@ -1,0 +1,10 @@
+"""Kernel source as data: read it, ask it questions, build a kernel from it again."""
+
+from ._arity import subscript_arity
+from ._build import build
+from ._constants import Constants, constants_of
+from ._needs import needed_values
+from ._read import Source, read
+from ._roles import Access, Roles, roles_of
+
+__all__ = ["Access", "Constants", "Roles", "Source", "build", "constants_of", "needed_values", "read", "roles_of", "subscript_arity"]

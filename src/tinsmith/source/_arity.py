@@ -1,0 +1,55 @@
+"""How many indices a kernel gives an array: what tells an array of vectors from one of numbers.
+
+A parameter annotated `ti.template()` says nothing about its elements; `p[i].x` and `p[i, j]` do.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ._read import Source
+
+
+def subscript_arity(source: Source, array: str) -> int | None:
+    """The number of indices in every subscript of `array`; None where they differ or are vectors."""
+    vectors = _vector_names(source.tree)
+    found = {
+        _arity(node.slice, vectors)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == array
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def _arity(index: ast.expr, vectors: set[str]) -> int | None:
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    if len(parts) == 1 and isinstance(parts[0], ast.Constant) and parts[0].value is None:
+        return 0
+    names = {node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)}
+    return None if names & vectors else len(parts)
+
+
+def _vector_names(tree: ast.FunctionDef) -> set[str]:
+    """Locals that hold index vectors: loop variables of `ti.grouped`, and what is computed from them."""
+    names: set[str] = set()
+    before = -1
+    while len(names) > before:
+        before = len(names)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.For) and _called(node.iter) == "grouped" and isinstance(node.target, ast.Name):
+                names.add(node.target.id)
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_vector(node.value, names):
+                names.add(node.targets[0].id)
+    return names
+
+
+def _is_vector(node: ast.expr, names: set[str]) -> bool:
+    calls = {_called(child) for child in ast.walk(node) if isinstance(child, ast.Call)}
+    used = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    return bool(calls & {"Vector", "ivec2", "ivec3", "ivec4"}) or bool(used & names)
+
+
+def _called(node: ast.AST) -> str:
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -1,0 +1,191 @@
+"""The Python values that a kernel bakes in when it is compiled, and whether they changed.
+
+An engine reads globals, closures and attributes once, at compilation, and never again: a
+learning rate in a global, or `self.scale`, stays what it was at the first call. So an op
+takes a fingerprint of every such value at every call, and a new fingerprint is a new kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..engines import Engine
+from ._read import Source, read
+
+_MISSING = object()
+_STEADY_MODULES = ("math", "numpy")
+_PLAIN = (int, bool, str, bytes, type(None))
+
+
+@dataclass(frozen=True)
+class _Path:
+    """Where a value is found: a free name of `source` or a template argument, then attributes."""
+
+    source: Source | None
+    name: str
+    attributes: tuple[str, ...]
+
+    def value(self, templates: Mapping[str, Any]) -> Any:
+        try:
+            found = self.source.lookup(self.name) if self.source else templates[self.name]
+        except KeyError:
+            return _MISSING
+        for attribute in self.attributes:
+            found = getattr(found, attribute, _MISSING)
+            if found is _MISSING:
+                return _MISSING
+        return found
+
+
+class _Same:
+    """A hashable stand-in for a value that is the same only if it is the same object."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The values that a kernel bakes in. `paths` is empty for most kernels."""
+
+    paths: tuple[_Path, ...]
+    engine: Engine
+
+    def fingerprint(self, templates: Mapping[str, Any]) -> tuple[Any, ...]:
+        """A hashable picture of all values now: equal pictures compile to the same kernel."""
+        return tuple([self._picture(path.value(templates)) for path in self.paths])
+
+    def _picture(self, value: Any) -> Any:
+        kind = type(value)
+        if kind in _PLAIN:
+            return (kind, value)
+        if kind is float:
+            return (kind, repr(value))  # tells -0.0 from 0.0, and nan equals nan
+        if kind in (tuple, list):
+            return (kind, *[self._picture(item) for item in value])
+        if kind is dict:
+            return (kind, *[(self._picture(key), self._picture(item)) for key, item in value.items()])
+        if isinstance(value, np.ndarray | np.generic):
+            return (kind, value.dtype.str, value.shape, value.tobytes())
+        if isinstance(value, MethodType):
+            return (_Same(value.__func__), _Same(value.__self__))
+        entries = self.engine.matrix_entries(value)
+        return _Same(value) if entries is None else (kind, *entries)
+
+
+def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], arrays: frozenset[str]) -> Constants:
+    """Find every baked-in value of a kernel and of the engine functions it calls.
+
+    Args:
+        source: the kernel.
+        engine: whose functions are followed.
+        templates: template arguments by name, `self` among them; their attributes are baked in too.
+        arrays: parameters that are memory, and so never baked in.
+    """
+    finder = _Finder(engine, templates)
+    roots = {name: _Path(None, name, ()) for name in templates if name not in arrays}
+    finder.walk(source, roots)
+    return Constants(tuple(dict.fromkeys(finder.paths)), engine)
+
+
+class _Finder:
+    """Walks a kernel and the engine functions that it calls, collecting paths."""
+
+    def __init__(self, engine: Engine, templates: Mapping[str, Any]) -> None:
+        self.engine = engine
+        self.templates = templates
+        self.paths: list[_Path] = []
+        self._seen: set[tuple[Any, Any]] = set()
+
+    def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
+        local = _assigned(source.tree) | set(source.parameters)
+        for chain in _chains(source.tree):
+            name, *attributes = chain
+            if name in roots:
+                base = roots[name]
+                self._follow(_Path(base.source, base.name, (*base.attributes, *attributes)))
+            elif name not in local and not _is_builtin(source, name):
+                self._follow(_Path(source, name, tuple(attributes)))
+
+    def _follow(self, path: _Path) -> None:
+        root = _Path(path.source, path.name, ()).value(self.templates)
+        if isinstance(root, ModuleType) and (self.engine.owns(root) or root.__name__ in _STEADY_MODULES):
+            return
+        stem, value = self._longest(path)
+        if value is _MISSING or self.engine.is_field(value):
+            return
+        function = self.engine.inner_function(value)
+        self.paths.append(stem)
+        if function is not None and (function, stem) not in self._seen:
+            self._seen.add((function, stem))
+            self._enter(function, stem)
+
+    def _longest(self, path: _Path) -> tuple[_Path, Any]:
+        """The longest stem of a path that leads to a value, stopping at numbers, fields and functions."""
+        stem = _Path(path.source, path.name, ())
+        value = stem.value(self.templates)
+        for attribute in path.attributes:
+            if value is _MISSING or self._is_leaf(value):
+                break
+            further = _Path(path.source, path.name, (*stem.attributes, attribute))
+            if further.value(self.templates) is _MISSING:
+                break
+            stem, value = further, further.value(self.templates)
+        return stem, value
+
+    def _is_leaf(self, value: Any) -> bool:
+        return (
+            isinstance(value, int | float | str | tuple | list | dict | np.ndarray | np.generic)
+            or self.engine.is_field(value)
+            or self.engine.matrix_entries(value) is not None
+        )
+
+    def _enter(self, function: Any, stem: _Path) -> None:
+        inner = read(function)
+        bound = self.engine.is_bound(stem.value(self.templates))
+        roots = {inner.parameters[0]: _Path(stem.source, stem.name, stem.attributes[:-1])} if bound else {}
+        self.walk(inner, roots)
+
+
+def _assigned(tree: ast.FunctionDef) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _is_builtin(source: Source, name: str) -> bool:
+    try:
+        return source.lookup(name) is getattr(builtins, name, _MISSING)
+    except KeyError:
+        return True  # unknown to Python: the engine will name it
+
+
+def _chains(tree: ast.FunctionDef) -> list[tuple[str, ...]]:
+    """Every maximal `name.attribute.attribute` read in a body, as tuples."""
+    found: list[tuple[str, ...]] = []
+
+    def visit(node: ast.AST, tail: tuple[str, ...]) -> None:
+        if isinstance(node, ast.Attribute):
+            visit(node.value, (node.attr, *tail))
+        elif isinstance(node, ast.Name):
+            found.append((node.id, *tail))
+        else:
+            for child in ast.iter_child_nodes(node):
+                visit(child, ())
+
+    for statement in tree.body:
+        visit(statement, ())
+    return list(dict.fromkeys(found))

@@ -1,0 +1,82 @@
+"""Read a kernel's Python source into a tree whose line numbers are those of the user's file."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .._errors import KernelError, refusal
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands."""
+
+    function: Callable[..., Any]
+    tree: ast.FunctionDef
+    path: str
+
+    @property
+    def name(self) -> str:
+        return self.tree.name
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return tuple(argument.arg for argument in self.tree.args.args)
+
+    def place(self, node: ast.AST) -> str:
+        """`file:line` of a node."""
+        return f"{self.path}:{getattr(node, 'lineno', self.tree.lineno)}"
+
+    def lookup(self, name: str) -> Any:
+        """The value that a free name has now. Raises KeyError if it has none."""
+        code = self.function.__code__
+        if name in code.co_freevars and self.function.__closure__:
+            cell = self.function.__closure__[code.co_freevars.index(name)]
+            try:
+                return cell.cell_contents
+            except ValueError:  # the enclosing function has not assigned it yet
+                raise KeyError(name) from None
+        if name in self.function.__globals__:
+            return self.function.__globals__[name]
+        builtins = self.function.__globals__["__builtins__"]
+        return (builtins if isinstance(builtins, dict) else vars(builtins))[name]
+
+    def namespace(self) -> dict[str, Any]:
+        """Globals as the function sees them now, its closure on top."""
+        names = dict(self.function.__globals__)
+        for name in self.function.__code__.co_freevars:
+            try:
+                names[name] = self.lookup(name)
+            except KeyError:
+                continue  # not assigned yet: the engine will name it if the kernel uses it
+        return names
+
+
+def read(function: Callable[..., Any]) -> Source:
+    """The source of a Python function.
+
+    Raises:
+        KernelError: Python cannot find the source (a function made by `exec`, or typed into
+            the plain prompt).
+    """
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError) as cause:
+        raise KernelError(
+            refusal(
+                f"the source of kernel `{function.__name__}` cannot be found",
+                [("file", function.__code__.co_filename)],
+                "Put the kernel into a file or a notebook cell: an engine compiles source, not bytecode.",
+            )
+        ) from cause
+    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    if not isinstance(tree, ast.FunctionDef):
+        raise KernelError(refusal(f"kernel `{function.__name__}` is not a plain `def`", [("found", type(tree).__name__)]))
+    ast.increment_lineno(tree, first - 1)
+    tree.decorator_list = []
+    return Source(function, tree, function.__code__.co_filename)
