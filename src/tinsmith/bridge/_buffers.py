@@ -53,9 +53,9 @@ def adjoint_of(cotangent: torch.Tensor | None, buffer: Buffer, device: torch.dev
     """An output's adjoint: a private copy, or the cotangent itself where no kernel writes to it."""
     if cotangent is None:
         return zeros(buffer, device)
-    if is_spoiled or not cotangent.is_contiguous() or cotangent.is_neg() or cotangent.dtype != buffer.dtype:
-        return private(cotangent.to(buffer.dtype).resolve_neg())
-    return cotangent
+    if cotangent.is_neg():
+        cotangent = cotangent.resolve_neg()
+    return private(cotangent) if is_spoiled or not cotangent.is_contiguous() else cotangent
 
 
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -13,10 +14,11 @@ from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
 from ..engines import DTYPES
 from ._buffers import Buffer
-from ._plan import Plan, Situation
+from ._plan import Plan
 from ._reverse import Reverse
 from ._signature import Signature, common_float, fitting_dtypes
 from ._solve import solve
+from ._steps import Situation
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,7 @@ class Call:
         """The plan to run this call on `device`."""
         return self.core.plan(self, device)
 
-    @property
+    @cached_property
     def wanting(self) -> frozenset[str]:
         """Inputs that can have a gradient."""
         pairs = zip(self.core.signature.arrays, self.dtypes, strict=True)
@@ -61,6 +63,7 @@ class Core:
         self.signature = signature
         self.reverse = reverse
         self._plans: dict[Any, Plan] = {}
+        self._runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.stages))
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
         """Pictures of every Python value that the kernels bake in."""
@@ -73,7 +76,7 @@ class Core:
 
     def runtime(self) -> tuple[Any, ...]:
         """Tokens of the engines' present state."""
-        return tuple([stage.engine.runtime() for stage in self.signature.stages])
+        return tuple([runtime() for runtime in self._runtimes])
 
     def plan(self, call: Call, device: torch.device) -> Plan:
         """The plan for a call; made once."""
@@ -82,7 +85,7 @@ class Core:
         key = (call.shapes, call.dtypes, device, fixed, tuple(call.sizes.items()), call.batch, call.batched, fingerprints, self.runtime())
         found = self._plans.get(key)
         if found is None:
-            found = Plan(self.signature, self.reverse, self._situation(call, device, fingerprints))
+            found = Plan(self._situation(call, device, fingerprints), self.reverse)
             if len(self._plans) >= config().plan_cache:
                 self._plans.clear()
             self._plans[key] = found
@@ -105,7 +108,7 @@ class Core:
             buffers[name] = Buffer(name, lead + shape, dtype)
         made = {buffer.name: buffer for buffer in self.made(call)}
         batched = call.batched | (frozenset(made) if call.batch is not None else frozenset())
-        return Situation(buffers | made, device, call.batch, batched, fingerprints, call.templates)
+        return Situation(self.signature, buffers | made, device, call.batch, batched, fingerprints, call.templates)
 
     def _made_dtype(self, name: str, call: Call) -> torch.dtype:
         """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half."""

@@ -9,7 +9,7 @@ for `vmap`. `Backward` is the gradient as an op of its own, so that transforms a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -18,37 +18,50 @@ from ._core import Call
 from ._plan import Plan
 
 
+class Run(Protocol):
+    """What `Lean` needs to know of a call."""
+
+    call: Call
+    active: frozenset[str]
+
+    @property
+    def plan(self) -> Plan: ...
+
+    def wanted(self, needs: tuple[bool, ...]) -> frozenset[str]: ...
+
+
 class Lean(torch.autograd.Function):
     """A call in plain eager mode."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, plan: Plan, active: frozenset[str], *inputs: torch.Tensor) -> Any:
-        saved = plan.saved(active)
-        arrays = plan.forward(inputs, call.scalars)
-        ctx.call, ctx.plan, ctx.places = call, plan, saved
-        ctx.save_for_backward(*[arrays[place] for place in saved])
+    def forward(ctx: Any, run: Run, *inputs: torch.Tensor) -> Any:
+        plan = run.plan
+        places = plan.saved(run.active)
+        arrays = plan.forward(inputs, run.call.scalars)
+        ctx.run = run
+        if places:
+            ctx.save_for_backward(*[arrays[place] for place in places])
         ctx.set_materialize_grads(False)
-        outputs = tuple(arrays[len(inputs) : len(inputs) + len(plan.outputs)])
+        outputs = arrays[plan.outputs]
         if plan.integer_outputs:
             ctx.mark_non_differentiable(*[outputs[place] for place in plan.integer_outputs])
-        return outputs
+        return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        call, plan = ctx.call, ctx.plan
-        names = plan.signature.arrays
-        active = frozenset(name for name, needed in zip(names, ctx.needs_input_grad[3:], strict=True) if needed)
-        if all(cotangent is None for cotangent in cotangents):
-            return (None,) * (3 + len(names))
+        run = ctx.run
+        plan = run.plan
+        active = run.wanted(ctx.needs_input_grad)
+        if all([cotangent is None for cotangent in cotangents]):
+            return (None,) * (1 + plan.inputs)
+        saved = {plan.names[place]: tensor for place, tensor in zip(plan.saved(run.active), ctx.saved_tensors, strict=True)}
         if torch.is_grad_enabled():
-            saved = {plan.names[place]: tensor for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True)}
-            return (None, None, None, *differentiable_backward(call, active, saved, cotangents))
-        saved = {plan.names[place]: tensor for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True)}
-        return (None, None, None, *plan.backward(saved, cotangents, active, call.scalars))
+            return (None, *differentiable_backward(run.call, active, saved, cotangents))
+        return (None, *plan.backward(saved, cotangents, active, run.call.scalars))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise no_forward_mode(ctx.call.core.signature.op)
+        raise no_forward_mode(ctx.run.call.core.signature.op)
 
 
 class Transformed(torch.autograd.Function):

@@ -48,6 +48,7 @@ class Op:
         self._routes: dict[Any, Route] = {}
         signature = self._core.signature
         self._count = len(signature.order)
+        self._has_others = bool(signature.scalars or signature.templates or signature.size_names)
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
         self._result = _result_type(self.name, signature.outputs)
 
@@ -109,48 +110,58 @@ class Op:
             bound = bind(self._core.signature, arguments, named)
         else:
             bound = Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
-        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-            bound = _autocast(bound)
+        if not _tracing.is_plain():
+            return self._wrapped(self._run_special(bound))
         found = self._route(bound)
-        if _tracing.is_plain() and found.is_native:
-            outputs = self._run(found, bound)
-        elif found.is_native and _tracing.is_transformed():
-            outputs = self._run_transformed(found, bound)
-        else:
+        if not found.is_native:
             return self._wrapped(_tracing.dispatched(self._core, self._handle, bound, found))
+        outputs = self._run(found, bound)
         return self._wrapped(outputs if found.is_finished else found.finish(outputs))
 
     def _run(self, found: Route, bound: Bound) -> Sequence[torch.Tensor]:
         tensors = bound.tensors if found.is_prepared else found.prepare(bound.tensors)
         if not found.is_ordered:
             tensors = in_order(tensors)
-        call = found.call_with(bound)
-        plan = found.plan_for(call)
+        if bound.scalars:
+            found = found.with_scalars(bound)
         if found.active and torch.is_grad_enabled():
-            return Lean.apply(call, plan, found.active, *tensors)
-        arrays = plan.forward(tensors, call.scalars)
-        return arrays[len(tensors) : len(tensors) + len(plan.outputs)]
+            return Lean.apply(found, *tensors)
+        plan = found.plan
+        return plan.forward(tensors, bound.scalars)[plan.outputs]
 
-    def _run_transformed(self, found: Route, bound: Bound) -> Sequence[torch.Tensor]:
-        tensors = in_order(found.prepare(bound.tensors))
-        return Transformed.apply(found.call_with(bound), *tensors)[: len(self._core.signature.outputs)]
+    def _run_special(self, bound: Bound) -> Sequence[torch.Tensor]:
+        """A call under autocast, a transform, a tracer or forward mode."""
+        bound = _autocast(bound)
+        found = self._route(bound)
+        if not found.is_native or not (_tracing.is_transformed() or _tracing.is_free_of_modes()):
+            return _tracing.dispatched(self._core, self._handle, bound, found)
+        if not _tracing.is_transformed():
+            outputs = self._run(found, bound)
+        else:
+            tensors = in_order(found.prepare(bound.tensors))
+            call = found.with_scalars(bound).call if bound.scalars else found.call
+            outputs = Transformed.apply(call, *tensors)[: len(self._core.signature.outputs)]
+        return outputs if found.is_finished else found.finish(outputs)
 
     def _route(self, bound: Bound) -> Route:
+        core = self._core
         try:
             key: Any = key_of(bound.tensors)
         except (AttributeError, RuntimeError):
-            check_tensors(self._core.signature, bound.tensors)
+            check_tensors(core.signature, bound.tensors)
             raise
-        core = self._core
-        if core.varies or bound.scalars or bound.sizes:
+        if self._has_others or core.varies:
             fixed = [bound.scalars[name] for name in core.signature.size_scalars]
             key = (key, tuple(fixed), tuple(bound.sizes.items()), core.fingerprints(bound.templates))
         found = self._routes.get(key)
         if found is None or not found.is_current():
-            found = route(core, bound)
-            if len(self._routes) >= config().plan_cache:
-                self._routes.clear()
-            self._routes[key] = found
+            found = self._new_route(key, bound)
+        return found
+
+    def _new_route(self, key: Any, bound: Bound) -> Route:
+        if len(self._routes) >= config().plan_cache:
+            self._routes.clear()
+        found = self._routes[key] = route(self._core, bound)
         return found
 
     def _wrapped(self, outputs: Sequence[torch.Tensor]) -> Any:

@@ -8,7 +8,7 @@ find their way back; most calls need none of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -35,7 +35,6 @@ class Route:
         is_ordered: whether all memory is in order, element after element.
         is_native: whether all tensors are torch's own, and no subclass that wants to be told.
         runtime: tokens of the engines' state that it was made in.
-        plan: made when it is first run in plain eager mode.
     """
 
     call: Call
@@ -49,24 +48,33 @@ class Route:
     is_ordered: bool
     is_native: bool
     runtime: tuple[Any, ...]
-    plan: Plan | None = None
+    _plan: Plan | None = None
+    _wanted: dict[tuple[bool, ...], frozenset[str]] = field(default_factory=dict)
 
     def is_current(self) -> bool:
         """Whether the engines are still those that this route was made in."""
         return self.call.core.runtime() == self.runtime
 
-    def call_with(self, bound: Bound) -> Call:
-        """This route's call with the scalars of another one."""
-        if not bound.scalars:
-            return self.call
+    def with_scalars(self, bound: Bound) -> Route:
+        """This route for a call with other scalars."""
         call = self.call
-        return Call(call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched)
+        same = Call(call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched)
+        return replace(self, call=same, _plan=self.plan)
 
-    def plan_for(self, call: Call) -> Plan:
-        """The plan of this route."""
-        if self.plan is None:
-            self.plan = call.plan(self.device)
-        return self.plan
+    @property
+    def plan(self) -> Plan:
+        """The plan of this route; made when it is first asked for."""
+        if self._plan is None:
+            self._plan = self.call.plan(self.device)
+        return self._plan
+
+    def wanted(self, needs: tuple[bool, ...]) -> frozenset[str]:
+        """Names of the inputs that need a gradient, from autograd's flags; the first belongs to no tensor."""
+        found = self._wanted.get(needs)
+        if found is None:
+            names = self.call.core.signature.arrays
+            found = self._wanted[needs] = frozenset(n for n, needed in zip(names, needs[1:], strict=True) if needed)
+        return found
 
     def prepare(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The caller's tensors as the plan wants them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,8 +19,7 @@ from ..source import Constants, Roles, Source, build, constants_of, read, roles_
 from ..transforms import NotBatchable, annotated, batched, rehomed, serial
 
 
-@dataclass(frozen=True)
-class ArrayType:
+class ArrayType(NamedTuple):
     """What a variant fixes of one array: dtype, rank as the kernel sees it without batch, element dims."""
 
     dtype: torch.dtype

@@ -21,6 +21,9 @@ from ._route import Route, route
 
 _CORES: list[Core] = []
 _DTYPES = tuple(DTYPES.values())  # an operator's schema knows no list of dtypes: they travel as places in this one
+_has_transforms = torch._C._are_functorch_transforms_active
+_has_modes = torch._C._len_torch_dispatch_stack
+_has_autocast = torch._C._is_any_autocast_enabled
 Numbers = Sequence[int | float | bool]
 
 
@@ -36,17 +39,18 @@ def is_tracing() -> bool:
 
 
 def is_plain() -> bool:
-    """Whether no transform, tracer or forward-mode level is active: most calls."""
-    return not (
-        torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack()
-        or forward_ad._current_level >= 0
-    )
+    """Whether no transform, tracer, forward-mode level or autocast is active: most calls."""
+    return not (_has_transforms() or _has_modes() or _has_autocast() or forward_ad._current_level >= 0)
 
 
 def is_transformed() -> bool:
     """Whether a `torch.func` transform or a forward-mode level is active."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return _has_transforms() or forward_ad._current_level >= 0
+
+
+def is_free_of_modes() -> bool:
+    """Whether no dispatch mode (fake tensors, a flop counter, `make_fx`) is active."""
+    return not _has_modes()
 
 
 # The operator ---------------------------------------------------------------------------------
@@ -168,7 +172,8 @@ def _backward(ctx: Any, cotangents: Sequence[Any]) -> Any:
     gradients: list[Any] = [None] * len(ctx.shapes)
     for place, gradient in zip(ctx.active, found, strict=True):
         gradients[place] = gradient
-    return None, gradients, None, None, None, None
+    scalars, sizes, _, batched = ctx.rest
+    return None, gradients, [None] * len(scalars), [None] * len(sizes), None, [None] * len(batched)
 
 
 launch.register_autograd(_backward, setup_context=_setup)

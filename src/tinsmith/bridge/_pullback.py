@@ -1,0 +1,104 @@
+"""Pullback: the backward half of a plan, for one set of inputs that want a gradient.
+
+Says, once, where each array's values and gradient come from in a backward pass; then fills
+in one call's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from .._config import config
+from ._buffers import Buffer, adjoint_of, private, unread, zeros
+from ._reverse import Request, Reverse
+from ._steps import Situation, Step, Use, step
+
+Recipe = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
+
+
+class Pullback:
+    """How to run a backward pass. Memory is laid out as all values, then all gradients."""
+
+    def __init__(self, situation: Situation, reverse: Reverse, active: frozenset[str], *, is_serial: bool) -> None:
+        signature, buffers = situation.signature, situation.buffers
+        floats = frozenset(name for name, buffer in buffers.items() if buffer.dtype.is_floating_point)
+        self._situation = situation
+        self._reverse = reverse
+        self._device = situation.device
+        self._places = {name: place for place, name in enumerate(buffers)}
+        self._values = tuple(self._recipe(buffer, active, floats) for buffer in buffers.values())
+        given = reverse.gives(active) & floats
+        self._inputs = tuple(self._wide(buffers[name]) if name in given else None for name in signature.arrays)
+        self._outputs = tuple((buffers[n] if n in floats else None, reverse.spoils(n)) for n in signature.outputs)
+        self._scratch = tuple(buffers[name] if name in floats else None for name in signature.scratch)
+        self._results = tuple(
+            (len(buffers) + place, self._is_widened(name)) if name in active else None
+            for place, name in enumerate(signature.arrays)
+        )
+        requests = reverse.requests(active, floats)
+        self.steps: tuple[Step, ...] = tuple(
+            step(situation, request.stage, self._uses(request), adjoint=request.adjoint, is_serial=is_serial)
+            for request in requests
+        )
+
+    def memory(self, saved: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """One call's memory: every array's values, then every array's gradient or None."""
+        device = self._device
+        memory: list[torch.Tensor | None] = [recipe(saved) if recipe else None for recipe in self._values]
+        memory += [None if buffer is None else zeros(buffer, device) for buffer in self._inputs]
+        for (buffer, is_spoiled), cotangent in zip(self._outputs, cotangents, strict=True):
+            memory.append(None if buffer is None else adjoint_of(cotangent, buffer, device, is_spoiled))
+        memory += [None if buffer is None else zeros(buffer, device) for buffer in self._scratch]
+        return memory
+
+    def gradients(self, memory: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """The inputs' gradients out of a call's memory, in order."""
+        found: list[torch.Tensor | None] = []
+        for result in self._results:
+            gradient = None if result is None else memory[result[0]]
+            found.append(gradient.sum(0) if gradient is not None and result is not None and result[1] else gradient)
+        return found
+
+    def _recipe(self, buffer: Buffer, active: frozenset[str], floats: frozenset[str]) -> Recipe | None:
+        """Where an array's values come from in a backward pass; None where nobody reads or writes them.
+
+        A reverse kernel drops every store to an array that has an adjoint, and what is not saved
+        it does not read. Such an argument is given its gradient's memory, which spares making any.
+        """
+        name, device, signature = buffer.name, self._device, self._situation.signature
+        is_read = name in self._reverse.reads(active & floats)
+        rerun = self._reverse.reruns(name) if name not in floats else ""
+        if rerun == "fresh":
+            return lambda saved: zeros(buffer, device)
+        if not is_read:
+            has_gradient = name in floats and (name in self._reverse.gives(active) or name not in signature.arrays)
+            is_idle = has_gradient and not config().poison
+            return None if is_idle else lambda saved: unread(buffer, device)
+        if rerun == "final":
+            return lambda saved: private(saved[name])
+        return lambda saved: saved[name]
+
+    def _uses(self, request: Request) -> list[Use]:
+        uses = []
+        for argument in request.arguments:
+            kind, name = argument.memory
+            count = len(self._places)
+            gradient = self._places[argument.gradient] + count if argument.gradient else -1
+            has_values = kind == "value" and self._values[self._places[name]] is not None
+            place = self._places[name] if has_values else self._places[name] + count
+            is_batched = name in self._situation.batched or (kind == "gradient" and self._is_widened(name))
+            uses.append(Use(argument.parameter, name, place, gradient, is_batched))
+        return uses
+
+    def _is_widened(self, name: str) -> bool:
+        """Whether an unbatched input's gradient gets one buffer for each sample, to be summed after."""
+        situation = self._situation
+        is_shared = situation.batch is not None and name not in situation.batched
+        return is_shared and name in situation.signature.arrays and not self._reverse.sums_over_batch(name)
+
+    def _wide(self, buffer: Buffer) -> Buffer:
+        if not self._is_widened(buffer.name):
+            return buffer
+        return Buffer(buffer.name, (self._situation.batch or 0, *buffer.shape), buffer.dtype)

@@ -1,0 +1,130 @@
+"""Steps: the launches of a plan, put together from compiled kernels and the sizes of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from ..engines import ArrayArgument, Launch
+from ._buffers import Buffer
+from ._signature import Signature, element_of
+from ._stage import ArrayType, Stage, Variant
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a plan is made for.
+
+    Attributes:
+        buffers: every array by name: inputs, then outputs, then scratch.
+        batch: size of the flat batch dimension, None without one.
+        batched: arrays that have it.
+    """
+
+    signature: Signature
+    buffers: dict[str, Buffer]
+    device: torch.device
+    batch: int | None
+    batched: frozenset[str]
+    fingerprints: tuple[tuple[Any, ...], ...]
+    templates: Mapping[str, Any]
+
+    def core(self, name: str) -> tuple[int, ...]:
+        """An array's shape without the batch dimension."""
+        shape = self.buffers[name].shape
+        return shape[1:] if name in self.batched else shape
+
+
+class Use(NamedTuple):
+    """An array argument of a launch. Places are those in the list of pointers; -1 is no gradient."""
+
+    parameter: str
+    array: str
+    place: int
+    gradient: int
+    is_batched: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch.
+
+    `entries` are (slot, place of the memory, bytes, shape, place of the gradient or -1).
+    `repeats` is not 1 where a kernel that cannot be batched is launched once a sample;
+    `strides` then lead from one sample's memory to the next one's.
+    """
+
+    launch: Launch
+    entries: tuple[tuple[Any, int, int, tuple[int, ...], int], ...]
+    strides: tuple[int, ...]
+    scalars: tuple[tuple[str, Any, str], ...]
+    repeats: int
+
+    def run(self, pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
+        """Launch. The last of `pointers` is 0, and stands for "no gradient"."""
+        values = [(setter, slot, scalars[name]) for setter, slot, name in self.scalars] if self.scalars else ()
+        if self.repeats == 1:
+            arguments = [(slot, pointers[i], size, shape, pointers[g]) for slot, i, size, shape, g in self.entries]
+            self.launch(arguments, values)
+            return
+        for sample in range(self.repeats):
+            self.launch(self._sample(pointers, sample), values)
+
+    def _sample(self, pointers: Sequence[int], sample: int) -> list[ArrayArgument]:
+        return [
+            (slot, pointers[i] + sample * stride, size, shape, pointers[g] + sample * stride if g >= 0 else 0)
+            for (slot, i, size, shape, g), stride in zip(self.entries, self.strides, strict=True)
+        ]
+
+
+def step(situation: Situation, stage: Stage, uses: Sequence[Use], *, adjoint: bool, is_serial: bool) -> Step:
+    """Compile a stage for a situation, and lay out its arguments."""
+    types = {use.parameter: _type(situation, stage, use) for use in uses}
+    variant = Variant(tuple(types.items()), adjoint, is_serial, _fingerprint(situation, stage))
+    is_looped = any(use.is_batched for use in uses) and bool(stage.batch_refusal(variant))
+    if is_looped:
+        single = tuple((name, array._replace(is_batched=False)) for name, array in types.items())
+        variant = Variant(single, adjoint, is_serial, variant.fingerprint)
+    compiled = stage.compiled(variant, situation.templates, situation.signature.op)
+    entries, strides = [], []
+    for use in uses:
+        array = types[use.parameter]
+        core = situation.core(use.array)
+        shape = core[: len(core) - len(array.element)]
+        nbytes = product(core) * array.dtype.itemsize
+        strides.append(nbytes if use.is_batched and is_looped else 0)
+        if use.is_batched and not is_looped:
+            shape, nbytes = (situation.batch or 0, *shape), nbytes * (situation.batch or 0)
+        entries.append((compiled.slots[use.parameter], use.place, nbytes, shape, use.gradient))
+    scalars = tuple(
+        (parameter.setter, compiled.slots[name], name)
+        for name, parameter in stage.parameters.items()
+        if parameter.kind in ("scalar", "matrix") and name not in types
+    )
+    repeats = (situation.batch or 0) if is_looped else 1
+    return Step(compiled.launch, tuple(entries), tuple(strides), scalars, repeats)
+
+
+def _type(situation: Situation, stage: Stage, use: Use) -> ArrayType:
+    core = situation.core(use.array)
+    element = element_of(situation.signature, stage, use.parameter, core)
+    dtype = situation.buffers[use.array].dtype
+    return ArrayType(dtype, len(core) - len(element), element, use.gradient >= 0, use.is_batched)
+
+
+def _fingerprint(situation: Situation, stage: Stage) -> tuple[Any, ...]:
+    stages = situation.signature.stages
+    if stage in stages:
+        return situation.fingerprints[stages.index(stage)]
+    return stage.fingerprint(situation.templates)
+
+
+def product(sizes: Sequence[int]) -> int:
+    """How many elements a shape has."""
+    count = 1
+    for size in sizes:
+        count *= size
+    return count
