@@ -9,13 +9,14 @@ for `vmap`. `Backward` is the gradient as an op of its own, so that transforms a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from .._errors import GradientError, refusal
 from ._core import Call
 from ._plan import Plan
+from ._tracing import into_older_batch, is_older_batch, is_transformed, older_batches
 
 
 class Run(Protocol):
@@ -55,7 +56,9 @@ class Lean(torch.autograd.Function):
         if all([cotangent is None for cotangent in cotangents]):
             return (None,) * (1 + plan.inputs)
         saved = {plan.names[place]: tensor for place, tensor in zip(plan.saved(run.active), ctx.saved_tensors, strict=True)}
-        if torch.is_grad_enabled():
+        if any([is_older_batch(cotangent) for cotangent in cotangents]):
+            return (None, *older_batched_backward(run.call, active, saved, cotangents))
+        if torch.is_grad_enabled() or is_transformed():
             return (None, *differentiable_backward(run.call, active, saved, cotangents))
         return (None, *plan.backward(saved, cotangents, active, run.call.scalars))
 
@@ -162,6 +165,27 @@ def differentiable_backward(call: Call, active: frozenset[str], saved: Mapping[s
     ]
     found = iter(Backward.apply(call, active, names, *saved.values(), *given)) if active else iter(())
     return [next(found) if name in active else None for name in call.core.signature.arrays]
+
+
+def older_batched_backward(call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]) -> list[Any]:
+    """Gradients for cotangents that are batches of torch's older vmap, in one launch as well."""
+    level, whole, dims = older_batches(cotangents)
+    size = next(tensor.shape[0] for tensor, dim in zip(whole, dims, strict=True) if dim is not None)
+    device = next(tensor.device for tensor in whole if tensor is not None)
+    given = [
+        torch.zeros(buffer.shape, dtype=buffer.dtype, device=device) if tensor is None else tensor
+        for tensor, buffer in zip(whole, call.core.made(call), strict=False)
+    ]
+    in_dims = (None, None, None, *(None for _ in saved), *dims)
+    split, _ = Backward.vmap(_Info(size), in_dims, call, active, tuple(saved), *saved.values(), *given)
+    found = iter([into_older_batch(gradient, level) for gradient in split])
+    return [next(found) if name in active else None for name in call.core.signature.arrays]
+
+
+class _Info(NamedTuple):
+    """What torch tells a vmap rule."""
+
+    batch_size: int
 
 
 def saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:

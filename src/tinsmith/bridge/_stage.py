@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ import torch
 from .._errors import GradientError, KernelError, TinsmithError, refusal
 from ..engines import Compiled, Engine, Parameter, array_text, get, of_kernel
 from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
-from ..transforms import NotBatchable, annotated, batched, rehomed, serial
+from ..transforms import NotRewritable, annotated, batched, lifted, rehomed, serial
 
 
 class ArrayType(NamedTuple):
@@ -56,6 +56,9 @@ class Stage:
         self.owner = self.home.owner_of(kernel)
         self.parameters: dict[str, Parameter] = {p.name: p for p in self.home.parameters(kernel)}
         self.arrays = tuple(name for name in self.parameters if name in set(arrays))
+        scalars = [name for name in self.arrays if self.parameters[name].kind == "scalar"]
+        if scalars:
+            self.source = replace(self.source, tree=lifted(self.source.tree, scalars))
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner)
         self.is_method = self.home.is_method(kernel)
         self.texts: dict[Variant, str] = {}
@@ -67,11 +70,6 @@ class Stage:
     @property
     def name(self) -> str:
         return self.source.name
-
-    @property
-    def lifted(self) -> tuple[str, ...]:
-        """Scalar parameters that the spec lists: they become 0-d arrays."""
-        return tuple(name for name in self.arrays if self.parameters[name].kind == "scalar")
 
     @property
     def varies(self) -> bool:
@@ -116,7 +114,7 @@ class Stage:
         """Why this variant cannot run a batch in one launch; "" where it can."""
         try:
             self._tree(variant)
-        except NotBatchable as reason:
+        except NotRewritable as reason:
             return str(reason)
         return ""
 
@@ -128,11 +126,12 @@ class Stage:
 
     def _tree(self, variant: Variant) -> Any:
         arrays = dict(variant.arrays)
-        tree = annotated(self.source.tree, self._annotations(arrays), self.lifted)
-        batch = {name: array.rank for name, array in arrays.items() if array.is_batched}
+        tree = annotated(self.source.tree, self._annotations(arrays))
+        ranks = {name: array.rank for name, array in arrays.items()}
+        batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
         if batch:
-            tree = batched(tree, batch, {name: array.rank for name, array in arrays.items()})
-        return serial(tree) if variant.is_serial else tree
+            tree = batched(tree, batch, ranks)
+        return serial(tree, {name: rank + (name in batch) for name, rank in ranks.items()}) if variant.is_serial else tree
 
     def _annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}

@@ -1,8 +1,10 @@
 """Passes over a kernel's tree, one a file. Each takes a tree and returns another."""
 
 from ._annotated import annotated
-from ._batched import NotBatchable, batched
+from ._batched import batched
+from ._lifted import lifted
+from ._loops import NotRewritable
 from ._rehomed import rehomed
 from ._serial import serial
 
-__all__ = ["NotBatchable", "annotated", "batched", "rehomed", "serial"]
+__all__ = ["NotRewritable", "annotated", "batched", "lifted", "rehomed", "serial"]

@@ -12,14 +12,9 @@ import ast
 import copy
 from collections.abc import Mapping
 
+from ._loops import NotRewritable, called, header, is_setting, load, over, store
+
 INDEX = "_batch"
-
-
-class NotBatchable(Exception):
-    """The kernel cannot be rewritten for a batch; the words say where and why."""
-
-    def __init__(self, reason: str, node: ast.AST) -> None:
-        super().__init__(f"line {getattr(node, 'lineno', '?')}: {reason}")
 
 
 def batched(tree: ast.FunctionDef, batch: Mapping[str, int], ranks: Mapping[str, int]) -> ast.FunctionDef:
@@ -31,14 +26,14 @@ def batched(tree: ast.FunctionDef, batch: Mapping[str, int], ranks: Mapping[str,
         ranks: rank without batch of every array of the kernel.
 
     Raises:
-        NotBatchable: the kernel uses an array in a way that cannot be rewritten.
+        NotRewritable: the kernel uses an array in a way that cannot be rewritten.
     """
     twin = copy.deepcopy(tree)
     loops = _Loops(batch, ranks)
     body = [statement for statement in twin.body if not _is_docstring(statement)]
     if any(_does_work(statement, set(ranks)) for statement in body):
-        whole = [loops.inner(statement) for statement in body if not _is_loop_config(statement)]
-        twin.body = [ast.For(_store(INDEX), _call("range", loops.size()), whole, [])]
+        whole = [loops.inner(statement) for statement in body if not is_setting(statement)]
+        twin.body = [ast.For(store(INDEX), ast.Call(load("range"), [loops.size()], []), whole, [])]
     else:
         twin.body = [part for statement in body for part in loops.outer(statement)]
     shifter = _Shift(batch)
@@ -61,59 +56,23 @@ class _Loops:
         """A top-level statement: loops run over the batch too."""
         if not isinstance(statement, ast.For):
             return [statement]
-        if _called(statement.iter) == "static":
+        if called(statement.iter) == "static":
             statement.body = [part for inner in statement.body for part in self.outer(inner)]
             return [statement]
-        targets, sizes, head = self._header(statement)
-        statement.target = ast.Tuple([_store(INDEX), *targets], ast.Store())
-        statement.iter = _lang_call("ndrange", self.size(), *sizes)
-        statement.body = head + statement.body
+        targets, sizes, first = header(statement, self.ranks)
+        statement.target, statement.iter = over([store(INDEX), *targets], [self.size(), *sizes])
+        statement.body = first + statement.body
         return [statement]
 
     def inner(self, statement: ast.stmt) -> ast.stmt:
-        """A statement that has become the body of the loop over the batch: no struct-for is left in it."""
-        if isinstance(statement, ast.For) and _called(statement.iter) == "static":
+        """A statement that has become the body of the loop over the batch: no loop over an array is left in it."""
+        if isinstance(statement, ast.For) and called(statement.iter) == "static":
             statement.body = [self.inner(part) for part in statement.body]
-        elif isinstance(statement, ast.For) and _called(statement.iter) != "range":
-            targets, sizes, head = self._header(statement)
-            statement.target = targets[0] if len(targets) == 1 else ast.Tuple(targets, ast.Store())
-            statement.iter = _lang_call("ndrange", *sizes)
-            statement.body = head + statement.body
+        elif isinstance(statement, ast.For) and called(statement.iter) != "range":
+            targets, sizes, first = header(statement, self.ranks)
+            statement.target, statement.iter = over(targets, sizes)
+            statement.body = first + statement.body
         return statement
-
-    def _header(self, loop: ast.For) -> tuple[list[ast.expr], list[ast.expr], list[ast.stmt]]:
-        """Loop variables, sizes for `ndrange`, and statements that go first in the body."""
-        kind, iterator = _called(loop.iter), loop.iter
-        if isinstance(iterator, ast.Name) and iterator.id in self.ranks:
-            return self._targets(loop), self._extent(iterator), []
-        if not isinstance(iterator, ast.Call):
-            raise NotBatchable(f"loop over `{ast.unparse(iterator)}`", loop)
-        if kind == "range" and len(iterator.args) in (1, 2):
-            return [loop.target], [_range_size(iterator)], []
-        if kind == "ndrange":
-            return self._targets(loop), list(iterator.args), []
-        if kind == "grouped" and isinstance(loop.target, ast.Name):
-            return self._grouped(loop.target, iterator.args[0], loop)
-        raise NotBatchable(f"loop over `{ast.unparse(iterator)}`", loop)
-
-    def _grouped(self, target: ast.Name, inner: ast.expr, loop: ast.For) -> tuple[list[ast.expr], list[ast.expr], list[ast.stmt]]:
-        if isinstance(inner, ast.Name) and inner.id in self.ranks:
-            sizes = self._extent(inner)
-        elif _called(inner) == "ndrange" and isinstance(inner, ast.Call):
-            sizes = list(inner.args)
-        else:
-            raise NotBatchable(f"loop over `{ast.unparse(loop.iter)}`", loop)
-        if not sizes or any(isinstance(size, ast.Starred) for size in sizes):
-            raise NotBatchable(f"loop over `{ast.unparse(loop.iter)}`, whose rank is not known", loop)
-        names = [f"_{target.id}_{axis}" for axis in range(len(sizes))]
-        vector = _lang_call("Vector", ast.List([_load(name) for name in names], ast.Load()))
-        return [_store(name) for name in names], sizes, [ast.Assign([_store(target.id)], vector, lineno=loop.lineno)]
-
-    def _targets(self, loop: ast.For) -> list[ast.expr]:
-        return list(loop.target.elts) if isinstance(loop.target, ast.Tuple) else [loop.target]
-
-    def _extent(self, array: ast.Name) -> list[ast.expr]:
-        return [ast.parse(f"{array.id}.shape[{axis}]", mode="eval").body for axis in range(self.ranks[array.id])]
 
 
 class _Raw:
@@ -140,11 +99,11 @@ class _Shift(ast.NodeTransformer):
             return self.generic_visit(node)
         index = self.visit(node.slice)
         if isinstance(index, ast.Constant) and index.value is None:
-            node.slice = _load(INDEX)
+            node.slice = load(INDEX)
         elif isinstance(index, ast.Tuple):
-            node.slice = ast.Tuple([_load(INDEX), *index.elts], ast.Load())
+            node.slice = ast.Tuple([load(INDEX), *index.elts], ast.Load())
         else:
-            node.slice = ast.Tuple([_load(INDEX), index], ast.Load())  # type: ignore[list-item]  # an expression
+            node.slice = ast.Tuple([load(INDEX), index], ast.Load())  # type: ignore[list-item]  # an expression
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -162,7 +121,7 @@ class _Shift(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in self.batch:
-            raise NotBatchable(f"array `{node.id}` is used whole, not element by element", node)
+            raise NotRewritable(f"array `{node.id}` is used whole, not element by element", node)
         return node
 
     def _is_shape(self, node: ast.AST) -> bool:
@@ -187,10 +146,10 @@ class _Shift(ast.NodeTransformer):
 def _does_work(statement: ast.stmt, arrays: set[str]) -> bool:
     """Whether a top-level statement outside any loop touches array elements or branches."""
     if isinstance(statement, ast.For):
-        if _called(statement.iter) == "static":
+        if called(statement.iter) == "static":
             return any(_does_work(inner, arrays) for inner in statement.body)
-        return isinstance(statement.target, ast.Name) and _called(statement.iter) == "ndrange"
-    if _is_loop_config(statement) or isinstance(statement, ast.Pass):
+        return isinstance(statement.target, ast.Name) and called(statement.iter) == "ndrange"
+    if is_setting(statement) or isinstance(statement, ast.Pass):
         return False
     if not isinstance(statement, ast.Assign):
         return True
@@ -200,35 +159,3 @@ def _does_work(statement: ast.stmt, arrays: set[str]) -> bool:
 
 def _is_docstring(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-
-
-def _is_loop_config(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and _called(statement.value) in ("loop_config", "block_local")
-
-
-def _called(node: ast.AST) -> str:
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-
-
-def _range_size(iterator: ast.Call) -> ast.expr:
-    if len(iterator.args) == 1:
-        return iterator.args[0]
-    return ast.Tuple(list(iterator.args), ast.Load())
-
-
-def _store(name: str) -> ast.Name:
-    return ast.Name(name, ast.Store())
-
-
-def _load(name: str) -> ast.Name:
-    return ast.Name(name, ast.Load())
-
-
-def _call(name: str, *arguments: ast.expr) -> ast.Call:
-    return ast.Call(_load(name), list(arguments), [])
-
-
-def _lang_call(name: str, *arguments: ast.expr) -> ast.Call:
-    return ast.Call(ast.Attribute(_load("_lang"), name, ast.Load()), list(arguments), [])

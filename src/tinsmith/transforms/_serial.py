@@ -7,28 +7,33 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Mapping
+
+from ._loops import called, header, is_over_array, is_setting, over
 
 
-def serial(tree: ast.FunctionDef) -> ast.FunctionDef:
-    """`_lang.loop_config(serialize=True)` before every top-level loop."""
+def serial(tree: ast.FunctionDef, ranks: Mapping[str, int]) -> ast.FunctionDef:
+    """`_lang.loop_config(serialize=True)` before every top-level loop.
+
+    Loops over an array become loops over its sizes, because engines do not serialise the former.
+    """
     twin = copy.deepcopy(tree)
-    body: list[ast.stmt] = []
-    for statement in twin.body:
-        if _is_loop_config(statement):
-            continue  # settings of the parallel loop, such as block_dim, mean nothing here
-        if isinstance(statement, ast.For) and not _is_static(statement.iter):
-            body.append(ast.parse("_lang.loop_config(serialize=True)").body[0])
-        body.append(statement)
-    twin.body = body
+    twin.body = _body(twin.body, ranks)
     return twin
 
 
-def _is_loop_config(statement: ast.stmt) -> bool:
-    if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)):
-        return False
-    called = statement.value.func
-    return isinstance(called, ast.Attribute) and called.attr in ("loop_config", "block_local")
-
-
-def _is_static(iterator: ast.expr) -> bool:
-    return isinstance(iterator, ast.Call) and isinstance(iterator.func, ast.Attribute) and iterator.func.attr == "static"
+def _body(statements: list[ast.stmt], ranks: Mapping[str, int]) -> list[ast.stmt]:
+    body: list[ast.stmt] = []
+    for statement in statements:
+        if is_setting(statement):
+            continue  # settings of the parallel loop, such as block_dim, mean nothing here
+        if isinstance(statement, ast.For) and called(statement.iter) == "static":
+            statement.body = _body(statement.body, ranks)
+        elif isinstance(statement, ast.For):
+            if is_over_array(statement, ranks):
+                targets, sizes, first = header(statement, ranks)
+                statement.target, statement.iter = over(targets, sizes)
+                statement.body = first + statement.body
+            body.append(ast.parse("_lang.loop_config(serialize=True)").body[0])
+        body.append(statement)
+    return body
