@@ -79,9 +79,7 @@ def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
     parameter = signature.parameters(name)[0]
     entries = signature.stages[0].home.matrix_entries(value)
     flat = list(entries) if entries is not None else _flat(value)
-    count = 1
-    for size in parameter.element:
-        count *= size
+    count = parameter.entries
     if len(flat) != count or not all(isinstance(entry, int | float) for entry in flat):
         words = f"argument `{name}` of op `{signature.op}` must hold {count} numbers"
         raise ArgumentError(refusal(words, [("came", repr(value))], f"Pass a list of {count} numbers."))

@@ -62,6 +62,7 @@ class Core:
     def __init__(self, signature: Signature, reverse: Reverse) -> None:
         self.signature = signature
         self.reverse = reverse
+        self.handle = -1  # given by `_packing.register`
         self._plans: dict[Any, Plan] = {}
         self._runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.stages))
 

@@ -15,6 +15,7 @@ import torch
 
 from .._errors import GradientError, refusal
 from ._core import Call
+from ._packing import packed_backward, packed_forward
 from ._plan import Plan
 from ._tracing import into_older_batch, is_older_batch, is_transformed, older_batches
 
@@ -72,8 +73,7 @@ class Transformed(torch.autograd.Function):
 
     @staticmethod
     def forward(call: Call, *inputs: torch.Tensor) -> Any:
-        arrays = call.plan(_device(inputs)).forward(inputs, call.scalars)
-        return tuple(arrays[len(inputs) :])
+        return tuple(torch.ops.tinsmith.launch(*packed_forward(call, inputs)))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -119,10 +119,8 @@ class Backward(torch.autograd.Function):
 
     @staticmethod
     def forward(call: Call, active: frozenset[str], names: tuple[str, ...], *tensors: torch.Tensor) -> Any:
-        saved = dict(zip(names, tensors, strict=False))
-        cotangents = tensors[len(names) :]
-        gradients = call.plan(_device(tensors)).backward(saved, cotangents, active, call.scalars)
-        return tuple(gradient for gradient in gradients if gradient is not None)
+        count = len(names)
+        return tuple(torch.ops.tinsmith.launch_backward(*packed_backward(call, active, tensors[:count], tensors[count:])))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -156,14 +154,14 @@ class Backward(torch.autograd.Function):
 
 def differentiable_backward(call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]) -> list[Any]:
     """Gradients by way of `Backward`, for every input in order, None for those not active."""
-    names = tuple(saved)
+    names = saved_names(call, active)
     device = next(c.device for c in (*saved.values(), *cotangents) if c is not None)
     made = call.core.made(call)
     given = [
         torch.zeros(buffer.shape, dtype=buffer.dtype, device=device) if cotangent is None else cotangent.contiguous()
         for cotangent, buffer in zip(cotangents, made, strict=False)
     ]
-    found = iter(Backward.apply(call, active, names, *saved.values(), *given)) if active else iter(())
+    found = iter(Backward.apply(call, active, names, *[saved[name] for name in names], *given)) if active else iter(())
     return [next(found) if name in active else None for name in call.core.signature.arrays]
 
 
@@ -176,8 +174,9 @@ def older_batched_backward(call: Call, active: frozenset[str], saved: Mapping[st
         torch.zeros(buffer.shape, dtype=buffer.dtype, device=device) if tensor is None else tensor
         for tensor, buffer in zip(whole, call.core.made(call), strict=False)
     ]
-    in_dims = (None, None, None, *(None for _ in saved), *dims)
-    split, _ = Backward.vmap(_Info(size), in_dims, call, active, tuple(saved), *saved.values(), *given)
+    names = saved_names(call, active)
+    in_dims = (None, None, None, *(None for _ in names), *dims)
+    split, _ = Backward.vmap(_Info(size), in_dims, call, active, names, *[saved[name] for name in names], *given)
     found = iter([into_older_batch(gradient, level) for gradient in split])
     return [next(found) if name in active else None for name in call.core.signature.arrays]
 
@@ -252,7 +251,3 @@ def no_second_derivative(op: str) -> GradientError:
 def _all_names(call: Call) -> tuple[str, ...]:
     signature = call.core.signature
     return signature.arrays + signature.outputs + signature.scratch
-
-
-def _device(tensors: Sequence[torch.Tensor]) -> torch.device:
-    return tensors[0].device

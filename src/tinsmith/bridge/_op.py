@@ -13,11 +13,12 @@ from .._config import config
 from .._errors import ArgumentError, refusal
 from ..engines import of_kernel
 from . import _operator, _tracing
-from ._buffers import in_order
 from ._binding import Bound, bind, check_tensors
+from ._buffers import in_order
 from ._core import Core
 from ._explain import explain
 from ._function import Lean, Transformed
+from ._packing import register
 from ._pickling import Reference, reference_to
 from ._reverse import EngineReverse, HandWritten, Reverse
 from ._route import Route, key_of, route
@@ -44,7 +45,6 @@ class Op:
         self.__name__ = self.name
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
         self._core = self._make_core()
-        self._handle = _operator.register(self._core)
         self._routes: dict[Any, Route] = {}
         signature = self._core.signature
         self._count = len(signature.order)
@@ -61,7 +61,9 @@ class Op:
         signature = match(self.name, spec, stages, options.get("init"))
         for stage in stages:
             stage.engine.settle()
-        return Core(signature, _reverse_for(signature, options))
+        core = Core(signature, _reverse_for(signature, options))
+        register(core)
+        return core
 
     def backward(self, kernel: Any) -> Any:
         """Use `kernel` as the hand-written gradient kernel. A decorator.
@@ -78,7 +80,6 @@ class Op:
         """
         self._options = self._options | {"backward": kernel}
         self._core = self._make_core()
-        self._handle = _operator.register(self._core)
         self._routes.clear()
         return kernel
 
@@ -105,7 +106,7 @@ class Op:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the op. See the class for what it takes and returns."""
         if _tracing.is_tracing():
-            return self._wrapped(_operator.traced(self._core, self._handle, arguments, named))
+            return self._wrapped(_operator.traced(self._core, arguments, named))
         if named or not self._takes_tensors_only or len(arguments) != self._count:
             bound = bind(self._core.signature, arguments, named)
         else:
@@ -114,7 +115,7 @@ class Op:
             return self._wrapped(self._run_special(bound))
         found = self._route(bound)
         if not found.is_native:
-            return self._wrapped(_operator.dispatched(self._core, self._handle, bound, found))
+            return self._wrapped(_operator.dispatched(self._core, bound, found))
         outputs = self._run(found, bound)
         return self._wrapped(outputs if found.is_finished else found.finish(outputs))
 
@@ -134,7 +135,7 @@ class Op:
         bound = _autocast(bound)
         found = self._route(bound)
         if not found.is_native or not (_tracing.is_transformed() or not _tracing.has_modes()):
-            return _operator.dispatched(self._core, self._handle, bound, found)
+            return _operator.dispatched(self._core, bound, found)
         if not _tracing.is_transformed():
             outputs = self._run(found, bound)
         else:

@@ -108,7 +108,16 @@ def match(op: str, spec: Spec, stages: Sequence[Stage], init: dict[str, str] | N
     for stage in stages:
         _check_kernel(op, spec, stage)
     _check_written(signature)
+    for part in (signature, spec, signature.kernel_spec, *spec.items, *signature.kernel_spec.items):
+        _settle(part)
     return signature
+
+
+def _settle(value: object) -> None:
+    """Compute every cached property now: its lock is something that `torch.compile` cannot look into."""
+    for name, member in vars(type(value)).items():
+        if isinstance(member, cached_property):
+            getattr(value, name)
 
 
 def _check_item(op: str, item: Item, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> None:

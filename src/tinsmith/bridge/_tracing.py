@@ -7,6 +7,7 @@ running is served by `_operator`. No other file uses a private name of torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch.autograd import forward_ad
@@ -40,6 +41,11 @@ def has_forward_mode() -> bool:
 def has_modes() -> bool:
     """Whether a dispatch mode (fake tensors, a flop counter, `make_fx`) is active."""
     return bool(_has_modes())
+
+
+def below_autograd() -> AbstractContextManager[None]:
+    """Inside it an operator goes to its kernel at once, past its gradient."""
+    return torch._C._AutoDispatchBelowAutograd()
 
 
 # Torch's older vmap: `torch.autograd.grad(..., is_grads_batched=True)` still uses it, and so do

@@ -6,6 +6,7 @@ says nothing about tensors, gradients' ownership or shapes: those are the bridge
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,11 @@ class Parameter:
     boundary: str = "unsafe"
     text: str = ""
     annotation: Any = None
+
+    @property
+    def entries(self) -> int:
+        """How many numbers one element holds."""
+        return math.prod(self.element)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,97 @@
+"""Packing: a call as a handle and numbers, which is all that an operator's schema can carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._errors import ArgumentError, refusal
+from ..engines import DTYPES
+from ._core import Call, Core
+
+_DTYPES = tuple(DTYPES.values())  # an operator's schema knows no list of dtypes: they travel as places in this one
+_CORES: list[Core] = []  # graphs may outlive the op that they call
+
+
+def register(core: Core) -> None:
+    """Give an op the handle by which traced graphs call it."""
+    core.handle = len(_CORES)
+    _CORES.append(core)
+
+
+def _packed(call: Call) -> tuple[Any, ...]:
+    """What both operators' schemas end in: scalars and templates, keyword dims, batch."""
+    signature = call.core.signature
+    numbers: list[Any] = []
+    for name in signature.scalars:
+        value = call.scalars[name]
+        numbers.extend(value if isinstance(value, tuple) else [value])
+    numbers += [_number(signature.op, name, call.templates[name]) for name in signature.templates]
+    sizes = [call.sizes[name] for name in signature.size_names]
+    places = [place for place, name in enumerate(signature.arrays) if name in call.batched]
+    return numbers, sizes, -1 if call.batch is None else call.batch, places
+
+
+def _number(op: str, name: str, value: Any) -> Any:
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
+        return value
+    words = f"template argument `{name}` of op `{op}` cannot be traced"
+    raise ArgumentError(refusal(words, [("came", type(value).__name__)], "Pass a number, or call the op outside torch.compile."))
+
+
+def unpacked(handle: int, shapes: Sequence[Any], dtypes: Sequence[Any], rest: Sequence[Any]) -> Call:
+    """A call from what an operator was given. `shapes` include the batch dimension."""
+    core = _CORES[handle]
+    signature = core.signature
+    numbers, sizes, batch, batched = rest
+    flags = frozenset(signature.arrays[place] for place in batched)
+    cores = tuple(tuple(s[1:] if name in flags else s) for name, s in zip(signature.arrays, shapes, strict=True))
+    given = iter(numbers)
+    scalars = {}
+    for name in signature.scalars:
+        parameter = signature.parameters(name)[0]
+        entries = tuple(next(given) for _ in range(parameter.entries))
+        scalars[name] = entries if parameter.kind == "matrix" else entries[0]
+    templates = dict(zip(signature.templates, given, strict=True))
+    named = dict(zip(signature.size_names, sizes, strict=True))
+    return Call(core, cores, tuple(dtypes), scalars, templates, named, None if batch < 0 else batch, flags)
+
+
+def forward_call(handle: int, inputs: Sequence[torch.Tensor], rest: Sequence[Any]) -> Call:
+    return unpacked(handle, [t.shape for t in inputs], [t.dtype for t in inputs], rest)
+
+
+def backward_call(handle: int, given: Sequence[Any]) -> tuple[Call, frozenset[str]]:
+    active, shapes, ranks, dtypes, *rest = given
+    split, start = [], 0
+    for rank in ranks:
+        split.append(tuple(shapes[start : start + rank]))
+        start += rank
+    call = unpacked(handle, split, [_DTYPES[code] for code in dtypes], rest)
+    return call, frozenset(call.core.signature.arrays[place] for place in active)
+
+
+def packed_forward(call: Call, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """A call as the arguments of `tinsmith::launch`."""
+    return call.core.handle, list(inputs), *_packed(call)
+
+
+def packed_backward(
+    call: Call, active: frozenset[str], saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
+) -> tuple[Any, ...]:
+    """A call as the arguments of `tinsmith::launch_backward`."""
+    names = call.core.signature.arrays
+    lead = (call.batch,) if call.batch is not None else ()
+    shapes = [(lead if name in call.batched else ()) + shape for name, shape in zip(names, call.shapes, strict=True)]
+    return (
+        call.core.handle,
+        list(saved),
+        list(cotangents),
+        [place for place, name in enumerate(names) if name in active],
+        [size for shape in shapes for size in shape],
+        [len(shape) for shape in shapes],
+        [_DTYPES.index(dtype) for dtype in call.dtypes],
+        *_packed(call),
+    )
