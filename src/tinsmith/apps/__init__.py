@@ -1,0 +1,3 @@
+"""What the commands run. Each app is a folder with a face of its own; nothing is handed on here."""
+
+__all__: list[str] = []

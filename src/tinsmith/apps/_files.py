@@ -1,0 +1,65 @@
+"""Files that are whole or not there: written beside, then renamed.
+
+Every app checks its output folder here before it starts, and writes each file with
+`written_beside`, so that neither a crash, a full disk nor Ctrl-C leaves half a file under a
+name that somebody may read.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .._errors import InputError, refusal
+
+_ANOTHER_FOLDER = "Choose another folder with --out."
+
+
+def require_writable(folder: Path) -> None:
+    """Make `folder` if it is missing, and make sure that files can be written there.
+
+    Raises:
+        InputError: it cannot be made, is no folder, or takes no files.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as cause:
+        headline = "the output folder cannot be written"
+        raise InputError(
+            refusal(headline, [("folder", str(folder)), ("because", _reason(cause))], _ANOTHER_FOLDER)
+        ) from cause
+
+
+@contextmanager
+def written_beside(path: Path) -> Iterator[Path]:
+    """A path to write to, which becomes `path` when the block ends well and is removed when it does not.
+
+    It has the suffix of `path`, since writers of pictures go by that.
+
+    Raises:
+        InputError: the disk is full, or the folder went away.
+    """
+    beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    try:
+        beside.touch()
+        mode = beside.stat().st_mode
+        yield beside
+        beside.chmod(mode)  # safetensors leaves files that nobody else may read
+        os.replace(beside, path)
+    except OSError as cause:
+        raise InputError(
+            refusal(
+                f"{path.name} cannot be written", [("file", str(path)), ("because", _reason(cause))], _ANOTHER_FOLDER
+            )
+        ) from cause
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

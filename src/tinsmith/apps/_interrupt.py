@@ -1,0 +1,37 @@
+"""Ctrl-C as a request: the step at hand is finished, and what was reached is written."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Stop:
+    """Whether somebody asked to stop."""
+
+    requested: bool = False
+
+
+@contextmanager
+def stop_on_interrupt() -> Iterator[Stop]:
+    """Within the block the first Ctrl-C sets `requested`; a second one interrupts at once, as ever.
+
+    Signals reach the main thread alone; a loop in another thread is stopped by nobody.
+    """
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        stop.requested = True
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,161 @@
+"""The checkpoint: everything that a fit needs to go on, in one safetensors file.
+
+Tensors: the five of `Gaussians`; Adam's as `adam.<tensor>.<state>`; `history.errors` and
+`history.frames`. Metadata: which photograph, how many Gaussians, which seed, which step; a resumed
+fit must agree with it. No random generator is stored: after the start, which the seed fixes,
+a fit draws no random numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ..._errors import CheckpointError, refusal
+from .._files import written_beside
+from ._gaussians import shapes
+from ._options import FitOptions
+from ._photo import Photo
+from ._training import Training
+
+FILE = "checkpoint.safetensors"
+
+_FORMAT = "tinsmith fit-image 1"
+_ADAM = ("exp_avg", "exp_avg_sq", "step")
+_AFRESH = "Leave out --resume to start afresh; that overwrites it."
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that was read and found to belong to this fit."""
+
+    step: int
+    tensors: dict[str, Tensor]
+
+
+def save(folder: Path, training: Training, options: FitOptions) -> Path:
+    """Write the state of a fit. Raises InputError if it cannot be written."""
+    path = folder / FILE
+    metadata = {"format": _FORMAT, "step": str(training.step), "fit": json.dumps(_identity(training.photo, options))}
+    with written_beside(path) as beside:
+        save_file(_tensors(training), beside, metadata)
+    return path
+
+
+def load(folder: Path, photo: Photo, options: FitOptions) -> Checkpoint:
+    """Read a checkpoint, and see that it is whole and of this fit.
+
+    Raises:
+        CheckpointError: there is none, it is broken, or it is of another fit.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        raise CheckpointError(
+            refusal(
+                "there is no checkpoint to resume from", [("file", str(path))], "Leave out --resume to start afresh."
+            )
+        )
+    metadata, tensors = _read(path)
+    if metadata.get("format") != _FORMAT:
+        raise _broken(path, f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")
+    _require_same_fit(path, metadata, photo, options)
+    _require_whole(path, metadata, tensors, options.gaussians)
+    return Checkpoint(int(metadata["step"]), tensors)
+
+
+def restore(training: Training, checkpoint: Checkpoint) -> None:
+    """Put a fit into the state that a checkpoint holds."""
+    tensors = checkpoint.tensors
+    with torch.no_grad():
+        for name, value in training.gaussians.tensors().items():
+            value.copy_(tensors[name])
+            training.optimiser.state[value] = {
+                key: tensors[f"adam.{name}.{key}"].to(value.device) for key in _ADAM if checkpoint.step
+            }
+    training.step = checkpoint.step
+    training.history.errors = tensors["history.errors"].tolist()
+    training.history.frames = list(tensors["history.frames"])
+
+
+def _tensors(training: Training) -> dict[str, Tensor]:
+    found = {name: value.detach().cpu() for name, value in training.gaussians.tensors().items()}
+    for name, value in training.gaussians.tensors().items():
+        for key, state in training.optimiser.state[value].items():
+            found[f"adam.{name}.{key}"] = state.cpu()
+    found["history.errors"] = torch.tensor(training.history.errors, dtype=torch.float64)
+    found["history.frames"] = torch.stack(training.history.frames)
+    return found
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    try:
+        with safe_open(path, "pt") as file:
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
+    except (OSError, SafetensorError) as cause:
+        raise _broken(path, str(cause)) from cause
+
+
+def _identity(photo: Photo, options: FitOptions) -> dict[str, object]:
+    """What a checkpoint and the fit that resumes from it must agree on."""
+    return {
+        "photograph": photo.name,
+        "size": f"{photo.width} x {photo.height}",
+        "pixels": photo.digest,
+        "gaussians": options.gaussians,
+        "seed": options.seed,
+    }
+
+
+def _require_same_fit(path: Path, metadata: dict[str, str], photo: Photo, options: FitOptions) -> None:
+    try:
+        theirs = dict(json.loads(metadata["fit"]))
+    except (KeyError, TypeError, ValueError) as cause:
+        raise _broken(path, "it does not say which fit it is of") from cause
+    ours = _identity(photo, options)
+    # A photograph may be renamed: its pixels are what counts, its name helps to tell which one was meant.
+    if all(theirs.get(key) == ours[key] for key in ours if key != "photograph"):
+        return
+    rows: list[tuple[str, ...]] = [("file", str(path))]
+    for key, value in ours.items():
+        note = ("",) if theirs.get(key) == value else (f"this fit has {_short(value)}",)
+        rows.append((key, _short(theirs.get(key)), *note))
+    remedy = "Resume with the image and options that it was made with, or leave out --resume to start afresh."
+    raise CheckpointError(refusal("the checkpoint is of another fit", rows, remedy))
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) < 40 else text[:12] + "..."
+
+
+def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tensor], count: int) -> None:
+    step = metadata.get("step", "")
+    if not step.isdecimal():
+        raise _broken(path, f"its step is {step!r}")
+    for name, shape in _expected_shapes(count, int(step)).items():
+        if name not in tensors:
+            raise _broken(path, f"it has no tensor {name!r}")
+        if tuple(tensors[name].shape) != shape:
+            raise _broken(path, f"{name!r} has shape {tuple(tensors[name].shape)}, not {shape}")
+    for name, value in tensors.items():
+        if not value.isfinite().all():
+            raise _broken(path, f"{name!r} holds numbers that are not finite")
+
+
+def _expected_shapes(count: int, step: int) -> dict[str, tuple[int, ...]]:
+    expected: dict[str, tuple[int, ...]] = {"history.errors": (step,)}
+    for name, shape in shapes(count).items():
+        expected[name] = shape
+        if step:
+            expected |= {f"adam.{name}.exp_avg": shape, f"adam.{name}.exp_avg_sq": shape, f"adam.{name}.step": ()}
+    return expected
+
+
+def _broken(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)], _AFRESH))

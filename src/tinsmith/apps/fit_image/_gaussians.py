@@ -1,0 +1,111 @@
+"""The Gaussians: what is optimised, where they start, and how they are rendered."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ...bridge import op
+from ...engines import get, init, started
+from ...kernels import splat
+from ._photo import Photo
+
+NAMES = ("pos", "log_scale", "angle", "colour", "logit")
+
+Renderer = Callable[..., Tensor]
+"""pos, scale, angle, colour, opacity, h=, w= -> image (h, w, 3); see `tinsmith.reference.splat`."""
+
+_SPEC = "pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]"
+_LEAST_SCALE = 0.3  # pixels: a thinner one slips between the pixels' centres and gets no gradient
+_EVERYWHERE = 0.05  # the share of Gaussians that start anywhere, not where the photograph has detail
+_START_SCALE = 0.45  # standard deviations between neighbours at the start
+_START_OPACITY = 0.5
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """What is optimised. Each of the n Gaussians has, without bounds, so that Adam may go anywhere:
+
+    pos        (n, 2), pixels
+    log_scale  (n, 2): scale = 0.3 + exp(log_scale), pixels
+    angle      (n), radians
+    colour     (n, 3), of any sign: Gaussians add up, and some take away
+    logit      (n): opacity = 1 / (1 + exp(-logit))
+    """
+
+    pos: Tensor
+    log_scale: Tensor
+    angle: Tensor
+    colour: Tensor
+    logit: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in NAMES}
+
+    def shown(self) -> dict[str, Tensor]:
+        """As `reference.splat` takes them: pos, scale, angle, colour, opacity."""
+        return {
+            "pos": self.pos,
+            "scale": _LEAST_SCALE + self.log_scale.exp(),
+            "angle": self.angle,
+            "colour": self.colour,
+            "opacity": self.logit.sigmoid(),
+        }
+
+
+def shapes(count: int) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor of `count` Gaussians."""
+    return {"pos": (count, 2), "log_scale": (count, 2), "angle": (count,), "colour": (count, 3), "logit": (count,)}
+
+
+def scattered(photo: Photo, count: int, seed: int) -> Gaussians:
+    """Gaussians on the photograph's details, in its colours, as large as the gaps between them.
+
+    This is the fit's only use of random numbers.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    pixels = photo.pixels.float() / 255
+    density = _density(pixels)
+    chosen = torch.multinomial(density, count, replacement=count > density.numel(), generator=draw)
+    row, column = chosen // photo.width, chosen % photo.width
+    gap = (count * density[chosen]).rsqrt()
+    return Gaussians(
+        pos=torch.stack([column, row], -1) + torch.rand(count, 2, generator=draw),
+        log_scale=(_START_SCALE * gap).clamp(max=max(photo.height, photo.width)).log()[:, None].repeat(1, 2),
+        angle=torch.rand(count, generator=draw) * math.pi,
+        colour=pixels[row, column].clone(),
+        logit=torch.full((count,), math.log(_START_OPACITY / (1 - _START_OPACITY))),
+    )
+
+
+def _density(pixels: Tensor) -> Tensor:
+    """(h w) probabilities: mostly the smoothed slope of the brightness, and a little everywhere."""
+    brightness = functional.pad(pixels.mean(-1)[None, None], (1, 1, 1, 1), mode="replicate")
+    across = (brightness[..., 1:-1, 2:] - brightness[..., 1:-1, :-2]) / 2
+    down = (brightness[..., 2:, 1:-1] - brightness[..., :-2, 1:-1]) / 2
+    slope = functional.avg_pool2d(torch.hypot(across, down), 5, 1, 2, count_include_pad=False).flatten() + 1e-6
+    return (1 - _EVERYWHERE) * slope / slope.sum() + _EVERYWHERE / slope.numel()
+
+
+def renderer(engine: str, device: str) -> Renderer:
+    """The splatting op on an engine, which is started unless it already runs for that device."""
+    if engine not in started() or get(engine).device_type() != device:
+        _start_quietly(engine, device)
+    kernels = splat(get(engine).lang, serial=device == "cpu")
+    return op(_SPEC, backward=kernels.backward, name="splat")(kernels.forward)
+
+
+def _start_quietly(engine: str, device: str) -> None:
+    """Start an engine without its greetings, which are no news of a fit."""
+    os.environ.setdefault(f"ENABLE_{engine.upper()}_HEADER_PRINT", "False")
+    _ = get(engine).lang  # imported with the real stdout: Taichi logs a complaint when it finds another
+    with contextlib.redirect_stdout(io.StringIO()):
+        init(device, engine=engine)

@@ -1,0 +1,87 @@
+"""The photograph: read, turned upright, made small, told apart from others."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from ..._errors import InputError, refusal
+
+_WIDE_MODES = ("I", "F")  # 16 and 32 bits a channel, which Pillow would clip at 255
+
+
+@dataclass(frozen=True)
+class Photo:
+    """A photograph as the fit sees it: `pixels` (h, w, 3) uint8, and a digest of them."""
+
+    name: str
+    pixels: Tensor
+    digest: str
+
+    @property
+    def height(self) -> int:
+        return self.pixels.shape[0]
+
+    @property
+    def width(self) -> int:
+        return self.pixels.shape[1]
+
+
+def load_photo(path: Path | None, size: int) -> Photo:
+    """Read an image, no side longer than `size`; without a path the photograph that matplotlib ships.
+
+    What is transparent is laid on white. Raises InputError for a file that is missing or no image.
+    """
+    path = path or _default_photo()
+    image = _read(path)
+    image.thumbnail((size, size), Image.Resampling.LANCZOS)
+    pixels = np.array(image, dtype=np.uint8)
+    digest = hashlib.sha256(repr(pixels.shape).encode() + pixels.tobytes()).hexdigest()
+    return Photo(path.name, torch.from_numpy(pixels), digest)
+
+
+def _default_photo() -> Path:
+    import matplotlib as mpl  # slow to load, and needed only here and for the curve
+
+    path = Path(mpl.get_data_path()) / "sample_data" / "grace_hopper.jpg"
+    if not path.is_file():
+        raise InputError(
+            refusal(
+                "matplotlib came without its sample photograph", [("file", str(path))], "Name an image of your own."
+            )
+        )
+    return path
+
+
+def _read(path: Path) -> Image.Image:
+    if not path.exists():
+        raise InputError(refusal("the image does not exist", [("file", str(path))], "Check the path, or leave it out."))
+    try:
+        with Image.open(path) as opened:
+            image = ImageOps.exif_transpose(opened)
+            image.load()
+    except UnidentifiedImageError as cause:
+        raise _unreadable(path, "it is no image of a known format") from cause
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as cause:
+        raise _unreadable(path, str(cause)) from cause
+    if image.mode.partition(";")[0] in _WIDE_MODES:
+        raise _unreadable(path, f"it has more than 8 bits a channel (mode {image.mode})")
+    return _on_white(image)
+
+
+def _unreadable(path: Path, reason: str) -> InputError:
+    remedy = "Give an image that Pillow reads, 8 bits a channel: JPEG, PNG, WebP, ..."
+    return InputError(refusal("the image cannot be read", [("file", str(path)), ("because", reason)], remedy))
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    layer = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")

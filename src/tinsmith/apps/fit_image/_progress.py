@@ -1,0 +1,38 @@
+"""The progress bar: how far, how good, how fast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+Watch = Callable[[int, int, float], None]
+"""Called at the start and after each step with the steps taken, the steps in all, and the PSNR in dB."""
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Watch]:
+    """A progress bar on `console`, as something that a fit calls after each step."""
+    columns = ("fitting", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]} dB"), _Speed())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        task = progress.add_task("fitting", total=None, psnr=_decibels(math.nan))
+
+        def watch(step: int, steps: int, psnr: float) -> None:
+            if progress.tasks[task].total is None:  # a resumed fit does not start at 0, and its speed must not either
+                progress.reset(task, total=steps, completed=step)
+            progress.update(task, completed=step, psnr=_decibels(psnr))
+
+        yield watch
+
+
+def _decibels(psnr: float) -> str:
+    return "    -" if math.isnan(psnr) else f"{psnr:5.2f}"
+
+
+class _Speed(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed:6.1f} steps/s" if task.speed else "     - steps/s")
