@@ -1,0 +1,60 @@
+"""Comparing an op with its slow twin: values, and the gradients of all floating inputs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+TOLERANCE = {
+    torch.float64: {"rtol": 1e-9, "atol": 1e-10},
+    torch.float32: {"rtol": 2e-4, "atol": 2e-5},
+    torch.float16: {"rtol": 5e-3, "atol": 5e-3},
+}
+
+
+def tensors(result: Any) -> tuple[torch.Tensor, ...]:
+    """One output or several, as a tuple."""
+    return tuple(result) if isinstance(result, tuple) else (result,)
+
+
+def differentiable(values: Any) -> list[torch.Tensor]:
+    """The floating tensors among arguments or outputs."""
+    return [v for v in values if isinstance(v, torch.Tensor) and v.is_floating_point()]
+
+
+def leaves(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The same arguments, every floating tensor a fresh leaf that requires a gradient."""
+    return tuple(
+        v.detach().clone().requires_grad_() if isinstance(v, torch.Tensor) and v.is_floating_point() else v
+        for v in inputs
+    )
+
+
+def cotangents(outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """An uneven incoming gradient for each output, the same for the same shape; works inside vmap too."""
+    return [torch.cos(1.7 * torch.arange(o.numel()).to(o) + k).reshape(o.shape) + 0.3 for k, o in enumerate(outputs)]
+
+
+def assert_close(ours: Any, twin: Any, **tolerance: float) -> None:
+    """Equal shapes, dtypes and, within what the dtype can hold, values."""
+    ours, twin = tensors(ours), tensors(twin)
+    assert len(ours) == len(twin)
+    for mine, theirs in zip(ours, twin, strict=True):
+        wanted = tolerance or TOLERANCE.get(theirs.dtype, {"rtol": 0.0, "atol": 0.0})
+        torch.testing.assert_close(mine, theirs, **wanted)
+
+
+def gradients(function: Callable[..., Any], inputs: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+    """The gradients of all floating inputs, for random incoming gradients of all floating outputs."""
+    fresh = leaves(inputs)
+    outputs = differentiable(tensors(function(*fresh)))
+    return torch.autograd.grad(outputs, differentiable(fresh), cotangents(outputs))
+
+
+def assert_same_values_and_gradients(
+    ours: Callable[..., Any], twin: Callable[..., Any], inputs: Sequence[Any], **tolerance: float
+) -> None:
+    """The op computes what its twin computes, forwards and backwards."""
+    assert_close(ours(*inputs), twin(*inputs), **tolerance)
+    if differentiable(inputs):
+        assert_close(gradients(ours, inputs), gradients(twin, inputs), **tolerance)
