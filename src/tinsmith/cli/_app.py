@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from .._errors import TinsmithError
 from .._version import __version__
 from ._doctor import doctor
+from ._fit_image import fit_image
 
 
 class _RefusingGroup(TyperGroup):
@@ -52,3 +53,4 @@ def tinsmith(
 
 
 app.command("doctor")(doctor)
+app.command("fit-image")(fit_image)
