@@ -89,7 +89,7 @@ def _tensors(training: Training) -> dict[str, Tensor]:
         for key, state in training.optimiser.state[value].items():
             found[f"adam.{name}.{key}"] = state.cpu()
     found["history.errors"] = torch.tensor(training.history.errors, dtype=torch.float64)
-    found["history.frames"] = torch.stack(training.history.frames)
+    found["history.frames"] = torch.stack(training.history.frames) if training.history.frames else _no_frames()
     return found
 
 
@@ -143,6 +143,12 @@ def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tens
             raise _broken(path, f"it has no tensor {name!r}")
         if tuple(tensors[name].shape) != shape:
             raise _broken(path, f"{name!r} has shape {tuple(tensors[name].shape)}, not {shape}")
+        dtype = torch.float64 if name == "history.errors" else torch.float32
+        if tensors[name].dtype != dtype:
+            raise _broken(path, f"{name!r} is {tensors[name].dtype}, not {dtype}")
+    frames = tensors.get("history.frames", torch.empty(0))
+    if frames.dtype != torch.uint8 or frames.ndim != 4:
+        raise _broken(path, "'history.frames' is missing or no film")
     for name, value in tensors.items():
         if not value.isfinite().all():
             raise _broken(path, f"{name!r} holds numbers that are not finite")
@@ -155,6 +161,10 @@ def _expected_shapes(count: int, step: int) -> dict[str, tuple[int, ...]]:
         if step:
             expected |= {f"adam.{name}.exp_avg": shape, f"adam.{name}.exp_avg_sq": shape, f"adam.{name}.step": ()}
     return expected
+
+
+def _no_frames() -> Tensor:
+    return torch.empty(0, 1, 1, 3, dtype=torch.uint8)
 
 
 def _broken(path: Path, reason: str) -> CheckpointError:

@@ -68,8 +68,9 @@ def _shrunk(training: Training) -> Tensor:
 
 
 def _write_film(path: Path, frames: list[Tensor], fitted: Tensor) -> None:
-    size = (frames[-1].shape[1], frames[-1].shape[0])
-    last = _picture(fitted).resize(size, Image.Resampling.LANCZOS)
+    last = _picture(fitted)
+    if frames:
+        last = last.resize((frames[-1].shape[1], frames[-1].shape[0]), Image.Resampling.LANCZOS)
     palette = last.quantize(256)  # one palette for all: colours do not flicker from frame to frame
     film = [_picture(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     film.append(palette)
