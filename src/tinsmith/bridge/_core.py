@@ -56,6 +56,18 @@ class Call:
         return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
 
 
+    def wanted(self, needs: Sequence[bool]) -> frozenset[str]:
+        """Names of the inputs that need a gradient, from one flag an input."""
+        names = self.core.signature.arrays
+        return frozenset([n for n, needed in zip(names, needs, strict=True) if needed]) & self.wanting
+
+
+    def by_input(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
+        """Gradients of the active inputs, put in the place of theirs among all inputs; None elsewhere."""
+        found = iter(gradients)
+        return [next(found) if name in active else None for name in self.core.signature.arrays]
+
+
 class Core:
     """A signature, a source of gradients, and the plans made so far."""
 
@@ -122,6 +134,10 @@ class Core:
         words = f"the dtype of `{name}` in op `{self.signature.op}` cannot be told from its inputs"
         rows = [("floating inputs", "none" if common is None else str(common)), ("annotation", str(fitting or "any"))]
         raise DtypeError(refusal(words, rows, f"Write it into the spec: `{self.signature.items[name]}: f32`."))
+
+    def device_type(self) -> str:
+        """Torch's name of the device that the kernels run on."""
+        return self.signature.stages[0].engine.device_type()
 
     def check_device(self, device: torch.device) -> None:
         """Refuse tensors that are not where the engine runs: an engine would copy them in silence."""

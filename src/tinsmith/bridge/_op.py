@@ -17,7 +17,7 @@ from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
 from ._core import Core
 from ._explain import explain
-from ._function import Lean, Transformed
+from ._lean import Lean
 from ._packing import register
 from ._pickling import Reference, reference_to
 from ._reverse import EngineReverse, HandWritten, Reverse
@@ -124,7 +124,7 @@ class Op:
         if not found.is_ordered:
             tensors = in_order(tensors)
         if bound.scalars:
-            found = found.with_scalars(bound)
+            found = found.with_call(found.with_scalars(bound))
         if found.active and torch.is_grad_enabled():
             return Lean.apply(found, *tensors)
         plan = found.plan
@@ -134,14 +134,9 @@ class Op:
         """A call under autocast, a transform, a tracer or forward mode."""
         bound = _autocast(bound)
         found = self._route(bound)
-        if not found.is_native or not (_tracing.is_transformed() or not _tracing.has_modes()):
+        if _tracing.is_transformed() or _tracing.has_modes() or not found.is_native:
             return _operator.dispatched(self._core, bound, found)
-        if not _tracing.is_transformed():
-            outputs = self._run(found, bound)
-        else:
-            tensors = in_order(found.prepare(bound.tensors))
-            call = found.with_scalars(bound).call if bound.scalars else found.call
-            outputs = Transformed.apply(call, *tensors)[: len(self._core.signature.outputs)]
+        outputs = self._run(found, bound)
         return outputs if found.is_finished else found.finish(outputs)
 
     def _route(self, bound: Bound) -> Route:

@@ -14,12 +14,20 @@ from typing import Any
 import torch
 from torch.library import Library, register_fake, register_vmap
 
+from ._batches import backward_over_batch, forward_over_batch
 from ._binding import Bound, bind
 from ._core import Call, Core
-from ._function import Backward, Transformed, no_forward_mode, saved_names
-from ._packing import backward_call, forward_call, packed_forward, unpacked
+from ._gradients import (
+    all_names,
+    materialized,
+    no_forward_mode,
+    no_second_derivative,
+    saved_names,
+    undifferentiated,
+)
+from ._packing import backward_call, forward_call, packed_backward, packed_forward, unpacked
 from ._route import Route, route
-from ._tracing import below_autograd, has_forward_mode
+from ._tracing import one_level_down, single_level
 
 _LIBRARY = Library("tinsmith", "DEF")
 _CALL = "Scalar[] numbers, SymInt[] sizes, SymInt batch, int[] batched"
@@ -32,7 +40,7 @@ _LIBRARY.define(
 
 # The forward operator -------------------------------------------------------------------------
 def _device_of(call: Call, tensors: Sequence[torch.Tensor]) -> torch.device:
-    return tensors[0].device if tensors else torch.device(call.core.signature.stages[0].engine.device_type())
+    return tensors[0].device if tensors else torch.device(call.core.device_type())
 
 
 def _launch(handle: int, inputs: Sequence[torch.Tensor], *rest: Any) -> list[torch.Tensor]:
@@ -47,19 +55,77 @@ def _launch_fake(handle: int, inputs: Sequence[torch.Tensor], *rest: Any) -> lis
     return [torch.empty(buffer.shape, dtype=buffer.dtype, device=device) for buffer in call.core.made(call)]
 
 
+class _Launch(torch.autograd.Function):
+    """The gradient of `launch`, for autograd's own dispatch key: transforms are taken care of above it."""
+
+    @staticmethod
+    def forward(ctx: Any, handle: int, rest: Sequence[Any], *inputs: torch.Tensor) -> Any:
+        call = forward_call(handle, inputs, rest)
+        with one_level_down():
+            outputs = torch.ops.tinsmith.launch(handle, list(inputs), *rest)
+        names = saved_names(call, call.wanted(ctx.needs_input_grad[2:]))
+        arrays = dict(zip(all_names(call), (*inputs, *outputs), strict=True))
+        ctx.call, ctx.names = call, names
+        ctx.save_for_backward(*[arrays[name] for name in names])
+        ctx.mark_non_differentiable(*undifferentiated(call, outputs))
+        ctx.made = [(tensor.shape, tensor.dtype, tensor.device) for tensor in outputs]
+        ctx.set_materialize_grads(False)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        call = ctx.call
+        active = call.wanted(ctx.needs_input_grad[2:])
+        values = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
+        saved = [values[name] for name in saved_names(call, active)]
+        outputs = len(call.core.signature.outputs)
+        given = materialized(cotangents[:outputs], ctx.made)
+        found = torch.ops.tinsmith.launch_backward(*packed_backward(call, active, saved, given))
+        return (None, None, *call.by_input(active, found))
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise no_forward_mode(ctx.call.core.signature.op)
+
+
+class _LaunchBackward(torch.autograd.Function):
+    """`launch_backward` where somebody wants its gradient: refused when it is asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, arguments: Sequence[Any], *tensors: torch.Tensor) -> Any:
+        handle, count, given = arguments
+        ctx.op = backward_call(handle, given)[0].core.signature.op
+        with one_level_down():
+            return tuple(torch.ops.tinsmith.launch_backward(handle, list(tensors[:count]), list(tensors[count:]), *given))
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        raise no_second_derivative(ctx.op)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise no_forward_mode(ctx.op)
+
+
+def _apply(function: Any, *arguments: Any) -> list[torch.Tensor]:
+    """`function.apply` without its look at `torch.func`'s transforms: they have taken their part already."""
+    with single_level():
+        return list(super(torch.autograd.Function, function).apply(*arguments))
+
+
 def _launch_autograd(handle: int, inputs: Sequence[torch.Tensor], *rest: Any) -> list[torch.Tensor]:
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs):
-        return list(Transformed.apply(forward_call(handle, inputs, rest), *inputs))
-    with below_autograd():
-        return torch.ops.tinsmith.launch(handle, inputs, *rest)
+    return _apply(_Launch, handle, rest, *inputs)
 
 
 def _launch_vmap(info: Any, in_dims: Any, handle: int, inputs: Sequence[torch.Tensor], *rest: Any) -> Any:
     dims = in_dims[1]
     shapes = [_without(tensor, dim) for tensor, dim in zip(inputs, dims, strict=True)]
     call = unpacked(handle, shapes, [tensor.dtype for tensor in inputs], rest)
-    outputs, out_dims = Transformed.vmap(info, (None, *dims), call, *inputs)
-    return list(outputs), list(out_dims)
+    return _first_dims(forward_over_batch(info.batch_size, call, inputs, dims))
+
+
+def _first_dims(results: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[int]]:
+    return results, [0] * len(results)
 
 
 def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
@@ -86,19 +152,13 @@ def _backward_fake(handle: int, saved: Sequence[torch.Tensor], cotangents: Seque
 
 
 def _backward_autograd(handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any) -> list[torch.Tensor]:
-    tensors = [*saved, *cotangents]
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        call, active = backward_call(handle, given)
-        return list(Backward.apply(call, active, saved_names(call, active), *tensors))
-    with below_autograd():
-        return torch.ops.tinsmith.launch_backward(handle, saved, cotangents, *given)
+    return _apply(_LaunchBackward, (handle, len(saved), given), *saved, *cotangents)
 
 
 def _backward_vmap(info: Any, in_dims: Any, handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any) -> Any:
     call, active = backward_call(handle, given)
-    dims = (None, None, None, *in_dims[1], *in_dims[2])
-    gradients, out_dims = Backward.vmap(info, dims, call, active, saved_names(call, active), *saved, *cotangents)
-    return list(gradients), list(out_dims)
+    dims = [*in_dims[1], *in_dims[2]]
+    return _first_dims(backward_over_batch(info.batch_size, call, active, [*saved, *cotangents], dims))
 
 
 for _name, _run, _fake, _autograd, _vmap in (
@@ -120,8 +180,7 @@ def traced(core: Core, arguments: Sequence[Any], named: dict[str, Any]) -> list[
 
 def dispatched(core: Core, bound: Bound, found: Route) -> list[torch.Tensor]:
     """A call through the operator."""
-    if has_forward_mode():
-        raise no_forward_mode(core.signature.op)
     tensors = bound.tensors if found.is_prepared else found.prepare(bound.tensors)
-    outputs = torch.ops.tinsmith.launch(*packed_forward(found.call, tensors))[: len(core.signature.outputs)]
+    call = found.with_scalars(bound) if bound.scalars else found.call
+    outputs = torch.ops.tinsmith.launch(*packed_forward(call, tensors))[: len(core.signature.outputs)]
     return list(outputs) if found.is_finished else found.finish(outputs)

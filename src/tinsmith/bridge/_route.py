@@ -55,11 +55,14 @@ class Route:
         """Whether the engines are still those that this route was made in."""
         return self.call.core.runtime() == self.runtime
 
-    def with_scalars(self, bound: Bound) -> Route:
-        """This route for a call with other scalars."""
+    def with_scalars(self, bound: Bound) -> Call:
+        """This route's call with other scalars."""
         call = self.call
-        same = Call(call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched)
-        return replace(self, call=same, _plan=self.plan)
+        return Call(call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched)
+
+    def with_call(self, call: Call) -> Route:
+        """This route for another call that differs in nothing a plan depends on."""
+        return replace(self, call=call, _plan=self.plan)
 
     @property
     def plan(self) -> Plan:
@@ -72,8 +75,7 @@ class Route:
         """Names of the inputs that need a gradient, from autograd's flags; the first belongs to no tensor."""
         found = self._wanted.get(needs)
         if found is None:
-            names = self.call.core.signature.arrays
-            found = self._wanted[needs] = frozenset(n for n, needed in zip(names, needs[1:], strict=True) if needed)
+            found = self._wanted[needs] = self.call.wanted(needs[1:])
         return found
 
     def prepare(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -102,7 +104,7 @@ def route(core: Core, bound: Bound, *, is_traced: bool = False) -> Route:
     """
     signature, tensors = core.signature, bound.tensors
     check_tensors(signature, tensors)
-    device = tensors[0].device if tensors else _device_of(core)
+    device = tensors[0].device if tensors else torch.device("cpu" if is_traced else core.device_type())
     if not is_traced:
         core.check_device(device)
     dtypes = [tensor.dtype for tensor in tensors]
@@ -143,10 +145,6 @@ def _taken_apart(core: Core, bound: Bound) -> tuple[tuple[int, ...], tuple[tuple
     lead = tuple(solve(signature.spec, full, values, signature.op).batch)
     batched = frozenset(name for name in signature.arrays if lead and signature.items[name].batch_name)
     return lead, tuple(shape[len(lead) :] if name in batched else shape for name, shape in full.items()), batched
-
-
-def _device_of(core: Core) -> torch.device:
-    return torch.device(core.signature.stages[0].engine.device_type())
 
 
 def _product(sizes: Sequence[int]) -> int:

@@ -6,10 +6,11 @@ running is served by `_operator`. No other file uses a private name of torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import contextlib
+from collections.abc import Iterator, Sequence
 
 import torch
+from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
 _has_transforms = torch._C._are_functorch_transforms_active
@@ -43,9 +44,20 @@ def has_modes() -> bool:
     return bool(_has_modes())
 
 
-def below_autograd() -> AbstractContextManager[None]:
-    """Inside it an operator goes to its kernel at once, past its gradient."""
-    return torch._C._AutoDispatchBelowAutograd()
+@contextlib.contextmanager
+def one_level_down() -> Iterator[None]:
+    """Inside a Function's forward: call an operator past this level's gradient, but not past the next one's.
+
+    A Function runs its forward without gradients of either mode. With nested transforms the
+    operator still has the outer levels before it, and they would give zeros in silence.
+    """
+    with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+        yield
+
+
+def single_level() -> contextlib.AbstractContextManager[None]:
+    """Inside it a Function may be applied as part of one level of `torch.func`'s transforms."""
+    return enable_single_level_autograd_function()
 
 
 # Torch's older vmap: `torch.autograd.grad(..., is_grads_batched=True)` still uses it, and so do

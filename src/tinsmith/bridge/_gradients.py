@@ -1,0 +1,59 @@
+"""What both doors need to know of gradients: what is saved, what is missing, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._errors import GradientError, refusal
+from ._core import Call
+
+
+def all_names(call: Call) -> tuple[str, ...]:
+    """Inputs, outputs and scratch of a call, in the order of all arrays."""
+    signature = call.core.signature
+    return signature.arrays + signature.outputs + signature.scratch
+
+
+def saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
+    """Arrays whose values the backward pass reads, in the order of all arrays."""
+    if not active:
+        return ()
+    reverse = call.core.reverse
+    reverse.check(active)
+    read = reverse.reads(active)
+    return tuple(name for name in all_names(call) if name in read)
+
+
+def materialized(cotangents: Sequence[Any], made: Sequence[Any]) -> list[torch.Tensor]:
+    """Cotangents, with zeros of the given (shape, dtype, device) where autograd had none."""
+    return [
+        torch.zeros(shape, dtype=dtype, device=device) if cotangent is None else cotangent
+        for cotangent, (shape, dtype, device) in zip(cotangents, made, strict=False)
+    ]
+
+
+def undifferentiated(call: Call, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Of outputs and scratch, those that have no gradient: integers, and all scratch."""
+    outputs = len(call.core.signature.outputs)
+    return [tensor for place, tensor in enumerate(made) if place >= outputs or not tensor.dtype.is_floating_point]
+
+
+def no_forward_mode(op: str) -> GradientError:
+    return GradientError(
+        refusal(
+            f"op `{op}` has no forward-mode derivative (jvp)",
+            remedy="Use reverse mode: torch.func.vjp, grad or jacrev instead of jvp, jacfwd or hessian.",
+        )
+    )
+
+
+def no_second_derivative(op: str) -> GradientError:
+    return GradientError(
+        refusal(
+            f"op `{op}` has no second derivative",
+            remedy="Take first derivatives only (no create_graph=True around this op, no hessian).",
+        )
+    )

@@ -1,0 +1,91 @@
+"""The first door: the autograd Function of plain eager calls, where every microsecond counts.
+
+Nothing but autograd itself is active here. Whatever else wants to differentiate, batch or
+trace goes through the operator of `_operator`, and so does this Function's own gradient when
+somebody may want to differentiate that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from ._batches import backward_over_batch
+from ._core import Call
+from ._gradients import materialized, no_forward_mode, saved_names
+from ._packing import packed_backward
+from ._plan import Plan
+from ._tracing import into_older_batch, is_older_batch, is_transformed, older_batches
+
+
+class Run(Protocol):
+    """What `Lean` needs to know of a call."""
+
+    call: Call
+    active: frozenset[str]
+
+    @property
+    def plan(self) -> Plan: ...
+
+    def wanted(self, needs: tuple[bool, ...]) -> frozenset[str]: ...
+
+
+class Lean(torch.autograd.Function):
+    """A call in plain eager mode."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Run, *inputs: torch.Tensor) -> Any:
+        plan = run.plan
+        places = plan.saved(run.active)
+        arrays = plan.forward(inputs, run.call.scalars)
+        ctx.run = run
+        if places:
+            ctx.save_for_backward(*[arrays[place] for place in places])
+        ctx.set_materialize_grads(False)
+        outputs = arrays[plan.outputs]
+        if plan.integer_outputs:
+            ctx.mark_non_differentiable(*[outputs[place] for place in plan.integer_outputs])
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        run = ctx.run
+        plan = run.plan
+        active = run.wanted(ctx.needs_input_grad)
+        if all([cotangent is None for cotangent in cotangents]):
+            return (None,) * (1 + plan.inputs)
+        places = plan.saved(run.active)
+        saved = {plan.names[place]: tensor for place, tensor in zip(places, ctx.saved_tensors, strict=True)}
+        if any([is_older_batch(cotangent) for cotangent in cotangents]):
+            return (None, *_older_batch(run.call, active, saved, cotangents))
+        if torch.is_grad_enabled() or is_transformed():
+            return (None, *_differentiable(run.call, active, saved, cotangents))
+        return (None, *plan.backward(saved, cotangents, active, run.call.scalars))
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise no_forward_mode(ctx.run.call.core.signature.op)
+
+
+def _differentiable(call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]) -> list[Any]:
+    """Gradients by way of the operator, which transforms see."""
+    values = [saved[name] for name in saved_names(call, active)]
+    found = torch.ops.tinsmith.launch_backward(*packed_backward(call, active, values, _given(call, cotangents)))
+    return call.by_input(active, found)
+
+
+def _older_batch(call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]) -> list[Any]:
+    """Gradients for cotangents that are batches of torch's older vmap, in one launch as well."""
+    level, whole, dims = older_batches(cotangents)
+    size = next(tensor.shape[0] for tensor, dim in zip(whole, dims, strict=True) if dim is not None)
+    values = [saved[name] for name in saved_names(call, active)]
+    given = _given(call, whole)
+    split = backward_over_batch(size, call, active, [*values, *given], [*(None for _ in values), *dims])
+    return call.by_input(active, [into_older_batch(gradient, level) for gradient in split])
+
+
+def _given(call: Call, cotangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
+    device = next(tensor.device for tensor in cotangents if tensor is not None)
+    return materialized(cotangents, [(buffer.shape, buffer.dtype, device) for buffer in call.core.made(call)])
