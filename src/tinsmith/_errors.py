@@ -87,8 +87,8 @@ def refusal(headline: str, rows: Iterable[tuple[str, ...]] = (), remedy: str = "
         Pass 4.
     """
     table = [(label, fact, "".join(note)) for label, fact, *note in rows]
-    label_width = max((len(label) for label, _, _ in table), default=0)
-    fact_width = max((len(fact) for _, fact, _ in table), default=0)
+    label_width = max([0, *[len(label) for label, _, _ in table]])  # a form that torch.compile can trace
+    fact_width = max([0, *[len(fact) for _, fact, _ in table]])
     lines = [headline]
     for label, fact, note in table:
         arrow = f"      <- {note}" if note else ""

@@ -15,7 +15,9 @@ from ._gradients import saved_names
 from ._packing import packed_backward, packed_forward
 
 
-def forward_over_batch(size: int, call: Call, inputs: Sequence[torch.Tensor], dims: Sequence[int | None]) -> list[torch.Tensor]:
+def forward_over_batch(
+    size: int, call: Call, inputs: Sequence[torch.Tensor], dims: Sequence[int | None]
+) -> list[torch.Tensor]:
     """Outputs and scratch of a call over a batch of `size`, which comes first in each of them."""
     names = call.core.signature.arrays
     wide = _wide(size, call, frozenset(n for n, dim in zip(names, dims, strict=True) if dim is not None))

@@ -38,7 +38,9 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
         raise ArgumentError(_count(signature, len(arguments)))
     for name, value in named.items():
         if name in values:
-            raise ArgumentError(refusal(f"argument `{name}` of op `{signature.op}` was given twice", remedy=_usage(signature)))
+            raise ArgumentError(
+                refusal(f"argument `{name}` of op `{signature.op}` was given twice", remedy=_usage(signature))
+            )
         if name in order:
             values[name] = value
         elif name in signature.size_names:
@@ -63,15 +65,21 @@ def checked_scalar(signature: Signature, name: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         words = f"scalar argument `{name}` of op `{signature.op}` is a tensor"
         rows = [(name, f"{tuple(value.shape)} {value.dtype}")]
-        raise ArgumentError(refusal(words, rows, f"For a gradient write `{name}[]` into the spec; else pass `{name}.item()`."))
+        raise ArgumentError(
+            refusal(words, rows, f"For a gradient write `{name}[]` into the spec; else pass `{name}.item()`.")
+        )
     wanted = float if parameter.setter == "float" else int
     try:
         is_exact = not isinstance(value, str) and wanted(value) == value
     except (TypeError, ValueError):
         is_exact = False
     if not is_exact and not (wanted is float and isinstance(value, float)):
-        words = f"scalar argument `{name}` of op `{signature.op}` must be {'a number' if wanted is float else 'an integer'}"
-        raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], f"Pass {wanted.__name__}({name})."))
+        words = (
+            f"scalar argument `{name}` of op `{signature.op}` must be {'a number' if wanted is float else 'an integer'}"
+        )
+        raise ArgumentError(
+            refusal(words, [("came", f"{type(value).__name__} {value!r}")], f"Pass {wanted.__name__}({name}).")
+        )
     return wanted(value)
 
 
@@ -104,19 +112,30 @@ def check_tensors(signature: Signature, tensors: Sequence[Any]) -> None:
     devices = {tensor.device for tensor in tensors}
     if len(devices) > 1:
         rows = [(name, str(tensor.device)) for name, tensor in zip(signature.arrays, tensors, strict=True)]
-        raise DeviceError(refusal(f"the tensors of op `{signature.op}` are on different devices", rows, "Move them to one device with `.to(device)`."))
+        raise DeviceError(
+            refusal(
+                f"the tensors of op `{signature.op}` are on different devices",
+                rows,
+                "Move them to one device with `.to(device)`.",
+            )
+        )
 
 
 def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None:
-    remedy = ""
+    came = remedy = ""
     if tensor.is_quantized:
         came, remedy = f"quantised ({tensor.dtype})", f"Pass `{name}.dequantize()`."
     elif tensor.layout != torch.strided:
         came, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
     elif tensor.device.type == "meta":
-        came, remedy = "on the meta device, without memory", f"Make it on a real device: `torch.empty_like({name}, device='cpu')`."
+        came, remedy = (
+            "on the meta device, without memory",
+            f"Make it on a real device: `torch.empty_like({name}, device='cpu')`.",
+        )
     if remedy:
-        raise ArgumentError(refusal(f"tensor `{name}` of op `{signature.op}` is {came}", [(name, _picture(tensor))], remedy))
+        raise ArgumentError(
+            refusal(f"tensor `{name}` of op `{signature.op}` is {came}", [(name, _picture(tensor))], remedy)
+        )
 
 
 def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
@@ -136,7 +155,11 @@ def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
 
 def _no_tensor(signature: Signature, name: str, value: Any) -> str:
     remedy = f"Pass a tensor: `torch.as_tensor({name})`."
-    return refusal(f"argument `{name}` of op `{signature.op}` must be a tensor", [("came", f"{type(value).__name__} {value!r:.60}")], remedy)
+    return refusal(
+        f"argument `{name}` of op `{signature.op}` must be a tensor",
+        [("came", f"{type(value).__name__} {value!r:.60}")],
+        remedy,
+    )
 
 
 def _count(signature: Signature, came: int) -> str:
@@ -146,7 +169,9 @@ def _count(signature: Signature, came: int) -> str:
 
 def _missing(signature: Signature, names: Sequence[str]) -> str:
     listed = ", ".join(f"`{name}`" for name in names)
-    return refusal(f"op `{signature.op}` misses {listed}", [("expected", ", ".join(signature.order))], _usage(signature))
+    return refusal(
+        f"op `{signature.op}` misses {listed}", [("expected", ", ".join(signature.order))], _usage(signature)
+    )
 
 
 def _usage(signature: Signature) -> str:

@@ -55,12 +55,10 @@ class Call:
         pairs = zip(self.core.signature.arrays, self.dtypes, strict=True)
         return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
 
-
     def wanted(self, needs: Sequence[bool]) -> frozenset[str]:
         """Names of the inputs that need a gradient, from one flag an input."""
         names = self.core.signature.arrays
         return frozenset([n for n, needed in zip(names, needs, strict=True) if needed]) & self.wanting
-
 
     def by_input(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
         """Gradients of the active inputs, put in the place of theirs among all inputs; None elsewhere."""
@@ -95,7 +93,17 @@ class Core:
         """The plan for a call; made once."""
         fixed = tuple([call.scalars[name] for name in self.signature.size_scalars])
         fingerprints = self.fingerprints(call.templates)
-        key = (call.shapes, call.dtypes, device, fixed, tuple(call.sizes.items()), call.batch, call.batched, fingerprints, self.runtime())
+        key = (
+            call.shapes,
+            call.dtypes,
+            device,
+            fixed,
+            tuple(call.sizes.items()),
+            call.batch,
+            call.batched,
+            fingerprints,
+            self.runtime(),
+        )
         found = self._plans.get(key)
         if found is None:
             found = Plan(self._situation(call, device, fingerprints), self.reverse)
@@ -111,7 +119,9 @@ class Core:
         values = {name: call.scalars[name] for name in signature.size_scalars} | dict(call.sizes)
         solution = solve(signature.kernel_spec, shapes, values, signature.op)
         lead = () if call.batch is None else (call.batch,)
-        return [Buffer(i.name, lead + solution.shapes[i.name], self._made_dtype(i.name, call)) for i in signature.spec.made]
+        return [
+            Buffer(i.name, lead + solution.shapes[i.name], self._made_dtype(i.name, call)) for i in signature.spec.made
+        ]
 
     def _situation(self, call: Call, device: torch.device, fingerprints: tuple[Any, ...]) -> Situation:
         self.check_device(device)
@@ -145,7 +155,8 @@ class Core:
             stage.engine.require_ready(self.signature.op)
             runs_on = stage.engine.device_type()
             if device.type != runs_on or device.index not in (None, 0):
-                words = f"op `{self.signature.op}` got tensors on {device}, its engine {stage.engine.name} runs on {runs_on}"
+                name = stage.engine.name
+                words = f"op `{self.signature.op}` got tensors on {device}, its engine {name} runs on {runs_on}"
                 remedy = f"Move the tensors (`.to({runs_on!r})`), or start the engine there: ts.init({device.type!r})."
                 raise DeviceError(refusal(words, remedy=remedy))
 

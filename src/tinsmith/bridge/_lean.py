@@ -17,7 +17,7 @@ from ._core import Call
 from ._gradients import materialized, no_forward_mode, saved_names
 from ._packing import packed_backward
 from ._plan import Plan
-from ._tracing import into_older_batch, is_older_batch, is_transformed, older_batches
+from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches
 
 
 class Run(Protocol):
@@ -54,11 +54,11 @@ class Lean(torch.autograd.Function):
         run = ctx.run
         plan = run.plan
         active = run.wanted(ctx.needs_input_grad)
-        if all([cotangent is None for cotangent in cotangents]):
+        if cotangents.count(None) == len(cotangents):
             return (None,) * (1 + plan.inputs)
         places = plan.saved(run.active)
         saved = {plan.names[place]: tensor for place, tensor in zip(places, ctx.saved_tensors, strict=True)}
-        if any([is_older_batch(cotangent) for cotangent in cotangents]):
+        if has_older_batch(cotangents):
             return (None, *_older_batch(run.call, active, saved, cotangents))
         if torch.is_grad_enabled() or is_transformed():
             return (None, *_differentiable(run.call, active, saved, cotangents))
@@ -69,17 +69,26 @@ class Lean(torch.autograd.Function):
         raise no_forward_mode(ctx.run.call.core.signature.op)
 
 
-def _differentiable(call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]) -> list[Any]:
+def run_lean(run: Run, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The outputs of a call, with a gradient."""
+    return Lean.apply(run, *tensors)  # type: ignore[no-any-return]  # torch does not say what apply gives
+
+
+def _differentiable(
+    call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
+) -> list[Any]:
     """Gradients by way of the operator, which transforms see."""
     values = [saved[name] for name in saved_names(call, active)]
     found = torch.ops.tinsmith.launch_backward(*packed_backward(call, active, values, _given(call, cotangents)))
     return call.by_input(active, found)
 
 
-def _older_batch(call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]) -> list[Any]:
+def _older_batch(
+    call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
+) -> list[Any]:
     """Gradients for cotangents that are batches of torch's older vmap, in one launch as well."""
     level, whole, dims = older_batches(cotangents)
-    size = next(tensor.shape[0] for tensor, dim in zip(whole, dims, strict=True) if dim is not None)
+    size = next(t.shape[0] for t, dim in zip(whole, dims, strict=True) if t is not None and dim is not None)
     values = [saved[name] for name in saved_names(call, active)]
     given = _given(call, whole)
     split = backward_over_batch(size, call, active, [*values, *given], [*(None for _ in values), *dims])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import collections
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,7 +16,7 @@ from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
 from ._core import Core
 from ._explain import explain
-from ._lean import Lean
+from ._lean import run_lean
 from ._packing import register
 from ._pickling import Reference, reference_to
 from ._reverse import EngineReverse, HandWritten, Reverse
@@ -90,7 +89,11 @@ class Op:
         kept = instance.__dict__.setdefault("_tinsmith_ops", {})
         bound = kept.get(self)
         if bound is None or bound.owner is not instance:  # a copied object brings its original's ops along
-            bound = kept[self] = Op([_bind_kernel(kernel, instance) for kernel in self._kernels], self._text, **self._bound_options(instance))
+            bound = kept[self] = Op(
+                [_bind_kernel(kernel, instance) for kernel in self._kernels],
+                self._text,
+                **self._bound_options(instance),
+            )
         return bound
 
     def _bound_options(self, instance: Any) -> dict[str, Any]:
@@ -126,7 +129,7 @@ class Op:
         if bound.scalars:
             found = found.with_call(found.with_scalars(bound))
         if found.active and torch.is_grad_enabled():
-            return Lean.apply(found, *tensors)
+            return run_lean(found, tensors)
         plan = found.plan
         return plan.forward(tensors, bound.scalars)[plan.outputs]
 
@@ -195,7 +198,9 @@ class Op:
 
     def __deepcopy__(self, memo: Any) -> Op:
         owner = self.owner
-        kernels = self._kernels if owner is None else [_bind_kernel(k, copy.deepcopy(owner, memo)) for k in self._kernels]
+        kernels = (
+            self._kernels if owner is None else [_bind_kernel(k, copy.deepcopy(owner, memo)) for k in self._kernels]
+        )
         return Op(kernels, self._text, **self._options)
 
 
@@ -234,7 +239,14 @@ def op(
         ...         y[i] = x[i] * x[i]
         >>> square(torch.ones(3, requires_grad=True)).sum().backward()     # doctest: +SKIP
     """
-    options = {"scratch": scratch, "init": init, "adjoint": adjoint, "backward": backward, "engine": engine, "name": name}
+    options = {
+        "scratch": scratch,
+        "init": init,
+        "adjoint": adjoint,
+        "backward": backward,
+        "engine": engine,
+        "name": name,
+    }
 
     def decorate(kernel: Any) -> Op:
         of_kernel(kernel)
@@ -263,7 +275,14 @@ def chain(
     """
     if not kernels:
         raise ArgumentError(refusal("ts.chain needs at least one kernel", remedy="Pass a list of kernels."))
-    options = {"scratch": scratch, "init": init, "adjoint": adjoint, "backward": backward, "engine": engine, "name": name}
+    options = {
+        "scratch": scratch,
+        "init": init,
+        "adjoint": adjoint,
+        "backward": backward,
+        "engine": engine,
+        "name": name,
+    }
     return Op([kernel.kernel if isinstance(kernel, Op) else kernel for kernel in kernels], spec, **options)
 
 
@@ -271,7 +290,9 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
     adjoint, backward = options.get("adjoint", "auto"), options.get("backward")
     if adjoint not in ("auto", "engine"):
         words = f"op `{signature.op}` does not know adjoint={adjoint!r}"
-        raise ArgumentError(refusal(words, [("known", "'auto', 'engine'")], "Leave it out: 'auto' takes the best there is."))
+        raise ArgumentError(
+            refusal(words, [("known", "'auto', 'engine'")], "Leave it out: 'auto' takes the best there is.")
+        )
     if backward is None or adjoint == "engine":
         return EngineReverse(signature)
     known = [item.name for item in signature.spec.items]
@@ -293,7 +314,7 @@ def _autocast(bound: Bound) -> Bound:
 
 def _result_type(name: str, outputs: Sequence[str]) -> Any:
     label = name if name.isidentifier() else "outputs"
-    return collections.namedtuple(f"{label}_outputs", outputs)  # noqa: PYI024  # the names are known at run time only
+    return NamedTuple(f"{label}_outputs", [(output, torch.Tensor) for output in outputs])  # pyright: ignore[reportUnknownVariableType]
 
 
 def _name_of(kernel: Any) -> str:

@@ -96,7 +96,9 @@ class _LaunchBackward(torch.autograd.Function):
         handle, count, given = arguments
         ctx.op = backward_call(handle, given)[0].core.signature.op
         with one_level_down():
-            return tuple(torch.ops.tinsmith.launch_backward(handle, list(tensors[:count]), list(tensors[count:]), *given))
+            return tuple(
+                torch.ops.tinsmith.launch_backward(handle, list(tensors[:count]), list(tensors[count:]), *given)
+            )
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Any) -> Any:
@@ -110,7 +112,8 @@ class _LaunchBackward(torch.autograd.Function):
 def _apply(function: Any, *arguments: Any) -> list[torch.Tensor]:
     """`function.apply` without its look at `torch.func`'s transforms: they have taken their part already."""
     with single_level():
-        return list(super(torch.autograd.Function, function).apply(*arguments))
+        raw: Any = super(torch.autograd.Function, function)
+        return list(raw.apply(*arguments))
 
 
 def _launch_autograd(handle: int, inputs: Sequence[torch.Tensor], *rest: Any) -> list[torch.Tensor]:
@@ -133,7 +136,9 @@ def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
 
 
 # The backward operator ------------------------------------------------------------------------
-def _backward(handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any) -> list[torch.Tensor]:
+def _backward(
+    handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any
+) -> list[torch.Tensor]:
     call, active = backward_call(handle, given)
     values = dict(zip(saved_names(call, active), [tensor.contiguous() for tensor in saved], strict=True))
     plan = call.plan(_device_of(call, cotangents))
@@ -141,7 +146,9 @@ def _backward(handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[t
     return [gradient for gradient in found if gradient is not None]
 
 
-def _backward_fake(handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any) -> list[torch.Tensor]:
+def _backward_fake(
+    handle: int, _: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any
+) -> list[torch.Tensor]:
     call, active = backward_call(handle, given)
     lead = (call.batch,) if call.batch is not None else ()
     return [
@@ -151,11 +158,15 @@ def _backward_fake(handle: int, saved: Sequence[torch.Tensor], cotangents: Seque
     ]
 
 
-def _backward_autograd(handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any) -> list[torch.Tensor]:
+def _backward_autograd(
+    handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any
+) -> list[torch.Tensor]:
     return _apply(_LaunchBackward, (handle, len(saved), given), *saved, *cotangents)
 
 
-def _backward_vmap(info: Any, in_dims: Any, handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any) -> Any:
+def _backward_vmap(
+    info: Any, in_dims: Any, handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any
+) -> Any:
     call, active = backward_call(handle, given)
     dims = [*in_dims[1], *in_dims[2]]
     return _first_dims(backward_over_batch(info.batch_size, call, active, [*saved, *cotangents], dims))

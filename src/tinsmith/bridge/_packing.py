@@ -38,7 +38,9 @@ def _number(op: str, name: str, value: Any) -> Any:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
         return value
     words = f"template argument `{name}` of op `{op}` cannot be traced"
-    raise ArgumentError(refusal(words, [("came", type(value).__name__)], "Pass a number, or call the op outside torch.compile."))
+    raise ArgumentError(
+        refusal(words, [("came", type(value).__name__)], "Pass a number, or call the op outside torch.compile.")
+    )
 
 
 def unpacked(handle: int, shapes: Sequence[Any], dtypes: Sequence[Any], rest: Sequence[Any]) -> Call:

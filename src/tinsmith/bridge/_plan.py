@@ -63,11 +63,10 @@ class Plan:
     def launch(self, steps: Sequence[Step], pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
         """Run launches in order, in order with torch's own work, and watch how long a serial one takes."""
         if self.situation.device.type == "cuda":
-            in_order(self.situation.device, lambda: [step.run(pointers, scalars) for step in steps])
+            in_order(self.situation.device, lambda: _run(steps, pointers, scalars))
             return
         begin = time.perf_counter()
-        for one in steps:
-            one.run(pointers, scalars)
+        _run(steps, pointers, scalars)
         if self.is_serial and time.perf_counter() - begin > SERIAL_LIMIT:
             self._note_slow()
         else:
@@ -122,3 +121,8 @@ class Plan:
         pointers.append(0)
         self.launch(pullback.steps, pointers, scalars)
         return pullback.gradients(memory)
+
+
+def _run(steps: Sequence[Step], pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
+    for one in steps:
+        one.run(pointers, scalars)

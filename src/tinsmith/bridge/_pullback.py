@@ -43,7 +43,9 @@ class Pullback:
             for request in requests
         )
 
-    def memory(self, saved: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    def memory(
+        self, saved: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor | None]
+    ) -> list[torch.Tensor | None]:
         """One call's memory: every array's values, then every array's gradient or None."""
         device = self._device
         memory: list[torch.Tensor | None] = [recipe(saved) if recipe else None for recipe in self._values]

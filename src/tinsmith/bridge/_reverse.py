@@ -137,9 +137,11 @@ class EngineReverse(Reverse):
         for name in sorted(needed & set(later.arrays)):
             changes = later.roles[name].of("write", "add")
             if changes:
-                words = f"op `{self.signature.op}` changes `{name}` after its kernel `{stage.name}` read it, and its gradient needs it"
+                words = f"op `{self.signature.op}` changes a `{name}` that its gradient needs and kernel `{stage.name}` read"
                 rows = [(f"changed by `{later.name}`", changes[0].place)]
-                raise GradientError(refusal(words, rows, "Give each kernel an array of its own to write, in `scratch=`."))
+                raise GradientError(
+                    refusal(words, rows, "Give each kernel an array of its own to write, in `scratch=`.")
+                )
 
 
 class HandWritten(Reverse):
@@ -157,7 +159,7 @@ class HandWritten(Reverse):
         known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
         unknown = [name for name in self.stage.parameters if name not in known]
         if unknown:
-            words = f"the backward kernel of op `{self.signature.op}` has a parameter `{unknown[0]}` that the op does not know"
+            words = f"the backward kernel of op `{self.signature.op}` has an unknown parameter `{unknown[0]}`"
             remedy = "Use the op's own names, `grad_<output>` for a cotangent and `grad_<input>` for a gradient."
             raise SpecError(refusal(words, [("known", ", ".join(sorted(known)))], remedy))
         if not any(name in self.targets for name in self.signature.arrays):
@@ -192,5 +194,9 @@ class HandWritten(Reverse):
     def check(self, active: frozenset[str]) -> None:
         missing = sorted(active - self.targets.keys())
         if missing:
-            words = f"the backward kernel of op `{self.signature.op}` has no `grad_{missing[0]}`, but `{missing[0]}` requires a gradient"
-            raise GradientError(refusal(words, remedy=f"Add the parameter `grad_{missing[0]}`, or pass `{missing[0]}.detach()`."))
+            words = (
+                f"`{missing[0]}` of op `{self.signature.op}` requires a gradient that its backward kernel does not give"
+            )
+            raise GradientError(
+                refusal(words, remedy=f"Add the parameter `grad_{missing[0]}`, or pass `{missing[0]}.detach()`.")
+            )

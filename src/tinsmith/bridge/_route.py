@@ -58,7 +58,9 @@ class Route:
     def with_scalars(self, bound: Bound) -> Call:
         """This route's call with other scalars."""
         call = self.call
-        return Call(call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched)
+        return Call(
+            call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched
+        )
 
     def with_call(self, call: Call) -> Route:
         """This route for another call that differs in nothing a plan depends on."""
@@ -156,4 +158,6 @@ def _product(sizes: Sequence[int]) -> int:
 
 def key_of(tensors: Sequence[Any]) -> tuple[Any, ...]:
     """What a route depends on, of the tensors. Raises for what is no strided tensor."""
-    return tuple([(t.shape, t.dtype, t.device, t.requires_grad, t.is_contiguous(), t.is_neg(), type(t)) for t in tensors])
+    return tuple(
+        [(t.shape, t.dtype, t.device, t.requires_grad, t.is_contiguous(), t.is_neg(), type(t)) for t in tensors]
+    )

@@ -135,11 +135,16 @@ def _check_parameter(op: str, item: Item, parameter: Parameter) -> None:
     rows = [("spec", str(item)), ("annotation", repr(parameter.annotation))]
     if parameter.kind == "matrix" or (parameter.kind == "scalar" and item.dims):
         words = f"parameter `{item.name}` of op `{op}` is a {parameter.kind}, not an array"
-        raise SpecError(refusal(words, rows, f"Leave it out of the spec, or write `{item.name}[]` to differentiate a scalar."))
+        raise SpecError(
+            refusal(words, rows, f"Leave it out of the spec, or write `{item.name}[]` to differentiate a scalar.")
+        )
     rank = len(item.dims) - (item.batch_name is not None)
-    if parameter.ndim is not None and not item.has_rest and rank != parameter.ndim + len(parameter.element):
-        words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {parameter.ndim + len(parameter.element)}"
-        raise SpecError(refusal(words, rows, "Write one dim for each of the array's, then those of its vector or matrix element."))
+    declared = None if parameter.ndim is None else parameter.ndim + len(parameter.element)
+    if declared is not None and not item.has_rest and rank != declared:
+        words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {declared}"
+        raise SpecError(
+            refusal(words, rows, "Write one dim for each of the array's, then those of its vector or matrix element.")
+        )
     for dim, size in zip(reversed(item.dims), reversed(parameter.element), strict=False):
         if isinstance(dim, Fixed) and dim.size != size:
             words = f"the spec gives `{item.name}` of op `{op}` elements of size {dim.size}, its annotation of {size}"
@@ -161,7 +166,9 @@ def _checked_init(op: str, spec: Spec, init: dict[str, str]) -> dict[str, str]:
     outputs = [item.name for item in spec.outputs]
     for name, how in init.items():
         if name not in outputs:
-            raise SpecError(refusal(f"`init` of op `{op}` names `{name}`, which is no output", [("outputs", ", ".join(outputs))]))
+            raise SpecError(
+                refusal(f"`init` of op `{op}` names `{name}`, which is no output", [("outputs", ", ".join(outputs))])
+            )
         if how not in ("zeros", "empty"):
             raise SpecError(refusal(f"`init` of op `{op}` knows 'zeros' and 'empty'", [(name, repr(how))]))
     return {name: init.get(name, "zeros") for name in outputs}
@@ -170,7 +177,13 @@ def _checked_init(op: str, spec: Spec, init: dict[str, str]) -> dict[str, str]:
 def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
     if stage.home.returns_value(stage.kernel):
         words = f"kernel `{stage.name}` of op `{op}` returns a value, which no gradient can reach"
-        raise KernelError(refusal(words, [("at", stage.source.place(stage.source.tree))], "Write it into an output array: `out[None] = ...`, spec `-> out[]`."))
+        raise KernelError(
+            refusal(
+                words,
+                [("at", stage.source.place(stage.source.tree))],
+                "Write it into an output array: `out[None] = ...`, spec `-> out[]`.",
+            )
+        )
     for item in spec.inputs:
         changes = stage.roles[item.name].of("write", "add") if item.name in stage.roles else []
         if changes:
@@ -179,14 +192,22 @@ def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
             raise KernelError(refusal(words, [("at", changes[0].place)], remedy))
         if item.name in stage.roles and stage.roles[item.name].escapes:
             words = f"input `{item.name}` of op `{op}` is used whole, and what becomes of it cannot be seen"
-            raise KernelError(refusal(words, [("at", stage.roles[item.name].escapes)], "Index it element by element, or hand it to a function of the engine."))
+            raise KernelError(
+                refusal(
+                    words,
+                    [("at", stage.roles[item.name].escapes)],
+                    "Index it element by element, or hand it to a function of the engine.",
+                )
+            )
 
 
 def _check_written(signature: Signature) -> None:
     for name in signature.outputs:
         if not any(name in stage.roles and stage.roles[name].is_written for stage in signature.stages):
             words = f"no kernel of op `{signature.op}` writes its output `{name}`"
-            raise KernelError(refusal(words, [("spec", str(signature.spec))], f"Move `{name}` to the left of `->` if it is an input."))
+            raise KernelError(
+                refusal(words, [("spec", str(signature.spec))], f"Move `{name}` to the left of `->` if it is an input.")
+            )
 
 
 def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] | None:
@@ -198,7 +219,7 @@ def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] |
     return tuple(sorted(set.intersection(*declared), key=str)) if declared else None
 
 
-def element_of(signature: Signature, stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]:
+def element_of(stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]:
     """Element dims of an array in one stage: its annotation's, or those that its subscripts leave out."""
     parameter = stage.parameters[name]
     if parameter.kind != "template":

@@ -131,7 +131,9 @@ class Stage:
         batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
         if batch:
             tree = batched(tree, batch, ranks)
-        return serial(tree, {name: rank + (name in batch) for name, rank in ranks.items()}) if variant.is_serial else tree
+        return (
+            serial(tree, {name: rank + (name in batch) for name, rank in ranks.items()}) if variant.is_serial else tree
+        )
 
     def _annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}
@@ -146,8 +148,13 @@ class Stage:
 
     def _refusal(self, variant: Variant, cause: Exception, op: str) -> TinsmithError:
         words = [line.strip() for line in str(cause).splitlines() if line.strip()]
-        rows = [("kernel", f"{self.name} at {self.source.place(self.source.tree)}"), (self.engine.name, words[-1] if words else repr(cause))]
+        rows = [
+            ("kernel", f"{self.name} at {self.source.place(self.source.tree)}"),
+            (self.engine.name, words[-1] if words else repr(cause)),
+        ]
         if not variant.adjoint:
-            return KernelError(refusal(f"the kernel of op `{op}` does not compile", rows, "The engine's full report is above."))
+            return KernelError(
+                refusal(f"the kernel of op `{op}` does not compile", rows, "The engine's full report is above.")
+            )
         remedy = "Give the op a hand-written gradient kernel: `backward=`, or `@op.backward`."
         return GradientError(refusal(f"{self.engine.name} cannot differentiate the kernel of op `{op}`", rows, remedy))

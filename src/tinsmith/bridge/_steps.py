@@ -110,7 +110,7 @@ def step(situation: Situation, stage: Stage, uses: Sequence[Use], *, adjoint: bo
 
 def _type(situation: Situation, stage: Stage, use: Use) -> ArrayType:
     core = situation.core(use.array)
-    element = element_of(situation.signature, stage, use.parameter, core)
+    element = element_of(stage, use.parameter, core)
     dtype = situation.buffers[use.array].dtype
     return ArrayType(dtype, len(core) - len(element), element, use.gradient >= 0, use.is_batched)
 

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 _has_transforms = torch._C._are_functorch_transforms_active
 _has_modes = torch._C._len_torch_dispatch_stack
 _has_autocast = torch._C._is_any_autocast_enabled
-_is_older_batch = torch._C._functorch.is_legacy_batchedtensor
+_is_older_batch = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]  # no stub
 
 
 def is_tracing() -> bool:
@@ -62,17 +62,20 @@ def single_level() -> contextlib.AbstractContextManager[None]:
 
 # Torch's older vmap: `torch.autograd.grad(..., is_grads_batched=True)` still uses it, and so do
 # vectorised Jacobians. Its tensors have no memory of their own and no rule for a Function.
-def is_older_batch(tensor: torch.Tensor | None) -> bool:
-    """Whether a tensor is a batch of the older vmap."""
-    return tensor is not None and _is_older_batch(tensor)
+def has_older_batch(tensors: Sequence[torch.Tensor | None]) -> bool:
+    """Whether one of the tensors is a batch of the older vmap."""
+    for tensor in tensors:  # noqa: SIM110  # a generator costs more than the question, once a backward pass
+        if tensor is not None and _is_older_batch(tensor):
+            return True
+    return False
 
 
 def older_batches(tensors: Sequence[torch.Tensor | None]) -> tuple[int, list[torch.Tensor | None], list[int | None]]:
     """The level of the older vmap, the tensors out of their batches, and where each one's batch dimension is."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
-    whole = [torch._remove_batch_dim(t, level, -1, 0) if t is not None and is_older_batch(t) else t for t in tensors]
-    return level, whole, [0 if is_older_batch(tensor) else None for tensor in tensors]
+    whole = [t if t is None or not _is_older_batch(t) else torch._remove_batch_dim(t, level, -1, 0) for t in tensors]
+    return level, whole, [0 if has_older_batch([tensor]) else None for tensor in tensors]
 
 
 def into_older_batch(tensor: torch.Tensor, level: int) -> torch.Tensor:

@@ -14,12 +14,12 @@ from ._translate import translate
 
 __all__ = [
     "ArrayArgument",
-    "DTYPES",
-    "FLOATS",
-    "NAMES",
     "Compiled",
+    "DTYPES",
     "Engine",
+    "FLOATS",
     "Launch",
+    "NAMES",
     "Parameter",
     "Probe",
     "array_text",

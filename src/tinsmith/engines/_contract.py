@@ -138,7 +138,7 @@ class Engine(ABC):
 
     @abstractmethod
     def device_type(self) -> str:
-        """"cpu" or "cuda": where the started engine runs. Raises EngineError if it is not started."""
+        """Where the started engine runs: "cpu" or "cuda". Raises EngineError if it is not started."""
 
     @abstractmethod
     def settle(self) -> None:

@@ -55,7 +55,7 @@ class Quadrants(Engine):
         return bool(kernel._primal.return_type)
 
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:
-        callable_ = getattr(candidate, "quadrants_callable", candidate)
+        callable_: Any = getattr(candidate, "quadrants_callable", candidate)
         is_func = type(callable_).__name__ == "QuadrantsCallable" and callable_._is_quadrants_function
         return callable_.fn if is_func and not self.owns(callable_.fn) else None
 
@@ -101,14 +101,17 @@ class Quadrants(Engine):
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
-        self.lang.init(arch=arch, **(_shared.defaults(self.lang, device_type) | {"ad_stack_experimental_enabled": True} | options))
+        self.lang.init(
+            arch=arch, **(_shared.defaults(self.lang, device_type) | {"ad_stack_experimental_enabled": True} | options)
+        )
         self.settle()
 
     def probe(self) -> list[Probe]:
         from quadrants._lib.core.quadrants_python import KernelLaunchContext
-        from quadrants.lang import impl, kernel
+        from quadrants.lang import impl
+        from quadrants.lang.kernel import Kernel
 
-        return _shared.probes(self, impl, kernel.Kernel, KernelLaunchContext, "pyquadrants")
+        return _shared.probes(self, impl, Kernel, KernelLaunchContext, "pyquadrants")
 
     def _describe(self, name: str, annotation: Any) -> Parameter | None:
         from quadrants.types import primitive_types

@@ -33,7 +33,11 @@ def get(name: str) -> Engine:
     if name not in _ENGINES:
         raise EngineError(refusal(f"there is no engine {name!r}", [("engines", ", ".join(_ENGINES))]))
     if name not in installed():
-        remedy = f'Install it: pip install "tinsmith[{name}]".' if name == "quadrants" else f"Install it: pip install {name}."
+        remedy = (
+            f'Install it: pip install "tinsmith[{name}]".'
+            if name == "quadrants"
+            else f"Install it: pip install {name}."
+        )
         raise EngineError(refusal(f"engine {name!r} is not installed", remedy=remedy))
     return _ENGINES[name]
 

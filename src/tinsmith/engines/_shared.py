@@ -55,9 +55,8 @@ def dtype_text(declared: Any) -> str:
 
 def setter_of(declared: Any) -> str:
     """Which of an argument buffer's setters takes a scalar of this dtype."""
-    if declared is float or (declared is not int and declared.to_string().startswith("f")):
-        return "float"
-    return "uint" if declared is not int and declared.to_string().startswith("u") else "int"
+    letter = declared.__name__[0] if declared in (float, int) else declared.to_string()[0]
+    return {"f": "float", "i": "int", "u": "uint"}[letter]
 
 
 def element_of(matrix: Any) -> tuple[int, ...]:
@@ -72,7 +71,9 @@ def matrix_text(matrix: Any) -> str:
     return f"_lang.types.{maker}({dims}, {dtype_text(matrix.dtype)})"
 
 
-def describe(name: str, annotation: Any, lang: ModuleType, matrix_type: type, is_scalar: Callable[[Any], bool]) -> Parameter | None:
+def describe(
+    name: str, annotation: Any, lang: ModuleType, matrix_type: type, is_scalar: Callable[[Any], bool]
+) -> Parameter | None:
     """A parameter from its annotation; None where the kind is one that we cannot pass."""
     if isinstance(annotation, lang.template) or annotation is lang.template:
         return Parameter(name, "template", text="_lang.template()", annotation=annotation)
@@ -83,7 +84,9 @@ def describe(name: str, annotation: Any, lang: ModuleType, matrix_type: type, is
         return Parameter(name, "scalar", dtypes, setter=setter_of(annotation), text=text, annotation=annotation)
     if isinstance(annotation, matrix_type):
         element, text = element_of(annotation), matrix_text(annotation)
-        return Parameter(name, "matrix", dtypes_of(annotation.dtype), None, element, "matrix", text=text, annotation=annotation)
+        return Parameter(
+            name, "matrix", dtypes_of(annotation.dtype), None, element, "matrix", text=text, annotation=annotation
+        )
     return None
 
 
@@ -96,7 +99,9 @@ def _array(name: str, annotation: Any, matrix_type: type) -> Parameter:
     return Parameter(name, "array", dtypes_of(declared), annotation.ndim, boundary=boundary, annotation=annotation)
 
 
-def parameters(kernel_name: str, metas: list[Any], describe_one: Callable[[str, Any], Parameter | None]) -> tuple[Parameter, ...]:
+def parameters(
+    kernel_name: str, metas: list[Any], describe_one: Callable[[str, Any], Parameter | None]
+) -> tuple[Parameter, ...]:
     """All parameters of a kernel, from the engine's own list of them."""
     found = []
     for meta in metas:
@@ -124,7 +129,9 @@ def array_text(dtype: torch.dtype, ndim: int, element: tuple[int, ...], boundary
     return f"_lang.types.ndarray(dtype={scalar}, ndim={ndim}, needs_grad={needs_grad}{edge})"
 
 
-def stand_ins(function: Callable[..., Any], templates: dict[str, Any], lang: ModuleType, matrix_type: type) -> list[Any]:
+def stand_ins(
+    function: Callable[..., Any], templates: dict[str, Any], lang: ModuleType, matrix_type: type
+) -> list[Any]:
     """Arguments that make an engine compile `function`: what it specialises on, and no memory."""
     values = []
     for name, parameter in inspect.signature(function).parameters.items():
@@ -238,8 +245,14 @@ def probes(engine: Engine, impl: Any, kernel: type, context: type, state: str) -
         (f"impl.{state} holds the program", hasattr(getattr(impl, state, None), "prog")),
         ("impl.get_runtime().materialized", hasattr(getattr(impl, state, None), "materialized")),
         ("Kernel.ensure_compiled", hasattr(kernel, "ensure_compiled")),
-        ("KernelLaunchContext.set_arg_external_array_with_shape", hasattr(context, "set_arg_external_array_with_shape")),
-        ("KernelLaunchContext.set_arg_float, _int, _uint", all(hasattr(context, f"set_arg_{kind}") for kind in _SETTERS)),
+        (
+            "KernelLaunchContext.set_arg_external_array_with_shape",
+            hasattr(context, "set_arg_external_array_with_shape"),
+        ),
+        (
+            "KernelLaunchContext.set_arg_float, _int, _uint",
+            all(hasattr(context, f"set_arg_{kind}") for kind in _SETTERS),
+        ),
     ]
     return [Probe(name, engine.name, bool(ok), "" if ok else "missing in this release") for name, ok in facts]
 

@@ -39,7 +39,11 @@ def _device(arch: str) -> str:
     if arch == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if arch not in ("cpu", "cuda"):
-        raise EngineError(refusal("ts.init does not know this arch", [("came", repr(arch))], "Use 'auto', 'cpu' or 'cuda'."))
+        raise EngineError(
+            refusal("ts.init does not know this arch", [("came", repr(arch))], "Use 'auto', 'cpu' or 'cuda'.")
+        )
     if arch == "cuda" and not torch.cuda.is_available():
-        raise EngineError(refusal("torch has no CUDA device, so an op could not run on one", remedy="Use ts.init('cpu')."))
+        raise EngineError(
+            refusal("torch has no CUDA device, so an op could not run on one", remedy="Use ts.init('cpu').")
+        )
     return arch

@@ -43,7 +43,7 @@ class Taichi(Engine):
     def bind(self, kernel: Any, owner: object) -> Any:
         from taichi.lang.kernel_impl import _BoundedDifferentiableMethod
 
-        bound = _BoundedDifferentiableMethod(owner, _Unbound(kernel._primal, kernel._adjoint))
+        bound: Any = _BoundedDifferentiableMethod(owner, _Unbound(kernel._primal, kernel._adjoint))
         bound.__name__ = self.function_of(bound).__name__
         return bound
 

@@ -7,4 +7,15 @@ from ._needs import needed_values
 from ._read import Source, read
 from ._roles import Access, Roles, roles_of
 
-__all__ = ["Access", "Constants", "Roles", "Source", "build", "constants_of", "needed_values", "read", "roles_of", "subscript_arity"]
+__all__ = [
+    "Access",
+    "Constants",
+    "Roles",
+    "Source",
+    "build",
+    "constants_of",
+    "needed_values",
+    "read",
+    "roles_of",
+    "subscript_arity",
+]

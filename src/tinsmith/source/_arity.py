@@ -38,7 +38,9 @@ def _vector_names(tree: ast.FunctionDef) -> set[str]:
         for node in ast.walk(tree):
             if isinstance(node, ast.For) and _called(node.iter) == "grouped" and isinstance(node.target, ast.Name):
                 names.add(node.target.id)
-            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_vector(node.value, names):
+            elif (
+                isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_vector(node.value, names)
+            ):
                 names.add(node.targets[0].id)
     return names
 

@@ -61,7 +61,11 @@ class _Walker:
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._assign(target, value)
             case ast.AugAssign(target=target, op=op, value=value):
-                old = ast.Subscript(target.value, target.slice, ast.Load()) if isinstance(target, ast.Subscript) else target
+                old = (
+                    ast.Subscript(target.value, target.slice, ast.Load())
+                    if isinstance(target, ast.Subscript)
+                    else target
+                )
                 is_sum = isinstance(op, ast.Add | ast.Sub)
                 self._assign(target, value if is_sum else ast.BinOp(old, op, value))
             case ast.For(iter=iterator, body=body):
@@ -73,7 +77,9 @@ class _Walker:
             case ast.If(test=test, body=body, orelse=orelse):
                 self._visit(test, value=True)
                 self._statements(body + orelse)
-            case ast.Expr(value=ast.Call() as call) if _called(call) in ("atomic_add", "atomic_sub") and len(call.args) == 2:
+            case ast.Expr(value=ast.Call() as call) if (
+                _called(call) in ("atomic_add", "atomic_sub") and len(call.args) == 2
+            ):
                 self._assign(call.args[0], call.args[1])
             case _:
                 for child in ast.iter_child_nodes(node):

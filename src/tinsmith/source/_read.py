@@ -76,7 +76,9 @@ def read(function: Callable[..., Any]) -> Source:
         ) from cause
     tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
     if not isinstance(tree, ast.FunctionDef):
-        raise KernelError(refusal(f"kernel `{function.__name__}` is not a plain `def`", [("found", type(tree).__name__)]))
+        raise KernelError(
+            refusal(f"kernel `{function.__name__}` is not a plain `def`", [("found", type(tree).__name__)])
+        )
     ast.increment_lineno(tree, first - 1)
     tree.decorator_list = []
     return Source(function, tree, function.__code__.co_filename)

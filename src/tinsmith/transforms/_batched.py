@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Mapping
+from typing import Any
 
 from ._loops import NotRewritable, called, header, is_setting, load, over, store
 
@@ -37,7 +38,8 @@ def batched(tree: ast.FunctionDef, batch: Mapping[str, int], ranks: Mapping[str,
     else:
         twin.body = [part for statement in body for part in loops.outer(statement)]
     shifter = _Shift(batch)
-    twin.body = [shifter.visit(statement) for statement in twin.body]
+    shifted: list[Any] = [shifter.visit(statement) for statement in twin.body]
+    twin.body = shifted
     return twin
 
 
@@ -97,13 +99,13 @@ class _Shift(ast.NodeTransformer):
             return self._shape_entry(node)
         if not (isinstance(node.value, ast.Name) and node.value.id in self.batch):
             return self.generic_visit(node)
-        index = self.visit(node.slice)
+        index: Any = self.visit(node.slice)
         if isinstance(index, ast.Constant) and index.value is None:
             node.slice = load(INDEX)
         elif isinstance(index, ast.Tuple):
             node.slice = ast.Tuple([load(INDEX), *index.elts], ast.Load())
         else:
-            node.slice = ast.Tuple([load(INDEX), index], ast.Load())  # type: ignore[list-item]  # an expression
+            node.slice = ast.Tuple([load(INDEX), index], ast.Load())
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -114,8 +116,10 @@ class _Shift(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         spread: list[ast.expr] = []
         for argument in node.args:
-            starred = isinstance(argument, ast.Starred) and self._is_shape(argument.value)
-            spread.extend(self._entries(argument.value) if starred else [argument])  # type: ignore[union-attr]
+            if isinstance(argument, ast.Starred) and self._is_shape(argument.value):
+                spread.extend(self._entries(argument.value))
+            else:
+                spread.append(argument)
         node.args = spread
         return self.generic_visit(node)
 
@@ -125,8 +129,9 @@ class _Shift(ast.NodeTransformer):
         return node
 
     def _is_shape(self, node: ast.AST) -> bool:
-        is_shape = isinstance(node, ast.Attribute) and node.attr == "shape"
-        return is_shape and isinstance(node.value, ast.Name) and node.value.id in self.batch
+        if not (isinstance(node, ast.Attribute) and node.attr == "shape"):
+            return False
+        return isinstance(node.value, ast.Name) and node.value.id in self.batch
 
     def _entries(self, shape: ast.AST) -> list[ast.expr]:
         assert isinstance(shape, ast.Attribute) and isinstance(shape.value, ast.Name)

@@ -34,7 +34,11 @@ def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
         return Header(_targets(loop), _extent(iterator, ranks), [])
     if isinstance(iterator, ast.Call) and kind == "range" and len(iterator.args) in (1, 2):
         return Header([loop.target], [_range_size(iterator)], [])
-    if isinstance(iterator, ast.Call) and kind == "ndrange" and (isinstance(loop.target, ast.Tuple) or len(iterator.args) == 1):
+    if (
+        isinstance(iterator, ast.Call)
+        and kind == "ndrange"
+        and (isinstance(loop.target, ast.Tuple) or len(iterator.args) == 1)
+    ):
         return Header(_targets(loop), list(iterator.args), [])
     if isinstance(iterator, ast.Call) and kind == "grouped" and isinstance(loop.target, ast.Name):
         return _grouped(loop.target, iterator.args[0], loop, ranks)

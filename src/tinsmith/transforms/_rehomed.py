@@ -58,5 +58,3 @@ class _Mover:
             moved, _ = build(inner.tree, self.namespace(inner), inner.name)
             self._functions[function] = self.to.lang.func(moved)
         return self._functions[function]
-
-
