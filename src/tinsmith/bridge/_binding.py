@@ -44,7 +44,7 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
         if name in order:
             values[name] = value
         elif name in signature.size_names:
-            sizes[name] = value
+            sizes[name] = _checked_size(signature, name, value)
         else:
             raise unexpected_keyword(signature.spec, name, order, signature.op)
     if len(values) < len(order):
@@ -52,7 +52,7 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
     return Bound(
         tuple([values[name] for name in signature.arrays]),
         {name: checked_scalar(signature, name, values[name]) for name in signature.scalars},
-        {name: values[name] for name in signature.templates},
+        {name: _checked_template(signature, name, values[name]) for name in signature.templates},
         sizes,
     )
 
@@ -80,7 +80,37 @@ def checked_scalar(signature: Signature, name: str, value: Any) -> Any:
         raise ArgumentError(
             refusal(words, [("came", f"{type(value).__name__} {value!r}")], f"Pass {wanted.__name__}({name}).")
         )
+    if wanted is int:
+        _check_range(signature, name, value)
     return wanted(value)
+
+
+def _check_range(signature: Signature, name: str, value: Any) -> None:
+    dtype = (signature.parameters(name)[0].dtypes or (torch.int32,))[0]
+    limits = torch.iinfo(torch.uint8 if dtype == torch.bool else dtype)
+    if not limits.min <= value <= limits.max:
+        words = f"scalar argument `{name}` of op `{signature.op}` does not fit its annotation"
+        kind = signature.parameters(name)[0].shown
+        rows = [("annotation", f"{kind}: {limits.min} to {limits.max}"), ("came", str(value))]
+        raise ArgumentError(refusal(words, rows, f"Annotate `{name}` with a wider integer."))
+
+
+def _checked_size(signature: Signature, name: str, value: Any) -> Any:
+    """A dim given by keyword. 5.0 is none, though it equals 5."""
+    if isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        return value.__index__()
+    words = f"dim `{name}` of op `{signature.op}` must be an integer"
+    raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], f"Pass {name}=int(...)."))
+
+
+def _checked_template(signature: Signature, name: str, value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        words = f"template argument `{name}` of op `{signature.op}` is a tensor"
+        remedy = f"Pass a Python value, `{name}.item()`; or write `{name}[...]` into the spec if it is an array."
+        raise ArgumentError(refusal(words, [(name, _picture(value))], remedy))
+    return value
 
 
 def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:

@@ -71,7 +71,7 @@ class Lean(torch.autograd.Function):
 
 def run_lean(run: Run, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The outputs of a call, with a gradient."""
-    return Lean.apply(run, *tensors)  # type: ignore[no-any-return]  # torch does not say what apply gives
+    return Lean.apply(run, *tensors)
 
 
 def _differentiable(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import torch
 
 from .._config import config
 from .._errors import ArgumentError, refusal
-from ..engines import of_kernel
+from ..engines import is_kernel, of_kernel
 from . import _operator, _tracing
 from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
@@ -196,12 +195,16 @@ class Op:
         options = self._options | {"backward": None if backward is None else reference_to(backward)}
         return _remake, (kernels, self._text, options)
 
-    def __deepcopy__(self, memo: Any) -> Op:
-        owner = self.owner
-        kernels = (
-            self._kernels if owner is None else [_bind_kernel(k, copy.deepcopy(owner, memo)) for k in self._kernels]
-        )
-        return Op(kernels, self._text, **self._options)
+    def __deepcopy__(self, memo: dict[int, Any]) -> Op:
+        """A copy on the same kernels. A bound one moves to its object's copy where that is being copied too."""
+        owner = memo.get(id(self.owner), self.owner)
+        if owner is None:
+            return self.__copy__()
+        kernels = [_bind_kernel(kernel, owner) for kernel in self._kernels]
+        return Op(kernels, self._text, **self._bound_options(owner))
+
+    def __copy__(self) -> Op:
+        return Op(self._kernels, self._text, **self._options)
 
 
 def op(
@@ -248,8 +251,9 @@ def op(
         "name": name,
     }
 
+    parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
+
     def decorate(kernel: Any) -> Op:
-        of_kernel(kernel)
         return Op([kernel], spec, **options)
 
     return decorate
@@ -295,6 +299,10 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
         )
     if backward is None or adjoint == "engine":
         return EngineReverse(signature)
+    if not is_kernel(backward):
+        words = f"`backward` of op `{signature.op}` is no kernel of Taichi or Quadrants"
+        came = f"{type(backward).__name__} {getattr(backward, '__name__', '')}".strip()
+        raise ArgumentError(refusal(words, [("came", came)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
     return HandWritten(signature, Stage(backward, names, options.get("engine")))
@@ -314,7 +322,8 @@ def _autocast(bound: Bound) -> Bound:
 
 def _result_type(name: str, outputs: Sequence[str]) -> Any:
     label = name if name.isidentifier() else "outputs"
-    return NamedTuple(f"{label}_outputs", [(output, torch.Tensor) for output in outputs])  # pyright: ignore[reportUnknownVariableType]
+    fields: Any = [(output, torch.Tensor) for output in outputs]
+    return NamedTuple(f"{label}_outputs", fields)
 
 
 def _name_of(kernel: Any) -> str:

@@ -137,7 +137,8 @@ class EngineReverse(Reverse):
         for name in sorted(needed & set(later.arrays)):
             changes = later.roles[name].of("write", "add")
             if changes:
-                words = f"op `{self.signature.op}` changes a `{name}` that its gradient needs and kernel `{stage.name}` read"
+                op, reader = self.signature.op, stage.name
+                words = f"op `{op}` changes a `{name}` that its gradient needs and its kernel `{reader}` read"
                 rows = [(f"changed by `{later.name}`", changes[0].place)]
                 raise GradientError(
                     refusal(words, rows, "Give each kernel an array of its own to write, in `scratch=`.")

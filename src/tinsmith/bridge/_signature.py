@@ -132,7 +132,7 @@ def _check_item(op: str, item: Item, parameters: dict[str, Parameter], stages: S
 
 
 def _check_parameter(op: str, item: Item, parameter: Parameter) -> None:
-    rows = [("spec", str(item)), ("annotation", repr(parameter.annotation))]
+    rows = [("spec", str(item)), ("annotation", parameter.shown)]
     if parameter.kind == "matrix" or (parameter.kind == "scalar" and item.dims):
         words = f"parameter `{item.name}` of op `{op}` is a {parameter.kind}, not an array"
         raise SpecError(

@@ -30,7 +30,7 @@ class Parameter:
 
     `dtypes` are the torch dtypes that fit (None: any). `element` holds the dims of a vector
     or matrix element, () for plain numbers. `text` is the annotation as source in which the
-    engine's module is called `_lang`; it is empty for arrays, whose text depends on the call.
+    engine's module is called `_lang`; a variant's arrays are annotated anew, by `array_text`.
     """
 
     name: str
@@ -41,7 +41,11 @@ class Parameter:
     setter: str = ""
     boundary: str = "unsafe"
     text: str = ""
-    annotation: Any = None
+
+    @property
+    def shown(self) -> str:
+        """The annotation as a user would write it, without the module."""
+        return self.text.replace("_lang.", "")
 
     @property
     def entries(self) -> int:

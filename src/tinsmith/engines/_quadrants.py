@@ -76,7 +76,7 @@ class Quadrants(Engine):
 
     def runtime(self) -> Any:
         impl = sys.modules.get("quadrants.lang.impl")  # asked at every call of an op: an import would cost 1 us
-        return impl.pyquadrants if impl is not None and impl.pyquadrants.prog is not None else None
+        return impl.pyquadrants if impl is not None and impl.pyquadrants._prog is not None else None  # `prog` raises
 
     def device_type(self) -> str:
         return _shared.device_type(_shared.require_started(self).prog.config().arch)
@@ -111,7 +111,7 @@ class Quadrants(Engine):
         from quadrants.lang import impl
         from quadrants.lang.kernel import Kernel
 
-        return _shared.probes(self, impl, Kernel, KernelLaunchContext, "pyquadrants")
+        return _shared.probes(self, impl, Kernel, KernelLaunchContext, "pyquadrants", "_prog")
 
     def _describe(self, name: str, annotation: Any) -> Parameter | None:
         from quadrants.types import primitive_types

@@ -42,6 +42,11 @@ def get(name: str) -> Engine:
     return _ENGINES[name]
 
 
+def is_kernel(candidate: object) -> bool:
+    """Whether an engine made `candidate` as a kernel."""
+    return any(_ENGINES[name].is_kernel(candidate) for name in loaded())
+
+
 def of_kernel(kernel: object) -> Engine:
     """The engine that made `kernel`. Raises ArgumentError if none did."""
     for name in loaded():

@@ -76,27 +76,28 @@ def describe(
 ) -> Parameter | None:
     """A parameter from its annotation; None where the kind is one that we cannot pass."""
     if isinstance(annotation, lang.template) or annotation is lang.template:
-        return Parameter(name, "template", text="_lang.template()", annotation=annotation)
+        return Parameter(name, "template", text="_lang.template()")
     if isinstance(annotation, lang.types.ndarray):
         return _array(name, annotation, matrix_type)
     if annotation in (float, int) or is_scalar(annotation):
         dtypes, text = dtypes_of(annotation), dtype_text(annotation)
-        return Parameter(name, "scalar", dtypes, setter=setter_of(annotation), text=text, annotation=annotation)
+        return Parameter(name, "scalar", dtypes, setter=setter_of(annotation), text=text)
     if isinstance(annotation, matrix_type):
         element, text = element_of(annotation), matrix_text(annotation)
-        return Parameter(
-            name, "matrix", dtypes_of(annotation.dtype), None, element, "matrix", text=text, annotation=annotation
-        )
+        return Parameter(name, "matrix", dtypes_of(annotation.dtype), None, element, "matrix", text=text)
     return None
 
 
 def _array(name: str, annotation: Any, matrix_type: type) -> Parameter:
     declared = annotation.dtype
     boundary = _BOUNDARIES[int(annotation.boundary)]
-    if isinstance(declared, matrix_type):
-        dtypes, element = dtypes_of(declared.dtype), element_of(declared)
-        return Parameter(name, "array", dtypes, annotation.ndim, element, boundary=boundary, annotation=annotation)
-    return Parameter(name, "array", dtypes_of(declared), annotation.ndim, boundary=boundary, annotation=annotation)
+    is_matrix = isinstance(declared, matrix_type)
+    scalar = declared.dtype if is_matrix else declared
+    shown = "" if declared is None else matrix_text(declared) if is_matrix else dtype_text(declared)
+    parts = [f"dtype={shown}"] * bool(shown) + [f"ndim={annotation.ndim}"] * (annotation.ndim is not None)
+    text = f"_lang.types.ndarray({', '.join(parts)})"
+    element = element_of(declared) if is_matrix else ()
+    return Parameter(name, "array", dtypes_of(scalar), annotation.ndim, element, boundary=boundary, text=text)
 
 
 def parameters(
@@ -239,10 +240,10 @@ def device_type(arch: Any) -> str:
     )
 
 
-def probes(engine: Engine, impl: Any, kernel: type, context: type, state: str) -> list[Probe]:
+def probes(engine: Engine, impl: Any, kernel: type, context: type, state: str, program: str) -> list[Probe]:
     """Facts that both engines share, each as a named yes or no."""
     facts = [
-        (f"impl.{state} holds the program", hasattr(getattr(impl, state, None), "prog")),
+        (f"impl.{state} holds the program", hasattr(getattr(impl, state, None), program)),
         ("impl.get_runtime().materialized", hasattr(getattr(impl, state, None), "materialized")),
         ("Kernel.ensure_compiled", hasattr(kernel, "ensure_compiled")),
         (

@@ -111,7 +111,7 @@ class Taichi(Engine):
         from taichi._lib import core
         from taichi.lang import impl, kernel_impl
 
-        return _shared.probes(self, impl, kernel_impl.Kernel, core.KernelLaunchContext, "pytaichi")
+        return _shared.probes(self, impl, kernel_impl.Kernel, core.KernelLaunchContext, "pytaichi", "prog")
 
     def _describe(self, name: str, annotation: Any) -> Parameter | None:
         from taichi.types import primitive_types

@@ -22,6 +22,12 @@ def serial(tree: ast.FunctionDef, ranks: Mapping[str, int]) -> ast.FunctionDef:
     return twin
 
 
+def _is_over_number(loop: ast.For, ranks: Mapping[str, int]) -> bool:
+    """Whether a loop runs over a 0-d array."""
+    names = [node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name) and node.id in ranks]
+    return bool(names) and ranks[names[0]] == 0
+
+
 def _body(statements: list[ast.stmt], ranks: Mapping[str, int]) -> list[ast.stmt]:
     body: list[ast.stmt] = []
     for statement in statements:
@@ -31,6 +37,9 @@ def _body(statements: list[ast.stmt], ranks: Mapping[str, int]) -> list[ast.stmt
             statement.body = _body(statement.body, ranks)
         elif isinstance(statement, ast.For):
             if is_over_array(statement, ranks):
+                if _is_over_number(statement, ranks):
+                    body.append(statement)  # one element: there is nothing to put in order
+                    continue
                 targets, sizes, first = header(statement, ranks)
                 statement.target, statement.iter = over(targets, sizes)
                 statement.body = first + statement.body
