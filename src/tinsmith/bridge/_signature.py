@@ -107,6 +107,7 @@ def match(op: str, spec: Spec, stages: Sequence[Stage], init: dict[str, str] | N
     )
     for stage in stages:
         _check_kernel(op, spec, stage)
+        stage.survey(stage.templates({}))
     _check_written(signature)
     for part in (signature, spec, signature.kernel_spec, *spec.items, *signature.kernel_spec.items):
         _settle(part)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .._errors import GradientError, KernelError, TinsmithError, refusal
+from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
 from ..engines import Compiled, Engine, Parameter, array_text, get, of_kernel
 from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
 from ..transforms import NotRewritable, annotated, batched, lifted, rehomed, serial
@@ -65,6 +65,7 @@ class Stage:
         self._compiled: dict[Variant, Compiled] = {}
         self._constants: Constants | None = None
         self._seen: set[tuple[Any, ...]] = set()
+        self._stamps: dict[int, tuple[Any, Any]] = {}
         self._lock = threading.RLock()
 
     @property
@@ -78,20 +79,40 @@ class Stage:
 
     def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Template arguments by name, `self` among them."""
-        mine = {n: values[n] for n, p in self.parameters.items() if p.kind == "template" and n not in self.arrays}
+        wanted = [n for n, p in self.parameters.items() if p.kind == "template" and n not in self.arrays]
+        mine = {name: values[name] for name in wanted if name in values}
         return mine | ({self.source.parameters[0]: self.owner} if self.is_method else {})
 
     def fingerprint(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """A picture of every Python value that the kernel bakes in; equal pictures share a compiled kernel."""
         templates = self.templates(values)
-        if self._constants is None:
-            self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
-        picture = self._constants.fingerprint(templates)
+        constants = self._constants or self.survey(templates)
+        picture = constants.fingerprint(templates)
         if picture and picture not in self._seen:
-            self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
-            picture = self._constants.fingerprint(templates)
+            picture = self.survey(templates).fingerprint(templates)
             self._seen.add(picture)
         return picture
+
+    def survey(self, templates: Mapping[str, Any]) -> Constants:
+        """Look at every Python value that the kernel uses now. Raises KernelError if it writes a field."""
+        self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
+        for name, place in self._constants.written:
+            words = f"kernel `{self.name}` writes the field `{name}`, which is no output of its op"
+            remedy = (
+                f"Make `{name}` an array parameter and name it right of `->`; a gradient would run the write again."
+            )
+            raise KernelError(refusal(words, [("at", place)], remedy))
+        for _, field in self._constants.fields:
+            self._stamps.setdefault(id(field), (field, self.engine.runtime()))
+        return self._constants
+
+    def check_fields(self, op: str) -> None:
+        """Refuse fields of an engine that has been started anew since: their memory is gone."""
+        for name, field in self._constants.fields if self._constants else ():
+            _, runtime = self._stamps[id(field)]
+            if runtime is not None and runtime is not self.engine.runtime():
+                words = f"op `{op}` reads the field `{name}`, whose memory went when the engine was started anew"
+                raise EngineError(refusal(words, remedy=f"Make `{name}` again after the last ts.init()."))
 
     def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         """The compiled variant. Raises KernelError or GradientError with the engine's own words."""
@@ -100,6 +121,10 @@ class Stage:
             return found
         with self._lock:
             self.engine.require_ready(op)
+            self.check_fields(op)
+            if variant.fingerprint != self.fingerprint(values):
+                words = f"a Python value that op `{op}` uses changed between its forward and its backward pass"
+                raise GradientError(refusal(words, remedy="Change it after the backward pass."))
             function = self._function(variant)
             try:
                 found = self.engine.compile(function, self.templates(values), adjoint=variant.adjoint)

@@ -61,9 +61,16 @@ class _Same:
 
 @dataclass(frozen=True)
 class Constants:
-    """The values that a kernel bakes in. `paths` is empty for most kernels."""
+    """The values that a kernel bakes in. `paths` is empty for most kernels.
+
+    Attributes:
+        fields: fields that the kernel reads or writes, with the name it knows them by.
+        written: fields that it writes: their names, and where.
+    """
 
     paths: tuple[_Path, ...]
+    fields: tuple[tuple[str, Any], ...]
+    written: tuple[tuple[str, str], ...]
     engine: Engine
 
     def fingerprint(self, templates: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -100,7 +107,7 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
     finder = _Finder(engine, templates)
     roots = {name: _Path(None, name, ()) for name in templates if name not in arrays}
     finder.walk(source, roots)
-    return Constants(tuple(dict.fromkeys(finder.paths)), engine)
+    return Constants(tuple(dict.fromkeys(finder.paths)), tuple(finder.fields), tuple(finder.written), engine)
 
 
 class _Finder:
@@ -110,24 +117,42 @@ class _Finder:
         self.engine = engine
         self.templates = templates
         self.paths: list[_Path] = []
+        self.fields: list[tuple[str, Any]] = []
+        self.written: list[tuple[str, str]] = []
         self._seen: set[tuple[Any, Any]] = set()
 
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
         local = _assigned(source.tree) | set(source.parameters)
+        targets = _targets(source.tree)
         for chain in _chains(source.tree):
             name, *attributes = chain
             if name in roots:
                 base = roots[name]
-                self._follow(_Path(base.source, base.name, (*base.attributes, *attributes)))
+                path = _Path(base.source, base.name, (*base.attributes, *attributes))
             elif name not in local and not _is_builtin(source, name):
-                self._follow(_Path(source, name, tuple(attributes)))
+                path = _Path(source, name, tuple(attributes))
+            else:
+                continue
+            field = self._field(path)
+            if field is None:
+                self._follow(path)
+                continue
+            label = ".".join(chain[: 1 + len(field.attributes)])
+            self.fields.append((label, field.value(self.templates)))
+            if label in targets:
+                self.written.append((label, source.place(targets[label])))
+
+    def _field(self, path: _Path) -> _Path | None:
+        """The stem of a path that leads to a field, if one does."""
+        stem, value = self._longest(path)
+        return stem if self.engine.is_field(value) else None
 
     def _follow(self, path: _Path) -> None:
         root = _Path(path.source, path.name, ()).value(self.templates)
         if isinstance(root, ModuleType) and (self.engine.owns(root) or root.__name__ in _STEADY_MODULES):
             return
         stem, value = self._longest(path)
-        if value is _MISSING or self.engine.is_field(value):
+        if value is _MISSING:
             return
         function = self.engine.inner_function(value)
         self.paths.append(stem)
@@ -164,6 +189,17 @@ class _Finder:
 
 def _assigned(tree: ast.FunctionDef) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _targets(tree: ast.FunctionDef) -> dict[str, ast.AST]:
+    """What a body stores into by subscript, `self.field[i] = ...`: the text before the bracket, and where."""
+    found: dict[str, ast.AST] = {}
+    for node in ast.walk(tree):
+        is_atomic = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "atomic" in node.func.attr
+        element = node.args[0] if is_atomic and isinstance(node, ast.Call) and node.args else node
+        if isinstance(element, ast.Subscript) and (is_atomic or isinstance(element.ctx, ast.Store)):
+            found[ast.unparse(element.value)] = element
+    return found
 
 
 def _is_builtin(source: Source, name: str) -> bool:
