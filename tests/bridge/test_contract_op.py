@@ -1,0 +1,139 @@
+"""What an Op is besides a function: its attributes, its repr, copies, pickles, and life across engine restarts."""
+
+import copy
+import importlib
+import io
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import cases
+import tinsmith as ts
+
+X = torch.linspace(-1, 1, 5, dtype=torch.float64)
+
+
+@pytest.fixture
+def at_module_level(lang64):
+    """The op `x -> x * x` of an importable module, for the engine at hand."""
+    module = importlib.import_module("cases.at_module_level")
+    return getattr(module, f"{lang64.__name__}_square")
+
+
+def works(op):
+    cases.assert_same_values_and_gradients(op, lambda x: x * x, (X,))
+    return True
+
+
+def test_attributes(lang64):
+    kernel_of = {}
+
+    def remember(kernel):
+        kernel_of["it"] = kernel
+        return ts.op("x[n] -> y[n]", name="my_square")(kernel)
+
+    @remember
+    @lang64.kernel
+    def square(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        """Squares every element."""
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    assert isinstance(square, ts.Op) and callable(square)
+    assert square.kernel is kernel_of["it"]
+    assert "x[n] -> y[n]" in str(square.spec)
+    assert lang64.__name__ in str(square.engine).lower()
+    for part in ("my_square", "x[n] -> y[n]", lang64.__name__):
+        assert part in repr(square)
+
+
+def test_the_name_is_the_kernel_s_unless_given(lang64):
+    case = cases.named("convolution")[0]
+    assert "convolution" in repr(case.raw_op(lang64, torch.float64))
+
+
+def test_the_kernel_itself_stays_usable(lang64):
+    case = cases.named("square")[0]
+    op = case.raw_op(lang64, torch.float64)
+    works(op)
+    y = torch.zeros_like(X)
+    op.kernel(X, y)
+    cases.assert_close(y, X * X)
+
+
+def test_explain_is_text(lang64):
+    assert isinstance(cases.named("convolution")[0].raw_op(lang64, torch.float64).explain(), str)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
+def test_copies_work(lang64, at_module_level, copied):
+    assert works(copied(at_module_level))
+    for name in ("square", "chained", "own_backward", "method", "template_arrays"):
+        case = cases.named(name)[0]
+        again = copied(case.raw_op(lang64, torch.float64))
+        cases.assert_same_values_and_gradients(again, case.expected, case.inputs(torch.float64))
+
+
+def test_an_op_in_a_module_is_deep_copied_with_it(lang64):
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.op = cases.named("convolution")[0].raw_op(lang64, torch.float64)
+            self.kernel = torch.nn.Parameter(torch.ones(2, dtype=torch.float64))
+
+        def forward(self, x):
+            return self.op(x, self.kernel)
+
+    layer = Layer()
+    twin = copy.deepcopy(layer)
+    twin.kernel.data.mul_(2)
+    cases.assert_close(twin(X), 2 * layer(X))
+
+
+@pytest.mark.parametrize("protocol", [2, pickle.HIGHEST_PROTOCOL])
+def test_pickles(at_module_level, protocol):
+    assert works(at_module_level)  # with everything compiled that it caches
+    assert works(pickle.loads(pickle.dumps(at_module_level, protocol)))
+
+
+def test_torch_saves_and_loads_it(at_module_level):
+    file = io.BytesIO()
+    torch.save({"op": at_module_level}, file)
+    file.seek(0)
+    assert works(torch.load(file, weights_only=False)["op"])
+
+
+def test_a_pickle_opens_in_another_process(at_module_level, lang64, tmp_path):
+    path = tmp_path / "op.pickle"
+    path.write_bytes(pickle.dumps(at_module_level))
+    name = lang64.__name__
+    program = f"""
+import pickle, torch, {name} as lang
+lang.init(arch=lang.cpu, log_level=lang.ERROR)
+op = pickle.load(open({str(path)!r}, "rb"))
+x = torch.tensor([2.0, 3.0], requires_grad=True)
+op(x).sum().backward()
+assert x.grad.tolist() == [4.0, 6.0], x.grad
+print("fine")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(cases.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.strip().endswith("fine"), done.stderr
+
+
+def test_an_op_that_cannot_be_pickled_says_so(lang64):
+    """A kernel written inside a function cannot be found again by name."""
+    op = cases.named("square")[0].build(lang64, lang64.f64)
+    with pytest.raises((pickle.PicklingError, AttributeError, TypeError), match="square"):
+        pickle.dumps(op)
+
+
+def test_an_op_is_hashable_and_equal_to_itself_alone(lang64):
+    case = cases.named("square")[0]
+    one, two = (case.build(lang64, lang64.f64) for _ in range(2))
+    assert one == one and one != two and len({one, two, one}) == 2
