@@ -1,0 +1,274 @@
+"""What a spec or a kernel that cannot be an op gets: an error where it is made, with the place."""
+
+import inspect
+
+import pytest
+import torch
+
+import cases
+import tinsmith as ts
+
+
+def plain(lang):
+    @lang.kernel
+    def plain(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    return plain
+
+
+def typed(lang):
+    @lang.kernel
+    def typed(x: lang.types.ndarray(ndim=1), a: lang.f32, y: lang.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = a * x[i]
+
+    return typed
+
+
+def vectors(lang):
+    vec3 = lang.types.vector(3, lang.f32)
+
+    @lang.kernel
+    def vectors(p: lang.types.ndarray(dtype=vec3, ndim=1), y: lang.types.ndarray(ndim=1)):
+        for i in p:
+            y[i] = p[i].dot(p[i])
+
+    return vectors
+
+
+# kernel, spec, options, fragments
+SPECS = {
+    "no arrow": (plain, "x[n]", {}, ["^", "->"]),
+    "no outputs": (plain, "x[n] ->", {}, ["^"]),
+    "no brackets": (plain, "x -> y[n]", {}, ["^", "x[]"]),
+    "unclosed": (plain, "x[n -> y[n]", {}, ["^"]),
+    "strange sign": (plain, "x[n] -> y[n & 2]", {}, ["^", "&"]),
+    "arithmetic in an input": (plain, "x[n + 1] -> y[n]", {}, ["^"]),
+    "unknown dtype": (plain, "x[n]: f33 -> y[n]", {}, ["^", "f33"]),
+    "named twice": (plain, "x[n], x[n] -> y[n]", {}, ["x"]),
+    "not a parameter": (plain, "x[n], z[n] -> y[n]", {}, ["`z`", "plain", "x, y"]),
+    "array left out": (plain, "-> y[n]", {}, ["`x`", "plain"]),
+    "rank of the annotation": (typed, "x[h, w] -> y[h]", {}, ["`x`", "ndim=1"]),
+    "scalar as array": (typed, "x[n], a[n] -> y[n]", {}, ["`a`", "a[]"]),
+    "scalar as output": (typed, "x[n] -> y[n], a[]", {}, ["`a`"]),
+    "element dims missing": (vectors, "p[n] -> y[n]", {}, ["`p`", "element"]),
+    "element width": (vectors, "p[n, 4] -> y[n]", {}, ["`p`", "3", "4"]),
+    "dtype against the annotation": (vectors, "p[n, 3]: f64 -> y[n]", {}, ["`p`", "f64"]),
+    "batch of some outputs only": (plain, "x[*b, n] -> y[n]", {}, ["*b", "y"]),
+    "init of no output": (plain, "x[n] -> y[n]", {"init": {"z": "empty"}}, ["`z`", "init"]),
+    "init of an input": (plain, "x[n] -> y[n]", {"init": {"x": "empty"}}, ["`x`", "init"]),
+    "init unknown": (plain, "x[n] -> y[n]", {"init": {"y": "emtpy"}}, ["emtpy", "empty"]),
+    "adjoint unknown": (plain, "x[n] -> y[n]", {"adjoint": "engnie"}, ["engnie", "engine"]),
+    "engine unknown": (plain, "x[n] -> y[n]", {"engine": "taihci"}, ["taihci", "taichi"]),
+    "scratch is an output": (plain, "x[n] -> y[n]", {"scratch": "y[n]"}, ["y"]),
+    "scratch not a parameter": (plain, "x[n] -> y[n]", {"scratch": "h[n]"}, ["`h`", "plain"]),
+    "scratch does not parse": (plain, "x[n] -> y[n]", {"scratch": "h[n"}, ["^"]),
+    "backward is no kernel": (plain, "x[n] -> y[n]", {"backward": len}, ["backward", "kernel"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", SPECS)
+def test_a_spec_that_does_not_fit_is_refused_where_it_is_written(lang, mistake):
+    make, spec, options, fragments = SPECS[mistake]
+    with pytest.raises(ts.TinsmithError) as caught:
+        ts.op(spec, **options)(make(lang))
+    words = str(caught.value)
+    for fragment in fragments:
+        assert fragment in words, words
+    assert "object at 0x" not in words, words
+
+
+def test_the_caret_stands_under_the_place(lang):
+    with pytest.raises(ts.SpecError) as caught:
+        ts.op("x[n], k[m] -> y[n - m $ 1]")(plain(lang))
+    lines = str(caught.value).splitlines()
+    row = next(k for k, line in enumerate(lines) if line.strip() == "^" or line.rstrip().endswith("^"))
+    assert lines[row - 1][lines[row].index("^")] == "$"
+
+
+def test_a_backward_kernel_with_unknown_parameters(lang):
+    @lang.kernel
+    def back(grad_z: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in grad_z:
+            grad_x[i] = grad_z[i]
+
+    with pytest.raises(ts.TinsmithError, match=r"(?s)grad_z.*grad_y"):
+        ts.op("x[n] -> y[n]", backward=back)(plain(lang))
+    op = ts.op("x[n] -> y[n]")(plain(lang))
+    with pytest.raises(ts.TinsmithError, match=r"(?s)grad_z.*grad_y"):
+        op.backward(back)
+
+
+def test_no_kernel_at_all(lang):
+    def python(x, y):
+        y[0] = x[0]
+
+    for thing in (python, len, 3, None):
+        with pytest.raises(ts.TinsmithError, match=r"kernel"):
+            ts.op("x[n] -> y[n]")(thing)
+
+
+def test_op_without_a_spec(lang):
+    with pytest.raises(ts.TinsmithError, match=r"(?s)spec.*ts\.op\("):
+        ts.op(plain(lang))
+
+
+def test_a_chain_of_nothing_and_of_strangers(lang):
+    with pytest.raises(ts.TinsmithError, match=r"kernel"):
+        ts.chain("x[n] -> y[n]", [])
+    with pytest.raises(ts.TinsmithError, match=r"`h`"):
+        ts.chain("x[n] -> y[n]", [plain(lang)], scratch="h[n]")
+
+
+# --- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def line_of(kernel, text):
+    """The line number of this text in the kernel's file."""
+    function = getattr(kernel, "__wrapped__", None) or kernel.fn
+    lines, first = inspect.getsourcelines(function)
+    return first + next(k for k, line in enumerate(lines) if text in line)
+
+
+def use(op, *inputs):
+    """Make, call, differentiate: a refusal may come at whichever of them first knows."""
+    leaves = cases.leaves(inputs)
+    out = cases.tensors(op(*leaves))
+    sum(o.sum() for o in out if o.requires_grad).backward()
+
+
+@pytest.mark.parametrize("statement", ["store", "add", "atomic"])
+def test_a_kernel_that_writes_an_input(lang, statement):
+    @lang.kernel
+    def store(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+            x[i] = 0.0
+
+    @lang.kernel
+    def add(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 2.0
+            x[i] += y[i]
+
+    @lang.kernel
+    def atomic(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = lang.atomic_add(x[0], 1.0)
+
+    kernel, text = {"store": (store, "x[i] = 0.0"), "add": (add, "x[i] += y[i]"), "atomic": (atomic, "atomic_add(")}[
+        statement
+    ]
+    with pytest.raises(ts.KernelError, match=r"(?s)writes.*input `x`") as caught:
+        ts.op("x[n] -> y[n]")(kernel)
+    assert f":{line_of(kernel, text)}" in str(caught.value) or f"line {line_of(kernel, text)}" in str(caught.value)
+
+
+def test_a_kernel_that_writes_an_input_through_a_function(lang):
+    @lang.func
+    def clear(array: lang.template(), i):
+        array[i] = 0.0
+
+    @lang.kernel
+    def hidden(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+            clear(x, i)
+
+    with pytest.raises(ts.KernelError, match=r"`x`"):
+        ts.op("x[n] -> y[n]")(hidden)
+
+
+def test_a_kernel_that_returns_a_value(lang):
+    @lang.kernel
+    def total(x: lang.types.ndarray(), y: lang.types.ndarray()) -> lang.f32:
+        s = 0.0
+        for i in x:
+            s += x[i]
+        return s
+
+    with pytest.raises(ts.KernelError, match=r"(?s)total.*return.*\[\]"):
+        ts.op("x[n] -> y[n]")(total)
+
+
+def overwritten_output(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+        for i in x:
+            y[i] = y[i] * y[i]
+
+    return kernel, None, "y[i] = y[i] * y[i]", "y"
+
+
+def overwritten_scratch(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), h: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            h[i] = x[i]
+        for i in x:
+            y[i] = h[i] * h[i]
+        for i in x:
+            h[i] = 1.0
+
+    return kernel, "h[n]", "h[i] = 1.0", "h"
+
+
+def moving_average(lang):
+    """Pitfall 07: a buffer of one cell carries the state from sample to sample."""
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), h: lang.types.ndarray(), y: lang.types.ndarray()):
+        for _ in range(1):
+            for i in range(x.shape[0]):
+                h[0] = 0.9 * h[0] * h[0] + x[i]
+                y[i] = h[0]
+
+    return kernel, "h[1]", "h[0] = 0.9", "h"
+
+
+@pytest.mark.parametrize("make", [overwritten_output, overwritten_scratch, moving_average], ids=lambda f: f.__name__)
+def test_a_value_that_was_read_and_then_overwritten(lang, make):
+    kernel, scratch, text, array = make(lang)
+    with pytest.raises((ts.KernelError, ts.GradientError)) as caught:
+        use(ts.op("x[n] -> y[n]", scratch=scratch)(kernel), torch.rand(4))
+    words = str(caught.value)
+    assert f"`{array}`" in words and str(line_of(kernel, text)) in words, words
+
+
+def test_overwriting_is_fine_with_a_hand_written_backward(lang):
+    kernel, _, _, _ = overwritten_output(lang)
+
+    @lang.kernel
+    def back(x: lang.types.ndarray(), grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in x:
+            grad_x[i] = 2.0 * x[i] * grad_y[i]
+
+    op = ts.op("x[n] -> y[n]", backward=back)(kernel)
+    cases.assert_same_values_and_gradients(op, lambda x: x * x, (torch.rand(4),))
+
+
+def test_a_kernel_without_source(lang):
+    space = {"lang": lang}
+    text = """
+@lang.kernel
+def lost(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        y[i] = x[i]
+"""
+    try:
+        exec(compile(text, "<nowhere>", "exec"), space)
+    except Exception:  # noqa: BLE001 - an engine that refuses it itself has said enough
+        return
+    with pytest.raises(ts.KernelError, match=r"(?s)lost.*source"):
+        ts.op("x[n] -> y[n]")(space["lost"])
+
+
+def test_starting_an_unknown_engine_or_arch():
+    with pytest.raises(ts.TinsmithError, match=r"(?s)taihci.*taichi"):
+        ts.init(engine="taihci")
+    with pytest.raises(ts.TinsmithError, match=r"(?s)gpuu"):
+        ts.init(arch="gpuu", engine="taichi")
