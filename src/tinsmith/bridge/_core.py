@@ -73,6 +73,7 @@ class Core:
         self.signature = signature
         self.reverse = reverse
         self.handle = -1  # given by `_packing.register`
+        self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars))
         self._plans: dict[Any, Plan] = {}
         self._runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.stages))
 
@@ -85,13 +86,17 @@ class Core:
         """Whether a call's meaning depends on Python values outside its arguments."""
         return any(stage.varies for stage in self.signature.stages)
 
+    def fixed(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The scalar arguments that a plan depends on."""
+        return tuple([scalars[name] for name in self._fixed])
+
     def runtime(self) -> tuple[Any, ...]:
         """Tokens of the engines' present state."""
         return tuple([runtime() for runtime in self._runtimes])
 
     def plan(self, call: Call, device: torch.device) -> Plan:
         """The plan for a call; made once."""
-        fixed = tuple([call.scalars[name] for name in self.signature.size_scalars])
+        fixed = self.fixed(call.scalars)
         fingerprints = self.fingerprints(call.templates)
         key = (
             call.shapes,
@@ -131,7 +136,10 @@ class Core:
             buffers[name] = Buffer(name, lead + shape, dtype)
         made = {buffer.name: buffer for buffer in self.made(call)}
         batched = call.batched | (frozenset(made) if call.batch is not None else frozenset())
-        return Situation(self.signature, buffers | made, device, call.batch, batched, fingerprints, call.templates)
+        fixed = dict(zip(self._fixed, self.fixed(call.scalars), strict=True))
+        return Situation(
+            self.signature, buffers | made, device, call.batch, batched, fingerprints, call.templates, fixed
+        )
 
     def _made_dtype(self, name: str, call: Call) -> torch.dtype:
         """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half."""

@@ -39,8 +39,8 @@ class Lean(torch.autograd.Function):
     def forward(ctx: Any, run: Run, *inputs: torch.Tensor) -> Any:
         plan = run.plan
         places = plan.saved(run.active)
-        if plan.bakes_in:
-            plan.pullback(run.active)  # compiled now, with the Python values that the forward pass uses
+        if plan.prepares_backward:
+            plan.pullback(run.active)  # now, with the Python values of the forward pass, and refused before any launch
         arrays = plan.forward(inputs, run.call.scalars)
         ctx.run = run
         if places:

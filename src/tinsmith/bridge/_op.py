@@ -149,8 +149,7 @@ class Op:
             check_tensors(core.signature, bound.tensors)
             raise
         if self._has_others or core.varies:
-            fixed = [bound.scalars[name] for name in core.signature.size_scalars]
-            key = (key, tuple(fixed), tuple(bound.sizes.items()), core.fingerprints(bound.templates))
+            key = (key, core.fixed(bound.scalars), tuple(bound.sizes.items()), core.fingerprints(bound.templates))
         found = self._routes.get(key)
         if found is None or not found.is_current():
             found = self._new_route(key, bound)

@@ -45,7 +45,7 @@ class Plan:
         )
         elements = sum(product(buffer.shape) for buffer in buffers.values())
         self.is_serial = situation.device.type == "cpu" and elements < config().serial_below
-        self.bakes_in = any(situation.fingerprints)
+        self.prepares_backward = any(situation.fingerprints) or reverse.depends_on_sizes
         self._slow = 0
         self._steps: tuple[Step, ...] = ()
         self._pullbacks: dict[frozenset[str], Pullback] = {}

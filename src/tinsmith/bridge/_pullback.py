@@ -38,10 +38,7 @@ class Pullback:
             for place, name in enumerate(signature.arrays)
         )
         requests = reverse.requests(active, floats)
-        self.steps: tuple[Step, ...] = tuple(
-            step(situation, request.stage, self._uses(request), adjoint=request.adjoint, is_serial=is_serial)
-            for request in requests
-        )
+        self.steps: tuple[Step, ...] = tuple(self._step(request, is_serial) for request in requests)
 
     def memory(
         self, saved: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor | None]
@@ -81,6 +78,14 @@ class Pullback:
         if rerun == "final":
             return lambda saved: private(saved[name])
         return lambda saved: saved[name]
+
+    def _step(self, request: Request, is_serial: bool) -> Step:
+        situation, stage = self._situation, request.stage
+        shapes = {name: situation.core(name) for name in situation.buffers}
+        values = {**situation.fixed, **situation.templates}
+        stack = self._reverse.stack(stage, shapes, values) if request.adjoint else 0
+        uses = self._uses(request)
+        return step(situation, stage, uses, adjoint=request.adjoint, is_serial=is_serial, stack=stack)
 
     def _uses(self, request: Request) -> list[Use]:
         uses = []

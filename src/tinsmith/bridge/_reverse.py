@@ -9,10 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from .._errors import GradientError, SpecError, refusal
-from ..source import needed_values
+from ..source import Nest, carrying_nests, needed_values
 from ._signature import Signature
 from ._stage import Stage
 
@@ -39,9 +39,19 @@ class Request:
 
 
 class Reverse(ABC):
-    """A source of gradients for one op."""
+    """A source of gradients for one op.
+
+    `scalars` are the arguments whose values its kernels are compiled for; `depends_on_sizes`
+    says whether sizes decide if there is a gradient at all.
+    """
 
     name: str
+    scalars: tuple[str, ...] = ()
+    depends_on_sizes: bool = False
+
+    def stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
+        """Depth of the gradient stack for a stage's reverse kernel; 0 where there is none to set."""
+        return 0
 
     @abstractmethod
     def reads(self, active: frozenset[str]) -> frozenset[str]:
@@ -72,6 +82,12 @@ class Reverse(ABC):
         """Raise GradientError where these gradients cannot be had."""
 
 
+DEFAULT_STACK = 32
+"""Entries of Taichi's gradient stack where it does not know how many it needs."""
+LARGEST_STACK = 1 << 16
+"""Entries, of all stacks of a kernel together, that still fit a thread's own memory (1 MiB in float64)."""
+
+
 class EngineReverse(Reverse):
     """The engine's own reverse mode, on memory of ours."""
 
@@ -80,6 +96,33 @@ class EngineReverse(Reverse):
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         self._made = frozenset(signature.outputs + signature.scratch)
+        everything = frozenset(signature.arrays) | self._made
+        self._nests = {
+            stage: carrying_nests(stage.source, stage.roles, everything) if stage.engine.needs_stack_depth else ()
+            for stage in signature.stages
+        }
+        self.depends_on_sizes = any(self._nests.values())
+        bounds = {name for nests in self._nests.values() for nest in nests for name in nest.names}
+        self.scalars = tuple(name for name in signature.scalars if name in bounds)
+
+    def stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
+        """A power of two, so that a new size seldom compiles anew."""
+        depths = [self._depth(nest, stage, shapes, values) for nest in self._nests[stage]]
+        needed = max(depths, default=0)
+        return 0 if needed <= DEFAULT_STACK else 1 << (needed - 1).bit_length()
+
+    def _depth(self, nest: Nest, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
+        depth = nest.depth(shapes, values)
+        if depth is not None and depth * len(self._nests[stage]) <= LARGEST_STACK:
+            return depth
+        op = self.signature.op
+        words = (
+            f"{stage.engine.name}'s reverse mode would overflow its gradient stack in op `{op}`, and kill the process"
+        )
+        count = "not known before the launch" if depth is None else str(depth)
+        rows = [("loop", f"carries `{nest.local}`, at {nest.place}"), ("values to keep", count)]
+        remedy = "Run it on Quadrants (`engine='quadrants'`), make the loop `ti.static`, or give `backward=`."
+        raise GradientError(refusal(words, rows, remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         read: set[str] = set()

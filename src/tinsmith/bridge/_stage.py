@@ -37,6 +37,7 @@ class Variant:
     adjoint: bool = False
     is_serial: bool = False
     fingerprint: tuple[Any, ...] = ()
+    stack: int = 0
 
 
 class Stage:
@@ -127,7 +128,8 @@ class Stage:
                 raise GradientError(refusal(words, remedy="Change it after the backward pass."))
             function = self._function(variant)
             try:
-                found = self.engine.compile(function, self.templates(values), adjoint=variant.adjoint)
+                templates = self.templates(values)
+                found = self.engine.compile(function, templates, adjoint=variant.adjoint, stack=variant.stack)
             except TinsmithError:
                 raise
             except Exception as cause:

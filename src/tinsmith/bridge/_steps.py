@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +22,7 @@ class Situation:
         buffers: every array by name: inputs, then outputs, then scratch.
         batch: size of the flat batch dimension, None without one.
         batched: arrays that have it.
+        fixed: scalar arguments that a plan depends on: those that dims and loop bounds are made of.
     """
 
     signature: Signature
@@ -31,6 +32,7 @@ class Situation:
     batched: frozenset[str]
     fingerprints: tuple[tuple[Any, ...], ...]
     templates: Mapping[str, Any]
+    fixed: Mapping[str, Any]
 
     def core(self, name: str) -> tuple[int, ...]:
         """An array's shape without the batch dimension."""
@@ -80,14 +82,16 @@ class Step:
         ]
 
 
-def step(situation: Situation, stage: Stage, uses: Sequence[Use], *, adjoint: bool, is_serial: bool) -> Step:
+def step(
+    situation: Situation, stage: Stage, uses: Sequence[Use], *, adjoint: bool, is_serial: bool, stack: int = 0
+) -> Step:
     """Compile a stage for a situation, and lay out its arguments."""
     types = {use.parameter: _type(situation, stage, use) for use in uses}
-    variant = Variant(tuple(types.items()), adjoint, is_serial, _fingerprint(situation, stage))
+    variant = Variant(tuple(types.items()), adjoint, is_serial, _fingerprint(situation, stage), stack)
     is_looped = any(use.is_batched for use in uses) and bool(stage.batch_refusal(variant))
     if is_looped:
         single = tuple((name, array._replace(is_batched=False)) for name, array in types.items())
-        variant = Variant(single, adjoint, is_serial, variant.fingerprint)
+        variant = replace(variant, arrays=single)
     compiled = stage.compiled(variant, situation.templates, situation.signature.op)
     entries, strides = [], []
     for use in uses:

@@ -153,8 +153,18 @@ class Engine(ABC):
         """Raise EngineError unless a kernel may be launched from this thread now."""
 
     @abstractmethod
-    def compile(self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool) -> Compiled:
-        """Compile a function whose annotations fix everything but its template values."""
+    def compile(
+        self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool, stack: int = 0
+    ) -> Compiled:
+        """Compile a function whose annotations fix everything but its template values.
+
+        `stack` is the depth that the gradient stack needs; 0 leaves it to the engine.
+        """
+
+    @property
+    @abstractmethod
+    def needs_stack_depth(self) -> bool:
+        """Whether a gradient stack that is too shallow kills the process, so that its depth must be told."""
 
     @abstractmethod
     def start(self, device_type: str, **options: Any) -> None:

@@ -87,7 +87,13 @@ class Quadrants(Engine):
     def require_ready(self, op: str) -> None:
         _shared.require_settled(self, _shared.require_started(self, op), op)
 
-    def compile(self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool) -> Compiled:
+    @property
+    def needs_stack_depth(self) -> bool:
+        return False
+
+    def compile(
+        self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool, stack: int = 0
+    ) -> Compiled:
         decorated = self.lang.kernel(function)
         kernel = decorated._adjoint if adjoint else decorated._primal
         kernel.raise_on_templated_floats = False  # set by a call of the kernel, which we never make

@@ -8,8 +8,9 @@ program compiles a kernel to data that is launched with a hand-filled context;
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MethodType, ModuleType
 from typing import Any
 
@@ -91,14 +92,21 @@ class Taichi(Engine):
     def require_ready(self, op: str) -> None:
         _shared.require_settled(self, _shared.require_started(self, op), op)
 
-    def compile(self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool) -> Compiled:
+    @property
+    def needs_stack_depth(self) -> bool:
+        return True
+
+    def compile(
+        self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool, stack: int = 0
+    ) -> Compiled:
         decorated = self.lang.kernel(function)
         kernel = decorated._adjoint if adjoint else decorated._primal
         key = kernel.ensure_compiled(*_shared.stand_ins(function, templates, self.lang, self._matrix_type))
         cpp = kernel.compiled_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
-        data = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
+        with _stack_depth(program.config(), stack):
+            data = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
         return Compiled(_shared.launcher(cpp, program, data), slots, runtime)
 
@@ -126,6 +134,17 @@ class Taichi(Engine):
         from taichi.lang.matrix import MatrixType
 
         return MatrixType
+
+
+@contextlib.contextmanager
+def _stack_depth(config: Any, depth: int) -> Iterator[None]:
+    """Compile with a gradient stack of that depth; 0 leaves the user's own setting."""
+    before = config.ad_stack_size
+    config.ad_stack_size = depth or before
+    try:
+        yield
+    finally:
+        config.ad_stack_size = before
 
 
 class _Unbound:

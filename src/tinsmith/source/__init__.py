@@ -6,13 +6,16 @@ from ._constants import Constants, constants_of
 from ._needs import needed_values
 from ._read import Source, read
 from ._roles import Access, Roles, roles_of
+from ._stacks import Nest, carrying_nests
 
 __all__ = [
     "Access",
     "Constants",
+    "Nest",
     "Roles",
     "Source",
     "build",
+    "carrying_nests",
     "constants_of",
     "needed_values",
     "read",

@@ -25,11 +25,22 @@ def needed_values(source: Source, roles: dict[str, Roles], active: Iterable[str]
         roles: how it uses its arrays.
         active: arrays that have a gradient buffer in the reverse pass.
     """
-    walker = _Walker(roles, frozenset(active))
-    while walker.sweep(source.tree.body):
-        pass
+    walker = _swept(source, roles, active)
     escaped = {name for name, role in roles.items() if role.escapes}
     return frozenset(walker.needed_arrays | escaped)
+
+
+def needed_locals(source: Source, roles: dict[str, Roles], active: Iterable[str]) -> frozenset[str]:
+    """Names of the locals whose values the reverse of a kernel reads, and which vary with an active array."""
+    walker = _swept(source, roles, active)
+    return frozenset(walker.needed_locals & walker.active_locals)
+
+
+def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str]) -> _Walker:
+    walker = _Walker(roles, frozenset(active))
+    while walker.sweep(source.tree.body):
+        pass  # each sweep adds to what is needed; the last one adds nothing
+    return walker
 
 
 class _Walker:
