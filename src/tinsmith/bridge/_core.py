@@ -75,7 +75,7 @@ class Core:
         self.handle = -1  # given by `_packing.register`
         self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars))
         self._plans: dict[Any, Plan] = {}
-        self._runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.stages))
+        self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.stages))
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
         """Pictures of every Python value that the kernels bake in."""
@@ -92,7 +92,7 @@ class Core:
 
     def runtime(self) -> tuple[Any, ...]:
         """Tokens of the engines' present state."""
-        return tuple([runtime() for runtime in self._runtimes])
+        return tuple([runtime() for runtime in self.runtimes])
 
     def plan(self, call: Call, device: torch.device) -> Plan:
         """The plan for a call; made once."""

@@ -55,11 +55,11 @@ class Lean(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         run = ctx.run
         plan = run.plan
-        active = run.wanted(ctx.needs_input_grad)
-        if cotangents.count(None) == len(cotangents):
+        if not any([cotangent is not None for cotangent in cotangents]):  # noqa: C419  # a generator costs more
             return (None,) * (1 + plan.inputs)
+        active = run.wanted(ctx.needs_input_grad)
         places = plan.saved(run.active)
-        saved = {plan.names[place]: tensor for place, tensor in zip(places, ctx.saved_tensors, strict=True)}
+        saved = {plan.names[i]: tensor for i, tensor in zip(places, ctx.saved_tensors, strict=True)} if places else {}
         if has_older_batch(cotangents):
             return (None, *_older_batch(run.call, active, saved, cotangents))
         if torch.is_grad_enabled() or is_transformed():

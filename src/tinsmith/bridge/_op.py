@@ -46,8 +46,8 @@ class Op:
         self._routes: dict[Any, Route] = {}
         signature = self._core.signature
         self._count = len(signature.order)
-        self._has_others = bool(signature.scalars or signature.templates or signature.size_names)
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
+        self._has_others = True
         self._result = _result_type(self.name, signature.outputs)
 
     # Making -------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Op:
         except (AttributeError, RuntimeError):
             check_tensors(core.signature, bound.tensors)
             raise
-        if self._has_others or core.varies:
+        if self._has_others:
             key = (key, core.fixed(bound.scalars), tuple(bound.sizes.items()), core.fingerprints(bound.templates))
         found = self._routes.get(key)
         if found is None or not found.is_current():
@@ -159,6 +159,7 @@ class Op:
         if len(self._routes) >= config().plan_cache:
             self._routes.clear()
         found = self._routes[key] = route(self._core, bound)
+        self._has_others = self._core.varies or not self._takes_tensors_only  # known once the kernel was looked into
         return found
 
     def _wrapped(self, outputs: Sequence[torch.Tensor]) -> Any:

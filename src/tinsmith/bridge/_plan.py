@@ -46,6 +46,7 @@ class Plan:
         elements = sum(product(buffer.shape) for buffer in buffers.values())
         self.is_serial = situation.device.type == "cpu" and elements < config().serial_below
         self.prepares_backward = any(situation.fingerprints) or reverse.depends_on_sizes
+        self._is_cuda = situation.device.type == "cuda"
         self._slow = 0
         self._steps: tuple[Step, ...] = ()
         self._pullbacks: dict[frozenset[str], Pullback] = {}
@@ -63,7 +64,7 @@ class Plan:
 
     def launch(self, steps: Sequence[Step], pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
         """Run launches in order, in order with torch's own work, and watch how long a serial one takes."""
-        if self.situation.device.type == "cuda":
+        if self._is_cuda:
             in_order(self.situation.device, lambda: _run(steps, pointers, scalars))
             return
         begin = time.perf_counter()

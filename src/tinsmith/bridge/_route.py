@@ -7,7 +7,7 @@ find their way back; most calls need none of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,7 +34,7 @@ class Route:
         is_prepared, is_finished: whether no cast or reshape is needed before, and after.
         is_ordered: whether all memory is in order, element after element.
         is_native: whether all tensors are torch's own, and no subclass that wants to be told.
-        runtime: tokens of the engines' state that it was made in.
+        runtimes: how to ask each engine for its state, and the one that this route was made in.
     """
 
     call: Call
@@ -47,13 +47,16 @@ class Route:
     is_finished: bool
     is_ordered: bool
     is_native: bool
-    runtime: tuple[Any, ...]
+    runtimes: tuple[tuple[Callable[[], Any], Any], ...]
     _plan: Plan | None = None
     _wanted: dict[tuple[bool, ...], frozenset[str]] = field(default_factory=dict)
 
     def is_current(self) -> bool:
         """Whether the engines are still those that this route was made in."""
-        return self.call.core.runtime() == self.runtime
+        for runtime, before in self.runtimes:  # noqa: SIM110  # asked at every call: a generator costs more
+            if runtime() is not before:
+                return False
+        return True
 
     def with_scalars(self, bound: Bound) -> Call:
         """This route's call with other scalars."""
@@ -135,7 +138,7 @@ def route(core: Core, bound: Bound, *, is_traced: bool = False) -> Route:
         is_finished=not (any(halves) or len(lead) > 1),
         is_ordered=is_traced or all(tensor.is_contiguous() and not tensor.is_neg() for tensor in tensors),
         is_native=all(type(tensor) in _NATIVE for tensor in tensors),
-        runtime=() if is_traced else core.runtime(),
+        runtimes=() if is_traced else tuple((runtime, runtime()) for runtime in core.runtimes),
     )
 
 

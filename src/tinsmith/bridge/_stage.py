@@ -76,7 +76,8 @@ class Stage:
     @property
     def varies(self) -> bool:
         """Whether the kernel bakes in Python values that may change; True until that is known."""
-        return self._constants is None or bool(self._constants.paths)
+        constants = self._constants
+        return constants is None or bool(constants.paths) or not constants.is_complete
 
     def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Template arguments by name, `self` among them."""
@@ -87,7 +88,9 @@ class Stage:
     def fingerprint(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
         """A picture of every Python value that the kernel bakes in; equal pictures share a compiled kernel."""
         templates = self.templates(values)
-        constants = self._constants or self.survey(templates)
+        constants = self._constants
+        if constants is None or not constants.is_complete:
+            constants = self.survey(templates)
         picture = constants.fingerprint(templates)
         if picture and picture not in self._seen:
             picture = self.survey(templates).fingerprint(templates)

@@ -66,11 +66,13 @@ class Constants:
     Attributes:
         fields: fields that the kernel reads or writes, with the name it knows them by.
         written: fields that it writes: their names, and where.
+        is_complete: whether every name had a value; a global may be assigned after the kernel is defined.
     """
 
     paths: tuple[_Path, ...]
     fields: tuple[tuple[str, Any], ...]
     written: tuple[tuple[str, str], ...]
+    is_complete: bool
     engine: Engine
 
     def fingerprint(self, templates: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -107,7 +109,9 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
     finder = _Finder(engine, templates)
     roots = {name: _Path(None, name, ()) for name in templates if name not in arrays}
     finder.walk(source, roots)
-    return Constants(tuple(dict.fromkeys(finder.paths)), tuple(finder.fields), tuple(finder.written), engine)
+    return Constants(
+        tuple(dict.fromkeys(finder.paths)), tuple(finder.fields), tuple(finder.written), finder.is_complete, engine
+    )
 
 
 class _Finder:
@@ -119,6 +123,7 @@ class _Finder:
         self.paths: list[_Path] = []
         self.fields: list[tuple[str, Any]] = []
         self.written: list[tuple[str, str]] = []
+        self.is_complete = True
         self._seen: set[tuple[Any, Any]] = set()
 
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
@@ -129,7 +134,7 @@ class _Finder:
             if name in roots:
                 base = roots[name]
                 path = _Path(base.source, base.name, (*base.attributes, *attributes))
-            elif name not in local and not _is_builtin(source, name):
+            elif name not in local and not self._is_builtin(source, name):
                 path = _Path(source, name, tuple(attributes))
             else:
                 continue
@@ -141,6 +146,13 @@ class _Finder:
             self.fields.append((label, field.value(self.templates)))
             if label in targets:
                 self.written.append((label, source.place(targets[label])))
+
+    def _is_builtin(self, source: Source, name: str) -> bool:
+        try:
+            return source.lookup(name) is getattr(builtins, name, _MISSING)
+        except KeyError:
+            self.is_complete = False  # not assigned yet, or never: then the engine will name it
+            return True
 
     def _field(self, path: _Path) -> _Path | None:
         """The stem of a path that leads to a field, if one does."""
@@ -200,13 +212,6 @@ def _targets(tree: ast.FunctionDef) -> dict[str, ast.AST]:
         if isinstance(element, ast.Subscript) and (is_atomic or isinstance(element.ctx, ast.Store)):
             found[ast.unparse(element.value)] = element
     return found
-
-
-def _is_builtin(source: Source, name: str) -> bool:
-    try:
-        return source.lookup(name) is getattr(builtins, name, _MISSING)
-    except KeyError:
-        return True  # unknown to Python: the engine will name it
 
 
 def _chains(tree: ast.FunctionDef) -> list[tuple[str, ...]]:
