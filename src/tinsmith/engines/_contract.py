@@ -76,6 +76,17 @@ class Probe:
     detail: str
 
 
+@dataclass(frozen=True)
+class Facts:
+    """Where an engine's file leans on private names: objects by name, and attribute paths from them.
+
+    The path's root `kernel` is a freshly decorated kernel.
+    """
+
+    roots: dict[str, Any]
+    paths: tuple[str, ...]
+
+
 class Engine(ABC):
     """One engine. Stateless: everything that changes lives in the engine itself."""
 
@@ -171,5 +182,5 @@ class Engine(ABC):
         """Start the engine."""
 
     @abstractmethod
-    def probe(self) -> list[Probe]:
-        """Check every private fact that this engine's file leans on."""
+    def facts(self) -> Facts:
+        """The private names that this engine's file leans on."""

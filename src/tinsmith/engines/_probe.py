@@ -1,11 +1,72 @@
-"""The list of private facts that we lean on, checked against the engines installed here."""
+"""The private facts that we lean on, each a named yes or no.
+
+An engine's file says where its facts live; here they are checked, against the engines that
+are installed. The facts about a reverse kernel are checked by running one, where the engine
+is started.
+"""
 
 from __future__ import annotations
 
-from ._contract import Probe
+from typing import Any
+
+import torch
+
+from ._contract import Engine, Facts, Probe
+from ._probe_kernel import doubling
 from ._registry import get, installed
 
 
 def probes() -> tuple[Probe, ...]:
-    """Check every private fact of every installed engine. Imports them."""
-    return tuple(probe for name in installed() for probe in get(name).probe())
+    """Check every private fact of every installed engine. Imports them.
+
+    Example:
+        >>> [probe.name for probe in probes() if not probe.ok]
+        []
+    """
+    return tuple(probe for name in installed() for probe in _probes(get(name)))
+
+
+def _probes(engine: Engine) -> list[Probe]:
+    facts = engine.facts()
+    kernel = engine.lang.kernel(doubling(engine.lang))
+    found = [_has(engine, facts, kernel, path) for path in facts.paths]
+    if engine.runtime() is not None and engine.device_type() == "cpu":
+        found += _behaviour(engine)
+    return found
+
+
+def _has(engine: Engine, facts: Facts, kernel: Any, path: str) -> Probe:
+    """Whether attribute after attribute of `path` is there, from one of the engine's own objects."""
+    root, *attributes = path.split(".")
+    value: Any = kernel if root == "kernel" else facts.roots[root]
+    for attribute in attributes:
+        if not hasattr(value, attribute):
+            return Probe(path, engine.name, False, f"`{attribute}` is gone: see engines/_{engine.name}.py")
+        value = getattr(value, attribute)
+    return Probe(path, engine.name, True, "")
+
+
+def _behaviour(engine: Engine) -> list[Probe]:
+    """What a reverse kernel does to its memory."""
+    compiled = engine.compile(doubling(engine.lang), {}, adjoint=True)
+    x, y, gradient, adjoint = torch.ones(4), torch.full((4,), 7.0), torch.ones(4), torch.full((4,), 3.0)
+    slots = compiled.slots
+    arrays = [
+        (slots["x"], x.data_ptr(), 16, (4,), gradient.data_ptr()),
+        (slots["y"], y.data_ptr(), 16, (4,), adjoint.data_ptr()),
+    ]
+    compiled.launch(arrays, ())
+    facts = {
+        "a reverse kernel adds to an input's adjoint": (gradient, 7.0),
+        "a reverse kernel zeroes the adjoint of a stored output": (adjoint, 0.0),
+        "a reverse kernel leaves the values of a stored output alone": (y, 7.0),
+    }
+    return [
+        _judged(engine, name, memory, wanted)
+        for name, (memory, wanted) in facts.items()
+    ]
+
+
+def _judged(engine: Engine, name: str, memory: torch.Tensor, wanted: float) -> Probe:
+    is_right = bool((memory == wanted).all())
+    return Probe(name, engine.name, is_right, "" if is_right else f"gave {memory.tolist()}, not {wanted}")

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from . import _shared
-from ._contract import Compiled, Engine, Parameter, Probe
+from ._contract import Compiled, Engine, Facts, Parameter
 
 
 class Quadrants(Engine):
@@ -112,12 +112,19 @@ class Quadrants(Engine):
         )
         self.settle()
 
-    def probe(self) -> list[Probe]:
+    def facts(self) -> Facts:
         from quadrants._lib.core.quadrants_python import KernelLaunchContext
         from quadrants.lang import impl
-        from quadrants.lang.kernel import Kernel
 
-        return _shared.probes(self, impl, Kernel, KernelLaunchContext, "pyquadrants", "_prog")
+        roots = {"impl": impl, "context": KernelLaunchContext}
+        kernel = ("func", "arg_metas", "is_classkernel", "return_type", "ensure_compiled", "materialized_kernels")
+        paths = (
+            *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
+            "kernel._is_wrapped_kernel",
+            *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", "global_vars")),
+            *(f"context.{name}" for name in _shared.CONTEXT),
+        )
+        return Facts(roots, paths)
 
     def _describe(self, name: str, annotation: Any) -> Parameter | None:
         from quadrants.types import primitive_types

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .._errors import EngineError, KernelError, refusal
-from ._contract import ArrayArgument, Engine, Launch, Parameter, Probe, ScalarArgument
+from ._contract import ArrayArgument, Engine, Launch, Parameter, ScalarArgument
 
 DTYPES: dict[str, torch.dtype] = {
     "f16": torch.float16,
@@ -32,6 +32,8 @@ DTYPES: dict[str, torch.dtype] = {
     "u64": torch.uint64,
 }
 NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
+CONTEXT = ("set_arg_external_array_with_shape", "set_arg_float", "set_arg_int", "set_arg_uint")
+"""What both engines' launch contexts are filled with."""
 FLOATS = (torch.float16, torch.float32, torch.float64)
 INTEGERS = tuple(dtype for name, dtype in DTYPES.items() if name[0] in "iu" and name != "u1")
 _BOUNDARIES = {0: "unsafe", 1: "clamp"}
@@ -238,27 +240,6 @@ def device_type(arch: Any) -> str:
             "Start the engine with ts.init(), which picks what torch has.",
         )
     )
-
-
-def probes(engine: Engine, impl: Any, kernel: type, context: type, state: str, program: str) -> list[Probe]:
-    """Facts that both engines share, each as a named yes or no."""
-    facts = [
-        (f"impl.{state} holds the program", hasattr(getattr(impl, state, None), program)),
-        ("impl.get_runtime().materialized", hasattr(getattr(impl, state, None), "materialized")),
-        ("Kernel.ensure_compiled", hasattr(kernel, "ensure_compiled")),
-        (
-            "KernelLaunchContext.set_arg_external_array_with_shape",
-            hasattr(context, "set_arg_external_array_with_shape"),
-        ),
-        (
-            "KernelLaunchContext.set_arg_float, _int, _uint",
-            all(hasattr(context, f"set_arg_{kind}") for kind in _SETTERS),
-        ),
-    ]
-    return [Probe(name, engine.name, bool(ok), "" if ok else "missing in this release") for name, ok in facts]
-
-
-_SETTERS = ("float", "int", "uint")
 
 
 def launcher(cpp: Any, program: Any, data: Any) -> Launch:

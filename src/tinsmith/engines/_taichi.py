@@ -15,7 +15,7 @@ from types import MethodType, ModuleType
 from typing import Any
 
 from . import _shared
-from ._contract import Compiled, Engine, Parameter, Probe
+from ._contract import Compiled, Engine, Facts, Parameter
 
 
 class Taichi(Engine):
@@ -115,11 +115,20 @@ class Taichi(Engine):
         self.lang.init(arch=arch, **(_shared.defaults(self.lang, device_type) | options))
         self.settle()
 
-    def probe(self) -> list[Probe]:
+    def facts(self) -> Facts:
         from taichi._lib import core
-        from taichi.lang import impl, kernel_impl
+        from taichi.lang import impl
 
-        return _shared.probes(self, impl, kernel_impl.Kernel, core.KernelLaunchContext, "pytaichi", "prog")
+        roots = {"impl": impl, "context": core.KernelLaunchContext, "config": core.CompileConfig}
+        kernel = ("func", "arguments", "classkernel", "return_type", "ensure_compiled", "compiled_kernels")
+        paths = (
+            *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
+            "kernel._is_wrapped_kernel",
+            *(f"impl.pytaichi.{name}" for name in ("prog", "materialized", "materialize", "global_vars")),
+            *(f"context.{name}" for name in _shared.CONTEXT),
+            "config.ad_stack_size",
+        )
+        return Facts(roots, paths)
 
     def _describe(self, name: str, annotation: Any) -> Parameter | None:
         from taichi.types import primitive_types

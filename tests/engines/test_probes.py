@@ -1,0 +1,28 @@
+"""What we lean on in the engines' private parts: a release that changes it must fail here, by name."""
+
+import dataclasses
+
+import pytest
+
+from tinsmith import engines
+
+
+def test_every_fact_holds(lang):
+    broken = [f"{probe.engine}: {probe.name}: {probe.detail}" for probe in engines.probes() if not probe.ok]
+    assert not broken, "an engine's release changed what tinsmith leans on:\n" + "\n".join(broken)
+
+
+def test_a_started_engine_is_run(lang, engine):
+    behaviour = [probe for probe in engines.probes() if probe.engine == engine and "reverse kernel" in probe.name]
+    assert len(behaviour) == 3
+
+
+@pytest.mark.parametrize("path", ["kernel._primal.no_such_name", "impl.no_such_name"])
+def test_a_lost_name_is_told(lang, engine, monkeypatch, path):
+    adapter = engines.get(engine)
+    facts = adapter.facts()
+    lost = dataclasses.replace(facts, paths=(*facts.paths, path))
+    monkeypatch.setattr(type(adapter), "facts", lambda self: lost if self.name == engine else facts)
+    broken = [probe for probe in engines.probes() if not probe.ok and probe.engine == engine]
+    assert [probe.name for probe in broken] == [path]
+    assert "`no_such_name` is gone" in broken[0].detail and f"_{engine}.py" in broken[0].detail
