@@ -21,6 +21,7 @@ FLOORS = {
     "_errors": 0,
     "_config": 0,
     "reference": 0,
+    "spec": 1,
     "engines": 1,
     "source": 2,
     "transforms": 3,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import strategies as st
 
-from tinsmith.bridge._arithmetic import tree_text
-from tinsmith.bridge._spec import DTYPES, Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec
+from tinsmith.spec import DTYPES, Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec, tree_text
 
 NAMES = ("n", "m", "k", "h")
 

@@ -13,8 +13,8 @@ import torch
 
 from .._errors import ArgumentError, DeviceError, DtypeError, refusal
 from ..engines import FLOATS
+from ..spec import unexpected_keyword
 from ._signature import Signature, fitting_dtypes
-from ._spec import unexpected_keyword
 
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 _SUPPORTED = (*FLOATS, *_INTEGERS, torch.bool)

@@ -13,11 +13,11 @@ import torch
 from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
 from ..engines import DTYPES
+from ..spec import solve
 from ._buffers import Buffer
 from ._plan import Plan
 from ._reverse import Reverse
 from ._signature import Signature, common_float, fitting_dtypes
-from ._solve import solve
 from ._steps import Situation
 
 

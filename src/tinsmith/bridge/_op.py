@@ -10,6 +10,7 @@ import torch
 from .._config import config
 from .._errors import ArgumentError, refusal
 from ..engines import is_kernel, of_kernel
+from ..spec import Spec, parse
 from . import _operator, _tracing
 from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
@@ -21,7 +22,6 @@ from ._pickling import Reference, reference_to
 from ._reverse import EngineReverse, HandWritten, Reverse
 from ._route import Route, key_of, route
 from ._signature import Signature, match
-from ._spec import Spec, parse
 from ._stage import Stage
 
 _NOTHING: Mapping[str, Any] = {}

@@ -13,10 +13,10 @@ from typing import Any
 
 import torch
 
+from ..spec import solve
 from ._binding import Bound, check_tensors
 from ._core import Call, Core
 from ._plan import Plan
-from ._solve import solve
 
 _NATIVE = (torch.Tensor, torch.nn.Parameter)
 

@@ -17,7 +17,7 @@ import torch
 from .._errors import KernelError, SpecError, nearest, refusal
 from ..engines import DTYPES, Parameter
 from ..source import subscript_arity
-from ._spec import Fixed, Item, Spec
+from ..spec import Fixed, Item, Spec
 from ._stage import Stage
 
 

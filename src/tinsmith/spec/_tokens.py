@@ -1,7 +1,7 @@
 """Tokens: the words and signs of a spec, passed one by one from left to right.
 
 This file knows which characters the language has, and what to say of the others. What may follow
-what is the grammar's business, in `_spec`.
+what is the grammar's business, in `_parse`.
 """
 
 from __future__ import annotations

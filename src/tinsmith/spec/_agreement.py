@@ -2,7 +2,7 @@
 
 Each rule is one function that yields its complaints, (item, headline, remedy); the first complaint
 of the first rule is raised, with a caret under the item. Mistakes inside one item were met while
-reading it, in `_spec`.
+reading it, in `_parse`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.specs import NAMES, specs
 from tinsmith._errors import ShapeError
-from tinsmith.bridge._spec import (
+from tinsmith.spec import (
     Anything,
     Arithmetic,
     Batch,

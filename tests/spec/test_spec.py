@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from support.specs import specs
 from tinsmith._errors import ArgumentError, SpecError
-from tinsmith.bridge import _solve, _spec
-from tinsmith.bridge._spec import Anything, Arithmetic, Batch, Fixed, Item, Named, Rest, parse
+from tinsmith.spec import Anything, Arithmetic, Batch, Fixed, Item, Named, Rest, _solve, parse
 
 READ = [
     ("x[]", [Item("x", ())]),
@@ -217,7 +216,7 @@ def test_whatever_is_written_is_read_or_refused_with_a_caret(text):
         assert not text.strip() or shown[1].strip() == "^"
 
 
-@pytest.mark.parametrize("module", [_spec, _solve])
+@pytest.mark.parametrize("module", [_parse, _solve])
 def test_the_examples_run(module):
     failed, tried = doctest.testmod(module, extraglobs={"parse": parse})
     assert tried and not failed

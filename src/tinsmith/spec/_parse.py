@@ -9,7 +9,7 @@
 Every mistake is refused with a caret under its place and the words to write instead: the mistakes
 of one place are met here while reading, those between items by `_agreement`. Whether the items
 are parameters of a kernel is checked by who knows the kernel; which sizes the dims have in a
-call, by `_solve`. The other files of the bridge get all of it from here.
+call, by `_solve`.
 """
 
 from __future__ import annotations
@@ -32,26 +32,7 @@ from ._dims import (
     Rest,
     Spec,
 )
-from ._misfits import unexpected_keyword
-from ._solve import Solution, solve
 from ._tokens import COMPUTED, EXAMPLE, Token, Tokens
-
-__all__ = [
-    "DTYPES",
-    "Anything",
-    "Arithmetic",
-    "Batch",
-    "Dim",
-    "Fixed",
-    "Item",
-    "Named",
-    "Rest",
-    "Solution",
-    "Spec",
-    "parse",
-    "solve",
-    "unexpected_keyword",
-]
 
 DTYPES = ("f16", "f32", "f64", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64")
 """What may stand behind `:`."""

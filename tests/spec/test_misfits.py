@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tinsmith._errors import ArgumentError, TinsmithError
-from tinsmith.bridge._spec import parse, solve, unexpected_keyword
+from tinsmith.spec import parse, solve, unexpected_keyword
 
 MISFITS = {
     "the style guide's own": (

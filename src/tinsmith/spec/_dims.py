@@ -1,7 +1,7 @@
 """Dims: what a spec is made of, once it is read.
 
 Only nouns live here: the kinds of dim, an item (one array of the kernel), the spec. How text
-becomes these is `_spec`'s business, which sizes they stand for in a call is `_solve`'s. All are
+becomes these is `_parse`'s business, which sizes they stand for in a call is `_solve`'s. All are
 frozen, compare by value, and pickle; `str` gives back the language that they were read from.
 """
 

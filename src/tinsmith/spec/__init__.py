@@ -1,0 +1,31 @@
+"""The spec language: what an op takes and gives, with the dims of every array.
+
+    spec   =  [items] "->" items              "x[n], k[m] -> y[n - m + 1]"
+
+Text becomes values in `_parse`, rules between items are checked in `_agreement`, and the sizes
+of one call are found in `_solve`. Nothing here knows tensors, kernels or engines.
+"""
+
+from ._arithmetic import tree_text
+from ._dims import Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec
+from ._misfits import unexpected_keyword
+from ._parse import DTYPES, parse
+from ._solve import Solution, solve
+
+__all__ = [
+    "DTYPES",
+    "Anything",
+    "Arithmetic",
+    "Batch",
+    "Dim",
+    "Fixed",
+    "Item",
+    "Named",
+    "Rest",
+    "Solution",
+    "Spec",
+    "parse",
+    "solve",
+    "tree_text",
+    "unexpected_keyword",
+]
