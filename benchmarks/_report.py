@@ -1,0 +1,192 @@
+"""Report: what was measured as one table, beside the bar to hold, and as markdown and a plot."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from _harness import Figure, Timing
+
+_COLOURS = {"ts.op": "#d1495b", "by hand": "#4f6d8f", "Warp": "#6a994e", "torch": "#222222", "Stannum": "#c9a227"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A figure beside its bar.
+
+    Attributes:
+        unit: "x" for a ratio, else a unit of time; `scale` turns the figure into it.
+        bar: the number to hold; None where the row is only there to be seen.
+    """
+
+    what: str
+    ours: str
+    against: str
+    figure: Figure
+    sense: Literal[">=", "<="] = ">="
+    bar: float | None = None
+    aim: float | None = None
+    unit: str = "x"
+    scale: float = 1.0
+
+    def reaches(self, bound: float) -> bool:
+        found = self.figure.middle * self.scale
+        return found >= bound if self.sense == ">=" else found <= bound
+
+    @property
+    def verdict(self) -> str:
+        if self.bar is None:
+            return ""
+        if not self.reaches(self.bar):
+            return "MISSED"
+        return "held, and the aim" if self.aim is not None and self.reaches(self.aim) else "held"
+
+    def cells(self) -> tuple[str, ...]:
+        middle, low, high = (
+            _number(value * self.scale) for value in (self.figure.middle, self.figure.low, self.figure.high)
+        )
+        hold = "" if self.bar is None else f"{self.sense} {self.bar:g} {self.unit}"
+        hold += "" if self.aim is None else f", aim {self.aim:g}"
+        return self.what, self.ours, self.against, f"{middle} {self.unit} ({low} to {high})", hold, self.verdict
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A line of the table for what could not be measured."""
+
+    what: str
+    reason: str
+
+    def cells(self) -> tuple[str, ...]:
+        return self.what, "", "", self.reason, "", "not measured"
+
+
+@dataclass
+class Grid:
+    """Timings by way and by a number (elements, arguments), for a table and a line in the plot."""
+
+    title: str
+    number: str
+    timings: dict[str, dict[int, Timing]] = field(default_factory=dict)
+
+    def add(self, number: int, found: Mapping[str, Timing]) -> None:
+        for name, timing in found.items():
+            self.timings.setdefault(name, {})[number] = timing
+
+    def lines(self) -> list[str]:
+        numbers = sorted({number for by_number in self.timings.values() for number in by_number})
+        lines = [f"| {self.number} | {' | '.join(f'{number:,}' for number in numbers)} |"]
+        lines.append("|---|" + "---:|" * len(numbers))
+        for name, by_number in self.timings.items():
+            cells = (_microseconds(by_number[n].median) if n in by_number else "" for n in numbers)
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        return lines
+
+
+HEADINGS = ("what", "ours", "against", "ratio or difference", "to hold", "")
+
+
+def show(rows: Sequence[Row | Absent], title: str, console: Console) -> None:
+    """Print the table."""
+    table = Table(*HEADINGS, title=title, title_justify="left", pad_edge=False)
+    for row in rows:
+        *cells, verdict = row.cells()
+        style = {"MISSED": "bold red", "not measured": "yellow"}.get(verdict, "green")
+        table.add_row(*cells, f"[{style}]{verdict}[/]")
+    console.print(table)
+
+
+def markdown(title: str, how: str, rows: Sequence[Row | Absent], truth: Sequence[str], grids: Sequence[Grid]) -> str:
+    """Everything as one page."""
+    lines = [f"# {title}", "", how, "", f"{machine()}.", ""]
+    lines += [f"| {' | '.join(HEADINGS)} |", "|---|---|---|---|---|---|"]
+    lines += [f"| {' | '.join(row.cells())} |" for row in rows]
+    lines += ["", "## What comes out", "", *truth]
+    for grid in grids:
+        lines += ["", f"## {grid.title}", "", "Microseconds a call, medians.", "", *grid.lines()]
+    return "\n".join(lines) + "\n"
+
+
+def plot(grids: Sequence[Grid], device: str, file: Path) -> None:
+    """Each grid as a panel, a line a way."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(2, (len(grids) + 1) // 2, figsize=(12, 9), layout="constrained")
+    for panel, grid in zip(panels.flat, grids, strict=True):
+        for name, by_number in grid.timings.items():
+            panel.plot(list(by_number), [t.median * 1e6 for t in by_number.values()], label=name, **_look(name))
+        is_wide = max(max(by_number) for by_number in grid.timings.values()) > 100
+        panel.set(xlabel=grid.number, ylabel="microseconds a call", title=grid.title)
+        if is_wide:
+            panel.set(xscale="log", yscale="log")
+        else:
+            panel.set_ylim(bottom=0)
+        panel.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+        panel.spines[["top", "right"]].set_visible(False)
+    handles, labels = panels.flat[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.suptitle(f"What a call costs ({device})", x=0.01, ha="left")
+    figure.savefig(file, dpi=120)
+    plt.close(figure)
+
+
+def _look(name: str) -> dict[str, object]:
+    colour = next((colour for start, colour in _COLOURS.items() if name.startswith(start)), "#888888")
+    is_ours = name.startswith("ts.op")
+    style = "--" if name.endswith("quadrants") else "-"
+    return {"color": colour, "linestyle": style, "linewidth": 2.4 if is_ours else 1.4, "marker": "o", "markersize": 3}
+
+
+def machine() -> str:
+    """The machine and the versions that made the numbers."""
+    names = ("torch", "taichi", "quadrants", "stannum", "warp-lang")
+    versions = [f"{name} {metadata.version(name)}" for name in names if _is_installed(name)]
+    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
+    cores = f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"
+    return f"{_processor()}{gpu}, {cores}; Python {platform.python_version()}, {', '.join(versions)}"
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def in_words(seconds: float) -> str:
+    """A time as people write it: 12.3 us, 4.56 ms, 1.2 s."""
+    for factor, unit in ((1e6, "us"), (1e3, "ms")):
+        if seconds * factor < 1000:
+            return f"{_number(seconds * factor)} {unit}"
+    return f"{_number(seconds)} s"
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:,.0f}" if seconds >= 1e-4 else f"{seconds * 1e6:.1f}"
+
+
+def _number(value: float) -> str:
+    """Three digits that count."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
