@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.specs import specs
 from tinsmith._errors import ArgumentError, SpecError
-from tinsmith.spec import Anything, Arithmetic, Batch, Fixed, Item, Named, Rest, _solve, parse
+from tinsmith.spec import Anything, Arithmetic, Batch, Fixed, Item, Named, Rest, _parse, _solve, parse
 
 READ = [
     ("x[]", [Item("x", ())]),

@@ -61,10 +61,7 @@ def _behaviour(engine: Engine) -> list[Probe]:
         "a reverse kernel zeroes the adjoint of a stored output": (adjoint, 0.0),
         "a reverse kernel leaves the values of a stored output alone": (y, 7.0),
     }
-    return [
-        _judged(engine, name, memory, wanted)
-        for name, (memory, wanted) in facts.items()
-    ]
+    return [_judged(engine, name, memory, wanted) for name, (memory, wanted) in facts.items()]
 
 
 def _judged(engine: Engine, name: str, memory: torch.Tensor, wanted: float) -> Probe:
