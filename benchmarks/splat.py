@@ -1,0 +1,161 @@
+"""The renderer of `tinsmith fit-image` against the same written as plain tensor operations.
+
+    python benchmarks/splat.py [--size 256] [--gaussians 2000] [--rounds 9]
+
+Two people without this library are asked. The first writes what the formula says: every Gaussian
+in every pixel, some Gaussians at a time, each batch recomputed in the backward pass so that memory
+does not run out. The second takes pains: each Gaussian only in a square around itself, Gaussians
+sorted by the size of their squares, all squares of a size at once. Both get their gradients from
+autograd. All render the same Gaussians, fitted to the default photograph for a while, so that
+their sizes are those that occur.
+
+Prints one table and writes it to benchmarks/results/splat.md. All ways take turns, so that a busy
+machine meets them alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from _harness import Call, Effort, Timing, ratio, timed
+from _report import machine
+from tinsmith import reference
+from tinsmith.apps.fit_image._gaussians import renderer, scattered
+from tinsmith.apps.fit_image._photo import Photo, load_photo
+from tinsmith.apps.fit_image._training import Training
+
+RESULT = Path(__file__).parent / "results" / "splat.md"
+Way = Callable[..., Tensor]
+"""pos, scale, angle, colour, opacity, h=, w= -> image."""
+
+ENGINES = ("taichi", "quadrants")
+BATCH = 50  # Gaussians at a time; from 4 to 100 the time is the same on 2 cores
+FITTING_STEPS = 100
+
+
+def every_pixel(
+    pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Tensor, *, h: int, w: int
+) -> Tensor:
+    """Every Gaussian in every pixel, `BATCH` Gaussians at a time."""
+
+    def render(*part: Tensor) -> Tensor:
+        return reference.splat(*part, h=h, w=w)
+
+    image = torch.zeros(h, w, 3)
+    for part in zip(*(tensor.split(BATCH) for tensor in (pos, scale, angle, colour, opacity)), strict=True):
+        image = image + checkpoint(render, *part, use_reentrant=False)
+    return image
+
+
+def squares(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: Tensor, *, h: int, w: int) -> Tensor:
+    """Each Gaussian in a square around itself, all Gaussians of about one size at once."""
+    with torch.no_grad():
+        reach = scale.amax(-1) * torch.sqrt(2 * torch.log((255 * opacity).clamp(min=1)))
+        size = reach.clamp(min=1).log2().ceil().int()
+    image = torch.zeros(h * w, 3)
+    for exponent in size.unique().tolist():
+        chosen = (size == exponent).nonzero()[:, 0]
+        for part in chosen.split(max(1, 2**21 // 4**exponent)):  # so many that a batch fits into memory
+            given = (tensor[part] for tensor in (pos, scale, angle, colour, opacity))
+            image = _add_squares(image, *given, side=2**exponent, h=h, w=w)
+    return image.view(h, w, 3)
+
+
+def _add_squares(image, pos, scale, angle, colour, opacity, *, side, h, w):
+    """`image` (h w, 3) and what Gaussians add to the squares of 2 side + 1 pixels around them."""
+    step = torch.arange(-side, side + 1)
+    centre = pos.detach().floor().int()
+    x, y = centre[:, 0, None] + step, centre[:, 1, None] + step
+    dx, dy = (x + 0.5 - pos[:, :1])[:, None, :], (y + 0.5 - pos[:, 1:])[:, :, None]
+    c, s = angle.cos()[:, None, None], angle.sin()[:, None, None]
+    a = (c * dx + s * dy) / scale[:, 0, None, None]
+    b = (c * dy - s * dx) / scale[:, 1, None, None]
+    alpha = opacity[:, None, None] * torch.exp(-0.5 * (a * a + b * b))
+    inside = ((y >= 0) & (y < h))[:, :, None] & ((x >= 0) & (x < w))[:, None, :]
+    owner, row, column = (inside & (alpha.detach() * 255 >= 1)).nonzero(as_tuple=True)
+    pixel = y[owner, row] * w + x[owner, column]
+    return image.index_add(0, pixel, alpha[owner, row, column, None] * colour[owner])
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--size", type=int, default=256)
+    asked.add_argument("--gaussians", type=int, default=2000)
+    asked.add_argument("--rounds", type=int, default=9)
+    options = asked.parse_args()
+    photo = load_photo(None, options.size)
+    ops = {f"tinsmith on {engine}": renderer(engine, "cpu") for engine in ENGINES}
+    given = fitted(photo, options.gaussians, next(iter(ops.values())))
+    ways = {**ops, "plain torch, every pixel": every_pixel, "plain torch, squares": squares}
+    require_agreement(ways, given, photo)
+    effort = Effort(options.rounds, moment=0.05, patience=120)
+    forward = timed({name: rendering(way, given, photo) for name, way in ways.items()}, effort)
+    both = timed({name: differentiating(way, given, photo) for name, way in ways.items()}, effort)
+    text = report(forward, both, photo, options)
+    print(text)
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(text, encoding="utf-8")
+
+
+def fitted(photo: Photo, count: int, render: Way) -> dict[str, Tensor]:
+    training = Training(photo, scattered(photo, count, seed=0), FITTING_STEPS, render, "cpu")
+    for _ in range(FITTING_STEPS):
+        training.advance()
+    return {name: value.detach() for name, value in training.gaussians.shown().items()}
+
+
+def require_agreement(ways: dict[str, Way], given: dict[str, Tensor], photo: Photo) -> None:
+    """Whoever renders something else may be as fast as they like."""
+    images = {name: way(**given, h=photo.height, w=photo.width) for name, way in ways.items()}
+    first = next(iter(images.values()))
+    for name, image in images.items():
+        difference = (image - first).abs().mean().item()
+        if difference > 1e-5:
+            raise SystemExit(f"{name} renders another image: mean difference {difference:.1e}")
+
+
+def rendering(way: Way, given: dict[str, Tensor], photo: Photo) -> Call:
+    def run() -> None:
+        with torch.no_grad():
+            way(**given, h=photo.height, w=photo.width)
+
+    return run
+
+
+def differentiating(way: Way, given: dict[str, Tensor], photo: Photo) -> Call:
+    leaves = {name: value.clone().requires_grad_() for name, value in given.items()}
+    weight = torch.rand(photo.height, photo.width, 3)
+
+    def run() -> None:
+        image = way(**leaves, h=photo.height, w=photo.width)
+        torch.autograd.grad(image, list(leaves.values()), weight)
+
+    return run
+
+
+def report(forward: dict[str, Timing], both: dict[str, Timing], photo: Photo, options: argparse.Namespace) -> str:
+    ours = min((timing for name, timing in both.items() if "tinsmith" in name), key=lambda t: t.median)
+    lines = [
+        "# Splatting 2-D Gaussians: ours and plain tensor operations",
+        "",
+        f"{options.gaussians} Gaussians, {photo.width} x {photo.height} pixels, float32. Medians of {options.rounds} "
+        "interleaved rounds, in ms; in brackets the middle half of the ratios within a round.",
+        "",
+        "| renderer | forward | forward + backward | times the faster of ours |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, timing in both.items():
+        times = ratio(timing, ours)
+        ms = f"{forward[name].median * 1e3:.1f} | {timing.median * 1e3:.1f}"
+        lines.append(f"| {name} | {ms} | {times.middle:.1f} ({times.low:.1f} to {times.high:.1f}) |")
+    return "\n".join([*lines, "", f"{machine()}.", ""])
+
+
+if __name__ == "__main__":
+    main()
