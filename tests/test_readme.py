@@ -1,0 +1,47 @@
+"""The README keeps its word: its program runs, its error reads as shown, its files exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith.spec import parse
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_first_program_runs(tmp_path):
+    program = tmp_path / "first.py"  # a file: the engines read a kernel's source
+    program.write_text(PYTHON[0] + "\nassert k.grad is not None and k.grad.shape == (5,)\n")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_spec_parses():
+    name, _, text = PYTHON[1].partition(" = ")
+    assert name == "spec" and parse(text.strip().strip('"')).batch_name is None
+
+
+def test_the_refusal_reads_as_shown(lang):
+    @ts.op("x[n], w[n] -> y[]")
+    @lang.kernel
+    def dot(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            y[None] += x[i] * w[i]
+
+    shown = re.search(r"```text\nShapeError: (.*?)```", README, re.DOTALL)
+    assert shown is not None
+    with pytest.raises(ts.ShapeError) as refused:
+        dot(torch.ones(1024), torch.ones(1023))
+    assert str(refused.value).splitlines()[:3] == shown.group(1).splitlines()[:3]
+
+
+def test_what_it_links_to_exists():
+    root = Path(__file__).parents[1]
+    for link in re.findall(r"\]\(([^)#]+)\)", README):
+        assert link.startswith("http") or (root / link).exists(), link
