@@ -176,6 +176,23 @@ def test_the_command_refuses_in_words(tmp_path):
     assert "the image does not exist" in done.output and "Traceback" not in done.output
 
 
+@pytest.mark.gpu
+def test_the_fit_runs_on_cuda(engine, options):
+    reached = fit_image(options(engine=engine, device="cuda"))
+    assert reached.psnr > 20
+    assert names(options().out) == FILES
+
+
+def test_torchs_default_dtype_does_not_matter(options, tmp_path):
+    fit_image(options(out=tmp_path / "single", steps=3))
+    torch.set_default_dtype(torch.float64)
+    try:
+        fit_image(options(out=tmp_path / "double", steps=3))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert contents(tmp_path / "single") == contents(tmp_path / "double")
+
+
 @pytest.mark.slow
 def test_the_defaults_fit_the_default_photograph(tmp_path):
     reached = fit_image(FitOptions(tmp_path))

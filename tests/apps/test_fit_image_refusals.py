@@ -82,6 +82,16 @@ def test_a_folder_that_cannot_be_written(options, photo, inside):
     assert str(out) in str(refused.value) and "--out" in str(refused.value)
 
 
+@pytest.mark.usefixtures("nothing_runs")
+def test_an_image_that_the_fit_would_overwrite(options, photo, tmp_path):
+    image = tmp_path / "fitted.png"
+    image.write_bytes(photo.read_bytes())
+    with pytest.raises(InputError, match="the image would be overwritten") as refused:
+        fit_image(options(image=image, out=tmp_path / "." / ""))
+    assert str(image) in str(refused.value)
+    assert image.read_bytes() == photo.read_bytes()
+
+
 @pytest.mark.parametrize("name", ["gaussians", "steps", "size"])
 def test_a_number_too_small(options, name):
     with pytest.raises(InputError, match=f"`{name}` is too small\n  came    0\n  wanted  1 or more"):

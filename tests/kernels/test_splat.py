@@ -102,6 +102,17 @@ def test_a_broken_number_stays_within_the_image(splat_op, name, broken):
     assert all(gradients[key].shape == given[key].shape for key in NAMES)
 
 
+@pytest.mark.gpu
+def test_on_cuda_they_agree_with_the_twin(lang):
+    given = {name: value.cuda() for name, value in gaussians(500, 64, 48).items()}
+    weight = torch.randn(64, 48, 3, dtype=torch.float64, device="cuda")
+    ours, ours_grad = _image_and_gradients(built(lang, serial=False), given, weight)
+    twins, twins_grad = _image_and_gradients(reference.splat, given, weight)
+    _assert_close(ours, twins, "image")
+    for name in NAMES:
+        _assert_close(ours_grad[name], twins_grad[name], f"gradient of {name}")
+
+
 def _image_and_gradients(op, given, weight):
     leaves = {name: value.clone().requires_grad_() for name, value in given.items()}
     image = op(*leaves.values(), h=weight.shape[0], w=weight.shape[1])

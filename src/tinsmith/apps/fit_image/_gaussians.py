@@ -78,11 +78,11 @@ def scattered(photo: Photo, count: int, seed: int) -> Gaussians:
     row, column = chosen // photo.width, chosen % photo.width
     gap = (count * density[chosen]).rsqrt()
     return Gaussians(
-        pos=torch.stack([column, row], -1) + torch.rand(count, 2, generator=draw),
+        pos=torch.stack([column, row], -1) + torch.rand(count, 2, generator=draw, dtype=pixels.dtype),
         log_scale=(_START_SCALE * gap).clamp(max=max(photo.height, photo.width)).log()[:, None].repeat(1, 2),
-        angle=torch.rand(count, generator=draw) * math.pi,
+        angle=torch.rand(count, generator=draw, dtype=pixels.dtype) * math.pi,
         colour=pixels[row, column].clone(),
-        logit=torch.full((count,), math.log(_START_OPACITY / (1 - _START_OPACITY))),
+        logit=torch.full((count,), math.log(_START_OPACITY / (1 - _START_OPACITY)), dtype=pixels.dtype),
     )
 
 

@@ -14,6 +14,8 @@ from torch import Tensor
 from .._files import written_beside
 from ._training import History, Training, as_pixels, psnr, psnr_of_pixels
 
+FILES = ("fitted.png", "comparison.png", "fit.gif", "curve.png", "gaussians.safetensors")
+
 _PANEL_SIDE = 384  # pixels; smaller photographs are shown enlarged
 _MARGIN = 12
 _CAPTION = 20
@@ -28,17 +30,17 @@ def write_all(folder: Path, training: Training) -> list[Path]:
     with torch.no_grad():
         fitted = as_pixels(training.image())
         comparison = _comparison(training, fitted)
-    writers: dict[str, Callable[[Path], object]] = {
-        "fitted.png": _picture(fitted).save,
-        "comparison.png": comparison.save,
-        "fit.gif": lambda path: _write_film(path, training.history.frames, fitted),
-        "curve.png": lambda path: _write_curve(path, training.history),
-        "gaussians.safetensors": lambda path: _write_gaussians(path, training, fitted),
-    }
-    for name, write in writers.items():
+    writers: tuple[Callable[[Path], object], ...] = (
+        _picture(fitted).save,
+        comparison.save,
+        lambda path: _write_film(path, training.history.frames, fitted),
+        lambda path: _write_curve(path, training.history),
+        lambda path: _write_gaussians(path, training, fitted),
+    )
+    for name, write in zip(FILES, writers, strict=True):
         with written_beside(folder / name) as beside:
             write(beside)
-    return [folder / name for name in writers]
+    return [folder / name for name in FILES]
 
 
 def _comparison(training: Training, fitted: Tensor) -> Image.Image:

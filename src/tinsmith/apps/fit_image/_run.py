@@ -17,7 +17,7 @@ from . import _checkpoint
 from ._gaussians import renderer, scattered
 from ._options import FitOptions
 from ._photo import Photo, load_photo
-from ._pictures import write_all
+from ._pictures import FILES, write_all
 from ._progress import Watch
 from ._training import Training, as_pixels, psnr_of_pixels
 
@@ -77,8 +77,22 @@ def _checked(options: FitOptions) -> tuple[Photo, _checkpoint.Checkpoint | None]
     if options.device not in ("cpu", "cuda") or (options.device == "cuda" and not torch.cuda.is_available()):
         raise InputError(refusal("torch has no such device", [("device", options.device)], "Use --device cpu."))
     checkpoint = _checkpoint.load(options.out, photo, options) if options.resume else None
+    _require_image_apart(options)
     require_writable(options.out)
     return photo, checkpoint
+
+
+def _require_image_apart(options: FitOptions) -> None:
+    """The photograph must not be a file that the fit writes."""
+    if options.image is None or options.image.resolve() not in [(options.out / name).resolve() for name in FILES]:
+        return
+    raise InputError(
+        refusal(
+            "the image would be overwritten by the fit",
+            [("file", str(options.image))],
+            "Choose another folder with --out.",
+        )
+    )
 
 
 def _optimise(training: Training, options: FitOptions, watch: Watch | None, stop: Stop) -> tuple[int, float]:

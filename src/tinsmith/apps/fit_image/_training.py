@@ -86,7 +86,7 @@ def as_pixels(image: Tensor) -> Tensor:
 
 def psnr(error: float) -> float:
     """The peak signal-to-noise ratio in dB of a mean squared error, the peak being 1."""
-    return -10 * math.log10(error) if error > 0 else math.inf
+    return math.inf if error == 0 else -10 * math.log10(error)
 
 
 def psnr_of_pixels(pixels: Tensor, photo: Photo) -> float:
