@@ -8,7 +8,8 @@ were checked earlier; nothing here looks at a spec.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +29,18 @@ class Buffer:
 def zeros(buffer: Buffer, device: torch.device) -> torch.Tensor:
     """Fresh memory at zero."""
     return torch.zeros(buffer.shape, dtype=buffer.dtype, device=device)
+
+
+def zeros_maker(buffer: Buffer, device: torch.device) -> Callable[[], torch.Tensor]:
+    """What makes memory at zero, again and again: a partial, which costs no Python frame of its own."""
+    return functools.partial(torch.zeros, buffer.shape, dtype=buffer.dtype, device=device)
+
+
+def unread_maker(buffer: Buffer, device: torch.device) -> Callable[[], torch.Tensor]:
+    """What makes memory whose content nobody may read."""
+    if config().poison:
+        return functools.partial(unread, buffer, device)
+    return functools.partial(torch.empty, buffer.shape, dtype=buffer.dtype, device=device)
 
 
 def unread(buffer: Buffer, device: torch.device) -> torch.Tensor:
@@ -55,7 +68,9 @@ def adjoint_of(cotangent: torch.Tensor | None, buffer: Buffer, device: torch.dev
         return zeros(buffer, device)
     if cotangent.is_neg():
         cotangent = cotangent.resolve_neg()
-    return private(cotangent) if is_spoiled or not cotangent.is_contiguous() else cotangent
+    if not cotangent.is_contiguous():
+        return private(cotangent)
+    return cotangent.clone() if is_spoiled else cotangent
 
 
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -73,7 +73,11 @@ class Lean(torch.autograd.Function):
 
 def run_lean(run: Run, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The outputs of a call, with a gradient."""
-    return Lean.apply(run, *tensors)
+    return _apply(run, *tensors)
+
+
+# `Lean.apply` without its look for transforms: an op has looked already, and it costs 1 us a call.
+_apply: Any = super(torch.autograd.Function, Lean).apply  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
 
 
 def _differentiable(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .._config import config
-from ._buffers import unread, zeros
+from ._buffers import unread_maker, zeros_maker
 from ._pullback import Pullback
 from ._reverse import Reverse
 from ._stage import Stage
@@ -40,7 +40,7 @@ class Plan:
         self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
         self.integer_outputs = tuple(i for i, name in enumerate(signature.outputs) if name not in self.floats)
         self._made = tuple(
-            (unread if signature.init.get(name) == "empty" else zeros, buffers[name])
+            (unread_maker if signature.init.get(name) == "empty" else zeros_maker)(buffers[name], situation.device)
             for name in signature.outputs + signature.scratch
         )
         elements = sum(product(buffer.shape) for buffer in buffers.values())
@@ -55,8 +55,7 @@ class Plan:
     def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
         steps = self._steps or self._make_steps()
-        device = self.situation.device
-        arrays = [*inputs, *[make(buffer, device) for make, buffer in self._made]]
+        arrays = [*inputs, *[make() for make in self._made]]
         pointers = [array.data_ptr() for array in arrays]
         pointers.append(0)
         self.launch(steps, pointers, scalars)
@@ -68,7 +67,8 @@ class Plan:
             in_order(self.situation.device, lambda: _run(steps, pointers, scalars))
             return
         begin = time.perf_counter()
-        _run(steps, pointers, scalars)
+        for one in steps:
+            one.run(pointers, scalars)
         if self.is_serial and time.perf_counter() - begin > SERIAL_LIMIT:
             self._note_slow()
         else:

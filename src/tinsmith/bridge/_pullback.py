@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from .._config import config
-from ._buffers import Buffer, adjoint_of, private, unread, zeros
+from ._buffers import Buffer, adjoint_of, private, unread, zeros, zeros_maker
 from ._reverse import Request, Reverse
 from ._steps import Situation, Step, Use, step
 
@@ -28,13 +28,22 @@ class Pullback:
         self._reverse = reverse
         self._device = situation.device
         self._places = {name: place for place, name in enumerate(buffers)}
-        self._values = tuple(self._recipe(buffer, active, floats) for buffer in buffers.values())
-        given = reverse.gives(active) & floats
-        self._inputs = tuple(self._wide(buffers[name]) if name in given else None for name in signature.arrays)
-        self._outputs = tuple((buffers[n] if n in floats else None, reverse.spoils(n)) for n in signature.outputs)
-        self._scratch = tuple(buffers[name] if name in floats else None for name in signature.scratch)
+        count = len(buffers)
+        self._blank: list[torch.Tensor | None] = [None] * (2 * count)
+        recipes = ((place, self._recipe(buffer, active, floats)) for place, buffer in enumerate(buffers.values()))
+        self._values = tuple((place, recipe) for place, recipe in recipes if recipe is not None)
+        given = (reverse.gives(active) | frozenset(signature.scratch)) & floats
+        self._zeros = tuple(
+            (count + place, zeros_maker(self._wide(buffer), situation.device))
+            for place, (name, buffer) in enumerate(buffers.items())
+            if name in given and name not in signature.outputs
+        )
+        self._outputs = tuple(
+            (count + self._places[name], buffers[name] if name in floats else None, reverse.spoils(name))
+            for name in signature.outputs
+        )
         self._results = tuple(
-            (len(buffers) + place, self._is_widened(name)) if name in active else None
+            (count + place, self._is_widened(name)) if name in active else None
             for place, name in enumerate(signature.arrays)
         )
         requests = reverse.requests(active, floats)
@@ -44,12 +53,14 @@ class Pullback:
         self, saved: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor | None]
     ) -> list[torch.Tensor | None]:
         """One call's memory: every array's values, then every array's gradient or None."""
-        device = self._device
-        memory: list[torch.Tensor | None] = [recipe(saved) if recipe else None for recipe in self._values]
-        memory += [None if buffer is None else zeros(buffer, device) for buffer in self._inputs]
-        for (buffer, is_spoiled), cotangent in zip(self._outputs, cotangents, strict=True):
-            memory.append(None if buffer is None else adjoint_of(cotangent, buffer, device, is_spoiled))
-        memory += [None if buffer is None else zeros(buffer, device) for buffer in self._scratch]
+        memory = self._blank.copy()
+        for place, recipe in self._values:
+            memory[place] = recipe(saved)
+        for place, make in self._zeros:
+            memory[place] = make()
+        for (place, buffer, is_spoiled), cotangent in zip(self._outputs, cotangents, strict=True):
+            if buffer is not None:
+                memory[place] = adjoint_of(cotangent, buffer, self._device, is_spoiled)
         return memory
 
     def gradients(self, memory: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
@@ -93,7 +104,7 @@ class Pullback:
             kind, name = argument.memory
             count = len(self._places)
             gradient = self._places[argument.gradient] + count if argument.gradient else -1
-            has_values = kind == "value" and self._values[self._places[name]] is not None
+            has_values = kind == "value" and self._places[name] in dict(self._values)
             place = self._places[name] if has_values else self._places[name] + count
             is_batched = name in self._situation.batched or (kind == "gradient" and self._is_widened(name))
             uses.append(Use(argument.parameter, name, place, gradient, is_batched))

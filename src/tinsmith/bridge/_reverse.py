@@ -144,8 +144,9 @@ class EngineReverse(Reverse):
         return tuple(found)
 
     def spoils(self, output: str) -> bool:
-        """A plain store's reverse zeroes the adjoint; an addition's leaves it alone."""
-        return any(stage.roles[output].of("write") for stage in self.signature.stages if output in stage.roles)
+        """A plain store's reverse zeroes the adjoint, and that of reading adds to it; an addition's leaves it alone."""
+        roles = [stage.roles[output] for stage in self.signature.stages if output in stage.roles]
+        return any(role.is_read or role.of("write") for role in roles)
 
     def reruns(self, name: str) -> Literal["", "fresh", "final"]:
         """Statements whose target has no adjoint run again: on throw-away memory, never on the caller's."""
