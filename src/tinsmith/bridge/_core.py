@@ -15,7 +15,7 @@ from .._errors import DeviceError, DtypeError, refusal
 from ..engines import DTYPES
 from ..spec import solve
 from ._buffers import Buffer
-from ._plan import Plan
+from ._plan import Pace, Plan
 from ._reverse import Reverse
 from ._signature import Signature, common_float, fitting_dtypes
 from ._steps import Situation
@@ -74,6 +74,7 @@ class Core:
         self.reverse = reverse
         self.handle = -1  # given by `_packing.register`
         self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars))
+        self._pace = Pace(config().serial_below)
         self._plans: dict[Any, Plan] = {}
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.stages))
 
@@ -111,7 +112,7 @@ class Core:
         )
         found = self._plans.get(key)
         if found is None:
-            found = Plan(self._situation(call, device, fingerprints), self.reverse)
+            found = Plan(self._situation(call, device, fingerprints), self.reverse, self._pace)
             if len(self._plans) >= config().plan_cache:
                 self._plans.clear()
             self._plans[key] = found

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from .._config import config
 from ._buffers import unread_maker, zeros_maker
 from ._pullback import Pullback
 from ._reverse import Reverse
@@ -26,10 +26,29 @@ SLOW_LAUNCHES = 4
 """That many in a row, and the thread pool is used: the first is always slow, others by accident."""
 
 
+@dataclass
+class Pace:
+    """What all plans of an op have learned about serial launches.
+
+    Size alone does not tell how long a kernel takes. An op whose serial launches turn out slow
+    uses the thread pool from that size on, in every plan.
+    """
+
+    serial_below: int
+    slow_in_a_row: int = 0
+
+    def note(self, seconds: float, elements: int) -> None:
+        """Learn from one serial launch over so many elements."""
+        self.slow_in_a_row = self.slow_in_a_row + 1 if seconds > SERIAL_LIMIT else 0
+        if self.slow_in_a_row >= SLOW_LAUNCHES:
+            self.serial_below = min(self.serial_below, elements)
+            self.slow_in_a_row = 0
+
+
 class Plan:
     """How to run one op in one situation, forward and backward."""
 
-    def __init__(self, situation: Situation, reverse: Reverse) -> None:
+    def __init__(self, situation: Situation, reverse: Reverse, pace: Pace) -> None:
         buffers, signature = situation.buffers, situation.signature
         self.situation = situation
         self.signature = signature
@@ -43,11 +62,11 @@ class Plan:
             (unread_maker if signature.init.get(name) == "empty" else zeros_maker)(buffers[name], situation.device)
             for name in signature.outputs + signature.scratch
         )
-        elements = sum(product(buffer.shape) for buffer in buffers.values())
-        self.is_serial = situation.device.type == "cpu" and elements < config().serial_below
+        self._pace = pace
+        self._elements = sum(product(buffer.shape) for buffer in buffers.values())
+        self.is_serial = situation.device.type == "cpu" and self._elements < pace.serial_below
         self.prepares_backward = any(situation.fingerprints) or reverse.depends_on_sizes
         self._is_cuda = situation.device.type == "cuda"
-        self._slow = 0
         self._steps: tuple[Step, ...] = ()
         self._pullbacks: dict[frozenset[str], Pullback] = {}
         self._saved: dict[frozenset[str], tuple[int, ...]] = {}
@@ -69,17 +88,15 @@ class Plan:
         begin = time.perf_counter()
         for one in steps:
             one.run(pointers, scalars)
-        if self.is_serial and time.perf_counter() - begin > SERIAL_LIMIT:
-            self._note_slow()
-        else:
-            self._slow = 0
+        if self.is_serial:
+            self._pace.note(time.perf_counter() - begin, self._elements)
+            if self._elements >= self._pace.serial_below:
+                self._go_parallel()
 
-    def _note_slow(self) -> None:
-        self._slow += 1
-        if self._slow >= SLOW_LAUNCHES:  # the work was more than its size let expect
-            self.is_serial = False
-            self._steps = ()
-            self._pullbacks = {}
+    def _go_parallel(self) -> None:
+        self.is_serial = False
+        self._steps = ()
+        self._pullbacks = {}
 
     def _make_steps(self) -> tuple[Step, ...]:
         self._steps = tuple(

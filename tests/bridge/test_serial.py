@@ -1,0 +1,73 @@
+"""The serial twin: small problems on one thread, slow ones on all, the same numbers either way."""
+
+import pytest
+import torch
+
+import cases
+import tinsmith as ts
+from tinsmith import _config
+from tinsmith.bridge import _plan
+
+
+@pytest.fixture
+def serial_below(monkeypatch):
+    """Set TINSMITH_SERIAL_BELOW for the ops that a test makes."""
+
+    def set_to(elements):
+        monkeypatch.setenv("TINSMITH_SERIAL_BELOW", str(elements))
+        _config.config.cache_clear()
+
+    yield set_to
+    monkeypatch.undo()
+    _config.config.cache_clear()
+
+
+def squares(lang):
+    @lang.kernel
+    def squares(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    return squares
+
+
+def test_size_decides(lang, serial_below):
+    serial_below(1000)
+    op = ts.op("x[n] -> y[n]")(squares(lang))
+    op(torch.rand(499))
+    assert "serialize=True" in op.explain() and op.explain().count("def squares") == 1
+    op(torch.rand(500))
+    assert op.explain().count("serialize=True") == 1 and op.explain().count("def squares") == 2
+
+
+@pytest.mark.parametrize("name", ["convolution", "gather", "scratch_recurrence", "chained", "any_rank", "two_indices"])
+def test_both_give_the_same(lang64, serial_below, name):
+    case = cases.named(name)[0]
+    inputs = case.inputs(torch.float64)
+    results = []
+    for elements in (0, 10**9):
+        serial_below(elements)
+        results.append(cases.gradients(case.op(lang64, torch.float64), inputs))
+    for parallel, serial in zip(*results, strict=True):
+        torch.testing.assert_close(parallel, serial)
+
+
+def test_slow_serial_launches_go_parallel_for_every_size(lang, monkeypatch):
+    monkeypatch.setattr(_plan, "SERIAL_LIMIT", 0.0)
+    op = ts.op("x[n] -> y[n]")(squares(lang))
+    for size in range(100, 100 + _plan.SLOW_LAUNCHES):
+        assert torch.equal(op(torch.ones(size)), torch.ones(size))
+    assert op.explain().count("def squares") == 1  # still serial: one variant
+    op(torch.ones(5000))
+    assert op.explain().count("def squares") == 2  # from now on parallel, though small
+    op(torch.ones(3))
+    assert op.explain().count("serialize=True") == 1
+
+
+def test_one_fast_launch_forgives_a_slow_one():
+    pace = _plan.Pace(1000)
+    for seconds in (1.0, 1.0, 1.0, 1e-6, 1.0, 1.0, 1.0):
+        pace.note(seconds, 10)
+    assert pace.serial_below == 1000
+    pace.note(1.0, 10)
+    assert pace.serial_below == 10
