@@ -1,0 +1,94 @@
+"""CUDA: the same code path on the GPU, in order with torch's streams, and no silent copies."""
+
+import pytest
+import torch
+
+import cases
+import tinsmith as ts
+
+pytestmark = pytest.mark.gpu
+NAMES = [
+    "square", "convolution", "gather", "scatter", "embedding", "scratch_recurrence", "chained", "batched", "splat",
+    "learnable_scalar", "own_backward", "lengths", "matrix_vector", "template_arrays", "two_outputs",
+]  # fmt: skip
+
+
+def on_gpu(inputs):
+    return [value.cuda() if isinstance(value, torch.Tensor) else value for value in inputs]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_and_gradients_are_those_of_torch(lang, name):
+    case = cases.named(name)[0]
+    op, inputs = case.op(lang, torch.float32), case.inputs(torch.float32)
+    mine = cases.tensors(op(*on_gpu(inputs)))
+    assert all(output.is_cuda for output in mine)
+    for output, wanted in zip(mine, cases.tensors(case.expected(*inputs)), strict=True):
+        torch.testing.assert_close(output.cpu(), wanted.to(output.dtype), rtol=1e-4, atol=1e-4)
+    fresh = [v.requires_grad_() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in on_gpu(inputs)]
+    twins = [v.detach().cpu().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v for v in fresh]
+    sum(o.square().sum() for o in cases.tensors(op(*fresh)) if o.is_floating_point()).backward()
+    sum(o.square().sum() for o in cases.tensors(case.expected(*twins)) if o.is_floating_point()).backward()
+    for mine_, twin in zip(fresh, twins, strict=True):
+        if isinstance(twin, torch.Tensor) and twin.grad is not None:
+            torch.testing.assert_close(mine_.grad.cpu(), twin.grad, rtol=1e-3, atol=1e-3)
+
+
+def test_a_side_stream_is_kept_in_order(lang):
+    """The input is made by slow work on a side stream; the launch must wait for it, and later work for the launch."""
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def triple(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 3.0 * x[i]
+
+    stream = torch.cuda.Stream()
+    for round_ in range(20):
+        with torch.cuda.stream(stream):
+            big = torch.full((2048, 2048), 1.0 / 2048, device="cuda")
+            for _ in range(20):
+                big = big @ big
+            x = (big[0] * 2048 * 0 + round_).requires_grad_()
+            y = triple(x)
+            total = (y * 2).sum()
+            total.backward()
+        stream.synchronize()
+        assert total.item() == 6.0 * round_ * 2048
+        assert torch.all(x.grad == 6.0)
+
+
+def test_backward_on_autograds_own_thread_and_stream(lang):
+    case = cases.named("convolution")[0]
+    op = case.op(lang, torch.float32)
+    x, k = [t.cuda().requires_grad_() for t in case.inputs(torch.float32)]
+    with torch.cuda.stream(torch.cuda.Stream()):
+        loss = op(x, k).square().sum()
+    loss.backward()
+    torch.cuda.synchronize()
+    a, b = x.detach().cpu().requires_grad_(), k.detach().cpu().requires_grad_()
+    case.expected(a, b).square().sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), a.grad, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(k.grad.cpu(), b.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_host_tensors_are_refused(lang):
+    op = cases.named("square")[0].op(lang, torch.float32)
+    with pytest.raises(ts.DeviceError, match=r"cpu.*cuda"):
+        op(torch.ones(3))
+
+
+def test_no_memory_is_copied_to_the_host(lang):
+    op = cases.named("square")[0].op(lang, torch.float32)
+    x = torch.ones(1000, device="cuda", requires_grad=True)
+    op(x).sum().backward()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        op(x).sum().backward()
+        torch.cuda.synchronize()
+    assert not [event.key for event in profile.key_averages() if "DtoH" in event.key]
+
+
+def test_vmap_takes_one_launch_there_too(lang):
+    op = cases.named("convolution")[0].op(lang, torch.float32)
+    x, k = torch.rand(6, 50, device="cuda"), torch.rand(4, device="cuda")
+    torch.testing.assert_close(torch.vmap(op, (0, None))(x, k), torch.stack([op(row, k) for row in x]))
