@@ -1,12 +1,14 @@
 """What an Op is besides a function: its attributes, its repr, copies, pickles, and life across engine restarts."""
 
 import copy
+import gc
 import importlib
 import io
 import os
 import pickle
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -137,3 +139,15 @@ def test_an_op_is_hashable_and_equal_to_itself_alone(lang64):
     case = cases.named("square")[0]
     one, two = (case.build(lang64, lang64.f64) for _ in range(2))
     assert one == one and one != two and len({one, two, one}) == 2
+
+
+def test_an_op_that_nobody_holds_is_freed(lang):
+    """Ops are made in loops, one an object: none may stay in a table of ours."""
+    op = cases.named("square")[0].op(lang, torch.float32)
+    op = ts.op("x[n] -> y[n]")(op.kernel)
+    op(torch.ones(3, requires_grad=True)).sum().backward()
+    torch.vmap(op)(torch.ones(2, 3))
+    gone = weakref.ref(op._core)
+    del op
+    gc.collect()
+    assert gone() is None

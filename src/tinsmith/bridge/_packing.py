@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +14,14 @@ from ..engines import DTYPES
 from ._core import Call, Core
 
 _DTYPES = tuple(DTYPES.values())  # an operator's schema knows no list of dtypes: they travel as places in this one
-_CORES: list[Core] = []  # graphs may outlive the op that they call
+_CORES: weakref.WeakValueDictionary[int, Core] = weakref.WeakValueDictionary()  # an op may go, its handle stays taken
+_HANDLES = itertools.count()
 
 
 def register(core: Core) -> None:
     """Give an op the handle by which traced graphs call it."""
-    core.handle = len(_CORES)
-    _CORES.append(core)
+    core.handle = next(_HANDLES)
+    _CORES[core.handle] = core
 
 
 def _packed(call: Call) -> tuple[Any, ...]:
@@ -45,7 +48,10 @@ def _number(op: str, name: str, value: Any) -> Any:
 
 def unpacked(handle: int, shapes: Sequence[Any], dtypes: Sequence[Any], rest: Sequence[Any]) -> Call:
     """A call from what an operator was given. `shapes` include the batch dimension."""
-    core = _CORES[handle]
+    core = _CORES.get(handle)
+    if core is None:
+        words = f"a traced graph calls an op that is gone (handle {handle})"
+        raise ArgumentError(refusal(words, remedy="Keep the op alive as long as what was compiled with it."))
     signature = core.signature
     numbers, sizes, batch, batched = rest
     flags = frozenset(signature.arrays[place] for place in batched)
