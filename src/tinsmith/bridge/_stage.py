@@ -16,7 +16,7 @@ import torch
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
 from ..engines import Compiled, Engine, Parameter, array_text, get, of_kernel
 from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
-from ..transforms import NotRewritable, annotated, batched, lifted, rehomed, serial
+from ..transforms import NotRewritable, annotated, batched, lifted, ranged, rehomed, serial
 
 
 class ArrayType(NamedTuple):
@@ -161,9 +161,9 @@ class Stage:
         batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
         if batch:
             tree = batched(tree, batch, ranks)
-        return (
-            serial(tree, {name: rank + (name in batch) for name, rank in ranks.items()}) if variant.is_serial else tree
-        )
+        ranks = {name: rank + (name in batch) for name, rank in ranks.items()}
+        tree = ranged(tree, ranks, lines_only=variant.adjoint and not variant.is_serial)
+        return serial(tree, ranks) if variant.is_serial else tree
 
     def _annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}

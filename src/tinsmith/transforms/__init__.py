@@ -4,7 +4,8 @@ from ._annotated import annotated
 from ._batched import batched
 from ._lifted import lifted
 from ._loops import NotRewritable
+from ._ranged import ranged
 from ._rehomed import rehomed
 from ._serial import serial
 
-__all__ = ["NotRewritable", "annotated", "batched", "lifted", "rehomed", "serial"]
+__all__ = ["NotRewritable", "annotated", "batched", "lifted", "ranged", "rehomed", "serial"]

