@@ -1,0 +1,105 @@
+"""ts.init: one line starts an engine to match torch, and what was made before it goes on working."""
+
+import threading
+
+import pytest
+import torch
+
+import cases
+import tinsmith as ts
+
+
+@pytest.fixture(autouse=True)
+def _quiet(capfd):
+    """Engines say where they start."""
+
+
+def third(lang):
+    """A float written in a kernel, divided: its precision is the engine's default_fp."""
+
+    @ts.op("x[n] -> y[n]: f64")
+    @lang.kernel
+    def third(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 1.0 / 3.0
+
+    return third
+
+
+def precision(lang):
+    error = abs(third(lang)(torch.zeros(1, dtype=torch.float64)).item() - 1 / 3)
+    return torch.float64 if error < 1e-12 else torch.float32
+
+
+def test_it_starts_the_engine_that_is_named(lang):
+    name = lang.__name__
+    lang.reset()
+    assert ts.init("cpu", engine=name) == (name,)
+    case = cases.named("square")[0]
+    cases.assert_same_values_and_gradients(case.build(lang, lang.f32), case.expected, case.inputs(torch.float32))
+
+
+def test_auto_starts_every_engine_in_use(lang):
+    names = ts.init("cpu")
+    assert lang.__name__ in names
+    cases.assert_close(cases.named("square")[0].op(lang, torch.float32)(torch.tensor([3.0])), torch.tensor([9.0]))
+
+
+def test_floats_in_kernels_follow_torch_s_default(lang):
+    ts.init("cpu", engine=lang.__name__)
+    assert precision(lang) == torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        ts.init("cpu", engine=lang.__name__)
+        assert precision(lang) == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_options_go_to_the_engine(lang):
+    ts.init("cpu", engine=lang.__name__, default_fp=lang.f64)
+    assert precision(lang) == torch.float64
+
+
+def test_loops_that_carry_values_are_differentiable_from_the_start(lang):
+    """Quadrants refuses their reverse mode unless an option is on."""
+    ts.init("cpu", engine=lang.__name__, default_fp=lang.f64)
+    case = cases.named("row_products")[0]
+    cases.assert_same_values_and_gradients(case.build(lang, lang.f64), case.expected, case.inputs(torch.float64))
+
+
+def test_the_first_launch_may_come_from_another_thread(lang):
+    ts.init("cpu", engine=lang.__name__, default_fp=lang.f64)
+    case, failures = cases.named("two_loops")[0], []
+    op = case.op(lang, torch.float64)
+
+    def work():
+        try:
+            cases.assert_same_values_and_gradients(op, case.expected, case.inputs(torch.float64))
+        except BaseException as error:  # noqa: BLE001 - shown below
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failures
+
+
+def test_ops_made_before_go_on_working(lang):
+    case = cases.named("convolution")[0]
+    op, inputs = case.build(lang, lang.f64), case.inputs(torch.float64)
+    leaves = cases.leaves(inputs)
+    y = op(*leaves)
+    ts.init("cpu", engine=lang.__name__, default_fp=lang.f64)
+    y.sum().backward()
+    twins = cases.leaves(inputs)
+    case.expected(*twins).sum().backward()
+    for mine, twin in zip(leaves, twins, strict=True):
+        cases.assert_close(mine.grad, twin.grad, rtol=1e-5, atol=1e-5)  # the forward ran with default_fp=f32
+    cases.assert_same_values_and_gradients(op, case.expected, inputs)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="torch has CUDA")
+def test_cuda_without_cuda_is_refused(lang):
+    with pytest.raises(ts.EngineError, match=r"(?s)CUDA.*ts\.init\('cpu'\)"):
+        ts.init("cuda", engine=lang.__name__)
