@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from rich.console import Console
@@ -117,29 +117,37 @@ def markdown(title: str, how: str, rows: Sequence[Row | Absent], truth: Sequence
 
 
 def plot(grids: Sequence[Grid], device: str, file: Path) -> None:
-    """Each grid as a panel, a line a way."""
+    """Each grid as a panel, a line a way: above those by size, below those by arguments."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(2, (len(grids) + 1) // 2, figsize=(12, 9), layout="constrained")
-    for panel, grid in zip(panels.flat, grids, strict=True):
-        for name, by_number in grid.timings.items():
-            panel.plot(list(by_number), [t.median * 1e6 for t in by_number.values()], label=name, **_look(name))
-        is_wide = max(max(by_number) for by_number in grid.timings.values()) > 100
-        panel.set(xlabel=grid.number, ylabel="microseconds a call", title=grid.title)
-        if is_wide:
-            panel.set(xscale="log", yscale="log")
-        else:
-            panel.set_ylim(bottom=0)
-        panel.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
-    handles, labels = panels.flat[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
-    figure.suptitle(f"What a call costs ({device})", x=0.01, ha="left")
-    figure.savefig(file, dpi=120)
+    rows = [[grid for grid in grids if (grid.number == "elements") is by_size] for by_size in (True, False)]
+    figure, panels = plt.subplots(2, max(map(len, rows)), figsize=(15, 8.5), layout="constrained", squeeze=False)
+    for axes, row in zip(panels, rows, strict=True):
+        for panel, grid in zip(axes, row, strict=False):
+            _draw(panel, grid)
+        for panel in axes[len(row) :]:
+            panel.axis("off")
+    handles, labels = panels[0][0].get_legend_handles_labels()
+    panels[0][-1].legend(handles, labels, loc="center left", frameon=False)
+    figure.suptitle(f"What a call costs, on {device}", x=0.01, ha="left")
+    figure.savefig(file, dpi=110)
     plt.close(figure)
+
+
+def _draw(panel: Any, grid: Grid) -> None:
+    for name, by_number in grid.timings.items():
+        numbers = sorted(by_number)
+        panel.plot(numbers, [by_number[n].median * 1e6 for n in numbers], label=name, **_look(name))
+    panel.set(xlabel=grid.number, ylabel="microseconds a call", title=grid.title)
+    if grid.number == "elements":
+        panel.set(xscale="log", yscale="log")
+    else:
+        panel.set_ylim(bottom=0)
+    panel.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
+    panel.spines[["top", "right"]].set_visible(False)
 
 
 def _look(name: str) -> dict[str, object]:

@@ -3,6 +3,9 @@
 Each is used as its own documentation says. A library that is missing is a `Missing`, by name.
 """
 
+# pyright: reportIncompatibleMethodOverride=false
+# torch declares a Function's backward as (ctx, *grad_outputs); everybody writes its real arguments.
+
 from __future__ import annotations
 
 import functools

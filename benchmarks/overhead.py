@@ -5,6 +5,8 @@
 All in one process, in interleaved rounds (`_harness`). Everybody gets the same kernel, y = 3 x, and launches
 it as their own documentation says; engines and torch use their default number of threads. The gradient is
 asked for in two ways that users have: `y.backward(g)` with a gradient at hand, and `y.sum().backward()`.
+Torch's OpenMP threads are told to wait passively: else they spin on for a while after their work, and where
+cores are few they take them from whoever is timed next (seen: 7 ms a call, for everybody, torch included).
 
 Prints one table beside the numbers to hold, and writes it with all timings and a plot to
 benchmarks/results/overhead-<device>.md. `--quick` tries everything on a few small calls; its numbers mean
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ |= {"ENABLE_TAICHI_HEADER_PRINT": "False", "ENABLE_QUADRANTS_HEADER_PRINT": "False"}
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import torch
 from rich.console import Console
@@ -30,7 +33,8 @@ from rich.progress import track
 import tinsmith as ts
 from _harness import Effort
 from _report import Absent, markdown, plot, show
-from _sections import Bench, by_arguments, by_size, of_import, of_many_elements, of_tube, truth
+from _sections import Bench, by_arguments, by_size, of_import, of_many_elements, of_tube
+from _truth import truth
 from _ways import ENGINES, Missing, library
 
 RESULTS = Path(__file__).parent / "results"
@@ -67,7 +71,8 @@ def run(device: str, rounds: int, out: Path | None, *, is_quick: bool) -> None:
     if out is None:
         console.print("--quick: the numbers mean nothing, and none were written.")
         return
-    how = f"Medians of up to {rounds} interleaved rounds; in brackets the middle half of the rounds. See `overhead.py`."
+    how = f"Medians of up to {rounds} interleaved rounds; in brackets the middle half of the rounds. "
+    how += f"OMP_WAIT_POLICY={os.environ['OMP_WAIT_POLICY']}. What is measured, and how: `benchmarks/overhead.py`."
     grids = list(bench.grids.values())
     page, picture = out / f"overhead-{device}.md", out / f"overhead-{device}.png"
     page.write_text(markdown(title, how, rows, said, grids) + f"\n![the same as lines]({picture.name})\n", "utf-8")
