@@ -10,12 +10,14 @@ autograd. All render the same Gaussians, fitted to the default photograph for a 
 their sizes are those that occur.
 
 Prints one table and writes it to benchmarks/results/splat.md. All ways take turns, so that a busy
-machine meets them alike.
+machine meets them alike; still, torch's threads suffer most from company (they wait for each other
+after every operation), so that only a quiet machine is fair to plain torch.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,10 +96,11 @@ def main() -> None:
     given = fitted(photo, options.gaussians, next(iter(ops.values())))
     ways = {**ops, "plain torch, every pixel": every_pixel, "plain torch, squares": squares}
     require_agreement(ways, given, photo)
+    load = os.getloadavg()[0]  # before ours
     effort = Effort(options.rounds, moment=0.05, patience=120)
     forward = timed({name: rendering(way, given, photo) for name, way in ways.items()}, effort)
     both = timed({name: differentiating(way, given, photo) for name, way in ways.items()}, effort)
-    text = report(forward, both, photo, options)
+    text = report(forward, both, photo, options, load)
     print(text)
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(text, encoding="utf-8")
@@ -139,7 +142,9 @@ def differentiating(way: Way, given: dict[str, Tensor], photo: Photo) -> Call:
     return run
 
 
-def report(forward: dict[str, Timing], both: dict[str, Timing], photo: Photo, options: argparse.Namespace) -> str:
+def report(
+    forward: dict[str, Timing], both: dict[str, Timing], photo: Photo, options: argparse.Namespace, load: float
+) -> str:
     ours = min((timing for name, timing in both.items() if "tinsmith" in name), key=lambda t: t.median)
     lines = [
         "# Splatting 2-D Gaussians: ours and plain tensor operations",
@@ -154,7 +159,7 @@ def report(forward: dict[str, Timing], both: dict[str, Timing], photo: Photo, op
         times = ratio(timing, ours)
         ms = f"{forward[name].median * 1e3:.1f} | {timing.median * 1e3:.1f}"
         lines.append(f"| {name} | {ms} | {times.middle:.1f} ({times.low:.1f} to {times.high:.1f}) |")
-    return "\n".join([*lines, "", f"{machine()}.", ""])
+    return "\n".join([*lines, "", f"{machine()}. Load average before: {load:.1f}.", ""])
 
 
 if __name__ == "__main__":
