@@ -33,14 +33,19 @@ def zeros(buffer: Buffer, device: torch.device) -> torch.Tensor:
 
 def zeros_maker(buffer: Buffer, device: torch.device) -> Callable[[], torch.Tensor]:
     """What makes memory at zero, again and again: a partial, which costs no Python frame of its own."""
-    return functools.partial(torch.zeros, buffer.shape, dtype=buffer.dtype, device=device)
+    return functools.partial(torch.zeros_like, _prototype(buffer, device))
 
 
 def unread_maker(buffer: Buffer, device: torch.device) -> Callable[[], torch.Tensor]:
     """What makes memory whose content nobody may read."""
     if config().poison:
         return functools.partial(unread, buffer, device)
-    return functools.partial(torch.empty, buffer.shape, dtype=buffer.dtype, device=device)
+    return functools.partial(torch.empty_like, _prototype(buffer, device))
+
+
+def _prototype(buffer: Buffer, device: torch.device) -> torch.Tensor:
+    """A tensor of that shape that holds one element's memory: saying it again costs less than in words."""
+    return torch.empty((), dtype=buffer.dtype, device=device).expand(buffer.shape)
 
 
 def unread(buffer: Buffer, device: torch.device) -> torch.Tensor:

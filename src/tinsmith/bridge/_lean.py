@@ -45,8 +45,10 @@ class Lean(torch.autograd.Function):
         ctx.run = run
         if places:
             ctx.save_for_backward(*[arrays[place] for place in places])
-        ctx.set_materialize_grads(False)
         outputs = arrays[plan.outputs]
+        if len(outputs) == 1 and not plan.integer_outputs:
+            return outputs[0]  # autograd calls back for this one alone, so its cotangent is never None
+        ctx.set_materialize_grads(False)
         if plan.integer_outputs:
             ctx.mark_non_differentiable(*[outputs[place] for place in plan.integer_outputs])
         return tuple(outputs)
@@ -55,7 +57,7 @@ class Lean(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         run = ctx.run
         plan = run.plan
-        if not any([cotangent is not None for cotangent in cotangents]):  # noqa: C419  # a generator costs more
+        if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
             return (None,) * (1 + plan.inputs)
         active = run.wanted(ctx.needs_input_grad)
         places = plan.saved(run.active)
@@ -73,7 +75,8 @@ class Lean(torch.autograd.Function):
 
 def run_lean(run: Run, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The outputs of a call, with a gradient."""
-    return _apply(run, *tensors)
+    outputs = _apply(run, *tensors)
+    return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
 # `Lean.apply` without its look for transforms: an op has looked already, and it costs 1 us a call.

@@ -20,7 +20,7 @@ from ._lean import run_lean
 from ._packing import register
 from ._pickling import Reference, reference_to
 from ._reverse import EngineReverse, HandWritten, Reverse
-from ._route import Route, key_of, route
+from ._route import Route, key_of, quick_key_of, route
 from ._signature import Signature, match
 from ._stage import Stage
 
@@ -48,6 +48,7 @@ class Op:
         self._count = len(signature.order)
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
         self._has_others = True
+        self._is_simple = False
         self._result = _result_type(self.name, signature.outputs)
 
     # Making -------------------------------------------------------------------------------
@@ -109,10 +110,22 @@ class Op:
         """Run the op. See the class for what it takes and returns."""
         if _tracing.is_tracing():
             return self._wrapped(_operator.traced(self._core, arguments, named))
+        if self._is_simple and not named and len(arguments) == self._count and _tracing.is_plain():
+            found = self._routes.get(quick_key_of(arguments))
+            if found is not None and found.is_direct and found.is_current():
+                if found.active and torch.is_grad_enabled():
+                    outputs = run_lean(found, arguments)
+                else:
+                    outputs = found.plan.forward(arguments, _NOTHING)[found.plan.outputs]
+                return outputs[0] if len(outputs) == 1 else self._result(*outputs)
+        return self._call_bound(self._bound(arguments, named))
+
+    def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
         if named or not self._takes_tensors_only or len(arguments) != self._count:
-            bound = bind(self._core.signature, arguments, named)
-        else:
-            bound = Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
+            return bind(self._core.signature, arguments, named)
+        return Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
+
+    def _call_bound(self, bound: Bound) -> Any:
         if not _tracing.is_plain():
             return self._wrapped(self._run_special(bound))
         found = self._route(bound)
@@ -160,6 +173,7 @@ class Op:
             self._routes.clear()
         found = self._routes[key] = route(self._core, bound)
         self._has_others = self._core.varies or not self._takes_tensors_only  # known once the kernel was looked into
+        self._is_simple = not self._has_others
         return found
 
     def _wrapped(self, outputs: Sequence[torch.Tensor]) -> Any:

@@ -13,9 +13,13 @@ import torch
 from .._config import config
 from ._buffers import Buffer, adjoint_of, private, unread, zeros, zeros_maker
 from ._reverse import Request, Reverse
-from ._steps import Situation, Step, Use, step
+from ._steps import Situation, Step, Use, product, step
 
 Recipe = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
+
+
+SMALL = 4096
+"""Elements of a buffer that a pullback may keep."""
 
 
 class Pullback:
@@ -79,16 +83,23 @@ class Pullback:
         """
         name, device, signature = buffer.name, self._device, self._situation.signature
         is_read = name in self._reverse.reads(active & floats)
-        rerun = self._reverse.reruns(name) if name not in floats else ""
+        rerun = self._reverse.reruns(name)
         if rerun == "fresh":
             return lambda saved: zeros(buffer, device)
         if not is_read:
             has_gradient = name in floats and (name in self._reverse.gives(active) or name not in signature.arrays)
-            is_idle = has_gradient and not config().poison
-            return None if is_idle else lambda saved: unread(buffer, device)
+            is_idle = has_gradient and not rerun and not config().poison
+            return None if is_idle else self._unread_recipe(buffer)
         if rerun == "final":
             return lambda saved: private(saved[name])
         return lambda saved: saved[name]
+
+    def _unread_recipe(self, buffer: Buffer) -> Recipe:
+        """Memory that nobody reads: one piece for all calls while it is small, for making it takes 1 us."""
+        if product(buffer.shape) > SMALL or config().poison:
+            return lambda saved: unread(buffer, self._device)
+        memory = unread(buffer, self._device)
+        return lambda saved: memory
 
     def _step(self, request: Request, is_serial: bool) -> Step:
         situation, stage = self._situation, request.stage

@@ -48,6 +48,7 @@ class Route:
     is_ordered: bool
     is_native: bool
     runtimes: tuple[tuple[Callable[[], Any], Any], ...]
+    is_direct: bool = field(init=False)
     _plan: Plan | None = None
     _wanted: dict[tuple[bool, ...], frozenset[str]] = field(default_factory=dict)
 
@@ -57,6 +58,10 @@ class Route:
             if runtime() is not before:
                 return False
         return True
+
+    def __post_init__(self) -> None:
+        """Note whether tensors go to the plan, and results to the caller, as they are."""
+        self.is_direct = self.is_prepared and self.is_finished and self.is_ordered and self.is_native
 
     def with_scalars(self, bound: Bound) -> Call:
         """This route's call with other scalars."""
@@ -164,3 +169,11 @@ def key_of(tensors: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(
         [(t.shape, t.dtype, t.device, t.requires_grad, t.is_contiguous(), t.is_neg(), type(t)) for t in tensors]
     )
+
+
+def quick_key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
+    """`key_of` for the shortest way: None for what has no key, which the long way then refuses in words."""
+    try:
+        return key_of(tensors)
+    except (AttributeError, RuntimeError):
+        return None

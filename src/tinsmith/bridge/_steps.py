@@ -60,7 +60,7 @@ class Step:
     """
 
     launch: Launch
-    entries: tuple[tuple[Any, int, int, tuple[int, ...], int], ...]
+    entries: tuple[ArrayArgument, ...]
     strides: tuple[int, ...]
     scalars: tuple[tuple[str, Any, str], ...]
     repeats: int
@@ -69,17 +69,18 @@ class Step:
         """Launch. The last of `pointers` is 0, and stands for "no gradient"."""
         values = [(setter, slot, scalars[name]) for setter, slot, name in self.scalars] if self.scalars else ()
         if self.repeats == 1:
-            arguments = [(slot, pointers[i], size, shape, pointers[g]) for slot, i, size, shape, g in self.entries]
-            self.launch(arguments, values)
+            self.launch(self.entries, pointers, values)
             return
         for sample in range(self.repeats):
-            self.launch(self._sample(pointers, sample), values)
+            self.launch(self.entries, self._sample(pointers, sample), values)
 
-    def _sample(self, pointers: Sequence[int], sample: int) -> list[ArrayArgument]:
-        return [
-            (slot, pointers[i] + sample * stride, size, shape, pointers[g] + sample * stride if g >= 0 else 0)
-            for (slot, i, size, shape, g), stride in zip(self.entries, self.strides, strict=True)
-        ]
+    def _sample(self, pointers: Sequence[int], sample: int) -> list[int]:
+        """The pointers of one sample of a batch."""
+        moved = list(pointers)
+        for (_, place, _, _, gradient), stride in zip(self.entries, self.strides, strict=True):
+            for one in {place, gradient} - {-1}:
+                moved[one] = pointers[one] + sample * stride
+        return moved
 
 
 def step(

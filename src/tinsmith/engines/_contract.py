@@ -16,12 +16,15 @@ from typing import Any, Literal
 import torch
 
 ArrayArgument = tuple[Any, int, int, tuple[int, ...], int]
-"""(slot, data pointer, bytes, shape without element dims, gradient pointer or 0)."""
+"""(slot, place of the data pointer, bytes, shape without element dims, place of the gradient pointer).
+
+Places are those in the list of pointers that goes with them, whose last one is 0: -1 is no gradient.
+"""
 
 ScalarArgument = tuple[str, Any, Any]
 """(setter: "float", "int", "uint" or "matrix", slot, value)."""
 
-Launch = Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], None]
+Launch = Callable[[Sequence[ArrayArgument], Sequence[int], Sequence[ScalarArgument]], None]
 
 
 @dataclass(frozen=True)

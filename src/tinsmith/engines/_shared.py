@@ -250,11 +250,13 @@ def launcher(cpp: Any, program: Any, data: Any) -> Launch:
     """
     make_context, start = cpp.make_launch_context, program.launch_kernel
 
-    def launch(arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> None:
+    def launch(
+        arrays: Sequence[ArrayArgument], pointers: Sequence[int], scalars: Sequence[ScalarArgument] = ()
+    ) -> None:
         context = make_context()
         put = context.set_arg_external_array_with_shape
-        for slot, pointer, nbytes, shape, gradient in arrays:
-            put(slot, pointer, nbytes, shape, gradient)
+        for slot, place, nbytes, shape, gradient in arrays:
+            put(slot, pointers[place], nbytes, shape, pointers[gradient])
         for setter, slot, value in scalars:
             if setter == "float":
                 context.set_arg_float(slot, value)
