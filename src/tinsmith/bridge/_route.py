@@ -167,7 +167,10 @@ def _product(sizes: Sequence[int]) -> int:
 def key_of(tensors: Sequence[Any]) -> tuple[Any, ...]:
     """What a route depends on, of the tensors. Raises for what is no strided tensor."""
     return tuple(
-        [(t.shape, t.dtype, t.device, t.requires_grad, t.is_contiguous(), t.is_neg(), type(t)) for t in tensors]
+        [
+            (t.shape, t.dtype, t.device, t.requires_grad, t.layout, t.is_contiguous(), t.is_neg(), type(t))
+            for t in tensors
+        ]
     )
 
 

@@ -13,10 +13,10 @@ from ._parse import DTYPES, parse
 from ._solve import Solution, solve
 
 __all__ = [
-    "DTYPES",
     "Anything",
     "Arithmetic",
     "Batch",
+    "DTYPES",
     "Dim",
     "Fixed",
     "Item",
