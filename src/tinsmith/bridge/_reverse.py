@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .._errors import GradientError, SpecError, refusal
-from ..source import Nest, carrying_nests, needed_values
-from ._signature import Signature
+from ..source import Nest, carrying_nests, needed_returns, needed_values
+from ._signature import Signature, is_integer
 from ._stage import Stage
 
 Place = tuple[Literal["value", "gradient"], str]
@@ -96,11 +96,15 @@ class EngineReverse(Reverse):
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         self._made = frozenset(signature.outputs + signature.scratch)
+        self._steady = frozenset(name for name in self._made if is_integer(signature, name))
+        self._views = {stage: stage.reversed_view(self._steady) for stage in signature.stages}
         everything = frozenset(signature.arrays) | self._made
         self._nests = {
-            stage: carrying_nests(stage.source, stage.roles, everything) if stage.engine.needs_stack_depth else ()
-            for stage in signature.stages
+            stage: carrying_nests(*view, everything, stage.home) if stage.engine.needs_stack_depth else ()
+            for stage, view in self._views.items()
         }
+        self._needed: dict[tuple[Stage, frozenset[str]], frozenset[str]] = {}
+        self._checked: set[frozenset[str]] = set()
         self.depends_on_sizes = any(self._nests.values())
         bounds = {name for nests in self._nests.values() for nest in nests for name in nest.names}
         self.scalars = tuple(name for name in signature.scalars if name in bounds)
@@ -125,10 +129,15 @@ class EngineReverse(Reverse):
         raise GradientError(refusal(words, rows, remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
-        read: set[str] = set()
-        for stage in self.signature.stages:
-            read |= needed_values(stage.source, stage.roles, active | self._made)
-        return frozenset(read)
+        return frozenset().union(*(self._needs(stage, active) for stage in self.signature.stages))
+
+    def _needs(self, stage: Stage, active: frozenset[str]) -> frozenset[str]:
+        """Arrays whose values one stage's reverse reads."""
+        found = self._needed.get((stage, active))
+        if found is None:
+            with_adjoint = active | (self._made - self._steady)
+            found = self._needed[stage, active] = needed_values(*self._views[stage], with_adjoint, stage.home)
+        return found
 
     def gives(self, active: frozenset[str]) -> frozenset[str]:
         return active
@@ -149,9 +158,9 @@ class EngineReverse(Reverse):
         return any(role.is_read or role.of("write") for role in roles)
 
     def reruns(self, name: str) -> Literal["", "fresh", "final"]:
-        """Statements whose target has no adjoint run again: on throw-away memory, never on the caller's."""
-        roles = [stage.roles[name] for stage in self.signature.stages if name in stage.roles]
-        if not any(role.is_written for role in roles):
+        """Stores without an adjoint that could not be left out run again, on throw-away memory."""
+        roles = [roles[name] for _, roles in self._views.values() if name in roles]
+        if name not in self._steady or not any(role.is_written for role in roles):
             return ""
         return "final" if any(role.is_read for role in roles) else "fresh"
 
@@ -159,23 +168,43 @@ class EngineReverse(Reverse):
         return True
 
     def check(self, active: frozenset[str]) -> None:
+        if active in self._checked:
+            return
         for place, stage in enumerate(self.signature.stages):
-            needed = needed_values(stage.source, stage.roles, active | self._made)
+            needed = self._needs(stage, active)
+            returns = needed_returns(*self._views[stage], active | (self._made - self._steady), stage.home)
             for name in stage.arrays:
+                self._refuse_unordered(stage, name, returns)
                 if name in needed:
                     self._refuse_overwritten(stage, name)
             for later in self.signature.stages[place + 1 :]:
                 self._refuse_changed(stage, later, needed)
+        self._checked.add(active)
+
+    def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
+        """What an atomic returned is gone: run again it returns something else, and it has no slope."""
+        fetched = stage.roles[name].fetched
+        if fetched is None or (name in self._steady and name not in needed):
+            return
+        words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{name}` returned"
+        remedy = "Store it in an integer array, `slot[i] = ti.atomic_add(...)`, and use it in a later loop."
+        raise GradientError(refusal(words, [("at", fetched.place)], remedy))
 
     def _refuse_overwritten(self, stage: Stage, name: str) -> None:
-        found = stage.roles[name].overwritten()
-        if found is None:
-            return
-        read, change = found
+        view = self._views[stage][1][name]
+        if name in self._made and view.escapes:
+            self._refuse_lost(name, "used whole", view.escapes, "changed", "unseen")
+        found = stage.roles[name].overwritten(frozenset(access.place for access in view.of("read")))
+        if found is not None:
+            self._refuse_lost(name, "read", found[0].place, "overwritten", found[1].place)
+        again = view.of("add") if name in self._steady else []
+        if again and view.is_read:
+            self._refuse_lost(name, "read", view.of("read")[0].place, "counted up", again[0].place)
+
+    def _refuse_lost(self, name: str, read: str, at: str, changed: str, where: str) -> None:
         words = f"op `{self.signature.op}` overwrites a value of `{name}` that its gradient needs"
-        rows = [("read", read.place), ("overwritten", change.place)]
         remedy = f"Write each value to a place of its own (`{name}[t + 1]` from `{name}[t]`), or give `backward=`."
-        raise GradientError(refusal(words, rows, remedy))
+        raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
 
     def _refuse_changed(self, stage: Stage, later: Stage, needed: frozenset[str]) -> None:
         for name in sorted(needed & set(later.arrays)):
@@ -212,7 +241,8 @@ class HandWritten(Reverse):
             raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
-        return frozenset(n for n in self.signature.items if n in self.stage.roles and self.stage.roles[n].is_read)
+        roles = {name: self.stage.roles[name] for name in self.signature.items if name in self.stage.roles}
+        return frozenset(name for name, role in roles.items() if role.is_read or role.of("add"))
 
     def gives(self, active: frozenset[str]) -> frozenset[str]:
         return frozenset(name for name in self.signature.arrays if name in self.targets)

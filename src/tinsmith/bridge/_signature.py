@@ -220,6 +220,12 @@ def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] |
     return tuple(sorted(set.intersection(*declared), key=str)) if declared else None
 
 
+def is_integer(signature: Signature, name: str) -> bool:
+    """Whether an output or scratch holds integers, whatever a call brings."""
+    fitting = fitting_dtypes(signature, name)
+    return fitting is not None and not any(dtype.is_floating_point for dtype in fitting)
+
+
 def element_of(stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]:
     """Element dims of an array in one stage: its annotation's, or those that its subscripts leave out."""
     parameter = stage.parameters[name]

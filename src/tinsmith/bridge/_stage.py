@@ -16,7 +16,7 @@ import torch
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
 from ..engines import Compiled, Engine, Parameter, array_text, get, of_kernel
 from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
-from ..transforms import NotRewritable, annotated, batched, lifted, ranged, rehomed, serial
+from ..transforms import NotRewritable, annotated, batched, lifted, ranged, rehomed, serial, simplified, unstored
 
 
 class ArrayType(NamedTuple):
@@ -60,6 +60,7 @@ class Stage:
         scalars = [name for name in self.arrays if self.parameters[name].kind == "scalar"]
         if scalars:
             self.source = replace(self.source, tree=lifted(self.source.tree, scalars))
+        self.source = replace(self.source, tree=simplified(self.source.tree, self.arrays))
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner)
         self.is_method = self.home.is_method(kernel)
         self.texts: dict[Variant, str] = {}
@@ -100,6 +101,9 @@ class Stage:
     def survey(self, templates: Mapping[str, Any]) -> Constants:
         """Look at every Python value that the kernel uses now. Raises KernelError if it writes a field."""
         self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
+        wanted = (name for name, p in self.parameters.items() if p.kind == "template" and name not in self.arrays)
+        if any(name not in templates for name in wanted):
+            self._constants = replace(self._constants, is_complete=False)  # the first call brings the templates
         for name, place in self._constants.written:
             words = f"kernel `{self.name}` writes the field `{name}`, which is no output of its op"
             remedy = (
@@ -148,6 +152,17 @@ class Stage:
             return str(reason)
         return ""
 
+    def reversed_view(self, arrays: frozenset[str]) -> tuple[Source, dict[str, Roles]]:
+        """The kernel that is differentiated, without stores to `arrays`, which have no adjoint; and its roles.
+
+        What atomics return is still in the source, and no longer in the roles.
+        """
+        if not any(name in arrays and role.is_written for name, role in self.roles.items()):
+            return self.source, self.roles
+        source = replace(self.source, tree=unstored(self.source.tree, arrays, keep_returns=True))
+        bare = replace(self.source, tree=unstored(self.source.tree, arrays))
+        return source, roles_of(bare, self.arrays, self.home, self.owner)
+
     def _function(self, variant: Variant) -> Callable[..., Any]:
         names = self.source.namespace() if self.engine is self.home else rehomed(self.source, self.home, self.engine)
         function, text = build(self._tree(variant), names | {"_lang": self.engine.lang}, self.name)
@@ -156,11 +171,12 @@ class Stage:
 
     def _tree(self, variant: Variant) -> Any:
         arrays = dict(variant.arrays)
-        tree = annotated(self.source.tree, self._annotations(arrays))
+        idle = [n for n, a in arrays.items() if variant.adjoint and not a.has_gradient and self.roles[n].is_written]
+        tree = annotated(unstored(self.source.tree, idle), self._annotations(arrays))
         ranks = {name: array.rank for name, array in arrays.items()}
         batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
         if batch:
-            tree = batched(tree, batch, ranks)
+            tree = batched(tree, batch, ranks, is_reverse=variant.adjoint)
         ranks = {name: rank + (name in batch) for name, rank in ranks.items()}
         tree = ranged(tree, ranks, lines_only=variant.adjoint and not variant.is_serial)
         return serial(tree, ranks) if variant.is_serial else tree
@@ -177,14 +193,19 @@ class Stage:
         return texts
 
     def _refusal(self, variant: Variant, cause: Exception, op: str) -> TinsmithError:
-        words = [line.strip() for line in str(cause).splitlines() if line.strip()]
-        rows = [
-            ("kernel", f"{self.name} at {self.source.place(self.source.tree)}"),
-            (self.engine.name, words[-1] if words else repr(cause)),
-        ]
+        place = self.source.place(self.source.tree)
+        rows = [("kernel", f"{self.name} at {place}"), (self.engine.name, _telling(cause))]
         if not variant.adjoint:
             return KernelError(
                 refusal(f"the kernel of op `{op}` does not compile", rows, "The engine's full report is above.")
             )
         remedy = "Give the op a hand-written gradient kernel: `backward=`, or `@op.backward`."
         return GradientError(refusal(f"{self.engine.name} cannot differentiate the kernel of op `{op}`", rows, remedy))
+
+
+def _telling(cause: Exception) -> str:
+    """The line of an engine's report that says what is wrong: the one from its compiler, or the last with words."""
+    words = [line.strip() for line in str(cause).splitlines()]
+    words = [line for line in words if len(line) > 2 and not line.startswith(("http", "Please"))]
+    compiled = [line for line in words if line.startswith("[") and ".cpp:" in line]
+    return (compiled or words or [repr(cause)])[-1]

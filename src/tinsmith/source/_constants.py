@@ -11,52 +11,38 @@ import ast
 import builtins
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MethodType, ModuleType
+from functools import cached_property
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from ..engines import Engine
+from ._pictures import MISSING, Item, owner_step, picture
 from ._read import Source, read
 
-_MISSING = object()
 _STEADY_MODULES = ("math", "numpy")
-_PLAIN = (int, bool, str, bytes, type(None))
 
 
 @dataclass(frozen=True)
 class _Path:
-    """Where a value is found: a free name of `source` or a template argument, then attributes."""
+    """Where a value is found: a free name of `source` or a template argument, then attributes and items."""
 
     source: Source | None
     name: str
-    attributes: tuple[str, ...]
+    steps: tuple[str | Item, ...] = ()
 
     def value(self, templates: Mapping[str, Any]) -> Any:
         try:
             found = self.source.lookup(self.name) if self.source else templates[self.name]
-        except KeyError:
-            return _MISSING
-        for attribute in self.attributes:
-            found = getattr(found, attribute, _MISSING)
-            if found is _MISSING:
-                return _MISSING
+            for step in self.steps:
+                found = found[step.key] if isinstance(step, Item) else getattr(found, step)
+        except (AttributeError, LookupError):
+            return MISSING
         return found
 
-
-class _Same:
-    """A hashable stand-in for a value that is the same only if it is the same object."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
+    def then(self, *steps: str | Item) -> _Path:
+        return _Path(self.source, self.name, (*self.steps, *steps))
 
 
 @dataclass(frozen=True)
@@ -75,26 +61,16 @@ class Constants:
     is_complete: bool
     engine: Engine
 
-    def fingerprint(self, templates: Mapping[str, Any]) -> tuple[Any, ...]:
-        """A hashable picture of all values now: equal pictures compile to the same kernel."""
-        return tuple([self._picture(path.value(templates)) for path in self.paths])
+    @cached_property
+    def _names(self) -> str:
+        """Which values a picture is made of: another set of them makes another picture."""
+        return " ".join(f"{path.name}.{'.'.join(map(str, path.steps))}" for path in self.paths)
 
-    def _picture(self, value: Any) -> Any:
-        kind = type(value)
-        if kind in _PLAIN:
-            return (kind, value)
-        if kind is float:
-            return (kind, repr(value))  # tells -0.0 from 0.0, and nan equals nan
-        if kind in (tuple, list):
-            return (kind, *[self._picture(item) for item in value])
-        if kind is dict:
-            return (kind, *[(self._picture(key), self._picture(item)) for key, item in value.items()])
-        if isinstance(value, np.ndarray | np.generic):
-            return (kind, value.dtype.str, value.shape, value.tobytes())
-        if isinstance(value, MethodType):
-            return (_Same(value.__func__), _Same(value.__self__))
-        entries = self.engine.matrix_entries(value)
-        return _Same(value) if entries is None else (kind, *entries)
+    def fingerprint(self, templates: Mapping[str, Any]) -> tuple[Any, ...]:
+        """A hashable picture of all values now: equal pictures compile to the same kernel. () where there are none."""
+        if not self.paths:
+            return ()
+        return (self._names, *[picture(path.value(templates), self.engine) for path in self.paths])
 
 
 def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], arrays: frozenset[str]) -> Constants:
@@ -107,7 +83,7 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
         arrays: parameters that are memory, and so never baked in.
     """
     finder = _Finder(engine, templates)
-    roots = {name: _Path(None, name, ()) for name in templates if name not in arrays}
+    roots = {name: _Path(None, name) for name in templates if name not in arrays}
     finder.walk(source, roots)
     return Constants(
         tuple(dict.fromkeys(finder.paths)), tuple(finder.fields), tuple(finder.written), finder.is_complete, engine
@@ -132,8 +108,7 @@ class _Finder:
         for chain in _chains(source.tree):
             name, *attributes = chain
             if name in roots:
-                base = roots[name]
-                path = _Path(base.source, base.name, (*base.attributes, *attributes))
+                path = roots[name].then(*attributes)
             elif name not in local and not self._is_builtin(source, name):
                 path = _Path(source, name, tuple(attributes))
             else:
@@ -142,14 +117,15 @@ class _Finder:
             if field is None:
                 self._follow(path)
                 continue
-            label = ".".join(chain[: 1 + len(field.attributes)])
+            label = ".".join(chain[: 1 + len(field.steps)])
+            self.paths.append(field)  # the field itself is baked in, what it holds is not
             self.fields.append((label, field.value(self.templates)))
             if label in targets:
                 self.written.append((label, source.place(targets[label])))
 
     def _is_builtin(self, source: Source, name: str) -> bool:
         try:
-            return source.lookup(name) is getattr(builtins, name, _MISSING)
+            return source.lookup(name) is getattr(builtins, name, MISSING)
         except KeyError:
             self.is_complete = False  # not assigned yet, or never: then the engine will name it
             return True
@@ -160,29 +136,36 @@ class _Finder:
         return stem if self.engine.is_field(value) else None
 
     def _follow(self, path: _Path) -> None:
-        root = _Path(path.source, path.name, ()).value(self.templates)
+        root = _Path(path.source, path.name).value(self.templates)
         if isinstance(root, ModuleType) and (self.engine.owns(root) or root.__name__ in _STEADY_MODULES):
             return
         stem, value = self._longest(path)
-        if value is _MISSING:
+        if value is MISSING:
             return
-        function = self.engine.inner_function(value)
         self.paths.append(stem)
+        self._enter_all(stem, value)
+
+    def _enter_all(self, stem: _Path, value: Any, depth: int = 0) -> None:
+        """Look into an engine function, or into those that a container holds."""
+        function = self.engine.inner_function(value)
         if function is not None and (function, stem) not in self._seen:
             self._seen.add((function, stem))
             self._enter(function, stem)
+        elif isinstance(value, list | tuple | dict) and depth < 4:
+            for key in value if isinstance(value, dict) else range(len(value)):
+                self._enter_all(stem.then(Item(key)), value[key], depth + 1)
 
     def _longest(self, path: _Path) -> tuple[_Path, Any]:
         """The longest stem of a path that leads to a value, stopping at numbers, fields and functions."""
-        stem = _Path(path.source, path.name, ())
+        stem = _Path(path.source, path.name)
         value = stem.value(self.templates)
-        for attribute in path.attributes:
-            if value is _MISSING or self._is_leaf(value):
+        for step in path.steps:
+            if value is MISSING or self._is_leaf(value):
                 break
-            further = _Path(path.source, path.name, (*stem.attributes, attribute))
-            if further.value(self.templates) is _MISSING:
+            further = stem.then(step).value(self.templates)
+            if further is MISSING:
                 break
-            stem, value = further, further.value(self.templates)
+            stem, value = stem.then(step), further
         return stem, value
 
     def _is_leaf(self, value: Any) -> bool:
@@ -195,8 +178,15 @@ class _Finder:
     def _enter(self, function: Any, stem: _Path) -> None:
         inner = read(function)
         bound = self.engine.is_bound(stem.value(self.templates))
-        roots = {inner.parameters[0]: _Path(stem.source, stem.name, stem.attributes[:-1])} if bound else {}
+        roots = {inner.parameters[0]: self._owner(stem)} if bound else {}
         self.walk(inner, roots)
+
+    def _owner(self, stem: _Path) -> _Path:
+        """The path to the object that a bound function belongs to."""
+        last = stem.steps[-1] if stem.steps else None
+        if isinstance(last, str):
+            return _Path(stem.source, stem.name, stem.steps[:-1])
+        return stem.then(owner_step(stem.value(self.templates)))
 
 
 def _assigned(tree: ast.FunctionDef) -> set[str]:

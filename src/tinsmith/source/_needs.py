@@ -8,36 +8,45 @@ The adjoint of `y[i] = a[i] * x[i]` reads `a` for x's gradient and `x` for a's; 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable
 
+from ..engines import Engine
 from ._read import Source
+from ._references import called_function
 from ._roles import Roles
 
 _LINEAR_CALLS = frozenset({"cast", "float", "f16", "f32", "f64", "Vector", "Matrix", "vec2", "vec3", "vec4", "static"})
 _LINEAR_METHODS = frozenset({"sum", "cast", "transpose"})
 
 
-def needed_values(source: Source, roles: dict[str, Roles], active: Iterable[str]) -> frozenset[str]:
+def needed_values(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> frozenset[str]:
     """Names of the arrays whose values the reverse of a kernel reads.
 
     Args:
         source: the kernel.
         roles: how it uses its arrays.
         active: arrays that have a gradient buffer in the reverse pass.
+        engine: whose own functions are known.
     """
-    walker = _swept(source, roles, active)
+    walker = _swept(source, roles, active, engine)
     escaped = {name for name, role in roles.items() if role.escapes}
     return frozenset(walker.needed_arrays | escaped)
 
 
-def needed_locals(source: Source, roles: dict[str, Roles], active: Iterable[str]) -> frozenset[str]:
+def needed_returns(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> frozenset[str]:
+    """Names of the arrays for which the reverse of a kernel needs what an atomic on them returned."""
+    return frozenset(_swept(source, roles, active, engine).needed_returns)
+
+
+def needed_locals(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> frozenset[str]:
     """Names of the locals whose values the reverse of a kernel reads, and which vary with an active array."""
-    walker = _swept(source, roles, active)
+    walker = _swept(source, roles, active, engine)
     return frozenset(walker.needed_locals & walker.active_locals)
 
 
-def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str]) -> _Walker:
-    walker = _Walker(roles, frozenset(active))
+def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> _Walker:
+    walker = _Walker(source, roles, frozenset(active), engine)
     while walker.sweep(source.tree.body):
         pass  # each sweep adds to what is needed; the last one adds nothing
     return walker
@@ -46,12 +55,18 @@ def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str]) -> _W
 class _Walker:
     """Repeats a sweep over all statements until nothing more is found to be needed."""
 
-    def __init__(self, roles: dict[str, Roles], active: frozenset[str]) -> None:
+    def __init__(self, source: Source, roles: dict[str, Roles], active: frozenset[str], engine: Engine) -> None:
+        self.source = source
         self.roles = roles
         self.active = active
+        self.engine = engine
         self.needed_arrays: set[str] = set()
         self.needed_locals: set[str] = set()
+        self.needed_returns: set[str] = set()
         self.active_locals: set[str] = set()
+        stored = (n.id for n in source.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        self._locals = frozenset(stored)
+        self._bound: frozenset[str] = frozenset()
 
     def sweep(self, body: list[ast.stmt]) -> bool:
         """One pass; whether it found anything new."""
@@ -79,19 +94,22 @@ class _Walker:
                 )
                 is_sum = isinstance(op, ast.Add | ast.Sub)
                 self._assign(target, value if is_sum else ast.BinOp(old, op, value))
-            case ast.For(iter=iterator, body=body):
+            case ast.For(target=target, iter=iterator, body=body):
                 self._iterator(iterator)
+                outer, self._bound = self._bound, self._bound | _names(target)
                 self._statements(body)
+                self._bound = outer
             case ast.While(test=test, body=body):
                 self._visit(test, value=True)
                 self._statements(body)
             case ast.If(test=test, body=body, orelse=orelse):
                 self._visit(test, value=True)
                 self._statements(body + orelse)
-            case ast.Expr(value=ast.Call() as call) if (
-                _called(call) in ("atomic_add", "atomic_sub") and len(call.args) == 2
-            ):
+            case ast.Expr(value=ast.Call() as call) if _called(call).startswith("atomic_") and len(call.args) == 2:
                 self._assign(call.args[0], call.args[1])
+                if _called(call) not in ("atomic_add", "atomic_sub"):
+                    self._visit(call.args[0], value=True)
+                    self._visit(call.args[1], value=True)
             case _:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
@@ -102,19 +120,26 @@ class _Walker:
             self._statement(statement)
 
     def _iterator(self, node: ast.expr) -> None:
-        if not isinstance(node, ast.Name):
-            self._visit(node, value=True)
+        """`for i in x` and `ti.grouped(x)` use an array for its shape alone."""
+        inner = node.args[0] if isinstance(node, ast.Call) and _called(node) == "grouped" and node.args else node
+        if not isinstance(inner, ast.Name):
+            self._visit(inner, value=True)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+            is_matched = len(parts) == len(target.elts)
+            for part, its_value in zip(target.elts, parts if is_matched else [value] * len(target.elts), strict=True):
+                self._assign(part, its_value)
+            return
         root = _root(target)
         self._indices(target)
         if root in self.roles:
-            self._visit(value, value=root in self.needed_arrays and root not in self.active)
+            self._visit(value, value=root not in self.active)  # without an adjoint the store stays, and runs again
             return
-        names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)} if not root else {root}
         if self._is_active(value):
-            self.active_locals |= names
-        self._visit(value, value=bool(names & self.needed_locals))
+            self.active_locals.add(root)
+        self._visit(value, value=root in self.needed_locals)
 
     # Expressions --------------------------------------------------------------------------
     def _visit(self, node: ast.expr, *, value: bool) -> None:
@@ -122,7 +147,7 @@ class _Walker:
         match node:
             case ast.Name(id=name):
                 if value and name not in self.roles:
-                    self.needed_locals.add(name)
+                    self._need_local(name)
             case ast.Subscript() | ast.Attribute():
                 self._element(node, value=value)
             case ast.BinOp(left=left, op=op, right=right):
@@ -141,25 +166,43 @@ class _Walker:
             case ast.Call():
                 self._call(node, value=value)
             case _:
+                self._binding(node, value=value)
+
+    def _binding(self, node: ast.expr, *, value: bool) -> None:
+        """An expression that gives names to values: `(v := x[i])`, `[v * v for v in ...]`."""
+        match node:
+            case ast.NamedExpr(target=target, value=inner):
+                self._assign(target, inner)
+                self._visit(inner, value=value)
+            case ast.ListComp(elt=part, generators=generators) | ast.GeneratorExp(elt=part, generators=generators):
+                for generator in generators:
+                    self._assign(generator.target, generator.iter)
+                    self._all(generator, value=True)
+                self._visit(part, value=value)
+            case _:
                 self._all(node, value=True)
 
-    def _all(self, node: ast.expr, *, value: bool) -> None:
+    def _all(self, node: ast.AST, *, value: bool) -> None:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.expr):
                 self._visit(child, value=value)
 
     def _element(self, node: ast.expr, *, value: bool) -> None:
-        if isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype"):
-            return
         self._indices(node)
+        if _is_shape(node):
+            return
         root = _root(node)
         if root in self.roles:
             if value:
                 self.needed_arrays.add(root)
         elif root and value:
-            self.needed_locals.add(root)
+            self._need_local(root)
         elif not root:
             self._all(node, value=True)
+
+    def _need_local(self, name: str) -> None:
+        if name not in self._bound:  # a loop's variable, though a local elsewhere may have its name
+            self.needed_locals.add(name)
 
     def _indices(self, node: ast.expr) -> None:
         while isinstance(node, ast.Subscript | ast.Attribute):
@@ -184,45 +227,78 @@ class _Walker:
             self._visit(right, value=value or varies_left or varies_right)
 
     def _call(self, node: ast.Call, *, value: bool) -> None:
-        name = _called(node)
+        name, is_known = _called(node), self._is_known(node)
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if name == "select" and len(arguments) == 3:
+        if is_known and name == "select" and len(arguments) == 3:
             self._visit(arguments[0], value=True)
             self._visit(arguments[1], value=value)
             self._visit(arguments[2], value=value)
             return
-        method = isinstance(node.func, ast.Attribute) and not _is_module_like(node.func.value)
-        if method:
-            assert isinstance(node.func, ast.Attribute)
+        is_method = isinstance(node.func, ast.Attribute) and not self._is_free(node.func.value)
+        if isinstance(node.func, ast.Attribute) and is_method:
             arguments.append(node.func.value)
-        linear = name in (_LINEAR_METHODS if method else _LINEAR_CALLS)
-        wanted = value or (not linear and any(self._is_active(argument) for argument in arguments))
+        varies = any(self._is_active(argument) for argument in arguments)
+        if not is_known:
+            value = self._references(arguments, varies) or value
+        linear = name in (_LINEAR_METHODS if is_method else _LINEAR_CALLS) and (is_known or is_method)
+        wanted = value or (not linear and varies)
         for argument in arguments:
             self._visit(argument, value=wanted)
-        if wanted or name.startswith("atomic_"):
-            self._hand_over(arguments, name.startswith("atomic_"))
+        if wanted:
+            self._hand_over(arguments)
+            if name.startswith("atomic_"):
+                self.needed_returns.add(_root(arguments[0]))
 
-    def _hand_over(self, arguments: list[ast.expr], is_atomic: bool) -> None:
+    def _references(self, arguments: list[ast.expr], varies: bool) -> bool:
+        """What a user's function may do to variables that it is given by reference; whether one of them is needed."""
+        roots = {_root(argument) for argument in arguments} - {""} - self.roles.keys()
+        if varies:
+            self.active_locals |= roots
+        return bool(roots & self.needed_locals)
+
+    def _is_known(self, node: ast.Call) -> bool:
+        """Whether a called function is the engine's own or Python's, so that its name says what it does."""
+        found = called_function(self.source, node.func)
+        is_builtin = found is not None and found is getattr(builtins, getattr(found, "__name__", ""), None)
+        return is_builtin or (found is not None and self.engine.owns(found))
+
+    def _is_free(self, node: ast.expr) -> bool:
+        """Whether `node` in `node.f(...)` leads to a module or a Python object, and `f` is no method of a local."""
+        root = _root(node)
+        if not root or root in self.roles or root in self._locals:
+            return False
+        return root in self.source.parameters or called_function(self.source, ast.Name(root, ast.Load())) is not None
+
+    def _hand_over(self, arguments: list[ast.expr]) -> None:
         """Arrays that a call reads through its arguments."""
         for argument in arguments:
             root = _root(argument)
-            if root in self.roles and (is_atomic or isinstance(argument, ast.Name)):
+            if root in self.roles and isinstance(argument, ast.Name):
                 self.needed_arrays.add(root)
 
-    def _is_active(self, node: ast.expr) -> bool:
+    def _is_active(self, node: ast.AST) -> bool:
         """Whether an expression's value varies with an active array."""
         match node:
             case ast.Name(id=name):
                 return name in self.active_locals or name in self.active
             case ast.Compare() | ast.BoolOp():
                 return False
-            case ast.Attribute(attr="shape"):
-                return False
             case ast.Subscript() | ast.Attribute():
+                if _is_shape(node):
+                    return False
                 root = _root(node)
                 if root:
                     return root in self.active or root in self.active_locals
-        return any(self._is_active(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+        return any(self._is_active(child) for child in ast.iter_child_nodes(node))
+
+
+def _is_shape(node: ast.expr) -> bool:
+    """Whether `node` is `x.shape`, `x.dtype` or a part of one."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype"):
+            return True
+        node = node.value
+    return False
 
 
 def _root(node: ast.expr) -> str:
@@ -236,8 +312,5 @@ def _called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def _is_module_like(node: ast.expr) -> bool:
-    """Whether `node.f(...)` reads as a call through a module (`ti.sin`, `ti.math.dot`) rather than a method."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name) and node.id in ("ti", "qd", "tm", "math", "_lang", "self")
+def _names(node: ast.expr) -> frozenset[str]:
+    return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import inspect
-import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from .._errors import KernelError, refusal
@@ -27,6 +27,20 @@ class Source:
     @property
     def parameters(self) -> tuple[str, ...]:
         return tuple(argument.arg for argument in self.tree.args.args)
+
+    def is_constant(self, name: str) -> bool:
+        """Whether a name is never assigned to in the body."""
+        return not any(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in self.nodes)
+
+    def is_template(self, parameter: str) -> bool:
+        """Whether a parameter of an engine function is annotated as a template: it is what it is given, no copy."""
+        notes = [a.annotation for a in self.tree.args.args if a.arg == parameter and a.annotation is not None]
+        return any("template" in ast.unparse(note) for note in notes)
+
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """Everything in the body."""
+        return tuple(node for statement in self.tree.body for node in ast.walk(statement))
 
     def place(self, node: ast.AST) -> str:
         """`file:line` of a node."""
@@ -74,11 +88,20 @@ def read(function: Callable[..., Any]) -> Source:
                 "Put the kernel into a file or a notebook cell: an engine compiles source, not bytecode.",
             )
         ) from cause
-    tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
+    tree = _parsed(lines, first)
     if not isinstance(tree, ast.FunctionDef):
         raise KernelError(
             refusal(f"kernel `{function.__name__}` is not a plain `def`", [("found", type(tree).__name__)])
         )
-    ast.increment_lineno(tree, first - 1)
     tree.decorator_list = []
     return Source(function, tree, function.__code__.co_filename)
+
+
+def _parsed(lines: list[str], first: int) -> ast.stmt:
+    """The statement that stands in `lines`, at its own indentation: texts and comments may stick out to the left."""
+    if not lines[0][:1].isspace():
+        tree = ast.parse("".join(lines)).body[0]
+        return ast.increment_lineno(tree, first - 1)
+    block = ast.parse("if True:\n" + "".join(lines)).body[0]
+    assert isinstance(block, ast.If)
+    return ast.increment_lineno(block.body[0], first - 2)

@@ -8,34 +8,46 @@ the gradient still needs.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..engines import Engine
+from ._places import Form, Loop, Moment, Names, apart, changed_arrays, surely_one
 from ._read import Source, read
+from ._references import reference_kinds
 
 Kind = Literal["read", "write", "add"]
 
 
 @dataclass(frozen=True)
 class Access:
-    """One use of an array element: what is done, the index as text, where, inside which loops."""
+    """One use of an array element: what is done, the index in letters, where, inside which loops.
+
+    `is_fetched` says that an atomic's return value is used: the order of a parallel loop is in it.
+    """
 
     kind: Kind
-    index: str
+    index: tuple[Form, ...]
     place: str
     order: int
-    loops: tuple[tuple[int, frozenset[str]], ...] = ()
-    value_used: bool = True
+    loops: tuple[Loop, ...] = ()
+    is_fetched: bool = False
 
 
 @dataclass
 class Roles:
-    """All uses of one array by a kernel. `escapes` names a place that we could not follow."""
+    """All uses of one array by a kernel.
+
+    Attributes:
+        escapes: a place that we could not follow, or "".
+        changing: arrays that the kernel changes, and that an index read from them may change with.
+    """
 
     accesses: list[Access] = field(default_factory=list)
     escapes: str = ""
+    changing: frozenset[str] = frozenset()
 
     def of(self, *kinds: Kind) -> list[Access]:
         return [access for access in self.accesses if access.kind in kinds]
@@ -49,22 +61,37 @@ class Roles:
     def is_written(self) -> bool:
         return bool(self.escapes) or bool(self.of("write", "add"))
 
-    def overwritten(self) -> tuple[Access, Access] | None:
-        """A read, and a later change of the same element that makes the value read be gone."""
+    @property
+    def fetched(self) -> Access | None:
+        """A use of what an atomic on the array returns, if there is one."""
+        return next((access for access in self.accesses if access.is_fetched), None)
+
+    def overwritten(self, places: frozenset[str]) -> tuple[Access, Access] | None:
+        """A read at one of `places`, and a change that may come after it on the same element: the value is gone."""
         for read_access in self.of("read"):
+            if read_access.place not in places:
+                continue
             for change in self.of("write", "add"):
-                if change.index == read_access.index and _comes_after(change, read_access):
+                if self._may_undo(change, read_access):
                     return read_access, change
         return None
 
+    def _may_undo(self, change: Access, read_access: Access) -> bool:
+        """Whether `change` may run after `read_access` on the same element.
 
-def _comes_after(change: Access, read_access: Access) -> bool:
-    """Whether `change` may run after `read_access` on the same element."""
-    if change.order >= read_access.order:
-        return True
-    common = [loop for loop in change.loops if loop in read_access.loops]
-    words = set(change.index.replace("[", " ").replace("]", " ").replace(",", " ").replace("(", " ").split())
-    return any(not (words & variables) for _, variables in common[1:])
+        Iterations of a parallel loop are taken to keep to elements of their own, unless an index
+        says that all of them use one.
+        """
+        both = zip(change.loops, read_access.loops, strict=False)
+        common = tuple(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both))
+        extents = {v: loop.extent for loop in change.loops + read_access.loops for v in loop.variables if loop.extent}
+        moments = [Moment(common, None, self.changing, extents)] if change.order >= read_access.order else []
+        for place, loop in enumerate(common):
+            if loop.is_parallel and not loop.is_single and surely_one(change.index, read_access.index, self.changing):
+                return True
+            if not (loop.is_parallel or loop.is_single):
+                moments.append(Moment(common[:place], loop, self.changing, extents))
+        return any(not apart(change.index, read_access.index, moment) for moment in moments)
 
 
 def roles_of(source: Source, arrays: Iterable[str], engine: Engine, owner: Any = None) -> dict[str, Roles]:
@@ -76,7 +103,9 @@ def roles_of(source: Source, arrays: Iterable[str], engine: Engine, owner: Any =
         engine: whose functions are followed.
         owner: the object of a data-oriented kernel, to find its methods.
     """
-    walker = _Walker(source, {name: Roles() for name in arrays}, engine, owner)
+    names = tuple(arrays)
+    changing = changed_arrays(source.tree, names)
+    walker = _Walker(source, {name: Roles(changing=changing) for name in names}, engine, owner)
     walker.run()
     return walker.roles
 
@@ -84,14 +113,19 @@ def roles_of(source: Source, arrays: Iterable[str], engine: Engine, owner: Any =
 class _Walker(ast.NodeVisitor):
     """Visits statements in program order, the right side of an assignment before its left."""
 
-    def __init__(self, source: Source, roles: dict[str, Roles], engine: Engine, owner: Any, depth: int = 0) -> None:
+    def __init__(
+        self, source: Source, roles: dict[str, Roles], engine: Engine, owner: Any, caller: _Walker | None = None
+    ) -> None:
         self.source = source
         self.roles = roles
         self.engine = engine
         self.owner = owner
-        self.depth = depth
-        self.loops: tuple[tuple[int, frozenset[str]], ...] = ()
-        self.order = 0
+        self.depth: int = caller.depth + 1 if caller else 0
+        self.loops: tuple[Loop, ...] = caller.loops if caller else ()
+        self.order: int = caller.order if caller else 0
+        self.names = Names(source.tree, {})
+        self._is_nested = caller is not None
+        self._is_serialized = False
 
     def run(self) -> None:
         for statement in self.source.tree.body:
@@ -99,18 +133,46 @@ class _Walker(ast.NodeVisitor):
 
     # Statements ---------------------------------------------------------------------------
     def visit_For(self, node: ast.For) -> None:
+        self.order += 1
         self._iterator(node.iter)
-        outer = self.loops
-        self.loops = (*outer, (node.lineno, frozenset(_names(node.target))))
+        is_static = isinstance(node.iter, ast.Call) and _called(node.iter) == "static"
+        outer = self.loops, self._is_nested
+        self.loops = (*self.loops, self._loop(node, is_parallel=not (is_static or self._is_nested)))
+        self._is_nested = self._is_nested or not is_static
         for statement in node.body + node.orelse:
             self.visit(statement)
-        self.loops = outer
+        self.loops, self._is_nested = outer
+        self.names.leave(node)
 
     def visit_While(self, node: ast.While) -> None:
+        self.order += 1
         outer = self.loops
-        self.loops = (*outer, (node.lineno, frozenset()))
-        self.generic_visit(node)
+        self.loops = (*outer, Loop(self.names.key(node), self.names.enter(node)))
+        self._nested(node)
         self.loops = outer
+
+    def visit_If(self, node: ast.If) -> None:
+        self.order += 1
+        self._nested(node)
+
+    def _nested(self, node: ast.stmt) -> None:
+        outer, self._is_nested = self._is_nested, True
+        self.generic_visit(node)
+        self._is_nested = outer
+
+    def _loop(self, node: ast.For, *, is_parallel: bool) -> Loop:
+        is_parallel, self._is_serialized = is_parallel and not self._is_serialized, False
+        counted = node.iter.args[0] if isinstance(node.iter, ast.Call) and _called(node.iter) == "static" else node.iter
+        is_range = isinstance(counted, ast.Call) and _called(counted) == "range" and len(counted.args) < 3
+        extent = _extent(counted.args) if is_range and isinstance(counted, ast.Call) else None
+        return Loop(
+            self.names.key(node),
+            self.names.enter(node),
+            is_range,
+            is_parallel,
+            extent is not None and extent[0] == extent[1],
+            extent,
+        )
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.order += 1
@@ -136,13 +198,17 @@ class _Walker(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         self.order += 1
-        if isinstance(node.value, ast.Call) and self._atomic(node.value, value_used=False):
-            return
+        if isinstance(node.value, ast.Call):
+            if _called(node.value) in ("loop_config", "block_local"):
+                self._is_serialized = any(word.arg == "serialize" for word in node.value.keywords)
+                return
+            if self._atomic(node.value, is_fetched=False):
+                return
         self.visit(node.value)
 
     # Expressions --------------------------------------------------------------------------
     def visit_Call(self, node: ast.Call) -> None:
-        if not self._atomic(node, value_used=True) and not self._engine_function(node):
+        if not self._atomic(node, is_fetched=True) and not self._engine_function(node):
             self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
@@ -195,10 +261,10 @@ class _Walker(ast.NodeVisitor):
                 self.visit(node.slice)
             node = node.value
 
-    def _note(self, element: ast.Subscript, kind: Kind, value_used: bool = True) -> None:
+    def _note(self, element: ast.Subscript, kind: Kind, is_fetched: bool = False) -> None:
         assert isinstance(element.value, ast.Name)
-        index, place = ast.unparse(element.slice), self.source.place(element)
-        access = Access(kind, index, place, self.order, self.loops, value_used)
+        index, place = self.names.forms(element.slice), self.source.place(element)
+        access = Access(kind, index, place, self.order, self.loops, is_fetched)
         self.roles[element.value.id].accesses.append(access)
 
     def _self_addition(self, node: ast.Assign) -> ast.expr | None:
@@ -214,7 +280,7 @@ class _Walker(ast.NodeVisitor):
                 return other
         return None
 
-    def _atomic(self, node: ast.Call, *, value_used: bool) -> bool:
+    def _atomic(self, node: ast.Call, *, is_fetched: bool) -> bool:
         name = _called(node)
         if not name.startswith("atomic_") or not node.args:
             return False
@@ -223,33 +289,50 @@ class _Walker(ast.NodeVisitor):
             return False
         kind: Kind = "add" if name in ("atomic_add", "atomic_sub") else "write"
         if kind == "write":
-            self._note(element, "read", value_used)
-        self._note(element, kind, value_used)
+            self._note(element, "read", is_fetched)
+        self._note(element, kind, is_fetched)
         self._indices(node.args[0])
         for argument in node.args[1:]:
             self.visit(argument)
         return True
 
     def _engine_function(self, node: ast.Call) -> bool:
-        """Follow a call that is handed a whole array; False where there is nothing to follow."""
-        handed = {place: a.id for place, a in enumerate(node.args) if isinstance(a, ast.Name) and a.id in self.roles}
-        if not handed or self.depth > 16:
-            return False
+        """Follow a call that is handed an array, or an element by reference; False where there is nothing to follow."""
         callee = self._resolve(node.func)
         function = self.engine.inner_function(callee)
-        if function is None:
+        if function is None or self.depth > 16 or any(isinstance(argument, ast.Starred) for argument in node.args):
             return False
         inner = read(function)
         names = inner.parameters[1:] if self.engine.is_bound(callee) else inner.parameters
-        renamed = {names[place]: self.roles[array] for place, array in handed.items() if place < len(names)}
-        walker = _Walker(inner, renamed, self.engine, self.owner, self.depth + 1)
-        walker.loops, walker.order = self.loops, self.order
+        given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
+        given |= {word.arg: word.value for word in node.keywords if word.arg}
+        whole = {n: a.id for n, a in given.items() if isinstance(a, ast.Name) and a.id in self.roles}
+        for name, argument in given.items():
+            if name not in whole:
+                self._argument(inner, name, argument)
+        if whole:
+            self._enter(inner, given, whole)
+        return True
+
+    def _argument(self, inner: Source, parameter: str, argument: ast.expr) -> None:
+        """An argument of a followed call; a template parameter is the very element that it is given."""
+        element = self._element(argument)
+        kinds = reference_kinds(inner, parameter, self.engine) if element is not None else ()
+        if element is None or not kinds:
+            self.visit(argument)
+            return
+        for kind in kinds:
+            self._note(element, kind)
+        self._indices(argument)
+
+    def _enter(self, inner: Source, given: dict[str, ast.expr], whole: dict[str, str]) -> None:
+        walker = _Walker(
+            inner, {name: self.roles[array] for name, array in whole.items()}, self.engine, self.owner, self
+        )
+        forms = {name: self.names.form(a) for name, a in given.items() if inner.is_constant(name)}
+        walker.names = Names(inner.tree, forms, f"{self.names.prefix}{self.order}.")
         walker.run()
         self.order = walker.order
-        for place, argument in enumerate(node.args):
-            if place not in handed:
-                self.visit(argument)
-        return True
 
     def _resolve(self, node: ast.expr) -> Any:
         """The Python value of `name` or `name.attribute...`, None if it has none."""
@@ -270,5 +353,8 @@ def _called(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
-def _names(node: ast.AST) -> set[str]:
-    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+def _extent(bounds: list[ast.expr]) -> tuple[int, int] | None:
+    """The first and last number of a range whose bounds are plain numbers."""
+    values = [bound.value for bound in bounds if isinstance(bound, ast.Constant) and isinstance(bound.value, int)]
+    numbers = range(*values) if len(values) == len(bounds) and values else range(0)
+    return (numbers[0], numbers[-1]) if numbers else None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+from ..engines import Engine
 from ._needs import needed_locals
 from ._read import Source
 from ._roles import Roles
@@ -49,14 +50,26 @@ class Nest:
         return (trips + 1) * self.assignments + 1
 
 
-def carrying_nests(source: Source, roles: dict[str, Roles], active: frozenset[str]) -> tuple[Nest, ...]:
+def carrying_nests(source: Source, roles: dict[str, Roles], active: frozenset[str], engine: Engine) -> tuple[Nest, ...]:
     """Every nest of inner loops that carries a local whose values the gradient needs."""
-    needed = needed_locals(source, roles, active)
+    needed = needed_locals(source, roles, active, engine)
     found: list[Nest] = []
-    for statement in source.tree.body:
-        if isinstance(statement, ast.For):
-            _collect(source, statement.body, (), needed, _bound_in(statement), found)
+    _collect_top(source, source.tree.body, needed, set(), found)
     return tuple(found)
+
+
+def _collect_top(
+    source: Source, body: list[ast.stmt], needed: frozenset[str], outer: set[str], found: list[Nest]
+) -> None:
+    """Statements outside any loop: the iterations of a loop among them carry nothing, loops in a branch do."""
+    for statement in body:
+        if isinstance(statement, ast.For) and _is_static(statement):
+            _collect_top(source, statement.body, needed, outer | _bound_in(statement), found)
+        elif isinstance(statement, ast.For):
+            _collect(source, statement.body, (), needed, outer | _bound_in(statement), found)
+        else:
+            _collect(source, [statement], (), needed, outer, found)
+        outer = outer | set(_assigned([statement]))
 
 
 def _collect(
@@ -99,7 +112,13 @@ def _assigned(body: list[ast.stmt]) -> dict[str, int]:
 def _targets(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Assign):
         return node.targets
-    return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return [_stored(a) for a in node.value.args if isinstance(a, ast.Name)]  # a function may change them
+    return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr) else []
+
+
+def _stored(name: ast.Name) -> ast.Name:
+    return ast.Name(name.id, ast.Store())
 
 
 def _is_static(loop: ast.For | ast.While) -> bool:

@@ -7,5 +7,7 @@ from ._loops import NotRewritable
 from ._ranged import ranged
 from ._rehomed import rehomed
 from ._serial import serial
+from ._simplified import simplified
+from ._unstored import unstored
 
-__all__ = ["NotRewritable", "annotated", "batched", "lifted", "ranged", "rehomed", "serial"]
+__all__ = ["NotRewritable", "annotated", "batched", "lifted", "ranged", "rehomed", "serial", "simplified", "unstored"]

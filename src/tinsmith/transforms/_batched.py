@@ -15,29 +15,33 @@ from typing import Any
 
 from ._loops import NotRewritable, called, header, is_setting, load, over, store
 
-INDEX = "_batch"
 
-
-def batched(tree: ast.FunctionDef, batch: Mapping[str, int], ranks: Mapping[str, int]) -> ast.FunctionDef:
+def batched(
+    tree: ast.FunctionDef, batch: Mapping[str, int], ranks: Mapping[str, int], *, is_reverse: bool = False
+) -> ast.FunctionDef:
     """A kernel that runs a whole batch in one launch.
 
     Args:
         tree: the kernel; its annotations are left alone.
         batch: arrays that have the leading batch dimension, with their rank without it.
         ranks: rank without batch of every array of the kernel.
+        is_reverse: whether an engine will differentiate it.
 
     Raises:
         NotRewritable: the kernel uses an array in a way that cannot be rewritten.
     """
     twin = copy.deepcopy(tree)
-    loops = _Loops(batch, ranks)
-    body = [statement for statement in twin.body if not _is_docstring(statement)]
-    if any(_does_work(statement, set(ranks)) for statement in body):
+    index = _free_name(twin)
+    loops = _Loops(batch, ranks, index)
+    body = _working(twin.body)
+    shared = _shared_locals(body)
+    if shared or any(_does_work(statement, ranks, batch) for statement in body):
+        _check_whole(body, shared, is_reverse=is_reverse)
         whole = [loops.inner(statement) for statement in body if not is_setting(statement)]
-        twin.body = [ast.For(store(INDEX), ast.Call(load("range"), [loops.size()], []), whole, [])]
+        twin.body = [ast.For(store(index), ast.Call(load("range"), [loops.size()], []), whole, [])]
     else:
         twin.body = [part for statement in body for part in loops.outer(statement)]
-    shifter = _Shift(batch)
+    shifter = _Shift(batch, index)
     shifted: list[Any] = [shifter.visit(statement) for statement in twin.body]
     twin.body = shifted
     return twin
@@ -46,9 +50,10 @@ def batched(tree: ast.FunctionDef, batch: Mapping[str, int], ranks: Mapping[str,
 class _Loops:
     """Rewrites loop headers; what is inside them is left to `_Shift`."""
 
-    def __init__(self, batch: Mapping[str, int], ranks: Mapping[str, int]) -> None:
+    def __init__(self, batch: Mapping[str, int], ranks: Mapping[str, int], index: str) -> None:
         self.batch = batch
         self.ranks = ranks
+        self.index = index
 
     def size(self) -> ast.expr:
         """The batch size, read off the first batched array. Marked so that `_Shift` leaves it alone."""
@@ -62,7 +67,7 @@ class _Loops:
             statement.body = [part for inner in statement.body for part in self.outer(inner)]
             return [statement]
         targets, sizes, first = header(statement, self.ranks)
-        statement.target, statement.iter = over([store(INDEX), *targets], [self.size(), *sizes])
+        statement.target, statement.iter = over([store(self.index), *targets], [self.size(), *sizes])
         statement.body = first + statement.body
         return [statement]
 
@@ -88,8 +93,9 @@ class _Raw:
 class _Shift(ast.NodeTransformer):
     """Puts the batch index in front of subscripts and shifts shapes."""
 
-    def __init__(self, batch: Mapping[str, int]) -> None:
+    def __init__(self, batch: Mapping[str, int], index: str) -> None:
         self.batch = batch
+        self.index = index
 
     def visit(self, node: ast.AST) -> ast.AST:
         return node if getattr(node, "final", False) else super().visit(node)
@@ -101,11 +107,11 @@ class _Shift(ast.NodeTransformer):
             return self.generic_visit(node)
         index: Any = self.visit(node.slice)
         if isinstance(index, ast.Constant) and index.value is None:
-            node.slice = load(INDEX)
+            node.slice = load(self.index)
         elif isinstance(index, ast.Tuple):
-            node.slice = ast.Tuple([load(INDEX), *index.elts], ast.Load())
+            node.slice = ast.Tuple([load(self.index), *index.elts], ast.Load())
         else:
-            node.slice = ast.Tuple([load(INDEX), index], ast.Load())
+            node.slice = ast.Tuple([load(self.index), index], ast.Load())
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -140,27 +146,94 @@ class _Shift(ast.NodeTransformer):
 
     def _shape_entry(self, node: ast.Subscript) -> ast.expr:
         assert isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)
-        name, axis = node.value.value.id, ast.unparse(self.visit(node.slice))
+        entries = self._entries(node.value)
+        if isinstance(node.slice, ast.Slice):
+            try:
+                bounds = ast.literal_eval(ast.Tuple([p or ast.Constant(None) for p in _slice_parts(node.slice)], _LOAD))
+            except ValueError:
+                raise NotRewritable(f"sizes `{ast.unparse(node)}`", node) from None
+            return ast.Tuple(entries[slice(*bounds)], _LOAD)
         try:
-            place = int(axis)
-        except ValueError:
-            return _Raw(f"{name}.shape[({axis}) + 1]").node
-        return _Raw(f"{name}.shape[{place + 1 if place >= 0 else place}]").node
+            return entries[ast.literal_eval(node.slice)]
+        except (IndexError, TypeError, ValueError):  # not a plain number, so one that the engine works out
+            axis = ast.unparse(self.visit(node.slice))
+            return _Raw(f"{node.value.value.id}.shape[({axis}) % {max(len(entries), 1)} + 1]").node
 
 
-def _does_work(statement: ast.stmt, arrays: set[str]) -> bool:
+_LOAD = ast.Load()
+
+
+def _slice_parts(node: ast.Slice) -> list[ast.expr | None]:
+    return [node.lower, node.upper, node.step]
+
+
+def _does_work(statement: ast.stmt, arrays: Mapping[str, int], batch: Mapping[str, int]) -> bool:
     """Whether a top-level statement outside any loop touches array elements or branches."""
     if isinstance(statement, ast.For):
         if called(statement.iter) == "static":
-            return any(_does_work(inner, arrays) for inner in statement.body)
-        return isinstance(statement.target, ast.Name) and called(statement.iter) == "ndrange"
+            return any(_does_work(inner, arrays, batch) for inner in statement.body)
+        is_vector = isinstance(statement.target, ast.Name) and called(statement.iter) == "ndrange"
+        return is_vector or _has_elements(statement.iter, batch)  # each sample may have bounds of its own
     if is_setting(statement) or isinstance(statement, ast.Pass):
         return False
-    if not isinstance(statement, ast.Assign):
-        return True
-    subscripts = [node for node in ast.walk(statement) if isinstance(node, ast.Subscript)]
+    return not isinstance(statement, ast.Assign) or _has_elements(statement, arrays)
+
+
+def _has_elements(tree: ast.AST, arrays: Mapping[str, int]) -> bool:
+    subscripts = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript)]
     return any(isinstance(node.value, ast.Name) and node.value.id in arrays for node in subscripts)
 
 
-def _is_docstring(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+def _shared_locals(body: list[ast.stmt]) -> set[str]:
+    """Variables made outside all loops that loops change: a batch must not share one."""
+    outside: set[str] = set()
+    changed: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ast.For):
+            changed |= _stored(statement)
+        else:
+            outside |= _stored(statement)
+    return outside & changed
+
+
+def _check_whole(body: list[ast.stmt], shared: set[str], *, is_reverse: bool) -> None:
+    """Refuse what would mean something else as the body of one loop.
+
+    Engines run top-level loops one after the other, and differentiate each by itself. Inside one
+    loop they lose gradients that flow from one statement to the next (seen in both, in silence).
+    """
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Return):
+                raise NotRewritable("`return` before the end", node)
+    parts = [statement for statement in body if not is_setting(statement)]
+    if shared:
+        raise NotRewritable(f"loops share the variable `{min(shared)}`", parts[0])
+    loops = [node for part in parts for node in ast.walk(part) if isinstance(node, ast.For | ast.While)]
+    if is_reverse and loops and (len(parts) > 1 or called(getattr(parts[0], "iter", parts[0])) == "static"):
+        raise NotRewritable("statements stand beside a loop", loops[0])
+
+
+def _stored(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _free_name(tree: ast.FunctionDef) -> str:
+    """A name for the batch index that the kernel does not use."""
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    name = "_batch"
+    while name in used:
+        name += "_"
+    return name
+
+
+def _working(body: list[ast.stmt]) -> list[ast.stmt]:
+    """A kernel's statements without docstring, `pass`, and a `return` at the end."""
+    if isinstance(body[-1], ast.Return) and body[-1].value is None:
+        body = body[:-1]
+    return [statement for statement in body if not _is_idle(statement)]
+
+
+def _is_idle(statement: ast.stmt) -> bool:
+    is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    return is_text or isinstance(statement, ast.Pass)

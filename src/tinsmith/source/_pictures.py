@@ -1,0 +1,126 @@
+"""Pictures: a hashable stand-in for a Python value, equal as long as a kernel made with the value is.
+
+What is held is pictured along with what holds it, because lists, dicts and objects change in
+place. Fields, tensors, modules and classes are themselves: what a field holds is not baked in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..engines import Engine
+
+MISSING = object()
+"""Stands for a value that is not there."""
+_PLAIN = (int, bool, str, bytes, complex, range, type(None))
+_DEEPEST = 5
+"""Objects in objects that are looked into; nothing that a kernel uses lies deeper."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A step to what stands in brackets."""
+
+    key: Any
+
+
+class _Same:
+    """A hashable stand-in for a value that is the same only if it is the same object."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def picture(value: Any, engine: Engine, depth: int = 0) -> Any:
+    """A picture of a value as it is now.
+
+    Args:
+        value: anything that a kernel's source can name.
+        engine: whose fields, vectors and functions are recognised.
+        depth: how many objects and containers it was found in.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return (kind, value)
+    if kind is float:
+        return (kind, repr(value))  # tells -0.0 from 0.0, and nan equals nan
+    if isinstance(value, np.ndarray | np.generic):
+        return (kind, value.dtype.str, value.shape, value.tobytes())
+    if depth > _DEEPEST or isinstance(value, type | ModuleType) or engine.is_field(value):
+        return _Same(value)
+    if isinstance(value, list | tuple | AbstractSet | Mapping):
+        return _container(value, engine, depth + 1)
+    function = engine.inner_function(value)
+    if function is not None:  # followed by its path; a bound one is another object each time it is looked up
+        return (_Same(function), _Same(_owner(value) if engine.is_bound(value) else None))
+    if isinstance(value, FunctionType | MethodType):
+        return _python_function(value, engine, depth + 1)
+    entries = engine.matrix_entries(value)
+    if entries is not None:
+        return (kind, *entries)
+    return _object(value, engine, depth + 1)
+
+
+def _container(value: Any, engine: Engine, depth: int) -> Any:
+    kind = type(value)
+    if isinstance(value, Mapping):
+        items = [(picture(key, engine, depth), picture(value[key], engine, depth)) for key in value]
+        return (kind, *items)
+    parts = [picture(part, engine, depth) for part in value]
+    return (kind, frozenset(parts)) if isinstance(value, AbstractSet) else (kind, *parts)
+
+
+def _python_function(value: Any, engine: Engine, depth: int) -> Any:
+    """A plain function runs while the kernel is compiled: what it captured and the globals that it names count."""
+    function = value.__func__ if isinstance(value, MethodType) else value
+    owner = picture(value.__self__, engine, depth) if isinstance(value, MethodType) else None
+    if not isinstance(function, FunctionType) or engine.owns(function) or _is_steady(function):
+        return (_Same(function), owner)
+    captured = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    named = [function.__globals__.get(name, MISSING) for name in function.__code__.co_names]
+    return (_Same(function), owner, *[picture(part, engine, depth + 1) for part in [*captured, *named]])
+
+
+def _object(value: Any, engine: Engine, depth: int) -> Any:
+    """An object and its attributes; those of the engine's own objects and of tensors are left alone."""
+    if engine.owns(value) and hasattr(value, "to_dict"):
+        return (type(value), picture(value.to_dict(), engine, depth))
+    if engine.owns(value) or _is_steady(type(value)):
+        return _Same(value)
+    held = getattr(value, "__dict__", {})
+    return (_Same(value), *[(name, picture(held[name], engine, depth)) for name in list(held)])
+
+
+def _is_steady(value: Any) -> bool:
+    """Whether a function or class belongs to a library whose own state no kernel depends on."""
+    return (value.__module__ or "").partition(".")[0] in ("builtins", "math", "numpy", "torch")
+
+
+def owner_step(bound: Any) -> str:
+    """The attribute under which a bound function keeps its object."""
+    return "__self__" if hasattr(bound, "__self__") else "instance"
+
+
+def _owner(value: Any) -> Any:
+    return getattr(value, owner_step(value), None)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not MISSING
+    except ValueError:  # the enclosing function has not assigned it yet
+        return False

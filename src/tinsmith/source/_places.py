@@ -1,0 +1,276 @@
+"""Where an index points, in letters: enough to tell whether two uses of an array may meet in one element.
+
+An index such as `t + 1` is kept as a sum of atoms with whole factors: {"t@12": 1} and 1, where
+`t@12` is the variable of the loop on line 12. What is no such sum (`idx[i]`, `t % 2`) is an
+atom of its own, equal only to itself, and only while everything in it stands still.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+MOVING = "~"
+"""Marks an atom that may hold another value each time it is looked at."""
+_NAME = re.compile(r"[A-Za-z_]\w*(?:@[\w:.]+)?")
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop around a use of an array.
+
+    Attributes:
+        key: tells it from other loops.
+        variables: atoms of its variables.
+        is_ascending: whether its only variable goes up, one by one.
+        is_parallel: whether its iterations run in any order, or at once.
+        is_single: whether it is written to run once.
+        extent: the least and largest value of its only variable, where these are plain numbers.
+    """
+
+    key: str
+    variables: tuple[str, ...]
+    is_ascending: bool = False
+    is_parallel: bool = False
+    is_single: bool = False
+    extent: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Form:
+    """`constant` plus each atom times its factor."""
+
+    atoms: Mapping[str, int] = field(default_factory=dict)
+    constant: int = 0
+
+    def plus(self, other: Form, sign: int = 1) -> Form:
+        atoms = dict(self.atoms)
+        for atom, factor in other.atoms.items():
+            atoms[atom] = atoms.get(atom, 0) + sign * factor
+        return Form({atom: factor for atom, factor in atoms.items() if factor}, self.constant + sign * other.constant)
+
+    def times(self, factor: int) -> Form:
+        return Form({a: f * factor for a, f in self.atoms.items()} if factor else {}, self.constant * factor)
+
+
+class Names:
+    """What a function's names stand for in an index.
+
+    Args:
+        tree: the function.
+        given: forms of its parameters, where a caller's are known.
+        prefix: tells this call's names from others of the same function.
+    """
+
+    def __init__(self, tree: ast.FunctionDef, given: Mapping[str, Form], prefix: str = "") -> None:
+        self._given = given
+        self.prefix = prefix
+        self._parameters = {argument.arg for argument in tree.args.args}
+        self._counts = _stores(tree)
+        self._once = _definitions(tree, self._counts)
+        self._loops: list[tuple[str, str]] = []
+        self._busy: set[str] = set()
+
+    def enter(self, loop: ast.For | ast.While) -> tuple[str, ...]:
+        """The atoms of a loop's variables, which its names stand for until `leave`."""
+        names = sorted(_names(loop.target)) if isinstance(loop, ast.For) else []
+        atoms = tuple(f"{name}@{self.key(loop)}" for name in names)
+        self._loops.extend(zip(names, atoms, strict=True))
+        return atoms
+
+    def leave(self, loop: ast.For | ast.While) -> None:
+        count = len(_names(loop.target)) if isinstance(loop, ast.For) else 0
+        del self._loops[len(self._loops) - count :]
+
+    def key(self, loop: ast.For | ast.While) -> str:
+        return f"{self.prefix}{loop.lineno}:{loop.col_offset}"
+
+    def forms(self, index: ast.expr) -> tuple[Form, ...]:
+        """One form for each part of what stands in brackets."""
+        return tuple(self.form(part) for part in (index.elts if isinstance(index, ast.Tuple) else [index]))
+
+    def form(self, node: ast.expr) -> Form:
+        """An expression as a sum."""
+        match node:
+            case ast.Constant(value=int() as value):
+                return Form(constant=int(value))
+            case ast.Name(id=name):
+                return self._name(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return self.form(operand).times(-1)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self.form(left).plus(self.form(right))
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return self.form(left).plus(self.form(right), -1)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                first, second = self.form(left), self.form(right)
+                if not first.atoms:
+                    return second.times(first.constant)
+                if not second.atoms:
+                    return first.times(second.constant)
+            case ast.Call(args=[inner]) if _is_cast(node):
+                return self.form(inner)
+        return self._whole(node)
+
+    def _name(self, name: str) -> Form:
+        for known, atom in reversed(self._loops):
+            if known == name:
+                return Form({atom: 1})
+        if name in self._given:
+            return self._given[name]
+        if name in self._once and name not in self._busy:
+            self._busy.add(name)
+            found = self.form(self._once[name])
+            self._busy.discard(name)
+            return found
+        is_steady = name not in self._counts and not (self.prefix and name in self._parameters)
+        return Form({name if is_steady else f"{MOVING}{self.prefix}{name}": 1})
+
+    def _whole(self, node: ast.expr) -> Form:
+        """An expression that is no sum: an atom, which holds the atoms of all names in it."""
+        inside = sorted({atom for name in _names(node) for atom in self._name(name).atoms})
+        calls = [child for child in ast.walk(node) if isinstance(child, ast.Call)]
+        mark = MOVING if any(not _is_cast(call) and _called(call) not in _STEADY_CALLS for call in calls) else ""
+        return Form({f"{mark}<{ast.unparse(node)}|{' '.join(inside)}>": 1})
+
+
+_STEADY_CALLS = frozenset({"min", "max", "abs", "floor", "ceil", "Vector", "ivec2", "ivec3", "vec2", "vec3", "static"})
+
+
+@dataclass(frozen=True)
+class Moment:
+    """How far two moments of a run are known to agree.
+
+    The loops of `same` are in the same iteration, `moved` in a later one (by at least one step),
+    everything else anywhere. `changing` are arrays whose elements may differ between the two;
+    `extents` are the least and largest values of loop variables.
+    """
+
+    same: tuple[Loop, ...]
+    moved: Loop | None
+    changing: frozenset[str]
+    extents: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    def is_fixed(self, atom: str) -> bool:
+        """Whether an atom has one value at both moments."""
+        if MOVING in atom:
+            return False
+        still = {variable for loop in self.same for variable in loop.variables}
+        names = _NAME.findall(atom)
+        return not any(("@" in name and name not in still) or name in self.changing for name in names)
+
+
+def apart(later: tuple[Form, ...], earlier: tuple[Form, ...], moment: Moment) -> bool:
+    """Whether two indices at two moments are certainly different elements."""
+    if len(later) != len(earlier):
+        return False
+    gaps = [_gap(first, second, moment) for first, second in zip(later, earlier, strict=True)]
+    known = [gap for gap in gaps if gap is not None]
+    if any(gap.never_closes(moment) for gap in known):
+        return True
+    variables = moment.moved.variables if moment.moved else ()
+    pinned = {next(iter(gap.steps)) for gap in known if len(gap.steps) == 1 and (gap.least, gap.most) == (0, 0)}
+    return bool(variables) and pinned >= set(variables)
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """A difference of two indices: a number from `least` to `most`, and whole steps of the loop that moved."""
+
+    least: int
+    most: int
+    steps: Mapping[str, int]
+
+    def never_closes(self, moment: Moment) -> bool:
+        if not self.steps:
+            return self.least > 0 or self.most < 0
+        if len(self.steps) > 1 or moment.moved is None:
+            return False
+        step = next(iter(self.steps.values()))
+        if self.least == self.most:
+            if self.least % step:
+                return True
+            count = -self.least // step  # of steps after which the two meet
+            return count < 1 if moment.moved.is_ascending else count == 0
+        return moment.moved.is_ascending and (self.least + step > 0 if step > 0 else self.most + step < 0)
+
+
+def _gap(first: Form, second: Form, moment: Moment) -> _Gap | None:
+    """`first` at the later moment less `second` at the earlier one; None where nothing is known of it."""
+    moving = moment.moved.variables if moment.moved else ()
+    steps = {v: first.atoms[v] for v in moving if v in first.atoms and first.atoms[v] == second.atoms.get(v)}
+    least = most = first.constant - second.constant
+    for atom in {*first.atoms, *second.atoms} - steps.keys():
+        one, two = first.atoms.get(atom, 0), second.atoms.get(atom, 0)
+        if moment.is_fixed(atom) and one == two:
+            continue
+        if atom not in moment.extents:
+            return None
+        low, high = moment.extents[atom]
+        ends = [factor * end for factor, end in ((one, low), (one, high))], [-two * low, -two * high]
+        least += min(ends[0]) + min(ends[1])
+        most += max(ends[0]) + max(ends[1])
+    return _Gap(least, most, steps)
+
+
+def surely_one(first: tuple[Form, ...], second: tuple[Form, ...], changing: frozenset[str]) -> bool:
+    """Whether two indices are the same element in every iteration of every loop."""
+    anywhere = Moment((), None, changing)
+    pairs = zip(first, second, strict=False)
+    return len(first) == len(second) and all(
+        one == two and all(anywhere.is_fixed(atom) for atom in one.atoms) for one, two in pairs
+    )
+
+
+def changed_arrays(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[str]:
+    """Arrays that a function may write: stored into, given to an atomic, or handed to another function."""
+    known, found = set(arrays), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            found |= {_base(node)}
+        elif isinstance(node, ast.Call) and _called(node) not in ("grouped", "static", "cast", "int"):
+            found |= {_base(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
+    return frozenset(found & known)
+
+
+def _base(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _stores(tree: ast.FunctionDef) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + 1
+        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            counts[node.target.id] = counts.get(node.target.id, 0) + 1
+    return counts
+
+
+def _definitions(tree: ast.FunctionDef, counts: Mapping[str, int]) -> dict[str, ast.expr]:
+    """Locals that are assigned once, and what."""
+    found: dict[str, ast.expr] = {}
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and len(targets) == 1:
+            target = targets[0]
+            if isinstance(target, ast.Name) and counts[target.id] == 1:
+                found[target.id] = node.value
+    return found
+
+
+def _is_cast(call: ast.Call) -> bool:
+    return _called(call) in ("int", "i32", "i64", "u32", "static") and len(call.args) == 1
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _names(node: Any) -> set[str]:
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}

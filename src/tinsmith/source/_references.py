@@ -1,0 +1,92 @@
+"""What an engine function does with a template parameter: it is the caller's own variable or element.
+
+`inc(y[i], v)` adds to `y[i]` where `inc` is `def inc(total: ti.template(), v): total += v`.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any, Literal
+
+from ..engines import Engine
+from ._read import Source, read
+
+Kind = Literal["read", "write", "add"]
+
+
+def reference_kinds(source: Source, parameter: str, engine: Engine, depth: int = 0) -> tuple[Kind, ...]:
+    """What a function does with a parameter, a read first; () where it gets a copy of what it is given."""
+    if not source.is_template(parameter):
+        return ()
+    found: set[Kind] = set()
+    changed: set[int] = set()
+    for node in source.nodes:
+        for target, kind in _changes(node):
+            if _base(target) == parameter:
+                found.add(kind)
+                changed |= {id(part) for part in ast.walk(target)}
+        if isinstance(node, ast.Call) and depth < 16:
+            for argument, inner, name in _handed(node, source, engine):
+                if _base(argument) == parameter:
+                    found |= set(reference_kinds(inner, name, engine, depth + 1))
+                    changed |= {id(part) for part in ast.walk(argument)} if inner.is_template(name) else set()
+    loads = (n for n in source.nodes if isinstance(n, ast.Name) and n.id == parameter and id(n) not in changed)
+    if any(isinstance(node.ctx, ast.Load) for node in loads):
+        found.add("read")
+    order: tuple[Kind, ...] = ("read", "write", "add")
+    return tuple(kind for kind in order if kind in found)
+
+
+def called_function(source: Source, node: ast.expr) -> Any:
+    """The Python value of `name` or `name.attribute...` in a function, None if it has none."""
+    if isinstance(node, ast.Attribute):
+        return getattr(called_function(source, node.value), node.attr, None)
+    if not isinstance(node, ast.Name):
+        return None
+    try:
+        return source.lookup(node.id)
+    except KeyError:
+        return None
+
+
+def _changes(node: ast.AST) -> list[tuple[ast.expr, Kind]]:
+    if isinstance(node, ast.Assign):
+        return [(part, "write") for target in node.targets for part in _parts(target)]
+    if isinstance(node, ast.AnnAssign):
+        return [(node.target, "write")]
+    if isinstance(node, ast.AugAssign):
+        if isinstance(node.op, ast.Add | ast.Sub):
+            return [(node.target, "add")]
+        return [(node.target, "write"), (node.target, "read")]
+    if isinstance(node, ast.Call) and node.args and _called(node).startswith("atomic_"):
+        if _called(node) in ("atomic_add", "atomic_sub"):
+            return [(node.args[0], "add")]
+        return [(node.args[0], "write"), (node.args[0], "read")]
+    return []
+
+
+def _handed(node: ast.Call, source: Source, engine: Engine) -> list[tuple[ast.expr, Source, str]]:
+    """Arguments of a call of another engine function, with the parameters that they are given to."""
+    callee = called_function(source, node.func)
+    function = engine.inner_function(callee)
+    if function is None:
+        return []
+    inner = read(function)
+    names = inner.parameters[1:] if engine.is_bound(callee) else inner.parameters
+    return [(argument, inner, name) for name, argument in zip(names, node.args, strict=False)]
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        return [part for element in target.elts for part in _parts(element)]
+    return [target]
+
+
+def _base(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -1,0 +1,135 @@
+"""Simplifying: names that only stand for something else are replaced by what they stand for.
+
+`a = ti.static(x)` is another name of the array `x`, and `n, m = x.shape` outside any loop names
+sizes. Who looks at arrays must not be fooled by the former. And no engine differentiates a
+kernel in which a statement stands beside loops, not even the latter, which has no gradient.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Iterator
+
+from ._loops import called
+
+_PURE_CALLS = frozenset({"int", "float", "min", "max", "abs", "static", "cast", "floor", "ceil", "sqrt", "i32", "i64"})
+_PURE_NODES = (
+    ast.Constant,
+    ast.Name,
+    ast.Attribute,
+    ast.Subscript,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Tuple,
+    ast.Call,
+    ast.operator,
+    ast.unaryop,
+    ast.expr_context,
+)
+
+
+def simplified(tree: ast.FunctionDef, arrays: Iterable[str]) -> ast.FunctionDef:
+    """A kernel without second names for arrays, and without sizes computed beside its loops."""
+    known = frozenset(arrays)
+    twin = copy.deepcopy(tree)
+    counts = _stores(twin)
+    aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
+    twin.body = _replaced(twin.body, aliases)
+    sizes: dict[str, ast.expr] = {}
+    for name, value in _pairs(twin.body):
+        if counts.get(name) == 1 and _is_steady(value, known, counts, sizes):
+            sizes[name] = _Replace(sizes).visit(copy.deepcopy(value))
+    twin.body = _replaced(twin.body, sizes)
+    return twin
+
+
+def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Every `name = value` among nodes, those of `a, b = c, d` and `n, m = x.shape` included."""
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            yield from _matched(node.targets[0], node.value)
+
+
+def _matched(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple) and all(isinstance(part, ast.Name) for part in target.elts):
+        for place, part in enumerate(target.elts):
+            assert isinstance(part, ast.Name)
+            found = _part(value, place, len(target.elts))
+            if found is not None:
+                yield part.id, found
+
+
+def _part(value: ast.expr, place: int, count: int) -> ast.expr | None:
+    """One of `count` values that an expression unpacks into."""
+    if isinstance(value, ast.Call) and called(value) == "static" and len(value.args) == count:
+        return value.args[place]
+    if isinstance(value, ast.Tuple) and len(value.elts) == count:
+        return value.elts[place]
+    if isinstance(value, ast.Attribute) and value.attr == "shape":
+        return ast.Subscript(value, ast.Constant(place), ast.Load())
+    return None
+
+
+def _array(value: ast.expr, arrays: frozenset[str]) -> str | None:
+    """The array that an expression is nothing but another name of."""
+    if isinstance(value, ast.Call) and called(value) == "static" and len(value.args) == 1:
+        value = value.args[0]
+    return value.id if isinstance(value, ast.Name) and value.id in arrays else None
+
+
+def _is_steady(value: ast.expr, arrays: frozenset[str], counts: dict[str, int], sizes: dict[str, ast.expr]) -> bool:
+    """Whether an expression has one value throughout a launch: made of sizes, arguments and constants alone."""
+    shapes = {id(n.value) for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr == "shape"}
+    for node in ast.walk(value):
+        if not isinstance(node, _PURE_NODES) or (isinstance(node, ast.Call) and called(node) not in _PURE_CALLS):
+            return False
+        if isinstance(node, ast.Name):
+            is_whole = node.id in arrays and id(node) not in shapes
+            if is_whole or (node.id in counts and node.id not in sizes):
+                return False
+    return True
+
+
+def _replaced(body: list[ast.stmt], names: dict[str, ast.expr]) -> list[ast.stmt]:
+    return _Drop(names).block([_Replace(names).visit(statement) for statement in body]) if names else body
+
+
+class _Replace(ast.NodeTransformer):
+    """Puts expressions in place of names."""
+
+    def __init__(self, names: dict[str, ast.expr]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        if node.id not in self.names or not isinstance(node.ctx, ast.Load):
+            return node
+        value = self.names[node.id]
+        plain = value.args[0] if called(value) == "static" and isinstance(value, ast.Call) else value
+        return ast.copy_location(copy.deepcopy(plain if isinstance(plain, ast.Name) else value), node)
+
+
+class _Drop(ast.NodeTransformer):
+    """Leaves assignments out whose every name has been replaced."""
+
+    def __init__(self, names: dict[str, ast.expr]) -> None:
+        self.names = names
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        return [kept for statement in body if (kept := self.visit(statement)) is not None]
+
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt | None:
+        pairs = [name for name, _ in _matched(node.targets[0], node.value)] if len(node.targets) == 1 else []
+        targets = {child.id for child in ast.walk(node.targets[0]) if isinstance(child, ast.Name)}
+        is_gone = bool(pairs) and targets == set(pairs) and targets <= self.names.keys()
+        return ast.copy_location(ast.Pass(), node) if is_gone else node
+
+
+def _stores(tree: ast.FunctionDef) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + 1
+    return counts
