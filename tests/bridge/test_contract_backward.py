@@ -189,3 +189,42 @@ def test_a_chain_under_vmap(lang64):
         lambda x, a, b: torch.stack([case.expected(row, a, b) for row in x]),
         (x, a, b),
     )
+
+
+def test_a_backward_kernel_may_use_the_forward_arrays_as_its_workspace(lang64):
+    """What it writes into is a copy: inputs, outputs and scratch are as before, for the next backward pass too."""
+
+    @ts.op("x[n] -> y[n]", scratch="w[n], c[n]: i32")
+    @lang64.kernel
+    def square(
+        x: lang64.types.ndarray(), w: lang64.types.ndarray(), c: lang64.types.ndarray(), y: lang64.types.ndarray()
+    ):
+        for i in x:
+            w[i] = 5.0
+            c[i] = 7
+            y[i] = x[i] * x[i]
+
+    @square.backward
+    @lang64.kernel
+    def square_backward(
+        x: lang64.types.ndarray(),
+        w: lang64.types.ndarray(),
+        c: lang64.types.ndarray(),
+        y: lang64.types.ndarray(),
+        grad_y: lang64.types.ndarray(),
+        grad_x: lang64.types.ndarray(),
+    ):
+        for i in grad_y:
+            c[i] += 1
+            w[i] += 2.0 * x[i]
+            y[i] = w[i] * c[i]
+            grad_x[i] = grad_y[i] * y[i]
+            x[i] = 0.0
+
+    x = torch.rand(5, dtype=torch.float64, requires_grad=True)
+    before = x.detach().clone()
+    y = square(x)
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+        torch.testing.assert_close(gradient, (5 + 2 * before) * 8)
+        assert torch.equal(x.detach(), before) and torch.equal(y.detach(), before**2)
