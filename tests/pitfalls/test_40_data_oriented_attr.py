@@ -6,6 +6,7 @@ Through an op a value that changed is used: the kernel is compiled again.
 import importlib
 import sys
 
+import pytest
 import torch
 
 import tinsmith as ts
@@ -57,7 +58,22 @@ def test_an_attribute_of_a_static_loop_that_changed(lang64):
         check(op, float(times))
 
 
-def test_a_change_between_forward_and_backward_does_not_mix_two_kernels(lang64):
+WAYS = {
+    "called": lambda op: op,
+    "mapped": lambda op: lambda x: torch.func.vmap(op)(x[None])[0],
+    "compiled": lambda op: torch.compile(op, backend="aot_eager", fullgraph=True),
+}
+
+
+KNOWN_GAP = pytest.mark.xfail(
+    strict=True, reason="a traced graph's backward operator is not told what its forward used"
+)
+
+
+@pytest.mark.parametrize("way", ["called", "mapped", pytest.param("compiled", marks=KNOWN_GAP)])
+def test_a_change_between_forward_and_backward_does_not_mix_two_kernels(lang64, way):
+    """The gradient is that of the forward pass, or refused."""
+
     @lang64.data_oriented
     class Scaler:
         def __init__(self):
@@ -69,12 +85,18 @@ def test_a_change_between_forward_and_backward_does_not_mix_two_kernels(lang64):
                 y[i] = self.scale * x[i] * x[i]
 
     scaler = Scaler()
-    op = ts.op("x[n] -> y[n]")(scaler.run)
+    op = WAYS[way](ts.op("x[n] -> y[n]")(scaler.run))
     x = torch.randn(4, dtype=torch.float64, requires_grad=True)
     y = op(x)
     scaler.scale = 100.0
-    y.sum().backward()
-    torch.testing.assert_close(x.grad, 4 * x.detach())
+    try:
+        y.sum().backward()
+    except ts.GradientError as refused:
+        words = str(refused)
+    else:
+        torch.testing.assert_close(x.grad, 4 * x.detach())
+        return
+    assert "`run`" in words and "changed" in words
 
 
 def test_a_captured_variable_that_changed(lang64):

@@ -27,6 +27,7 @@ from ._gradients import (
 )
 from ._packing import backward_call, forward_call, packed_backward, packed_forward, unpacked
 from ._route import Route, route
+from ._stage import changed_between
 from ._tracing import one_level_down, single_level
 
 _LIBRARY = Library("tinsmith", "DEF")
@@ -66,6 +67,7 @@ class _Launch(torch.autograd.Function):
         names = saved_names(call, call.wanted(ctx.needs_input_grad[2:]))
         arrays = dict(zip(all_names(call), (*inputs, *outputs), strict=True))
         ctx.call, ctx.names = call, names
+        ctx.pictures = call.core.fingerprints(call.templates)
         ctx.save_for_backward(*[arrays[name] for name in names])
         ctx.mark_non_differentiable(*undifferentiated(call, outputs))
         ctx.made = [(tensor.shape, tensor.dtype, tensor.device) for tensor in outputs]
@@ -75,6 +77,8 @@ class _Launch(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         call = ctx.call
+        if ctx.pictures != call.core.fingerprints(call.templates):
+            raise changed_between(call.core.signature.op)
         active = call.wanted(ctx.needs_input_grad[2:])
         values = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
         saved = [values[name] for name in saved_names(call, active)]

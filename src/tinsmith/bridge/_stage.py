@@ -131,8 +131,7 @@ class Stage:
             self.engine.require_ready(op)
             self.check_fields(op)
             if variant.fingerprint != self.fingerprint(values):
-                words = f"a Python value that op `{op}` uses changed between its forward and its backward pass"
-                raise GradientError(refusal(words, remedy="Change it after the backward pass."))
+                raise changed_between(op)
             function = self._function(variant)
             try:
                 templates = self.templates(values)
@@ -209,3 +208,9 @@ def _telling(cause: Exception) -> str:
     words = [line for line in words if len(line) > 2 and not line.startswith(("http", "Please"))]
     compiled = [line for line in words if line.startswith("[") and ".cpp:" in line]
     return (compiled or words or [repr(cause)])[-1]
+
+
+def changed_between(op: str) -> GradientError:
+    """What a backward pass gets whose forward pass used other Python values."""
+    words = f"a Python value that op `{op}` uses changed between its forward and its backward pass"
+    return GradientError(refusal(words, remedy="Change it after the backward pass."))
