@@ -81,3 +81,33 @@ def test_a_counter_that_steers_the_kernel(lang64):
     assert out.y.tolist() == [1.0, 9.0, 25.0, 0.0, 0.0]
     (out.y * torch.tensor([1.0, 10.0, 100.0, 0.0, 0.0], dtype=torch.float64)).sum().backward()
     assert x.grad.tolist() == [2.0, 0.0, 60.0, 0.0, 1000.0]
+
+
+def test_a_slot_handed_out_by_an_atomic(lang64):
+    """Run again in parallel, the counter hands out other slots: right or refused, never another order's gradient."""
+
+    @ts.op("x[n] -> y[n], count[1]: i32")
+    @lang64.kernel
+    def packed(x: lang64.types.ndarray(), count: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            slot = lang64.atomic_add(count[0], 1)
+            y[slot] += x[i] * x[i]
+
+    size = 3_000_000  # enough for threads to overtake each other
+    x = torch.arange(1, size + 1, dtype=torch.float64)
+    with torch.no_grad():
+        assert torch.equal(packed(x).y.sqrt().sort().values, x)
+    x.requires_grad_()
+    weight = torch.rand(size, dtype=torch.float64)
+    try:
+        y = packed(x).y
+        (gradient,) = torch.autograd.grad((y * weight).sum(), x)
+    except ts.GradientError as refused:
+        words = str(refused)
+    else:
+        source = y.detach().sqrt().round().long() - 1  # which element went to each slot
+        wanted = torch.empty_like(weight)
+        wanted[source] = 2 * x.detach()[source] * weight
+        torch.testing.assert_close(gradient, wanted)
+        return
+    assert "`packed`" in words and "count" in words
