@@ -83,6 +83,34 @@ def test_a_counter_that_steers_the_kernel(lang64):
     assert x.grad.tolist() == [2.0, 0.0, 60.0, 0.0, 1000.0]
 
 
+def test_a_count_that_is_returned_and_read_again(lang64):
+    """Run again on the tensor that the caller holds, it would double under the caller's eyes."""
+
+    @ts.op("x[n] -> y[n], count[1]: i32", scratch="inside[n]: i32")
+    @lang64.kernel
+    def scaled(
+        x: lang64.types.ndarray(),
+        inside: lang64.types.ndarray(),
+        count: lang64.types.ndarray(),
+        y: lang64.types.ndarray(),
+    ):
+        for i in x:
+            if x[i] > 0.5:
+                inside[i] = 1
+                count[0] += 1
+        for i in x:
+            if inside[i] == 1:
+                y[i] = x[i] * x[i] * count[0]
+
+    x = torch.rand(9, dtype=torch.float64, requires_grad=True)
+    out = scaled(x)
+    count = int((x > 0.5).sum())
+    for _ in range(3):
+        (gradient,) = torch.autograd.grad(out.y.sum(), x, retain_graph=True)
+        torch.testing.assert_close(gradient, torch.where(x > 0.5, 2 * x * count, 0.0).detach())
+        assert out.count.item() == count
+
+
 def test_a_slot_handed_out_by_an_atomic(lang64):
     """Run again in parallel, the counter hands out other slots: right or refused, never another order's gradient."""
 
