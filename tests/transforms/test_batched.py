@@ -90,6 +90,15 @@ def a_variable_of_our_name(lang):
     return "x[n] -> y[n]", kernel, lambda x: x**2, (floats(3, 5),)
 
 
+def one_variable_for_a_range(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+        for i in lang.ndrange(x.shape[0]):
+            y[i] = x[i] * x[i]
+
+    return "x[n] -> y[n]", kernel, lambda x: x**2, (floats(3, 5),)
+
+
 # fmt: off
 def text_at_the_margin(lang):
     @lang.kernel
@@ -133,6 +142,7 @@ BATCHES = [
     part_of_a_shape,
     sizes_counted_from_the_end,
     a_variable_of_our_name,
+    one_variable_for_a_range,
     text_at_the_margin,
     empty_ranges,
     a_bound_with_a_name,

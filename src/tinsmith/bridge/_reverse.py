@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .._errors import GradientError, SpecError, refusal
-from ..source import Nest, carrying_nests, needed_returns, needed_values
+from ..source import Nest, carrying_nests, needed_reads, needed_returns, needed_values
 from ._signature import Signature, is_integer
 from ._stage import Stage
 
@@ -172,11 +172,12 @@ class EngineReverse(Reverse):
             return
         for place, stage in enumerate(self.signature.stages):
             needed = self._needs(stage, active)
-            returns = needed_returns(*self._views[stage], active | (self._made - self._steady), stage.home)
+            with_adjoint = active | (self._made - self._steady)
+            returns = needed_returns(*self._views[stage], with_adjoint, stage.home)
             for name in stage.arrays:
                 self._refuse_unordered(stage, name, returns)
                 if name in needed:
-                    self._refuse_overwritten(stage, name)
+                    self._refuse_overwritten(stage, name, with_adjoint)
             for later in self.signature.stages[place + 1 :]:
                 self._refuse_changed(stage, later, needed)
         self._checked.add(active)
@@ -190,11 +191,11 @@ class EngineReverse(Reverse):
         remedy = "Store it in an integer array, `slot[i] = ti.atomic_add(...)`, and use it in a later loop."
         raise GradientError(refusal(words, [("at", fetched.place)], remedy))
 
-    def _refuse_overwritten(self, stage: Stage, name: str) -> None:
+    def _refuse_overwritten(self, stage: Stage, name: str, with_adjoint: frozenset[str]) -> None:
         view = self._views[stage][1][name]
         if name in self._made and view.escapes:
             self._refuse_lost(name, "used whole", view.escapes, "changed", "unseen")
-        found = stage.roles[name].overwritten(frozenset(access.place for access in view.of("read")))
+        found = stage.roles[name].overwritten(needed_reads(*self._views[stage], with_adjoint, stage.home, name))
         if found is not None:
             self._refuse_lost(name, "read", found[0].place, "overwritten", found[1].place)
         again = view.of("add") if name in self._steady else []

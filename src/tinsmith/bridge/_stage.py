@@ -58,9 +58,8 @@ class Stage:
         self.parameters: dict[str, Parameter] = {p.name: p for p in self.home.parameters(kernel)}
         self.arrays = tuple(name for name in self.parameters if name in set(arrays))
         scalars = [name for name in self.arrays if self.parameters[name].kind == "scalar"]
-        if scalars:
-            self.source = replace(self.source, tree=lifted(self.source.tree, scalars))
-        self.source = replace(self.source, tree=simplified(self.source.tree, self.arrays))
+        plain = simplified(self.source.tree, [name for name in self.arrays if name not in scalars])
+        self.source = replace(self.source, tree=lifted(plain, scalars))
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner)
         self.is_method = self.home.is_method(kernel)
         self.texts: dict[Variant, str] = {}

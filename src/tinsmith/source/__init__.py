@@ -3,7 +3,7 @@
 from ._arity import subscript_arity
 from ._build import build
 from ._constants import Constants, constants_of
-from ._needs import needed_returns, needed_values
+from ._needs import needed_reads, needed_returns, needed_values
 from ._read import Source, read
 from ._roles import Access, Roles, roles_of
 from ._stacks import Nest, carrying_nests
@@ -17,6 +17,7 @@ __all__ = [
     "build",
     "carrying_nests",
     "constants_of",
+    "needed_reads",
     "needed_returns",
     "needed_values",
     "read",

@@ -34,15 +34,23 @@ def needed_values(source: Source, roles: dict[str, Roles], active: Iterable[str]
     return frozenset(walker.needed_arrays | escaped)
 
 
+def needed_reads(
+    source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine, array: str
+) -> frozenset[str]:
+    """Places of those reads of an array whose values the reverse of a kernel needs."""
+    walker = _swept(source, roles, active, engine)
+    reads = {access.place for access in roles[array].of("read")}
+    return frozenset(reads if array in walker.needed_whole else reads & walker.needed_places[array])
+
+
 def needed_returns(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> frozenset[str]:
     """Names of the arrays for which the reverse of a kernel needs what an atomic on them returned."""
     return frozenset(_swept(source, roles, active, engine).needed_returns)
 
 
 def needed_locals(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> frozenset[str]:
-    """Names of the locals whose values the reverse of a kernel reads, and which vary with an active array."""
-    walker = _swept(source, roles, active, engine)
-    return frozenset(walker.needed_locals & walker.active_locals)
+    """Names of the locals whose values the reverse of a kernel reads."""
+    return frozenset(_swept(source, roles, active, engine).needed_locals)
 
 
 def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> _Walker:
@@ -61,6 +69,8 @@ class _Walker:
         self.active = active
         self.engine = engine
         self.needed_arrays: set[str] = set()
+        self.needed_places: dict[str, set[str]] = {name: set() for name in roles}
+        self.needed_whole: set[str] = set()
         self.needed_locals: set[str] = set()
         self.needed_returns: set[str] = set()
         self.active_locals: set[str] = set()
@@ -88,7 +98,7 @@ class _Walker:
                 self._assign(target, value)
             case ast.AugAssign(target=target, op=op, value=value):
                 old = (
-                    ast.Subscript(target.value, target.slice, ast.Load())
+                    ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
                     if isinstance(target, ast.Subscript)
                     else target
                 )
@@ -195,6 +205,7 @@ class _Walker:
         if root in self.roles:
             if value:
                 self.needed_arrays.add(root)
+                self.needed_places[root].add(self.source.place(node))
         elif root and value:
             self._need_local(root)
         elif not root:
@@ -275,6 +286,7 @@ class _Walker:
             root = _root(argument)
             if root in self.roles and isinstance(argument, ast.Name):
                 self.needed_arrays.add(root)
+                self.needed_whole.add(root)
 
     def _is_active(self, node: ast.AST) -> bool:
         """Whether an expression's value varies with an active array."""

@@ -172,11 +172,17 @@ def _does_work(statement: ast.stmt, arrays: Mapping[str, int], batch: Mapping[st
     if isinstance(statement, ast.For):
         if called(statement.iter) == "static":
             return any(_does_work(inner, arrays, batch) for inner in statement.body)
-        is_vector = isinstance(statement.target, ast.Name) and called(statement.iter) == "ndrange"
-        return is_vector or _has_elements(statement.iter, batch)  # each sample may have bounds of its own
+        return _has_vector(statement) or _has_elements(statement.iter, batch)  # each sample may have bounds of its own
     if is_setting(statement) or isinstance(statement, ast.Pass):
         return False
     return not isinstance(statement, ast.Assign) or _has_elements(statement, arrays)
+
+
+def _has_vector(loop: ast.For) -> bool:
+    """`for place in ti.ndrange(h, w)`: one variable for several sizes."""
+    if not isinstance(loop.iter, ast.Call) or called(loop.iter) != "ndrange" or not isinstance(loop.target, ast.Name):
+        return False
+    return len(loop.iter.args) > 1 or isinstance(loop.iter.args[0], ast.Starred)
 
 
 def _has_elements(tree: ast.AST, arrays: Mapping[str, int]) -> bool:
@@ -210,8 +216,8 @@ def _check_whole(body: list[ast.stmt], shared: set[str], *, is_reverse: bool) ->
     if shared:
         raise NotRewritable(f"loops share the variable `{min(shared)}`", parts[0])
     loops = [node for part in parts for node in ast.walk(part) if isinstance(node, ast.For | ast.While)]
-    if is_reverse and loops and (len(parts) > 1 or called(getattr(parts[0], "iter", parts[0])) == "static"):
-        raise NotRewritable("statements stand beside a loop", loops[0])
+    if is_reverse and loops and (len(parts) > 1 or isinstance(parts[0], ast.For)):
+        raise NotRewritable("a loop that would lie inside that over the batch", loops[0])
 
 
 def _stored(tree: ast.AST) -> set[str]:

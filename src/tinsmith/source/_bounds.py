@@ -1,0 +1,198 @@
+"""How often a loop can run at most, from a call's sizes and numbers, before anything is launched.
+
+Bounds are worked out as intervals, so that `range(i + 1)` inside `for i in range(n)` runs at
+most n times. What depends on the content of an array has no bound here.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from ._read import Source
+
+Interval = tuple[float, float]
+_SAME = frozenset({"int", "float", "cast", "static", "i32", "i64", "u32", "f32", "f64"})
+
+
+class Bounds:
+    """Intervals of a kernel's integer expressions.
+
+    Args:
+        source: the kernel.
+        shapes: of its arrays, in this call.
+        values: its scalar and template arguments, as far as they are known.
+    """
+
+    def __init__(self, source: Source, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> None:
+        self.source = source
+        self._shapes = shapes
+        self._known: dict[str, Any] = {name: SimpleNamespace(shape=shape) for name, shape in shapes.items()} | dict(
+            values
+        )
+        self._once, self._local = definitions(source.tree)
+        self._busy: set[str] = set()
+
+    def trips(self, loop: ast.For | ast.While) -> int | None:
+        """The most iterations of a loop; None where that is not known."""
+        if not (isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call)):
+            return None
+        counted = loop.iter.args[0] if _called(loop.iter) == "static" else loop.iter
+        if not (isinstance(counted, ast.Call) and _called(counted) in ("range", "ndrange")):
+            return self._length(counted)
+        count = 1
+        for extent in self._extents(counted):
+            if extent is None:
+                return None
+            count *= max(0, math.ceil(extent[1]) - math.floor(extent[0]) + 1)
+        return count
+
+    def _length(self, node: ast.expr) -> int | None:
+        """Of a Python list that a static loop runs over."""
+        length = self._constant(ast.Call(ast.Name("len", ast.Load()), [node], []))
+        return None if length is None else int(length[0])
+
+    def _extents(self, call: ast.Call) -> list[Interval | None]:
+        """First and last value of each variable of `range(...)` or `ndrange(...)`."""
+        if _called(call) == "range":
+            return [self._extent(call.args[:2])] if len(call.args) < 3 else [None]
+        return [self._extent(a.elts if isinstance(a, ast.Tuple) else [a]) for a in call.args]
+
+    def _extent(self, bounds: list[ast.expr]) -> Interval | None:
+        begin = (0.0, 0.0) if len(bounds) == 1 else self.interval(bounds[0])
+        end = self.interval(bounds[-1])
+        return None if begin is None or end is None else (begin[0], end[1] - 1)
+
+    def interval(self, node: ast.expr) -> Interval | None:
+        """The least and largest value of an expression; None where they are not known."""
+        match node:
+            case ast.Name(id=name) if name in self._local:
+                return self._local_interval(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                inner = self.interval(operand)
+                return None if inner is None else (-inner[1], -inner[0])
+            case ast.BinOp(left=left, op=op, right=right):
+                first, second = self.interval(left), self.interval(right)
+                return None if first is None or second is None else _combined(op, first, second)
+            case ast.Call(args=arguments) if arguments and _called(node) in ("min", "max", *_SAME):
+                return self._call(_called(node), arguments)
+        return self._constant(node)
+
+    def _call(self, name: str, arguments: list[ast.expr]) -> Interval | None:
+        if name in _SAME:
+            return self.interval(arguments[0])
+        found = [self.interval(argument) for argument in arguments]
+        known = [one for one in found if one is not None]
+        if len(known) < len(found):
+            return None
+        pick = min if name == "min" else max
+        return pick(low for low, _ in known), pick(high for _, high in known)
+
+    def _local_interval(self, name: str) -> Interval | None:
+        """A variable's: of all loops that give it values, or of the one expression that it is assigned."""
+        if name in self._busy:
+            return None
+        self._busy.add(name)
+        loops = [extent for loop in self._loops(name) for extent in [self._variable(loop, name)]]
+        values = [self.interval(self._once[name])] if name in self._once else []
+        self._busy.discard(name)
+        found = [one for one in (*loops, *values) if one is not None]
+        is_known = found and len(found) == len(loops) + len(values) and (loops or values)
+        return (min(low for low, _ in found), max(high for _, high in found)) if is_known else None
+
+    def _loops(self, name: str) -> Iterator[ast.For]:
+        for node in self.source.nodes:
+            if isinstance(node, ast.For) and name in _names(node.target):
+                yield node
+
+    def _variable(self, loop: ast.For, name: str) -> Interval | None:
+        targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+        place = next((k for k, t in enumerate(targets) if isinstance(t, ast.Name) and t.id == name), None)
+        counted = loop.iter.args[0] if isinstance(loop.iter, ast.Call) and _called(loop.iter) == "static" else loop.iter
+        extents: list[Interval | None] = []
+        if isinstance(counted, ast.Name) and counted.id in self._shapes:
+            extents = [(0, size - 1) for size in self._shapes[counted.id]]
+        elif isinstance(counted, ast.Call) and _called(counted) in ("range", "ndrange"):
+            extents = self._extents(counted)
+        return extents[place] if place is not None and len(extents) >= len(targets) else None
+
+    def _constant(self, node: ast.expr) -> Interval | None:
+        """An expression of sizes, arguments and Python values alone."""
+        names = _names(node)
+        if names & self._local:
+            return None
+        try:
+            scope = {name: self._known[name] if name in self._known else self.source.lookup(name) for name in names}
+            value = eval(
+                compile(ast.fix_missing_locations(ast.Expression(node)), "<bound>", "eval", dont_inherit=True),
+                {},
+                scope,
+            )
+            return (float(value), float(value))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            return None  # not a number that Python can tell: the caller refuses the kernel by name
+
+
+def names_of_bound(source: Source, loop: ast.For) -> frozenset[str]:
+    """Names that a loop's bounds depend on, through variables and outer loops too."""
+    once, local = definitions(source.tree)
+    headers = [node for node in source.nodes if isinstance(node, ast.For)]
+    found: set[str] = set()
+    waiting = _names(loop.iter)
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        more = _names(once[name]) if name in once else set()
+        more |= {
+            n for header in headers if name in local and name in _names(header.target) for n in _names(header.iter)
+        }
+        waiting |= more - found
+    return frozenset(found)
+
+
+def definitions(tree: ast.FunctionDef) -> tuple[dict[str, ast.expr], frozenset[str]]:
+    """Variables that are assigned once and never changed, with what; and the names of all variables."""
+    counts: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + 1
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):  # a function may change what it is given
+            given = {argument.id for argument in node.value.args if isinstance(argument, ast.Name)}
+            counts |= {name: counts[name] + 1 for name in given & counts.keys()}
+    once = {
+        node.targets[0].id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+        if counts[node.targets[0].id] == 1
+    }
+    return once, frozenset(counts)
+
+
+def _combined(op: ast.operator, first: Interval, second: Interval) -> Interval | None:
+    if isinstance(op, ast.Add):
+        return first[0] + second[0], first[1] + second[1]
+    if isinstance(op, ast.Sub):
+        return first[0] - second[1], first[1] - second[0]
+    if isinstance(op, ast.Mult):
+        ends = [one * two for one in first for two in second]
+        return min(ends), max(ends)
+    if second[0] <= 0:
+        return None
+    if isinstance(op, ast.Mod):
+        return 0, second[1] - 1
+    if isinstance(op, ast.FloorDiv | ast.Div):
+        ends = [one / two for one in first for two in second]
+        return math.floor(min(ends)), math.ceil(max(ends))
+    return None
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}

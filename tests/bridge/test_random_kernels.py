@@ -1,0 +1,112 @@
+"""Random kernels: values are right; the gradient is the true one, or just what the engine's reverse mode gives.
+
+What an engine gets wrong inside a kernel is not under test here; what the bridge forgets to
+save, spoils or rewrites is. Memory that nobody may read is poisoned.
+"""
+
+import linecache
+
+import pytest
+import torch
+from torch.func import vmap
+
+import tinsmith as ts
+from support import random_kernels
+from tinsmith._config import config
+
+SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 24 else []) for seed in range(400)]
+CLOSE = {"rtol": 1e-8, "atol": 1e-10}
+
+
+@pytest.fixture(autouse=True)
+def _poisoned(monkeypatch, seed):
+    """Every other kernel runs in parallel, the others as their serial twin."""
+    monkeypatch.setenv("TINSMITH_POISON", "1")
+    monkeypatch.setenv("TINSMITH_SERIAL_BELOW", "0" if seed % 2 else "65536")
+    config.cache_clear()
+    yield
+    monkeypatch.undo()
+    config.cache_clear()
+
+
+def kernel_of(source, lang, seed):
+    """The kernel of a source text, as an engine takes it."""
+    path = f"<random kernel {seed}>"
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    scope = {"lang": lang}
+    exec(compile(source, path, "exec", dont_inherit=True), scope)
+    return lang.kernel(scope["kernel"])
+
+
+def inputs_of(seed, count=7):
+    generator = torch.Generator().manual_seed(seed)
+    x, w = (torch.rand(count, generator=generator, dtype=torch.float64) - 0.3 for _ in range(2))
+    return x, w, torch.randperm(count, generator=generator).int()
+
+
+def cotangents(seed, count=7):
+    generator = torch.Generator().manual_seed(1000 + seed)
+    return [torch.rand(count, generator=generator, dtype=torch.float64) for _ in range(2)]
+
+
+def true_gradient(source, x, w, k, given):
+    x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
+    outputs = random_kernels.meaning(source, x, w, k)
+    pairs = [(out, cotangent) for out, cotangent in zip(outputs, given, strict=True) if out.requires_grad]
+    if not pairs:
+        return [torch.zeros_like(x), torch.zeros_like(w)]
+    outputs, given = zip(*pairs, strict=True)
+    return list(torch.autograd.grad(outputs, (x, w), given, allow_unused=True, materialize_grads=True))
+
+
+def engine_gradient(kernel, x, w, k, given):
+    """The engine's own, carefully: leaves of our own, gradients zeroed, forward once and then `.grad` once."""
+    floats = [t.clone().requires_grad_() for t in (x, w, *(torch.zeros_like(x) for _ in range(3)))]
+    for tensor in floats:
+        tensor.grad = torch.zeros_like(tensor)
+    x, w, h, y, z = floats
+    c = torch.zeros(len(x), dtype=torch.int32)
+    kernel(x, w, k, h, c, y, z)
+    for tensor, cotangent in zip((y, z), given, strict=True):
+        tensor.grad.copy_(cotangent)
+    for tensor in (x, w, h):
+        tensor.grad.zero_()
+    kernel.grad(x, w, k, h, c, y, z)
+    return [x.grad, w.grad]
+
+
+def gradient(function, x, w, k, given):
+    x, w = x.clone().requires_grad_(), w.clone().requires_grad_()
+    return list(torch.autograd.grad(list(function(x, w, k)), (x, w), given, allow_unused=True, materialize_grads=True))
+
+
+def are_close(ours, theirs):
+    return all(torch.allclose(one, two, **CLOSE) for one, two in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_kernel(lang64, seed):
+    source = random_kernels.Writer(seed).source()
+    kernel = kernel_of(source, lang64, seed)
+    op = ts.op(random_kernels.SPEC, scratch=random_kernels.SCRATCH)(kernel)
+    x, w, k = inputs_of(seed)
+    given = cotangents(seed)
+    for ours, true in zip(op(x, w, k), random_kernels.meaning(source, x, w, k), strict=True):
+        torch.testing.assert_close(ours, true, **CLOSE, msg=lambda words: f"{words}\n{source}")
+    batch = [torch.stack([t, t.flip(0)]) for t in (x, w, k)]
+    mapped = vmap(op)(*batch)
+    for place, sample in enumerate(zip(*batch, strict=True)):
+        for ours, single in zip(mapped, op(*sample), strict=True):
+            torch.testing.assert_close(ours[place], single, **CLOSE, msg=lambda words: f"{words}\n{source}")
+    wanted = true_gradient(source, x, w, k, given)
+    try:
+        found = gradient(op, x, w, k, given)
+    except ts.GradientError:  # a kernel that no engine reverses rightly: refused, which is as good as right
+        return
+    if not are_close(found, wanted):
+        assert are_close(found, engine_gradient(kernel, x, w, k, given)), f"{found} {wanted}\n{source}"
+        return
+    in_batch = gradient(vmap(op), *batch, [torch.stack([g, g]) for g in given])
+    for place, sample in enumerate(zip(*batch, strict=True)):
+        single = gradient(op, *sample, given)
+        assert are_close([g[place] for g in in_batch], single), f"{in_batch} {single}\n{source}"
