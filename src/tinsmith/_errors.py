@@ -7,6 +7,7 @@
     ├── DtypeError        TypeError      a dtype that the kernel or the spec does not take
     ├── DeviceError       RuntimeError   tensors on different devices, or not where the engine runs
     ├── KernelError       ValueError     a kernel that cannot be an op: it writes an input, returns a value, ...
+    ├── RegistrationError RuntimeError   a layer whose parts are missing, doubled, or registered too late
     ├── EngineError       RuntimeError   an engine missing, not started, or started for another device
     ├── GradientError     RuntimeError   a derivative that cannot be had
     ├── ConfigError       ValueError     a TINSMITH_* setting unknown or out of range
@@ -49,6 +50,10 @@ class DeviceError(TinsmithError, RuntimeError):
 
 class KernelError(TinsmithError, ValueError):
     """The kernel cannot be an op: it writes an input, returns a value, overwrites what it read, has no source."""
+
+
+class RegistrationError(TinsmithError, RuntimeError):
+    """A layer (Tin, EmptyTin, Tube) whose parts are missing, doubled, unknown, or registered too late."""
 
 
 class EngineError(TinsmithError, RuntimeError):

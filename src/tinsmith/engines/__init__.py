@@ -5,7 +5,7 @@ asks for an `Engine` by name, or by handing over a kernel, and never imports an 
 user of one engine does not need the other.
 """
 
-from ._contract import ArrayArgument, Compiled, Engine, Launch, Parameter, Probe
+from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, Launch, Parameter, Probe
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_kernel, started
 from ._shared import DTYPES, FLOATS, NAMES, array_text
@@ -18,6 +18,7 @@ __all__ = [
     "DTYPES",
     "Engine",
     "FLOATS",
+    "FieldFacts",
     "Launch",
     "NAMES",
     "Parameter",

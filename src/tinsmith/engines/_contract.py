@@ -70,6 +70,28 @@ class Compiled:
 
 
 @dataclass(frozen=True)
+class FieldFacts:
+    """What a placed field is.
+
+    Attributes:
+        shape: of the field; `offset` is its first index in each dim.
+        element: dims of its vector or matrix elements, () for plain numbers.
+        is_matrix: whether an element takes two indices, even where it has one column.
+        dtype: of the numbers.
+        has_gradient: whether its gradient field is placed.
+        is_dense: whether every element is always there: no pointer, bitmasked, hash or dynamic node above it.
+    """
+
+    shape: tuple[int, ...]
+    offset: tuple[int, ...]
+    element: tuple[int, ...]
+    is_matrix: bool
+    dtype: torch.dtype
+    has_gradient: bool
+    is_dense: bool
+
+
+@dataclass(frozen=True)
 class Probe:
     """One private fact that we lean on, and whether it still holds."""
 
@@ -144,6 +166,10 @@ class Engine(ABC):
     @abstractmethod
     def is_field(self, value: object) -> bool:
         """Whether a value is a field: memory that the engine reads at launch, not a constant."""
+
+    @abstractmethod
+    def field_facts(self, field: Any, name: str) -> FieldFacts:
+        """What a field is; `name` is for messages. Raises KernelError for what is no field that a tensor can fill."""
 
     @abstractmethod
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import _shared
-from ._contract import Compiled, Engine, Facts, Parameter
+from . import _fields, _shared
+from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 
 
 class Quadrants(Engine):
@@ -71,6 +71,9 @@ class Quadrants(Engine):
 
         return isinstance(value, Field | SNode)
 
+    def field_facts(self, field: Any, name: str) -> FieldFacts:
+        return _fields.facts_of(field, name, self)
+
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
         return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
 
@@ -113,16 +116,22 @@ class Quadrants(Engine):
         self.settle()
 
     def facts(self) -> Facts:
-        from quadrants._lib.core.quadrants_python import KernelLaunchContext
+        from quadrants._lib.core import quadrants_python as core
         from quadrants.lang import impl
 
-        roots = {"impl": impl, "context": KernelLaunchContext}
+        roots = {
+            "impl": impl,
+            "context": core.KernelLaunchContext,
+            "snode": core.SNodeCxx,
+            "expression": core.ExprCxx,
+        }
         kernel = ("func", "arg_metas", "is_classkernel", "return_type", "ensure_compiled", "materialized_kernels")
         paths = (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
             "kernel._is_wrapped_kernel",
             *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", "global_vars")),
             *(f"context.{name}" for name in _shared.CONTEXT),
+            *_fields.PATHS,
         )
         return Facts(roots, paths)
 

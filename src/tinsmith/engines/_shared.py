@@ -185,9 +185,10 @@ def settle(runtime: Any) -> None:
     """Set up an engine's memory on this thread, so that a first launch may come from any other.
 
     Without it the first launch from a thread other than the one that started the engine dies
-    in an assertion (taichi #2022). Fields declared but not yet placed forbid it for now.
+    in an assertion (taichi #2022), and so does the first after new fields were placed. Fields
+    declared but not yet placed forbid it for now.
     """
-    if runtime is not None and not runtime.materialized and not runtime.global_vars:
+    if runtime is not None and all(variable.ptr.snode() is not None for variable in runtime.global_vars):
         runtime.materialize()
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from types import MethodType, ModuleType
 from typing import Any
 
-from . import _shared
-from ._contract import Compiled, Engine, Facts, Parameter
+from . import _fields, _shared
+from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 
 
 class Taichi(Engine):
@@ -76,6 +76,9 @@ class Taichi(Engine):
 
         return isinstance(value, Field | SNode)
 
+    def field_facts(self, field: Any, name: str) -> FieldFacts:
+        return _fields.facts_of(field, name, self)
+
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
         return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
 
@@ -119,13 +122,20 @@ class Taichi(Engine):
         from taichi._lib import core
         from taichi.lang import impl
 
-        roots = {"impl": impl, "context": core.KernelLaunchContext, "config": core.CompileConfig}
+        roots = {
+            "impl": impl,
+            "context": core.KernelLaunchContext,
+            "config": core.CompileConfig,
+            "snode": core.SNode,
+            "expression": core.Expr,
+        }
         kernel = ("func", "arguments", "classkernel", "return_type", "ensure_compiled", "compiled_kernels")
         paths = (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
             "kernel._is_wrapped_kernel",
             *(f"impl.pytaichi.{name}" for name in ("prog", "materialized", "materialize", "global_vars")),
             *(f"context.{name}" for name in _shared.CONTEXT),
+            *_fields.PATHS,
             "config.ad_stack_size",
         )
         return Facts(roots, paths)
