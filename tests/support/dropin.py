@@ -1,0 +1,59 @@
+"""Side by side: one test, run with this library and with Stannum itself.
+
+A test that asks for `layers` and is marked `side_by_side` runs three times: with this library on each
+engine, and with Stannum 0.9.1 on Taichi. So what the test expects is what Stannum does, and both are
+held to it. Where Stannum is not installed (it comes with `pip install 'tinsmith[peers]'`) the third
+run skips.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import tinsmith as ts
+
+Refusals = type[ts.TinsmithError] | tuple[type[ts.TinsmithError], ...]
+CPU = torch.device("cpu")
+
+side_by_side = pytest.mark.parametrize(
+    ("engine", "layers"),
+    [("taichi", "tinsmith"), ("quadrants", "tinsmith"), ("taichi", "stannum")],
+    indirect=True,
+)
+
+# Stannum says by `warn` that nobody updates its internal fields; here an optimizer can.
+stannum_warns = pytest.mark.filterwarnings(r"ignore:\s*Some internal fields require gradients")
+
+
+def refuses(layers: ModuleType, error: Refusals, words: str, stannum: str = "") -> Any:
+    """The block is refused: here with `error` and `words`, by Stannum with whatever it raises, and its own words."""
+    if layers is ts:
+        return pytest.raises(error, match=words)
+    return pytest.raises(Exception, match=stannum or None)
+
+
+def agree(found: Tensor | Sequence[Tensor], expected: Tensor | Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
+    """Same values, and same gradients of `leaves` for random cotangents."""
+    found, expected = _several(found), _several(expected)
+    for mine, right in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, right)
+    cotangents = [torch.randn_like(right) for right in expected]
+    mine = torch.autograd.grad(found, leaves, cotangents)
+    right = torch.autograd.grad(expected, leaves, cotangents)
+    for gradient, truth in zip(mine, right, strict=True):
+        torch.testing.assert_close(gradient, truth)
+
+
+def _several(tensors: Tensor | Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+
+
+def leaf(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Random, and asking for a gradient."""
+    return torch.randn(shape, dtype=dtype).requires_grad_()
