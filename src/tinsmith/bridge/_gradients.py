@@ -36,9 +36,12 @@ def materialized(cotangents: Sequence[Any], made: Sequence[Any]) -> list[torch.T
 
 
 def undifferentiated(call: Call, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Of outputs and scratch, those that have no gradient: integers, and all scratch."""
-    outputs = len(call.core.signature.outputs)
-    return [tensor for place, tensor in enumerate(made) if place >= outputs or not tensor.dtype.is_floating_point]
+    """Of outputs and scratch, those that have no gradient: integers, what is detached, and all scratch."""
+    signature = call.core.signature
+    names = signature.outputs + signature.scratch
+    without = signature.detached | frozenset(signature.scratch)
+    pairs = zip(names, made, strict=True)
+    return [tensor for name, tensor in pairs if name in without or not tensor.dtype.is_floating_point]
 
 
 def no_forward_mode(op: str) -> GradientError:

@@ -46,11 +46,11 @@ class Lean(torch.autograd.Function):
         if places:
             ctx.save_for_backward(*[arrays[place] for place in places])
         outputs = arrays[plan.outputs]
-        if len(outputs) == 1 and not plan.integer_outputs:
+        if len(outputs) == 1 and not plan.steady_outputs:
             return outputs[0]  # autograd calls back for this one alone, so its cotangent is never None
         ctx.set_materialize_grads(False)
-        if plan.integer_outputs:
-            ctx.mark_non_differentiable(*[outputs[place] for place in plan.integer_outputs])
+        if plan.steady_outputs:
+            ctx.mark_non_differentiable(*[outputs[place] for place in plan.steady_outputs])
         return tuple(outputs)
 
     @staticmethod

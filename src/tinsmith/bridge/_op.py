@@ -32,7 +32,8 @@ class Op:
 
     Call it with the kernels' parameters, outputs and scratch left out, by position or by
     name; dims that nothing else fixes by keyword. Returns a tensor, or a named tuple of
-    several. Made by `tinsmith.op` and `tinsmith.chain`.
+    several. Made by `tinsmith.op` and `tinsmith.chain`, whose arguments are the options. Who joins
+    kernels that do not share names gives two more: `links`, one `Links` a kernel, and `detached`.
     """
 
     def __init__(self, kernels: Sequence[Any], spec: str, **options: Any) -> None:
@@ -56,8 +57,10 @@ class Op:
         options = self._options
         spec = parse(self._text, options.get("scratch"))
         arrays = [item.name for item in spec.items]
-        stages = [Stage(kernel, arrays, options.get("engine")) for kernel in self._kernels]
-        signature = match(self.name, spec, stages, options.get("init"))
+        links = options.get("links") or [None] * len(self._kernels)
+        pairs = zip(self._kernels, links, strict=True)
+        stages = [Stage(kernel, arrays, options.get("engine"), links=link) for kernel, link in pairs]
+        signature = match(self.name, spec, stages, options.get("init"), options.get("detached", ()))
         for stage in stages:
             stage.engine.settle()
         core = Core(signature, _reverse_for(signature, options))
@@ -194,6 +197,11 @@ class Op:
     def engine(self) -> str:
         """Name of the engine that runs it."""
         return self._core.signature.stages[0].engine.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of what a call takes, in order; sizes that a call gives by keyword are not among them."""
+        return self._core.signature.order
 
     def explain(self) -> str:
         """What the op does with its arrays, where its gradient comes from, what is saved, and what was compiled."""
@@ -350,6 +358,6 @@ def _bind_kernel(kernel: Any, instance: Any) -> Any:
 
 
 def _remake(kernels: Sequence[Reference], text: str, options: dict[str, Any]) -> Op:
-    backward = options["backward"]
+    backward = options.get("backward")
     found = options | {"backward": None if backward is None else backward.kernel()}
     return Op([reference.kernel() for reference in kernels], text, **found)

@@ -54,10 +54,10 @@ class Plan:
         self.signature = signature
         self.reverse = reverse
         self.names = tuple(buffers)
-        self.floats = frozenset(name for name, buffer in buffers.items() if buffer.dtype.is_floating_point)
+        self.floats = situation.floats
         self.inputs = len(signature.arrays)
         self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
-        self.integer_outputs = tuple(i for i, name in enumerate(signature.outputs) if name not in self.floats)
+        self.steady_outputs = tuple(i for i, name in enumerate(signature.outputs) if name not in self.floats)
         self._made = tuple(
             (unread_maker if signature.init.get(name) == "empty" else zeros_maker)(buffers[name], situation.device)
             for name in signature.outputs + signature.scratch

@@ -27,7 +27,7 @@ class Pullback:
 
     def __init__(self, situation: Situation, reverse: Reverse, active: frozenset[str], *, is_serial: bool) -> None:
         signature, buffers = situation.signature, situation.buffers
-        floats = frozenset(name for name, buffer in buffers.items() if buffer.dtype.is_floating_point)
+        floats = situation.floats
         self._situation = situation
         self._reverse = reverse
         self._device = situation.device

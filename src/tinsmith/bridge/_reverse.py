@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from .._errors import GradientError, SpecError, refusal
 from ..source import Nest, carrying_nests, needed_reads, needed_returns, needed_values
-from ._signature import Signature, is_integer
+from ._signature import Signature, is_steady
 from ._stage import Stage
 
 Place = tuple[Literal["value", "gradient"], str]
@@ -63,7 +63,7 @@ class Reverse(ABC):
 
     @abstractmethod
     def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
-        """The launches, in order. `floats` are the arrays that have a floating dtype in this call."""
+        """The launches, in order. `floats` are the arrays that can have a gradient in this call."""
 
     @abstractmethod
     def spoils(self, output: str) -> bool:
@@ -96,7 +96,7 @@ class EngineReverse(Reverse):
     def __init__(self, signature: Signature) -> None:
         self.signature = signature
         self._made = frozenset(signature.outputs + signature.scratch)
-        self._steady = frozenset(name for name in self._made if is_integer(signature, name))
+        self._steady = frozenset(name for name in self._made if is_steady(signature, name))
         self._views = {stage: stage.reversed_view(self._steady) for stage in signature.stages}
         everything = frozenset(signature.arrays) | self._made
         self._nests = {

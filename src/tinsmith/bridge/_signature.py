@@ -7,7 +7,7 @@ kernels keep to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,6 +30,7 @@ class Signature:
         order: names of the call arguments, in the kernels' order.
         arrays, scalars, templates: the same names by kind, each in call order.
         init: "zeros" or "empty" for every output.
+        detached: outputs and scratch that get no gradient, and let none through.
     """
 
     op: str
@@ -40,6 +41,7 @@ class Signature:
     scalars: tuple[str, ...]
     templates: tuple[str, ...]
     init: dict[str, str]
+    detached: frozenset[str] = frozenset()
 
     @cached_property
     def items(self) -> dict[str, Item]:
@@ -78,7 +80,9 @@ class Signature:
         return [stage.parameters[name] for stage in self.stages if name in stage.parameters]
 
 
-def match(op: str, spec: Spec, stages: Sequence[Stage], init: dict[str, str] | None) -> Signature:
+def match(
+    op: str, spec: Spec, stages: Sequence[Stage], init: dict[str, str] | None, detached: Iterable[str] = ()
+) -> Signature:
     """Match a spec with kernels.
 
     Raises:
@@ -104,6 +108,7 @@ def match(op: str, spec: Spec, stages: Sequence[Stage], init: dict[str, str] | N
         tuple(name for name in order if kinds[name] in ("scalar", "matrix")),
         tuple(name for name in order if kinds[name] == "template"),
         _checked_init(op, spec, init or {}),
+        frozenset(detached),
     )
     for stage in stages:
         _check_kernel(op, spec, stage)
@@ -220,8 +225,10 @@ def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] |
     return tuple(sorted(set.intersection(*declared), key=str)) if declared else None
 
 
-def is_integer(signature: Signature, name: str) -> bool:
-    """Whether an output or scratch holds integers, whatever a call brings."""
+def is_steady(signature: Signature, name: str) -> bool:
+    """Whether an output or scratch has no gradient, whatever a call brings: it holds integers, or is detached."""
+    if name in signature.detached:
+        return True
     fitting = fitting_dtypes(signature, name)
     return fitting is not None and not any(dtype.is_floating_point for dtype in fitting)
 
@@ -229,7 +236,7 @@ def is_integer(signature: Signature, name: str) -> bool:
 def element_of(stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]:
     """Element dims of an array in one stage: its annotation's, or those that its subscripts leave out."""
     parameter = stage.parameters[name]
-    if parameter.kind != "template":
+    if parameter.kind != "template" or name in stage.links.elements:
         return parameter.element
     arity = subscript_arity(stage.source, name)
     left_out = len(shape) - arity if arity is not None else 0

@@ -16,7 +16,18 @@ import torch
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
 from ..engines import Compiled, Engine, Parameter, array_text, get, of_kernel
 from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
-from ..transforms import NotRewritable, annotated, batched, lifted, ranged, rehomed, serial, simplified, unstored
+from ..transforms import (
+    NotRewritable,
+    annotated,
+    batched,
+    lifted,
+    ranged,
+    rehomed,
+    renamed,
+    serial,
+    simplified,
+    unstored,
+)
 
 
 class ArrayType(NamedTuple):
@@ -27,6 +38,17 @@ class ArrayType(NamedTuple):
     element: tuple[int, ...] = ()
     has_gradient: bool = False
     is_batched: bool = False
+
+
+class Links(NamedTuple):
+    """How an op's arrays and arguments are called in one of its kernels, where a name alone does not say.
+
+    `names` leads from the kernel's own parameter names to those of the op; parameters that get the same
+    one are one array. `elements` are the element dims of arrays, by the op's names, where they are known.
+    """
+
+    names: Mapping[str, str]
+    elements: Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
@@ -49,13 +71,23 @@ class Stage:
         roles: how it uses each array.
     """
 
-    def __init__(self, kernel: Any, arrays: Iterable[str], engine: str | None = None) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        arrays: Iterable[str],
+        engine: str | None = None,
+        *,
+        links: Links | None = None,
+    ) -> None:
         self.kernel = kernel
+        self.links = links or Links({}, {})
         self.home = of_kernel(kernel)
         self.engine: Engine = get(engine) if engine else self.home
         self.source: Source = read(self.home.function_of(kernel))
+        self.source = replace(self.source, tree=renamed(self.source.tree, self.links.names))
         self.owner = self.home.owner_of(kernel)
-        self.parameters: dict[str, Parameter] = {p.name: p for p in self.home.parameters(kernel)}
+        linked = [self._linked(parameter) for parameter in self.home.parameters(kernel)]
+        self.parameters: dict[str, Parameter] = {parameter.name: parameter for parameter in linked}
         self.arrays = tuple(name for name in self.parameters if name in set(arrays))
         scalars = [name for name in self.arrays if self.parameters[name].kind == "scalar"]
         plain = simplified(self.source.tree, [name for name in self.arrays if name not in scalars])
@@ -68,6 +100,13 @@ class Stage:
         self._seen: set[tuple[Any, ...]] = set()
         self._stamps: dict[int, tuple[Any, Any]] = {}
         self._lock = threading.RLock()
+
+    def _linked(self, parameter: Parameter) -> Parameter:
+        """A parameter by its name in the op, with the element dims that are known of it."""
+        name = self.links.names.get(parameter.name, parameter.name)
+        is_open = parameter.dtypes is None and parameter.kind in ("template", "array")
+        known = self.links.elements.get(name, ()) if is_open else ()
+        return replace(parameter, name=name, element=known or parameter.element)
 
     @property
     def name(self) -> str:

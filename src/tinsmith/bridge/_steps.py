@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -33,6 +34,12 @@ class Situation:
     fingerprints: tuple[tuple[Any, ...], ...]
     templates: Mapping[str, Any]
     fixed: Mapping[str, Any]
+
+    @cached_property
+    def floats(self) -> frozenset[str]:
+        """Arrays that can have a gradient: those of floats, but for what is detached."""
+        floats = frozenset(name for name, buffer in self.buffers.items() if buffer.dtype.is_floating_point)
+        return floats - self.signature.detached
 
     def core(self, name: str) -> tuple[int, ...]:
         """An array's shape without the batch dimension."""

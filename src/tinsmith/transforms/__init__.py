@@ -6,8 +6,20 @@ from ._lifted import lifted
 from ._loops import NotRewritable
 from ._ranged import ranged
 from ._rehomed import rehomed
+from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
 from ._unstored import unstored
 
-__all__ = ["NotRewritable", "annotated", "batched", "lifted", "ranged", "rehomed", "serial", "simplified", "unstored"]
+__all__ = [
+    "NotRewritable",
+    "annotated",
+    "batched",
+    "lifted",
+    "ranged",
+    "rehomed",
+    "renamed",
+    "serial",
+    "simplified",
+    "unstored",
+]
