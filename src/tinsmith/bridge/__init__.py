@@ -1,7 +1,23 @@
 """The bridge: from a spec and a kernel to an ordinary, differentiable torch operation."""
 
+from ._binding import Bound
+from ._launcher import Launcher
 from ._op import Op, chain, op
 from ._pickling import Reference, reference_to
 from ._stage import Links
+from ._streams import in_order
+from ._tracing import is_plain, is_transformed
 
-__all__ = ["Links", "Op", "Reference", "chain", "op", "reference_to"]
+__all__ = [
+    "Bound",
+    "Launcher",
+    "Links",
+    "Op",
+    "Reference",
+    "chain",
+    "in_order",
+    "is_plain",
+    "is_transformed",
+    "op",
+    "reference_to",
+]

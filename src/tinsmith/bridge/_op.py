@@ -11,7 +11,7 @@ from .._config import config
 from .._errors import ArgumentError, refusal
 from ..engines import is_kernel, of_kernel
 from ..spec import Spec, parse
-from . import _operator, _tracing
+from . import _operator
 from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
 from ._core import Core
@@ -23,6 +23,7 @@ from ._reverse import EngineReverse, HandWritten, Reverse
 from ._route import Route, key_of, quick_key_of, route
 from ._signature import Signature, match
 from ._stage import Stage
+from ._tracing import has_modes, is_plain, is_tracing, is_transformed
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -111,9 +112,9 @@ class Op:
     # Calling ------------------------------------------------------------------------------
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the op. See the class for what it takes and returns."""
-        if _tracing.is_tracing():
+        if is_tracing():
             return self._wrapped(_operator.traced(self._core, arguments, named))
-        if self._is_simple and not named and len(arguments) == self._count and _tracing.is_plain():
+        if self._is_simple and not named and len(arguments) == self._count and is_plain():
             found = self._routes.get(quick_key_of(arguments))
             if found is not None and found.is_direct and found.is_current():
                 if found.active and torch.is_grad_enabled():
@@ -129,7 +130,7 @@ class Op:
         return Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
 
     def _call_bound(self, bound: Bound) -> Any:
-        if not _tracing.is_plain():
+        if not is_plain():
             return self._wrapped(self._run_special(bound))
         found = self._route(bound)
         if not found.is_native:
@@ -152,7 +153,7 @@ class Op:
         """A call under autocast, a transform, a tracer or forward mode."""
         bound = _autocast(bound)
         found = self._route(bound)
-        if _tracing.is_transformed() or _tracing.has_modes() or not found.is_native:
+        if is_transformed() or has_modes() or not found.is_native:
             return _operator.dispatched(self._core, bound, found)
         outputs = self._run(found, bound)
         return outputs if found.is_finished else found.finish(outputs)

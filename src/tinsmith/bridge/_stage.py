@@ -51,6 +51,15 @@ class Links(NamedTuple):
     elements: Mapping[str, tuple[int, ...]]
 
 
+class FieldUse(NamedTuple):
+    """A field that a kernel or one of its functions uses; what is not followed is written and read."""
+
+    name: str
+    field: Any
+    is_written: bool
+    is_read: bool
+
+
 @dataclass(frozen=True)
 class Variant:
     """Everything that a stage is compiled for."""
@@ -78,9 +87,11 @@ class Stage:
         engine: str | None = None,
         *,
         links: Links | None = None,
+        may_write_fields: bool = False,
     ) -> None:
         self.kernel = kernel
         self.links = links or Links({}, {})
+        self._may_write_fields = may_write_fields
         self.home = of_kernel(kernel)
         self.engine: Engine = get(engine) if engine else self.home
         self.source: Source = read(self.home.function_of(kernel))
@@ -142,7 +153,7 @@ class Stage:
         wanted = (name for name, p in self.parameters.items() if p.kind == "template" and name not in self.arrays)
         if any(name not in templates for name in wanted):
             self._constants = replace(self._constants, is_complete=False)  # the first call brings the templates
-        for name, place in self._constants.written:
+        for name, place in () if self._may_write_fields else self._constants.written:
             words = f"kernel `{self.name}` writes the field `{name}`, which is no output of its op"
             remedy = (
                 f"Make `{name}` an array parameter and name it right of `->`; a gradient would run the write again."
@@ -214,9 +225,26 @@ class Stage:
         batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
         if batch:
             tree = batched(tree, batch, ranks, is_reverse=variant.adjoint)
-        ranks = {name: rank + (name in batch) for name, rank in ranks.items()}
+        ranks = self._field_ranks() | {name: rank + (name in batch) for name, rank in ranks.items()}
         tree = ranged(tree, ranks, lines_only=variant.adjoint and not variant.is_serial)
         return serial(tree, ranks) if variant.is_serial else tree
+
+    def _field_ranks(self) -> dict[str, int]:
+        """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""
+        ranks = {}
+        for name, field in self._constants.fields if self._constants else ():
+            facts = self.home.field_facts(field, name)
+            if facts.is_dense and not any(facts.offset):
+                ranks[name] = len(facts.shape)
+        return ranks
+
+    def field_uses(self) -> list[FieldUse]:
+        """Fields that the kernel and its functions use."""
+        found = self._constants
+        if found is None:
+            return []
+        written = {name for name, _ in found.written} | found.whole
+        return [FieldUse(n, field, n in written, n in found.read | found.whole) for n, field in found.fields]
 
     def _annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}

@@ -7,7 +7,7 @@ user of one engine does not need the other.
 
 from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, Launch, Parameter, Probe
 from ._probe import probes
-from ._registry import get, installed, is_kernel, loaded, of_kernel, started
+from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, started
 from ._shared import DTYPES, FLOATS, NAMES, array_text
 from ._start import init
 from ._translate import translate
@@ -29,6 +29,7 @@ __all__ = [
     "installed",
     "is_kernel",
     "loaded",
+    "of_field",
     "of_kernel",
     "probes",
     "started",

@@ -74,6 +74,7 @@ class FieldFacts:
     """What a placed field is.
 
     Attributes:
+        key: the same for two objects that stand for the same memory.
         shape: of the field; `offset` is its first index in each dim.
         element: dims of its vector or matrix elements, () for plain numbers.
         is_matrix: whether an element takes two indices, even where it has one column.
@@ -82,6 +83,7 @@ class FieldFacts:
         is_dense: whether every element is always there: no pointer, bitmasked, hash or dynamic node above it.
     """
 
+    key: int
     shape: tuple[int, ...]
     offset: tuple[int, ...]
     element: tuple[int, ...]
@@ -89,6 +91,11 @@ class FieldFacts:
     dtype: torch.dtype
     has_gradient: bool
     is_dense: bool
+
+    @property
+    def count(self) -> int:
+        """How many numbers it holds."""
+        return math.prod(self.shape + self.element)
 
 
 @dataclass(frozen=True)
@@ -166,6 +173,10 @@ class Engine(ABC):
     @abstractmethod
     def is_field(self, value: object) -> bool:
         """Whether a value is a field: memory that the engine reads at launch, not a constant."""
+
+    @abstractmethod
+    def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
+        """The fields of numbers that a field consists of, by name: itself, or the members of a field of structs."""
 
     @abstractmethod
     def field_facts(self, field: Any, name: str) -> FieldFacts:

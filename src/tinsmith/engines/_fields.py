@@ -8,7 +8,7 @@ from .._errors import KernelError, refusal
 from . import _shared
 from ._contract import Engine, FieldFacts
 
-PATHS = ("expression.snode", "snode.has_adjoint", "snode.offset", "snode.type")
+PATHS = ("expression.snode", "snode.has_adjoint", "snode.id", "snode.offset", "snode.type")
 """Private names leaned on here, for the probes."""
 ALWAYS_THERE = ("dense", "root")
 
@@ -33,6 +33,7 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
     element = () if not rows else (rows,) if columns == 1 else (rows, columns)
     shape = tuple(field.shape)
     return FieldFacts(
+        key=snode.id,
         shape=shape,
         offset=tuple(field.snode.ptr.offset) or (0,) * len(shape),
         element=element,
@@ -41,6 +42,14 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         has_gradient=snode.has_adjoint(),
         is_dense=all(kind in ALWAYS_THERE for kind in _nodes(field)),
     )
+
+
+def leaves(field: Any, name: str) -> list[tuple[str, Any]]:
+    """Fields of numbers: `field` itself, the members of a field of structs, none for a bare node of the layout."""
+    if hasattr(field, "vars"):
+        return [(name, field)]
+    members = getattr(field, "keys", ())
+    return [leaf for member in members for leaf in leaves(field.get_member_field(member), f"{name}.{member}")]
 
 
 def _nodes(field: Any) -> list[str]:

@@ -47,6 +47,11 @@ def is_kernel(candidate: object) -> bool:
     return any(_ENGINES[name].is_kernel(candidate) for name in loaded())
 
 
+def of_field(field: object) -> Engine | None:
+    """The engine that `field` belongs to, None for what is no field."""
+    return next((_ENGINES[name] for name in loaded() if _ENGINES[name].is_field(field)), None)
+
+
 def of_kernel(kernel: object) -> Engine:
     """The engine that made `kernel`. Raises ArgumentError if none did."""
     for name in loaded():

@@ -76,6 +76,9 @@ class Taichi(Engine):
 
         return isinstance(value, Field | SNode)
 
+    def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
+        return _fields.leaves(field, name)
+
     def field_facts(self, field: Any, name: str) -> FieldFacts:
         return _fields.facts_of(field, name, self)
 

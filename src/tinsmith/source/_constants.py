@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..engines import Engine
+from ._field_uses import field_uses
 from ._pictures import MISSING, Item, owner_step, picture
 from ._read import Source, read
 
@@ -52,12 +53,15 @@ class Constants:
     Attributes:
         fields: fields that the kernel reads or writes, with the name it knows them by.
         written: fields that it writes: their names, and where.
+        read, whole: names of fields whose elements it reads, and of those that it passes on to functions.
         is_complete: whether every name had a value; a global may be assigned after the kernel is defined.
     """
 
     paths: tuple[_Path, ...]
     fields: tuple[tuple[str, Any], ...]
     written: tuple[tuple[str, str], ...]
+    read: frozenset[str]
+    whole: frozenset[str]
     is_complete: bool
     engine: Engine
 
@@ -86,7 +90,13 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
     roots = {name: _Path(None, name) for name in templates if name not in arrays}
     finder.walk(source, roots)
     return Constants(
-        tuple(dict.fromkeys(finder.paths)), tuple(finder.fields), tuple(finder.written), finder.is_complete, engine
+        tuple(dict.fromkeys(finder.paths)),
+        tuple(finder.fields),
+        tuple(finder.written),
+        frozenset(finder.read),
+        frozenset(finder.whole),
+        finder.is_complete,
+        engine,
     )
 
 
@@ -99,12 +109,14 @@ class _Finder:
         self.paths: list[_Path] = []
         self.fields: list[tuple[str, Any]] = []
         self.written: list[tuple[str, str]] = []
+        self.read: set[str] = set()
+        self.whole: set[str] = set()
         self.is_complete = True
         self._seen: set[tuple[Any, Any]] = set()
 
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
         local = _assigned(source.tree) | set(source.parameters)
-        targets = _targets(source.tree)
+        uses = field_uses(source.tree)
         for chain in _chains(source.tree):
             name, *attributes = chain
             if name in roots:
@@ -120,8 +132,10 @@ class _Finder:
             label = ".".join(chain[: 1 + len(field.steps)])
             self.paths.append(field)  # the field itself is baked in, what it holds is not
             self.fields.append((label, field.value(self.templates)))
-            if label in targets:
-                self.written.append((label, source.place(targets[label])))
+            if label in uses.written:
+                self.written.append((label, source.place(uses.written[label])))
+            self.read |= {label} & uses.read
+            self.whole |= {label} & uses.whole
 
     def _is_builtin(self, source: Source, name: str) -> bool:
         try:
@@ -191,17 +205,6 @@ class _Finder:
 
 def _assigned(tree: ast.FunctionDef) -> set[str]:
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-
-
-def _targets(tree: ast.FunctionDef) -> dict[str, ast.AST]:
-    """What a body stores into by subscript, `self.field[i] = ...`: the text before the bracket, and where."""
-    found: dict[str, ast.AST] = {}
-    for node in ast.walk(tree):
-        is_atomic = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and "atomic" in node.func.attr
-        element = node.args[0] if is_atomic and isinstance(node, ast.Call) and node.args else node
-        if isinstance(element, ast.Subscript) and (is_atomic or isinstance(element.ctx, ast.Store)):
-            found[ast.unparse(element.value)] = element
-    return found
 
 
 def _chains(tree: ast.FunctionDef) -> list[tuple[str, ...]]:

@@ -28,10 +28,10 @@ class Header(NamedTuple):
 
 
 def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
-    """Take a loop's header apart. `ranks` are the dims of every array. Raises NotRewritable."""
+    """Take a loop's header apart. `ranks` are the dims of every array, and of fields by name. Raises NotRewritable."""
     kind, iterator = called(loop.iter), loop.iter
-    if isinstance(iterator, ast.Name) and iterator.id in ranks:
-        return Header(_targets(loop), _extent(iterator, ranks), [])
+    if name_of(iterator) in ranks:
+        return Header(_targets(loop), _extent(name_of(iterator), ranks), [])
     if isinstance(iterator, ast.Call) and kind == "range" and len(iterator.args) in (1, 2):
         return Header([loop.target], [_range_size(iterator)], [])
     if (
@@ -48,13 +48,18 @@ def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
 def is_over_array(loop: ast.For, ranks: Mapping[str, int]) -> bool:
     """Whether a loop runs over an array's own indices (a struct-for)."""
     inner = loop.iter.args[0] if called(loop.iter) == "grouped" and isinstance(loop.iter, ast.Call) else loop.iter
-    return isinstance(inner, ast.Name) and inner.id in ranks
+    return name_of(inner) in ranks
+
+
+def name_of(node: ast.AST) -> str:
+    """What an array or field is called: `x`, `self.x`; "" for what is no name."""
+    return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
 
 
 def _grouped(target: ast.Name, inner: ast.expr, loop: ast.For, ranks: Mapping[str, int]) -> Header:
     sizes: list[ast.expr] = []
-    if isinstance(inner, ast.Name) and inner.id in ranks:
-        sizes = _extent(inner, ranks)
+    if name_of(inner) in ranks:
+        sizes = _extent(name_of(inner), ranks)
     elif isinstance(inner, ast.Call) and called(inner) == "ndrange":
         sizes = list(inner.args)
     if not sizes or any(isinstance(size, ast.Starred) for size in sizes):
@@ -68,8 +73,8 @@ def _targets(loop: ast.For) -> list[ast.expr]:
     return list(loop.target.elts) if isinstance(loop.target, ast.Tuple) else [loop.target]
 
 
-def _extent(array: ast.Name, ranks: Mapping[str, int]) -> list[ast.expr]:
-    return [ast.parse(f"{array.id}.shape[{axis}]", mode="eval").body for axis in range(ranks[array.id])]
+def _extent(array: str, ranks: Mapping[str, int]) -> list[ast.expr]:
+    return [ast.parse(f"{array}.shape[{axis}]", mode="eval").body for axis in range(ranks[array])]
 
 
 def _range_size(iterator: ast.Call) -> ast.expr:

@@ -11,7 +11,7 @@ import ast
 import copy
 from collections.abc import Mapping
 
-from ._loops import called, header, is_over_array, over
+from ._loops import called, header, is_over_array, name_of, over
 
 
 def ranged(tree: ast.FunctionDef, ranks: Mapping[str, int], *, lines_only: bool = False) -> ast.FunctionDef:
@@ -42,4 +42,4 @@ def _statement(statement: ast.stmt, ranks: Mapping[str, int], most: int) -> ast.
 
 def _rank(loop: ast.For, ranks: Mapping[str, int]) -> int:
     """Dims of the array that a loop runs over. A 0-d array's only element needs no rewriting."""
-    return next(ranks[node.id] for node in ast.walk(loop.iter) if isinstance(node, ast.Name) and node.id in ranks)
+    return next(ranks[name_of(node)] for node in ast.walk(loop.iter) if name_of(node) in ranks)

@@ -1,0 +1,152 @@
+"""Call: a program as a differentiable function of tensors, for autograd and `torch.func`.
+
+Two Functions: the second is the gradient of the first, so that transforms see it too. Mapped
+over a batch, each runs once a sample: fields hold one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._errors import GradientError, refusal
+from ..bridge import is_plain, is_transformed
+from ._placed import Placed
+from ._program import Launch, Program
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call: the program, its kernels' arguments at that time, and whether a backward pass may follow."""
+
+    program: Program
+    launches: tuple[Launch, ...]
+    saves: bool
+
+
+def run(program: Program, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+    """The results of a program, with their gradient."""
+    wanted = torch.is_grad_enabled() and (any(tensor.requires_grad for tensor in memory) or is_transformed())
+    call = Call(program, tuple(launches), wanted and program.habits.saves)
+    if not wanted:
+        return tuple(program.forward(_plain(memory), launches, saves=False)[0])
+    return _applied(_Forward, call, *memory)[: len(program.roles.outputs)]
+
+
+def _applied(function: Any, *arguments: Any) -> tuple[torch.Tensor, ...]:
+    """`function.apply`. In plain eager mode without its look at signatures, for transforms, which costs 30 us."""
+    plain: Any = super(torch.autograd.Function, function)
+    return plain.apply(*arguments) if is_plain() else function.apply(*arguments)
+
+
+class _Forward(torch.autograd.Function):
+    """Results, then what is kept for the backward pass."""
+
+    @staticmethod
+    def forward(call: Call, *memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs, kept = call.program.forward(_plain(memory), call.launches, saves=call.saves)
+        return (*outputs, *kept)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: tuple[torch.Tensor, ...]) -> None:
+        call, *memory = inputs
+        outputs = call.program.roles.outputs
+        kept = output[len(outputs) :]
+        ctx.call, ctx.number = call, call.program.calls
+        silent = [
+            tensor for tensor, one in zip(output, outputs, strict=False) if one not in call.program.differentiated
+        ]
+        ctx.mark_non_differentiable(*silent, *kept)
+        if call.saves:
+            ctx.save_for_backward(*memory, *kept)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        call: Call = ctx.call
+        program = call.program
+        if not call.saves and ctx.number != program.calls:
+            raise _called_since(program.layer)
+        pairs = zip(cotangents, program.roles.outputs, strict=False)
+        given = [cotangent for cotangent, one in pairs if one in program.differentiated]
+        found = _applied(_Backward, call, len(given), *given, *ctx.saved_tensors)
+        gradients = dict(zip(program.active, found, strict=True))
+        return (None, *[gradients.get(one) for one in program.roles.filled])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
+        call, *memory = given
+        made = (*call.program.roles.outputs, *(call.program.kept if call.saves else ()))
+        return _mapped(_Forward, info.batch_size, in_dims[1:], (call,), memory, made)
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise _no_tangent(ctx.call.program.layer)
+
+
+class _Backward(torch.autograd.Function):
+    """Gradients of the fields that want one. It has none of its own."""
+
+    @staticmethod
+    def forward(call: Call, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        program = call.program
+        ready = _plain(tensors)
+        memory = ready[count : count + len(program.roles.filled)]
+        kept = ready[count + len(program.roles.filled) :]
+        return tuple(program.backward(memory, kept, ready[:count], call.launches))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.layer = inputs[0].program.layer
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        words = f"{ctx.layer} has no second derivative: its kernels work on fields"
+        raise GradientError(refusal(words, remedy="Leave out `create_graph=True`, or make the kernel an op: `ts.op`."))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
+        call, count, *tensors = given
+        return _mapped(_Backward, info.batch_size, in_dims[2:], (call, count), tensors, call.program.active)
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise _no_tangent(ctx.layer)
+
+
+def _mapped(
+    function: Any,
+    size: int,
+    dims: Sequence[int | None],
+    fixed: tuple[Any, ...],
+    tensors: Sequence[torch.Tensor],
+    made: Sequence[Placed],
+) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
+    """A Function applied to each sample of a batch; `made` are the fields that its results come from."""
+    if size == 0:
+        return tuple(tensors[0].new_empty((0, *one.memory_shape), dtype=one.facts.dtype) for one in made), (0,) * len(
+            made
+        )
+    rows = []
+    for place in range(size):
+        sample = [t if dim is None else t.select(dim, place) for t, dim in zip(tensors, dims, strict=True)]
+        rows.append(function.apply(*fixed, *sample))
+    columns = tuple(torch.stack(column) for column in zip(*rows, strict=True))
+    return columns, (0,) * len(columns)
+
+
+def _plain(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors whose memory is in order and holds the numbers themselves, not their negatives."""
+    return [tensor.contiguous().resolve_neg() for tensor in tensors]
+
+
+def _called_since(layer: str) -> GradientError:
+    words = f"{layer} was called again since, and was told not to save: its fields hold another call's values"
+    return GradientError(refusal(words, remedy="Leave out save=False, or run the backward pass before the next call."))
+
+
+def _no_tangent(layer: str) -> GradientError:
+    words = f"{layer} has no forward mode: its kernels work on fields, and only a reverse is generated for those"
+    return GradientError(refusal(words, remedy="Use reverse mode (`torch.func.grad`, `vjp`, `jacrev`)."))

@@ -1,0 +1,111 @@
+"""Marks: a data-oriented class says itself what its fields and kernels are for.
+
+A marked property returns the field; a marked kernel runs in the order of definition. Nothing
+is looked up or registered before a `Tin` is made of an object.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .._errors import ArgumentError, refusal
+from ..engines import is_kernel
+
+if TYPE_CHECKING:
+    from ._tin import EmptyTin
+
+_PLACE = "_tinsmith_place"
+_NUMBERS = itertools.count()
+
+
+class FieldMark(property):
+    """A property that returns a field, and says what the field is for."""
+
+    def __init__(self, getter: Any, role: str, options: dict[str, Any]) -> None:
+        super().__init__(getter.fget if isinstance(getter, property) else getter)
+        self.role = role
+        self.options = options
+
+
+def _mark(role: str, getter: Any, options: dict[str, Any]) -> Any:
+    if getter is None:
+        return lambda later: _mark(role, later, options)
+    if not (isinstance(getter, property) or callable(getter)) or is_kernel(getter):
+        came = f"{type(getter).__name__} {getter!r:.60}"
+        remedy = f"Write `@ts.{role}` above a method that returns the field; options go into brackets, by name."
+        raise ArgumentError(refusal(f"ts.{role} marks a property that returns a field", [("came", came)], remedy))
+    return FieldMark(getter, role, options)
+
+
+def input(getter: Any = None, **options: Any) -> Any:  # noqa: A001  # read as `ts.input`
+    """Mark a property of a data-oriented class as an input field of `ts.Tin`. A decorator.
+
+    Args:
+        getter: the method, or a property.
+        options: `name=`, `needs_grad=`, `complex_dtype=`, as for `Tin.register_input_field`.
+
+    Example:
+        >>> @ti.data_oriented                                              # doctest: +SKIP
+        ... class Scale:
+        ...     @ts.input
+        ...     def x(self):
+        ...         return self._x
+    """
+    return _mark("input", getter, options)
+
+
+def output(getter: Any = None, **options: Any) -> Any:
+    """Mark a property of a data-oriented class as an output field of `ts.Tin`. A decorator. See `input`."""
+    return _mark("output", getter, options)
+
+
+def weight(getter: Any = None, **options: Any) -> Any:
+    """Mark a property of a data-oriented class as a weight field of `ts.Tin`: a parameter. A decorator. See `input`.
+
+    Args:
+        getter: the method, or a property.
+        options: `name=`, `needs_grad=`, `value=`, `complex_dtype=`, as for `Tin.register_weight_field`.
+    """
+    return _mark("weight", getter, options)
+
+
+def kernel(marked: Any = None, *, order: int = 0) -> Any:
+    """Mark a kernel of a data-oriented class as one that `ts.Tin` runs. A decorator, above the engine's own.
+
+    Args:
+        marked: the kernel.
+        order: kernels of a lower order run first; those of the same in the order of their definition.
+
+    Example:
+        >>> @ts.kernel                                                     # doctest: +SKIP
+        ... @ti.kernel
+        ... def forward(self): ...
+    """
+    if marked is None:
+        return lambda later: kernel(later, order=order)
+    if not is_kernel(marked):
+        rows = [("came", f"{type(marked).__name__} {getattr(marked, '__name__', '')}".strip())]
+        raise ArgumentError(refusal("ts.kernel marks a kernel", rows, "Write it above @ti.kernel (or @qd.kernel)."))
+    setattr(marked, _PLACE, (order, next(_NUMBERS)))
+    return marked
+
+
+def registered_by_marks(tin: EmptyTin, owner: Any) -> bool:
+    """Register what an object's class marks. Whether that is enough to finish: an input, an output and a kernel."""
+    members: dict[str, Any] = {}
+    for klass in reversed(type(owner).__mro__):
+        members |= vars(klass)
+    marks = {name: member for name, member in members.items() if isinstance(member, FieldMark)}
+    register: dict[str, Callable[..., Any]] = {
+        "input": tin.register_input_field,
+        "output": tin.register_output_field,
+        "weight": tin.register_weight_field,
+    }
+    for name, mark in marks.items():
+        register[mark.role](getattr(owner, name), **({"name": name} | mark.options))
+    kernels = sorted((getattr(member, _PLACE), name) for name, member in members.items() if hasattr(member, _PLACE))
+    for _, name in kernels:
+        tin.register_kernel(getattr(owner, name), kernel_name=name)
+    return bool(kernels) and {"input", "output"} <= {mark.role for mark in marks.values()}

@@ -1,0 +1,126 @@
+"""Placed: a field that a layer was given, and how a tensor becomes its content and back.
+
+Only shapes, dtypes and complex numbers are settled here, in torch operations that autograd
+sees; copying into the field's memory is `_transfer`'s business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._errors import ArgumentError, DeviceError, DtypeError, GradientError, KernelError, ShapeError, refusal
+from ..engines import Engine, FieldFacts, of_field
+
+_COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A registered field.
+
+    Attributes:
+        needs_grad: whether its gradient is asked for; `facts.has_gradient` says whether it has one at all.
+        is_complex: whether its numbers are pairs, real and imaginary.
+    """
+
+    name: str
+    field: Any
+    facts: FieldFacts
+    needs_grad: bool
+    is_complex: bool
+    engine: Engine
+
+    @property
+    def memory_shape(self) -> tuple[int, ...]:
+        """Shape of the real tensor that the field is filled from."""
+        return self.facts.shape + self.facts.element
+
+    @property
+    def tensor_shape(self) -> tuple[int, ...]:
+        """Shape of the tensor that a user passes or gets."""
+        return self.memory_shape[:-1] if self.is_complex else self.memory_shape
+
+    @property
+    def tensor_dtype(self) -> torch.dtype:
+        """Dtype of the tensor that a user gets."""
+        return _COMPLEX[self.facts.dtype] if self.is_complex else self.facts.dtype
+
+    def __str__(self) -> str:
+        dtype = str(self.tensor_dtype).removeprefix("torch.")
+        return f"{self.name}[{', '.join(map(str, self.tensor_shape))}] {dtype}"
+
+    def to_memory(self, tensor: torch.Tensor, layer: str) -> torch.Tensor:
+        """A user's tensor as the field's numbers. Differentiable. Raises where it does not fit."""
+        if not isinstance(tensor, torch.Tensor):
+            rows = [("came", f"{type(tensor).__name__} {tensor!r:.60}")]
+            raise ArgumentError(
+                refusal(f"`{self.name}` of {layer} must be a tensor", rows, "Pass torch.as_tensor(...).")
+            )
+        if tuple(tensor.shape) != self.tensor_shape or tensor.is_complex() != self.is_complex:
+            raise self._misfit(tensor, layer)
+        if tensor.device.type != self.engine.device_type():
+            raise self._elsewhere(tensor, layer)
+        if tensor.dtype == self.tensor_dtype:
+            return torch.view_as_real(tensor.resolve_conj()) if self.is_complex else tensor
+        if tensor.is_floating_point() and not self.tensor_dtype.is_floating_point:
+            rows = [("field", str(self.facts.dtype)), ("came", str(tensor.dtype))]
+            words = f"`{self.name}` of {layer} holds integers, and the tensor does not"
+            raise DtypeError(refusal(words, rows, f"Pass `tensor.to({self.facts.dtype})` if rounding is meant."))
+        converted = tensor.to(self.tensor_dtype)
+        return torch.view_as_real(converted.resolve_conj()) if self.is_complex else converted
+
+    def from_memory(self, memory: torch.Tensor) -> torch.Tensor:
+        """The field's numbers as a user gets them. Differentiable."""
+        return torch.view_as_complex(memory) if self.is_complex else memory
+
+    def _misfit(self, tensor: torch.Tensor, layer: str) -> Exception:
+        words = f"the tensor does not fit field `{self.name}` of {layer}"
+        wanted = f"{self.tensor_shape} {'complex' if self.is_complex else 'real'}"
+        rows = [("expected", wanted), ("came", f"{tuple(tensor.shape)} {'complex' if tensor.is_complex() else 'real'}")]
+        if tuple(tensor.shape) != self.tensor_shape:
+            element = f", its elements' dims {self.facts.element} last" if self.facts.element else ""
+            return ShapeError(refusal(words, rows, f"Pass a tensor of the field's shape{element}."))
+        remedy = "Pass `torch.complex(re, im)`." if self.is_complex else "Register it with complex_dtype=True."
+        return DtypeError(refusal(words, rows, remedy))
+
+    def _elsewhere(self, tensor: torch.Tensor, layer: str) -> DeviceError:
+        runs_on = self.engine.device_type()
+        words = f"`{self.name}` of {layer} is on {tensor.device}, and {self.engine.name} runs on {runs_on}"
+        return DeviceError(refusal(words, remedy=f"Pass `tensor.to({runs_on!r})`, or start the engine there."))
+
+
+def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, layer: str) -> Placed:
+    """A field as a layer registers it.
+
+    Raises:
+        KernelError: it is no placed field of numbers that torch has, or cannot hold complex numbers.
+        GradientError: a gradient is asked of a field that has none.
+    """
+    engine = of_field(field)
+    if engine is None:
+        came = f"{type(field).__name__} {getattr(field, '__name__', '')}".strip()
+        raise ArgumentError(
+            refusal(f"`{name}` of {layer} must be a field", [("came", came)], "Pass a ti.field or ti.Vector.field.")
+        )
+    facts = engine.field_facts(field, name)
+    if needs_grad and not facts.has_gradient:
+        words = f"field `{name}` of {layer} was registered with needs_grad=True, and has no gradient"
+        remedy = "Declare it with needs_grad=True, or place its gradient too: `.place(field, field.grad)`."
+        raise GradientError(refusal(words, [("dtype", str(facts.dtype)), ("shape", str(facts.shape))], remedy))
+    if is_complex:
+        _check_pairs(facts, name, layer)
+    asked = facts.has_gradient if needs_grad is None else needs_grad
+    return Placed(name, field, facts, asked, is_complex, engine)
+
+
+def _check_pairs(facts: FieldFacts, name: str, layer: str) -> None:
+    holds_pairs = facts.element == (2,) if facts.element else facts.shape[-1:] == (2,)
+    if holds_pairs and facts.dtype in _COMPLEX:
+        return
+    words = f"field `{name}` of {layer} cannot hold complex numbers"
+    rows = [("shape", str(facts.shape)), ("elements", str(facts.element or "numbers")), ("dtype", str(facts.dtype))]
+    remedy = "Use a field of 2-vectors of f32 or f64, or a scalar field whose last dim is 2."
+    raise KernelError(refusal(words, rows, remedy))

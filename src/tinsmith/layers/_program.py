@@ -1,0 +1,224 @@
+"""Program: kernels that work on fields, as a function of tensors and its gradient.
+
+The fields are shared: by two calls of a layer, by two layers, by the user's own code. So a
+call owns nothing there. Forward fills the inputs, runs the kernels and copies the results
+out, with whatever the kernels changed besides (`kept`). Backward puts all of that back as it
+was when the forward pass ended, runs the reverse kernels on clean gradients, copies those
+out, and leaves what the kernels change as it was found.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+
+from .._config import config
+from .._errors import EngineError, KernelError, refusal
+from ..bridge import Bound, Launcher, in_order
+from ..engines import Engine
+from ._placed import Placed, placed
+from ._pool import gradient_field
+from ._transfer import Copy, Transfer
+
+_LOCK = threading.RLock()
+"""Fields are one memory for all threads and layers, and a call is several launches."""
+
+
+class Launch(NamedTuple):
+    """One kernel with its arguments."""
+
+    launcher: Launcher
+    bound: Bound
+
+    @property
+    def shown(self) -> str:
+        """The arguments, as in a call."""
+        return f"({', '.join(str(value) for value in (*self.bound.scalars.values(), *self.bound.templates.values()))})"
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """What a layer's fields are for.
+
+    Attributes:
+        filled: from a call's tensors: inputs, then weights.
+        outputs: results, in order.
+        internal: everything else that the layer was told of.
+    """
+
+    filled: tuple[Placed, ...]
+    outputs: tuple[Placed, ...]
+    internal: tuple[Placed, ...]
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How a layer treats its fields between calls.
+
+    Attributes:
+        clears_outputs: outputs start each call at zero; otherwise as the call before left them.
+        clears_gradients: of internal fields, before each backward pass; otherwise they add up.
+        saves: what kernels change is saved for the backward pass.
+    """
+
+    clears_outputs: bool = False
+    clears_gradients: bool = True
+    saves: bool = True
+
+
+class Program:
+    """Transfers and launches of one layer. Made anew when a kernel gets other fields."""
+
+    def __init__(self, layer: str, roles: Roles, launches: Sequence[Launch], habits: Habits) -> None:
+        self.layer = layer
+        self.roles = roles
+        self.habits = habits
+        self.engine: Engine = roles.filled[0].engine
+        self._check_engines(launches)
+        uses = _Uses(roles, launches)
+        self.kept = uses.kept
+        filled, outputs = roles.filled, roles.outputs
+        values = _copies("load", filled), _copies("store", outputs), _copies("store", self.kept)
+        cleared = _copies("clear", outputs) if habits.clears_outputs else []
+        graded = [one for one in outputs if one.facts.has_gradient]
+        self.differentiated = tuple(one for one in graded if one.needs_grad)
+        self.active = tuple(one for one in filled if one.needs_grad)
+        silent = [one for one in graded if not one.needs_grad]
+        dirty = [one for one in (*filled, *uses.cleared(habits)) if one.facts.has_gradient]
+        self._load = self._transfer(values[0] + cleared)
+        self._store, self._store_all = self._transfer(values[1]), self._transfer(values[1] + values[2])
+        self._look = self._transfer(values[2])
+        saved = [*values[0], *_copies("load", self.kept)] if habits.saves else []
+        given = _gradients("load", self.differentiated)
+        self._restore = self._transfer([*saved, *given, *_gradients("clear", [*silent, *dirty])])
+        self._collect = self._transfer(_gradients("store", self.active))
+        self._put_back = self._transfer(_copies("load", self.kept))
+        self._elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
+        self._runtime = self.engine.runtime()
+        self.calls = 0
+
+    def _check_engines(self, launches: Sequence[Launch]) -> None:
+        for launch in launches:
+            if launch.launcher.engine is not self.engine:
+                words = f"kernel `{launch.launcher.stage.name}` of {self.layer} and its fields belong to two engines"
+                rows = [("kernel", launch.launcher.engine.name), ("fields", self.engine.name)]
+                raise KernelError(
+                    refusal(words, rows, "Make the fields with the engine that the kernel is written for.")
+                )
+
+    def _transfer(self, copies: Sequence[Copy]) -> Transfer:
+        return Transfer(self.engine, copies)
+
+    # Running ------------------------------------------------------------------------------
+    def forward(
+        self, tensors: Sequence[torch.Tensor], launches: Sequence[Launch], *, saves: bool
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Results, and the content of `kept` fields after the kernels ran, if `saves`."""
+        device = tensors[0].device
+        outputs = [_memory(one, device) for one in self.roles.outputs]
+        kept = [_memory(one, device) for one in self.kept] if saves else []
+
+        def run() -> None:
+            serial = self._is_serial(device)
+            self._load.run(tensors, is_serial=serial)
+            for launch in launches:
+                launch.launcher.launch(launch.bound, adjoint=False, is_serial=serial)
+            (self._store_all if saves else self._store).run([*outputs, *kept], is_serial=serial)
+            self.calls += 1
+
+        self._guarded(device, run)
+        return outputs, kept
+
+    def backward(
+        self,
+        tensors: Sequence[torch.Tensor],
+        kept: Sequence[torch.Tensor],
+        cotangents: Sequence[torch.Tensor],
+        launches: Sequence[Launch],
+    ) -> list[torch.Tensor]:
+        """Gradients of `active`, given the cotangents of `differentiated`, and what the forward pass saved."""
+        device = cotangents[0].device
+        gradients = [_memory(one, device) for one in self.active]
+        present = [_memory(one, device) for one in self.kept]
+
+        def run() -> None:
+            serial = self._is_serial(device)
+            self._look.run(present, is_serial=serial)
+            self._restore.run([*tensors, *kept, *cotangents], is_serial=serial)
+            for launch in reversed(launches):
+                launch.launcher.launch(launch.bound, adjoint=True, is_serial=serial)
+            self._collect.run(gradients, is_serial=serial)
+            self._put_back.run(present, is_serial=serial)
+
+        self._guarded(device, run)
+        return gradients
+
+    def _guarded(self, device: torch.device, run: Callable[[], None]) -> None:
+        with _LOCK:
+            self.engine.require_ready(self.layer)
+            if self.engine.runtime() is not self._runtime:
+                words = f"the fields of {self.layer} went when the engine was started anew"
+                raise EngineError(refusal(words, remedy="Make the fields and the layer after the last ts.init()."))
+            in_order(device, run)
+
+    def _is_serial(self, device: torch.device) -> bool:
+        """Small problems run on one thread: waking an engine's costs more than they do."""
+        return device.type == "cpu" and self._elements < config().serial_below
+
+
+class _Uses:
+    """Which fields the kernels read and write, as far as their sources tell."""
+
+    def __init__(self, roles: Roles, launches: Sequence[Launch]) -> None:
+        self._written: set[int] = set()
+        self._read: set[int] = set()
+        self._seen: dict[int, Placed] = {}
+        for launch in launches:
+            self._note(launch)
+        told = {one.facts.key: one for one in (*roles.filled, *roles.outputs, *roles.internal)}
+        self._found = {key: one for key, one in self._seen.items() if key not in told}
+        self._internal = roles.internal
+        outputs = {one.facts.key for one in roles.outputs}
+        everything = [*told.values(), *self._found.values()]
+        self.kept: tuple[Placed, ...] = tuple(
+            one for one in everything if self._is_written(one) and (one.facts.key not in outputs or self._matters(one))
+        )
+
+    def _note(self, launch: Launch) -> None:
+        engine = launch.launcher.engine
+        for use in launch.launcher.fields(launch.bound):
+            for name, leaf in engine.leaf_fields(use.field, use.name):
+                one = placed(leaf, name, None, False, f"kernel `{launch.launcher.stage.name}`")
+                self._seen.setdefault(one.facts.key, one)
+                self._written |= {one.facts.key} if use.is_written else set()
+                self._read |= {one.facts.key} if use.is_read else set()
+
+    def _is_written(self, one: Placed) -> bool:
+        """What no source names is reached in a way that is not followed, and so may be written."""
+        return one.facts.key in self._written or one.facts.key not in self._seen
+
+    def _matters(self, output: Placed) -> bool:
+        """Whether a backward pass reads an output's values, or runs stores to it again."""
+        key = output.facts.key
+        return key in self._read or key not in self._seen or not output.facts.has_gradient
+
+    def cleared(self, habits: Habits) -> list[Placed]:
+        """Fields whose gradients must not carry over: a field in between that nobody registered is one."""
+        told = self._internal if habits.clears_gradients else ()
+        return [*told, *(one for key, one in self._found.items() if key in self._written)]
+
+
+def _copies(kind: str, fields: Sequence[Placed]) -> list[Copy]:
+    return [Copy(kind, one.field, one.facts) for one in fields]  # type: ignore[arg-type]  # one of three words
+
+
+def _gradients(kind: str, fields: Sequence[Placed]) -> list[Copy]:
+    return [Copy(kind, gradient_field(one.field), one.facts) for one in fields]  # type: ignore[arg-type]
+
+
+def _memory(one: Placed, device: torch.device) -> torch.Tensor:
+    return torch.empty(one.memory_shape, dtype=one.facts.dtype, device=device)

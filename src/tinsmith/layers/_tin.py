@@ -1,0 +1,426 @@
+"""Tin and EmptyTin: torch modules around kernels that work on fields of their own.
+
+Registration is Stannum's, and more; running is `_program`'s business. What a module adds is
+torch's side of it: weights as parameters, checkpoints, copies.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._errors import ArgumentError, CheckpointError, DeviceError, RegistrationError, TinsmithError, nearest, refusal
+from ..bridge import Launcher
+from ..engines import is_kernel, of_kernel
+from ._call import run
+from ._marks import registered_by_marks
+from ._placed import Placed, placed
+from ._program import Habits, Launch, Program, Roles
+from ._transfer import fill, read
+
+FieldLike = Any
+"""A field of either engine."""
+
+
+class EmptyTin(torch.nn.Module):
+    """Kernels that refer to fields themselves, as a differentiable torch module.
+
+    Register fields and kernels, call `finish`, then call it with one tensor an input field.
+    Kernels run in the order of their registration, and reversed in the backward pass.
+
+    Args:
+        device: where the tensors are; None is where the engine runs.
+        auto_clear_grad: whether gradients of internal fields start each backward pass at zero. Otherwise
+            they add up in the fields. Weights' gradients add up in `Parameter.grad` either way.
+        save: whether what a backward pass needs is saved, so that the layer may be called again before it.
+
+    Example:
+        >>> layer = (                                                      # doctest: +SKIP
+        ...     ts.EmptyTin(torch.device("cpu"), True)
+        ...     .register_kernel(scale, 2.0)
+        ...     .register_input_field(x)
+        ...     .register_output_field(y)
+        ...     .finish()
+        ... )
+        >>> layer(torch.randn(64, requires_grad=True)).sum().backward()    # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        device: torch.device | str | None = None,
+        auto_clear_grad: bool = True,
+        _auto_clear: bool = False,
+        *,
+        save: bool = True,
+    ) -> None:
+        super().__init__()
+        self.device = None if device is None else torch.device(device)
+        self.auto_clear_grad = auto_clear_grad
+        self.finished = False
+        self._habits = Habits(clears_outputs=_auto_clear, clears_gradients=auto_clear_grad, saves=save)
+        self._inputs: list[Placed] = []
+        self._outputs: list[Placed] = []
+        self._internals: dict[str, Placed] = {}
+        self._weights: dict[str, Placed] = {}
+        self._persistent: set[str] = set()
+        self._kernels: dict[str, Launch] = {}
+        self._program: Program | None = None
+
+    @property
+    def _label(self) -> str:
+        return type(self).__name__
+
+    # Registering --------------------------------------------------------------------------
+    def register_input_field(
+        self, field: FieldLike, name: str | None = None, needs_grad: bool | None = None, complex_dtype: bool = False
+    ) -> EmptyTin:
+        """A field that is filled from the next argument of a call. Returns self.
+
+        Args:
+            field: of shape S. A field of n-vectors takes a tensor of S + (n,), of n x m matrices S + (n, m).
+            name: for messages; "input_field_0", "input_field_1", ... otherwise.
+            needs_grad: whether its gradient is asked for; None reads it off the field.
+            complex_dtype: the tensor is complex; the field holds 2-vectors, or is a scalar field whose last dim is 2.
+        """
+        name = name if name is not None else f"input_field_{len(self._inputs)}"
+        self._inputs.append(self._placed(field, name, needs_grad, complex_dtype))
+        return self
+
+    def register_output_field(
+        self, field: FieldLike, name: str | None = None, needs_grad: bool | None = None, complex_dtype: bool = False
+    ) -> EmptyTin:
+        """A field that the next result of a call is read from. Returns self. Arguments: `register_input_field`."""
+        name = name if name is not None else f"output_field_{len(self._outputs)}"
+        self._outputs.append(self._placed(field, name, needs_grad, complex_dtype))
+        return self
+
+    def register_internal_field(
+        self,
+        field: FieldLike,
+        needs_grad: bool | None = None,
+        name: str | None = None,
+        value: torch.Tensor | None = None,
+        complex_dtype: bool = False,
+        *,
+        persistent: bool = True,
+    ) -> EmptyTin:
+        """A field between kernels, or one that holds weights which torch is not to train. Returns self.
+
+        Its gradient stays in the field's own gradient, `field.grad`.
+
+        Args:
+            field: as in `register_input_field`, and so are `needs_grad` and `complex_dtype`.
+            needs_grad: whether it gets a gradient.
+            name: to set it by, and in checkpoints; "0", "1", ... otherwise.
+            value: its first content.
+            complex_dtype: whether it is set from complex tensors.
+            persistent: whether it belongs into checkpoints. What a call only uses in between does not,
+                and a layer whose internal fields are all of that kind can be deep-copied.
+        """
+        one = self._placed(field, self._internal_name(name), needs_grad, complex_dtype)
+        self._internals[one.name] = one
+        self._persistent |= {one.name} if persistent else set()
+        if value is not None:
+            fill(one, value, self._label)
+        return self
+
+    def register_weight_field(
+        self,
+        field: FieldLike,
+        needs_grad: bool | None = None,
+        name: str | None = None,
+        value: torch.Tensor | None = None,
+        complex_dtype: bool = False,
+    ) -> EmptyTin:
+        """A field whose content is a `torch.nn.Parameter` of this module. Returns self.
+
+        The parameter starts as `value`, or as what the field holds, and from then on it is what
+        counts: each call copies it into the field. It requires a gradient if the field does.
+
+        Args:
+            field: as in `register_input_field`, and so are `needs_grad` and `complex_dtype`.
+            needs_grad: whether the parameter requires a gradient; None reads it off the field.
+            name: the parameter's; "0", "1", ... otherwise.
+            value: its first content.
+            complex_dtype: whether the parameter is complex.
+        """
+        one = self._placed(field, self._internal_name(name), needs_grad, complex_dtype)
+        if "." in one.name or not one.name or hasattr(self, one.name):
+            words = f"a weight of {self._label} cannot be called `{one.name}`: it becomes a parameter of the module"
+            raise RegistrationError(refusal(words, remedy="Pass `name=` without dots, which is no attribute already."))
+        self._weights[one.name] = one
+        if value is not None:
+            fill(one, value, self._label)
+        return self
+
+    def register_kernel(self, kernel: Any, *kernel_args: Any, kernel_name: str | None = None) -> EmptyTin:
+        """The next kernel to run, with its arguments. Returns self."""
+        self._check_open()
+        if not is_kernel(kernel):
+            came = f"{type(kernel).__name__} {getattr(kernel, '__name__', kernel)!r:.60}"
+            words = f"{self._label}.register_kernel takes a kernel"
+            raise ArgumentError(refusal(words, [("came", came)], "Decorate the function with @ti.kernel."))
+        name = kernel_name if kernel_name is not None else _name_of(kernel)
+        if name in self._kernels:
+            words = f"{self._label} has a kernel `{name}` already"
+            raise RegistrationError(refusal(words, remedy="Give the second a name of its own: `kernel_name=`."))
+        launcher = Launcher(kernel, f"{self._label}.{name}")
+        self._kernels[name] = Launch(launcher, launcher.bound(kernel_args))
+        return self
+
+    def finish(self) -> EmptyTin:
+        """Close the registration. Returns self.
+
+        Raises:
+            RegistrationError: no input field, no output field, or no kernel was registered.
+        """
+        needed = (("input field", self._inputs), ("output field", self._outputs), ("kernel", self._kernels))
+        for what, registered in needed:
+            if not registered:
+                words = f"{self._label} needs at least one {what}"
+                call = f"register_{what.replace(' ', '_')}"
+                raise RegistrationError(refusal(words, remedy=f"Call `.{call}(...)` before `.finish()`."))
+        self._check_place()
+        self._inputs[0].engine.settle()
+        for name, one in self._weights.items():
+            self.register_parameter(name, torch.nn.Parameter(read(one), requires_grad=one.needs_grad))
+        self.finished = True
+        return self
+
+    # Setting ------------------------------------------------------------------------------
+    def set_internal_field(self, field_name: str | int, tensor: torch.Tensor) -> None:
+        """Fill an internal or weight field, by name or by number."""
+        self._check_finished("set_internal_field")
+        name = str(field_name)
+        known = {**self._internals, **self._weights}
+        if name not in known:
+            raise self._unknown("internal field", name, list(known))
+        fill(known[name], tensor, self._label)
+        if name in self._weights:
+            with torch.no_grad():
+                self.get_parameter(name).copy_(read(known[name]))
+
+    def set_kernel_args(self, kernel: Any, *kernel_args: Any) -> None:
+        """Change a kernel's arguments. Calls made before keep theirs in their backward pass.
+
+        `set_kernel_args(kernel_or_name, *args)`; or `set_kernel_args(*args)` where there is one kernel.
+        """
+        name = kernel if isinstance(kernel, str) else self._registered_as(kernel)
+        if name is None:
+            name, kernel_args = self._only_kernel(kernel), (kernel, *kernel_args)
+        if name not in self._kernels:
+            raise self._unknown("kernel", name, list(self._kernels))
+        launcher = self._kernels[name].launcher
+        self._kernels[name] = Launch(launcher, launcher.bound(kernel_args))
+        if launcher.signature.templates:
+            self._program = None  # other fields, perhaps
+
+    # Running ------------------------------------------------------------------------------
+    def forward(self, *input_tensors: torch.Tensor) -> Any:
+        """One tensor an input field, in order. Returns one tensor, or a tuple where there are several output fields."""
+        self._check_finished("a call")
+        if len(input_tensors) != len(self._inputs):
+            rows = [("expected", f"{len(self._inputs)}: {', '.join(one.name for one in self._inputs)}")]
+            words = f"{self._label} got {len(input_tensors)} tensors"
+            raise ArgumentError(refusal(words, rows, "Pass one tensor an input field, in the order of registration."))
+        program = self._program or self._make_program()
+        given = [*input_tensors, *[self.get_parameter(name) for name in self._weights]]
+        memory = [one.to_memory(t, self._label) for one, t in zip(program.roles.filled, given, strict=True)]
+        results = run(program, tuple(self._kernels.values()), memory)
+        outputs = tuple(one.from_memory(result) for one, result in zip(self._outputs, results, strict=True))
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _make_program(self) -> Program:
+        roles = Roles((*self._inputs, *self._weights.values()), tuple(self._outputs), tuple(self._internals.values()))
+        self._program = Program(self._label, roles, tuple(self._kernels.values()), self._habits)
+        return self._program
+
+    # Keeping ------------------------------------------------------------------------------
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Parameters, and the content of every persistent internal field."""
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name in self._saved_internals():
+            destination[prefix + name] = read(self._internals[name])
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        for name in self._saved_internals():
+            tensor = state_dict.pop(prefix + name, None)
+            if tensor is None:
+                missing_keys.append(prefix + name)
+                continue
+            try:
+                fill(self._internals[name], tensor, self._label)
+            except TinsmithError as misfit:
+                error_msgs.append(str(misfit))
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    def _saved_internals(self) -> list[str]:
+        return [name for name in self._internals if name in self._persistent]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EmptyTin:
+        """A layer with parameters of its own on the same fields, which every call fills anew.
+
+        Raises:
+            CheckpointError: an internal field holds what both layers would share.
+        """
+        if self._saved_internals():
+            words = f"{self._label} cannot be copied: its internal fields are one memory, which the copy would share"
+            rows = [("fields", ", ".join(self._saved_internals()))]
+            remedy = (
+                "Register weights by register_weight_field, and what is only used in between with persistent=False."
+            )
+            raise CheckpointError(refusal(words, rows, remedy))
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        shared = {name: value for name, value in vars(self).items() if name in _SHARED}
+        memo |= {id(value): copy.copy(value) for value in shared.values()}
+        vars(twin).update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
+        return twin
+
+    def __getstate__(self) -> Any:
+        words = f"{self._label} cannot be pickled: its fields are an engine's memory, and its kernels refer to them"
+        raise CheckpointError(refusal(words, remedy="Save `layer.state_dict()`, and load it into a layer made anew."))
+
+    def extra_repr(self) -> str:
+        """Fields with their shapes and dtypes, and kernels with their arguments."""
+        rows = [
+            ("inputs", ", ".join(map(str, self._inputs))),
+            ("weights", ", ".join(map(str, self._weights.values()))),
+            ("internal", ", ".join(map(str, self._internals.values()))),
+            ("outputs", ", ".join(map(str, self._outputs))),
+            ("kernels", ", ".join(f"{name}{launch.shown}" for name, launch in self._kernels.items())),
+        ]
+        lines = [f"{label}: {text}" for label, text in rows if text]
+        return "\n".join(lines if self.finished else [*lines, "not finished"])
+
+    # Helpers ------------------------------------------------------------------------------
+    def _placed(self, field: FieldLike, name: str, needs_grad: bool | None, is_complex: bool) -> Placed:
+        self._check_open()
+        return placed(field, name, needs_grad, is_complex, self._label)
+
+    def _check_place(self) -> None:
+        """All fields of one engine, which runs where the layer was told to be."""
+        engines = {
+            one.engine for one in (*self._inputs, *self._outputs, *self._internals.values(), *self._weights.values())
+        }
+        if len(engines) > 1:
+            words = f"the fields of {self._label} belong to several engines"
+            rows = [(one.name, one.engine.name) for one in (*self._inputs, *self._outputs)]
+            raise RegistrationError(refusal(words, rows, "Make all of them with the engine of its kernels."))
+        runs_on = self._inputs[0].engine.device_type()
+        if self.device is not None and self.device.type != runs_on:
+            words = f"{self._label} was made for {self.device}, and its engine runs on {runs_on}"
+            raise DeviceError(refusal(words, remedy=f"Start the engine there: ts.init({self.device.type!r})."))
+
+    def _internal_name(self, name: str | None) -> str:
+        name = name if name is not None else str(len(self._internals) + len(self._weights))
+        if name in self._internals or name in self._weights:
+            words = f"{self._label} has an internal field `{name}` already"
+            raise RegistrationError(refusal(words, remedy="Give each internal field a name of its own."))
+        return name
+
+    def _check_open(self) -> None:
+        if self.finished:
+            words = f"{self._label} takes no registration after `.finish()`"
+            raise RegistrationError(refusal(words, remedy="Register everything first, then finish."))
+
+    def _check_finished(self, what: str) -> None:
+        if not self.finished:
+            words = f"{self._label} is not finished, and {what} needs it to be"
+            raise RegistrationError(refusal(words, remedy="Call `.finish()` after the last registration."))
+
+    def _unknown(self, what: str, name: str, known: Sequence[str]) -> RegistrationError:
+        close = nearest(name, known)
+        remedy = f"Did you mean `{close}`?" if close else "Register it first."
+        words = f"{self._label} has no {what} `{name}`"
+        return RegistrationError(refusal(words, [("registered", ", ".join(known) or "none")], remedy))
+
+    def _registered_as(self, kernel: Any) -> str | None:
+        """The name that a kernel was registered under, or its own; None for what is no kernel."""
+        if not is_kernel(kernel):
+            return None
+        function = of_kernel(kernel).function_of(kernel)
+        names = [name for name, launch in self._kernels.items() if launch.launcher.stage.source.function is function]
+        return names[0] if len(names) == 1 else function.__name__
+
+    def _only_kernel(self, first: Any) -> str:
+        if len(self._kernels) == 1:
+            return next(iter(self._kernels))
+        words = f"{self._label} has {len(self._kernels)} kernels, and which one these arguments are for was not said"
+        rows = [("first argument", f"{first!r:.60}"), ("kernels", ", ".join(self._kernels))]
+        raise RegistrationError(refusal(words, rows, "Call `set_kernel_args(kernel_or_name, *args)`."))
+
+
+_SHARED = ("_inputs", "_outputs", "_internals", "_weights", "_kernels", "_program")
+"""What a copy of a layer has in common with it: the engine's objects, and what was made of them."""
+
+
+def _name_of(kernel: Any) -> str:
+    return of_kernel(kernel).function_of(kernel).__name__
+
+
+class Tin(EmptyTin):
+    """A data-oriented object's kernels, as a differentiable torch module.
+
+    Like `EmptyTin`; kernels may be registered by name too. A class that marks its fields and
+    kernels (`ts.input`, `ts.output`, `ts.weight`, `ts.kernel`) needs no registration.
+
+    Args:
+        data_oriented: an object of a class under `@ti.data_oriented`.
+        device, auto_clear_grad, save: as for `EmptyTin`.
+
+    Raises:
+        ArgumentError: the object is not data-oriented.
+
+    Example:
+        >>> layer = ts.Tin(simulator)                                      # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        data_oriented: Any,
+        device: torch.device | str | None = None,
+        auto_clear_grad: bool = True,
+        _auto_clear: bool = False,
+        *,
+        save: bool = True,
+    ) -> None:
+        super().__init__(device, auto_clear_grad, _auto_clear, save=save)
+        if not hasattr(data_oriented, "_data_oriented"):
+            rows = [("came", type(data_oriented).__name__)]
+            remedy = "Decorate its class with @ti.data_oriented, or use ts.EmptyTin."
+            raise ArgumentError(refusal("Tin takes an object of a data-oriented class", rows, remedy))
+        self.data_oriented = data_oriented
+        if registered_by_marks(self, data_oriented):
+            self.finish()
+
+    @property
+    def _label(self) -> str:
+        return f"Tin({type(self.data_oriented).__name__})" if "data_oriented" in vars(self) else "Tin"
+
+    def register_kernel(self, kernel: Any, *kernel_args: Any, kernel_name: str | None = None) -> EmptyTin:
+        """The next kernel to run, itself or the name of the object's method. Returns self."""
+        if isinstance(kernel, str):
+            kernel_name = kernel if kernel_name is None else kernel_name
+            found = getattr(self.data_oriented, kernel, None)
+            if found is None:
+                words = f"the object of {self._label} has no kernel `{kernel}`"
+                known = [name for name in dir(type(self.data_oriented)) if not name.startswith("_")]
+                close = nearest(kernel, known)
+                raise RegistrationError(refusal(words, remedy=f"Did you mean `{close}`?" if close else ""))
+            kernel = found
+        return super().register_kernel(kernel, *kernel_args, kernel_name=kernel_name)

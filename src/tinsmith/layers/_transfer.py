@@ -1,0 +1,138 @@
+"""Transfer: one launch that copies between fields and tensors' memory.
+
+An engine's own `from_torch` and `to_torch` cost 100 us each, one launch a field. Here all the
+copies that a call needs are written into one kernel, whatever layout the fields have. Every
+element of a field is visited, not only those that a sparse field has already: loading one
+activates it, and storing an absent one gives 0.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from ..bridge import in_order
+from ..engines import NAMES, Compiled, Engine, FieldFacts
+from ..source import build
+from ._placed import Placed
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One field's part of a transfer: loaded from a tensor, stored into one, or set to zero."""
+
+    kind: Literal["load", "store", "clear"]
+    field: Any
+    facts: FieldFacts
+
+
+class Transfer:
+    """Copies done in one launch. Compiled at the first, and anew where the engine was started anew."""
+
+    def __init__(self, engine: Engine, copies: Sequence[Copy]) -> None:
+        self._engine = engine
+        self._copies = tuple(copies)
+        self._moved = tuple(copy for copy in copies if copy.kind != "clear")
+        self._compiled: dict[bool, Compiled] = {}
+
+    def run(self, tensors: Sequence[torch.Tensor], *, is_serial: bool) -> None:
+        """Copy. `tensors` are contiguous, one for each load and store, in order, of the fields' own dtypes."""
+        if not self._copies:
+            return
+        compiled = self._compiled.get(is_serial)
+        if compiled is None or compiled.runtime is not self._engine.runtime():
+            compiled = self._compiled[is_serial] = self._compile(is_serial=is_serial)
+        entries, pointers = [], []
+        for place, tensor in enumerate(tensors):
+            entries.append((compiled.slots[f"a{place}"], place, tensor.nbytes, tuple(tensor.shape), -1))
+            pointers.append(tensor.data_ptr())
+        compiled.launch(entries, [*pointers, 0], ())
+
+    def _compile(self, *, is_serial: bool) -> Compiled:
+        tree = ast.parse(_text(self._copies, is_serial=is_serial)).body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        function, _ = build(tree, {"_lang": self._engine.lang}, "transfer")
+        fields = {f"f{place}": copy.field for place, copy in enumerate(self._copies)}
+        return self._engine.compile(function, fields, adjoint=False)
+
+
+def read(one: Placed) -> torch.Tensor:
+    """What a field holds now, as a user gets it."""
+    memory = torch.empty(one.memory_shape, dtype=one.facts.dtype, device=one.engine.device_type())
+    _once(one, "store", memory)
+    return one.from_memory(memory)
+
+
+def fill(one: Placed, tensor: torch.Tensor, layer: str) -> None:
+    """Write a user's tensor into a field; `layer` is for messages."""
+    _once(one, "load", one.to_memory(tensor.detach(), layer).contiguous().resolve_neg())
+
+
+def _once(one: Placed, kind: Literal["load", "store"], memory: torch.Tensor) -> None:
+    transfer = Transfer(one.engine, [Copy(kind, one.field, one.facts)])
+    in_order(memory.device, lambda: transfer.run([memory], is_serial=False))
+
+
+def _text(copies: Sequence[Copy], *, is_serial: bool) -> str:
+    """The kernel's source: parameters `f0`, `f1`, ... are fields, `a0`, `a1`, ... memory."""
+    parameters = [f"f{place}: _lang.template()" for place in range(len(copies))]
+    lines: list[str] = []
+    arrays = 0
+    for place, copy in enumerate(copies):
+        array = ""
+        if copy.kind != "clear":
+            array, arrays = f"a{arrays}", arrays + 1
+            rank = len(copy.facts.shape) + len(copy.facts.element)
+            parameters.append(f"{array}: _lang.types.ndarray(dtype=_lang.{NAMES[copy.facts.dtype]}, ndim={rank})")
+        lines += _loop(copy, f"f{place}", array, is_serial=is_serial)
+    return f"def transfer({', '.join(parameters)}):\n" + "\n".join(f"    {line}" for line in lines)
+
+
+def _loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
+    facts = copy.facts
+    names = [f"i{axis}" for axis in range(len(facts.shape))]
+    if copy.kind == "clear" and not facts.is_dense:
+        zero = _statements(copy, f"{field}[place]", array, [])  # what is not there is zero already
+        return [f"for place in _lang.grouped({field}):", *(f"    {line}" for line in zero)]
+    if not names:  # a loop of one: statements beside loops are no kernel that an engine runs in parallel
+        body = _statements(copy, f"{field}[None]", array, [])
+        header = "for _ in range(1):"
+    else:
+        moved = [f"{name} + {first}" if first else name for name, first in zip(names, facts.offset, strict=True)]
+        body = _statements(copy, f"{field}[{', '.join(moved)}]", array, names)
+        sizes = ", ".join(str(size) for size in facts.shape)
+        header = (
+            f"for {names[0]} in range({sizes}):"
+            if len(names) == 1
+            else f"for {', '.join(names)} in _lang.ndrange({sizes}):"
+        )
+    setting = ["_lang.loop_config(serialize=True)"] if is_serial else []
+    return [*setting, header, *(f"    {line}" for line in body)]
+
+
+def _statements(copy: Copy, element: str, array: str, names: list[str]) -> list[str]:
+    """One line for each number of an element."""
+    lines = []
+    for inner in _inner(copy.facts):
+        number = element + (f"[{', '.join(map(str, inner))}]" if inner else "")
+        place = [*names, *map(str, inner[: len(copy.facts.element)])]
+        memory = f"{array}[{', '.join(place) or 'None'}]"
+        pairs = {"load": (number, memory), "store": (memory, number), "clear": (number, "0")}
+        target, value = pairs[copy.kind]
+        lines.append(f"{target} = {value}")
+    return lines
+
+
+def _inner(facts: FieldFacts) -> list[tuple[int, ...]]:
+    """Indices of an element's numbers, as the engine wants them: two for a matrix of one column too."""
+    rows = facts.element[0] if facts.element else 0
+    columns = facts.element[1] if len(facts.element) == 2 else 1
+    if not facts.element:
+        return [()]
+    if facts.is_matrix:
+        return [(row, column) for row in range(rows) for column in range(columns)]
+    return [(row,) for row in range(rows)]

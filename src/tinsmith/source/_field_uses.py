@@ -1,0 +1,109 @@
+"""Which fields a kernel's body reads and which it writes, by the text it names them with: `x`, `self.x`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class FieldUses(NamedTuple):
+    """`written`: names that are stored to, and where. `read`: names whose elements are read.
+
+    `whole`: names that are passed on whole, to a function: what becomes of them is not followed.
+    """
+
+    written: dict[str, ast.AST]
+    read: set[str]
+    whole: set[str]
+
+
+def field_uses(tree: ast.FunctionDef) -> FieldUses:
+    """Uses of everything that has a name in a body; whoever knows which names are fields picks those.
+
+    `x[i] += v` reads nothing that a gradient needs.
+    """
+    found = FieldUses({}, set(), set())
+    for statement in tree.body:
+        _visit(statement, found)
+    return found
+
+
+def _visit(node: ast.AST, found: FieldUses) -> None:
+    if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+        _store(node, found)
+        return
+    if isinstance(node, ast.AugAssign):
+        _visit(node.value, found)
+        _visit(node.target, found)
+        return
+    if isinstance(node, ast.Attribute) and node.attr == "shape":
+        return  # sizes are no elements
+    if isinstance(node, ast.Subscript) and _name(node.value):
+        found.read.add(_name(node.value))
+        _visit(node.slice, found)
+        return
+    if isinstance(node, ast.For):
+        _loop(node, found)
+        return
+    if isinstance(node, ast.Call):
+        _call(node, found)
+        return
+    name = _name(node)
+    if name:
+        found.whole.update(_stems(name))
+        return
+    for child in ast.iter_child_nodes(node):
+        _visit(child, found)
+
+
+def _store(target: ast.Subscript | ast.Attribute, found: FieldUses) -> None:
+    """`x[i] = ...`, `x[i][0] = ...`, `x[i].y = ...`: the name before the innermost bracket; indices are read."""
+    node: ast.AST = target
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        if isinstance(node, ast.Subscript):
+            _visit(node.slice, found)
+            if name := _name(node.value):
+                found.written.setdefault(name, target)
+                return
+        node = node.value
+
+
+def _loop(loop: ast.For, found: FieldUses) -> None:
+    """A loop over a field reads its indices alone."""
+    inner = [loop.iter]
+    if isinstance(loop.iter, ast.Call):
+        inner = [argument for argument in loop.iter.args if not _name(argument)]
+    for node in (*inner, *loop.body, *loop.orelse):
+        if not (node is loop.iter and _name(node)):
+            _visit(node, found)
+
+
+def _call(call: ast.Call, found: FieldUses) -> None:
+    is_atomic = isinstance(call.func, ast.Attribute) and "atomic" in call.func.attr
+    if isinstance(call.func, ast.Attribute) and not _name(call.func):
+        _visit(call.func.value, found)  # `x[i].norm()`
+    for place, argument in enumerate([*call.args, *(keyword.value for keyword in call.keywords)]):
+        if is_atomic and place == 0 and isinstance(argument, ast.Subscript):
+            found.read.update(_names(argument))  # it returns the old value
+            _store(argument, found)
+        else:
+            _visit(argument, found)
+
+
+def _stems(name: str) -> list[str]:
+    """`self.x.grad`: every name that may be the field's, from the first part to the whole chain."""
+    parts = name.split(".")
+    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    return (name for child in ast.walk(node) if (name := _name(child)))
+
+
+def _name(node: ast.AST) -> str:
+    """`x` or `self.x`; "" for anything that is no chain of names."""
+    inner = node
+    while isinstance(inner, ast.Attribute):
+        inner = inner.value
+    return ast.unparse(node) if isinstance(inner, ast.Name) and isinstance(node, ast.Name | ast.Attribute) else ""
