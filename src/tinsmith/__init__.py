@@ -21,22 +21,38 @@ from ._errors import (
 from ._version import __version__
 from .bridge import Op, chain, op
 from .engines import init
+from .layers import (
+    AnyDim,
+    BatchDim,
+    DimensionCalculator,
+    DimID,
+    DimOption,
+    MatchDim,
+    Tube,
+)
 
 __all__ = [
+    "AnyDim",
     "ArgumentError",
+    "BatchDim",
     "CheckpointError",
     "ConfigError",
     "DeviceError",
+    "DimID",
+    "DimOption",
+    "DimensionCalculator",
     "DtypeError",
     "EngineError",
     "GradientError",
     "InputError",
     "KernelError",
+    "MatchDim",
     "Op",
     "RegistrationError",
     "ShapeError",
     "SpecError",
     "TinsmithError",
+    "Tube",
     "__version__",
     "chain",
     "init",

@@ -1,0 +1,148 @@
+"""Blueprint: all parts of a Tube together, and the rules between them.
+
+Who runs a Tube, on tensors or on fields, is handed one of these and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from .._errors import RegistrationError, ShapeError, nearest, refusal
+from ._dims import DimID, MatchDim
+from ._tube_parts import KernelPart, TensorPart, check_extra
+
+
+@dataclass(frozen=True, eq=False)
+class Blueprint:
+    """What a finished Tube is. `device` is where its tensors must be, None for anywhere."""
+
+    inputs: tuple[TensorPart, ...] = ()
+    outputs: tuple[TensorPart, ...] = ()
+    intermediates: tuple[TensorPart, ...] = ()
+    kernels: tuple[KernelPart, ...] = ()
+    device: torch.device | None = None
+    enable_backward: bool = True
+    persistent_field: bool = True
+
+    @cached_property
+    def label(self) -> str:
+        """The Tube's name in messages."""
+        return f"Tube({', '.join(part.name for part in self.kernels)})"
+
+    @cached_property
+    def made(self) -> tuple[TensorPart, ...]:
+        """What a call makes: outputs, then intermediate fields."""
+        return self.outputs + self.intermediates
+
+    @cached_property
+    def tensors(self) -> dict[str, TensorPart]:
+        """All tensors by name."""
+        return {part.name: part for part in self.inputs + self.made}
+
+    @cached_property
+    def is_batched(self) -> bool:
+        """Whether a call runs a batch."""
+        return any(part.is_batched for part in self.inputs)
+
+    @cached_property
+    def used(self) -> frozenset[str]:
+        """Names of the tensors that a kernel is given."""
+        return frozenset(name for part in self.kernels for name in part.tensors)
+
+    @cached_property
+    def has_calculators(self) -> bool:
+        """Whether dims are worked out anew at each call."""
+        return any(part.dims is None for part in self.made)
+
+    # Adding parts -------------------------------------------------------------------------
+    def with_tensor(self, part: TensorPart) -> Blueprint:
+        """One tensor more. Raises RegistrationError where its name is taken."""
+        before = self.tensors.get(part.name)
+        if before is not None:
+            rows = [("before", before.shown), ("now", part.shown)]
+            words = f"the name `{part.name}` is registered twice in {self.label}"
+            raise RegistrationError(refusal(words, rows, "Give each tensor and field a name of its own."))
+        shelf = {"input tensor": "inputs", "output tensor": "outputs", "intermediate field": "intermediates"}[part.kind]
+        shelves: dict[str, Any] = {shelf: (*getattr(self, shelf), part)}
+        return replace(self, **shelves)
+
+    def with_kernel(self, part: KernelPart) -> Blueprint:
+        """One kernel more. Raises RegistrationError where its name is taken, or its tensors are unknown."""
+        if any(part.name == before.name for before in self.kernels):
+            words = f"a kernel `{part.name}` is registered already in {self.label}"
+            remedy = f'Register it under another name: `name="{part.name}_again"`.'
+            raise RegistrationError(refusal(words, [("now", part.shown)], remedy))
+        for name in part.tensors:
+            if name not in self.tensors:
+                raise RegistrationError(self._unknown(part, name))
+        return replace(self, kernels=(*self.kernels, part))
+
+    def with_extra(self, kernel: Any, extra: tuple[Any, ...]) -> Blueprint:
+        """The same with other arguments for one kernel, which is given by name or as it was registered."""
+        chosen = self._chosen(kernel).with_extra(extra)
+        check_extra(chosen)
+        return replace(self, kernels=tuple(chosen if part.name == chosen.name else part for part in self.kernels))
+
+    def _chosen(self, kernel: Any) -> KernelPart:
+        by_name = kernel if isinstance(kernel, str) else None
+        found = [part for part in self.kernels if part.name == by_name or (by_name is None and part.is_same(kernel))]
+        if len(found) == 1:
+            return found[0]
+        came = repr(by_name) if by_name is not None else getattr(kernel, "__name__", repr(kernel))
+        rows = [("came", came), ("registered", ", ".join(part.name for part in self.kernels) or "none")]
+        if found:
+            words = f"this kernel is registered {len(found)} times in {self.label}"
+            raise RegistrationError(refusal(words, rows, "Say which one by the name that it was registered under."))
+        words = f"{self.label} has no such kernel"
+        raise RegistrationError(refusal(words, rows, "Register it first: `register_kernel(kernel, [...])`."))
+
+    def _unknown(self, part: KernelPart, name: str) -> str:
+        rows = [("tensors", ", ".join(part.tensors)), ("registered", ", ".join(self.tensors) or "none")]
+        close = nearest(name, list(self.tensors))
+        remedy = (
+            f"Did you mean `{close}`?" if close else "Register tensors and fields before the kernels that use them."
+        )
+        return refusal(f"kernel `{part.name}` names `{name}`, which is not registered", rows, remedy)
+
+    # Rules between parts ------------------------------------------------------------------
+    def check(self) -> None:
+        """Raise RegistrationError where parts are missing, and ShapeError where dims do not go together."""
+        for parts, what in ((self.inputs, "input tensor"), (self.outputs, "output tensor"), (self.kernels, "kernel")):
+            if not parts:
+                remedy = f"Call `register_{what.replace(' ', '_')}(...)` before `finish()`."
+                raise RegistrationError(refusal(f"{self.label} has no {what}", remedy=remedy))
+        known = match_ids(self.inputs)
+        for part in self.made:
+            self._check_matches(part, known)
+            self._check_batch(part)
+
+    def _check_matches(self, part: TensorPart, known: Sequence[DimID]) -> None:
+        for dim in part.dims or ():
+            if isinstance(dim, MatchDim) and dim.dim_id not in known:
+                words = f"no input of {self.label} has the {dim} of {part.kind} `{part.name}`"
+                rows = [("inputs have", ", ".join(str(MatchDim(one)) for one in known) or "no MatchDim")]
+                raise ShapeError(refusal(words, rows, f"Write {dim} into the dims of an input, too."))
+
+    def _check_batch(self, part: TensorPart) -> None:
+        if part.dims is not None and part.is_batched != self.is_batched:
+            raise ShapeError(self.batch_words(part, str(part.dims)))
+
+    def batch_words(self, part: TensorPart, dims: str) -> str:
+        """What an output or field is told that is batched where no input is, or the other way round."""
+        rows = [(one.name, str(one.dims)) for one in self.inputs]
+        rows.append((part.name, dims))
+        if self.is_batched:
+            words = f"inputs of {self.label} are batched, and {part.kind} `{part.name}` is not"
+            return refusal(words, rows, "Begin its dims with BatchDim: each sample of a batch fills its own.")
+        words = f"{part.kind} `{part.name}` of {self.label} is batched, and no input is"
+        return refusal(words, rows, "Begin the dims of an input with BatchDim, or leave it out here.")
+
+
+def match_ids(parts: Sequence[TensorPart]) -> list[DimID]:
+    """The ids of all MatchDims of some tensors, in order."""
+    return list(dict.fromkeys(dim.dim_id for part in parts for dim in part.dims or () if isinstance(dim, MatchDim)))

@@ -1,0 +1,266 @@
+"""A Tube on tensors: its kernels become one op, and run on the caller's memory.
+
+What an op does not know of is done around it with torch's own differentiable operations: dtypes are
+converted, complex numbers become pairs, inputs without a gradient are detached.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+
+from .._config import config
+from .._errors import ArgumentError, DeviceError, DtypeError, GradientError, refusal
+from ..bridge import Links, Op
+from ..engines import NAMES
+from ._dims import Anything, Batch, MatchDim
+from ._tube_blueprint import Blueprint
+from ._tube_names import Names, names_of
+from ._tube_parts import TensorPart, check_extra
+from ._tube_shapes import Shape, Sizes, sizes_of, wrong_count
+
+
+class Program(Protocol):
+    """How a finished Tube runs."""
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The outputs of one call: a tensor, or a tuple of several."""
+
+    def explain(self) -> str:
+        """What it does, for people."""
+        ...
+
+    def with_blueprint(self, blueprint: Blueprint) -> Program:
+        """The same program for a Tube that differs in nothing but its kernels' extra arguments."""
+        ...
+
+
+class Change(NamedTuple):
+    """What becomes of an input before the op sees it."""
+
+    place: int
+    is_detached: bool
+    dtype: torch.dtype | None
+    is_complex: bool
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The input as the op takes it."""
+        found = tensor.detach() if self.is_detached else tensor
+        found = found if self.dtype is None else found.to(self.dtype)
+        return torch.view_as_real(found.resolve_conj()) if self.is_complex else found
+
+
+class Recipe(NamedTuple):
+    """How calls with certain tensors are run.
+
+    `changes` come before the op; `order` says which of all tensors and extra arguments the op takes, and in
+    which order; `sizes` are those that it is told by keyword.
+    """
+
+    op: Op
+    order: tuple[int, ...]
+    changes: tuple[Change, ...]
+    sizes: Mapping[str, int]
+
+
+class TensorProgram:
+    """A Tube that needs no fields."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self._names = names_of(blueprint)
+        self._complex = tuple(part.is_complex for part in blueprint.outputs)
+        self._has_gradient = any(part.requires_grad for part in blueprint.outputs)
+        self._ops: dict[tuple[int, ...], Op] = {}
+        self._take(blueprint)
+        if not blueprint.has_calculators:
+            self._op({})  # refused now, where it is registered, rather than at a call
+
+    def _take(self, blueprint: Blueprint) -> None:
+        self._blueprint = blueprint
+        self._extra = tuple(value for part in blueprint.kernels for value in part.extra)
+        self._recipes: dict[Any, Recipe] = {}
+
+    def with_blueprint(self, blueprint: Blueprint) -> TensorProgram:
+        """This program with other extra arguments; what is compiled is shared."""
+        twin = copy.copy(self)
+        twin._take(blueprint)
+        return twin
+
+    # Calling ------------------------------------------------------------------------------
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The outputs of one call."""
+        recipe = self._recipe(tensors) if torch.compiler.is_compiling() else self._known(tensors)
+        given = [*tensors, *self._extra]
+        for change in recipe.changes:
+            given[change.place] = change.of(given[change.place])
+        result = recipe.op(*[given[place] for place in recipe.order], **recipe.sizes)
+        return self._finished(result) if True in self._complex else result
+
+    def _finished(self, result: Any) -> Any:
+        if isinstance(result, torch.Tensor):
+            return torch.view_as_complex(result)
+        pairs = zip(result, self._complex, strict=True)
+        return type(result)(*[torch.view_as_complex(one) if is_complex else one for one, is_complex in pairs])
+
+    def _known(self, tensors: Sequence[torch.Tensor]) -> Recipe:
+        """The recipe of an eager call; found once for each kind of call, but for dims that are calculated."""
+        try:
+            key = tuple([(t.shape, t.dtype, t.device, t.requires_grad) for t in tensors])
+            found = self._recipes.get(key)
+        except (AttributeError, TypeError):  # no tensor, or one with symbolic sizes
+            return self._recipe(tensors)
+        if found is not None:
+            return found
+        found = self._recipe(tensors)
+        if not self._blueprint.has_calculators:
+            if len(self._recipes) >= config().plan_cache:
+                self._recipes.clear()
+            self._recipes[key] = found
+        return found
+
+    def _recipe(self, tensors: Sequence[torch.Tensor]) -> Recipe:
+        """Check a call, and say how it is run. Every refusal that does not come from the op comes from here."""
+        blueprint = self._blueprint
+        for kernel in blueprint.kernels:
+            check_extra(kernel)
+        check_tensors(blueprint, tensors)
+        sizes = sizes_of(blueprint, [tuple(tensor.shape) for tensor in tensors])
+        op = self._op(sizes.made)
+        known = self._known_sizes(sizes)
+        return Recipe(op, self._order(op), self._changes(tensors), {name: known[name] for name in op.spec.free_dims})
+
+    def _changes(self, tensors: Sequence[torch.Tensor]) -> tuple[Change, ...]:
+        found = []
+        for place, (part, tensor) in enumerate(zip(self._blueprint.inputs, tensors, strict=True)):
+            is_detached = part.requires_grad is False or not self._has_gradient
+            dtype = None if tensor.dtype == part.dtype else part.dtype
+            if is_detached or dtype is not None or part.is_complex:
+                found.append(Change(place, is_detached, dtype, part.is_complex))
+        return tuple(found)
+
+    def _order(self, op: Op) -> tuple[int, ...]:
+        """Places of the op's arguments among all inputs and extra arguments."""
+        inputs, kernels = self._blueprint.inputs, self._blueprint.kernels
+        places = {self._names.tensors[part.name]: place for place, part in enumerate(inputs)}
+        for kernel, names in zip(kernels, self._names.kernels, strict=True):
+            for parameter in kernel.others:
+                places[names[parameter.name]] = len(places)
+        return tuple([places[name] for name in op.arguments])
+
+    def _known_sizes(self, sizes: Sizes) -> dict[str, int]:
+        """Everything that an op can ask by keyword: MatchDims, and the dims of calculated shapes."""
+        found = {self._names.matches[dim_id]: size for dim_id, size in sizes.matches.items()}
+        for part in self._blueprint.made:
+            if part.dims is None:
+                for axis, size in enumerate(sizes.made[part.name]):
+                    found[self._names.size(part.name, axis)] = size
+        return found
+
+    # Making the op ------------------------------------------------------------------------
+    def _op(self, shapes: Mapping[str, Shape]) -> Op:
+        """The op for calculated shapes of these ranks; one serves all calls where none is calculated."""
+        ranks = tuple([len(shapes[part.name]) for part in self._blueprint.made if part.dims is None])
+        found = self._ops.get(ranks)
+        if found is None:
+            found = self._ops[ranks] = self._new_op(shapes)
+        return found
+
+    def _new_op(self, shapes: Mapping[str, Shape]) -> Op:
+        blueprint, names = self._blueprint, self._names
+        used = blueprint.used
+        sides = [
+            ", ".join(self._item(part, shapes) for part in side if part.name in used)
+            for side in (blueprint.inputs, blueprint.outputs, blueprint.intermediates)
+        ]
+        elements = {names.tensors[p.name]: (2,) if p.is_complex else () for p in blueprint.tensors.values()}
+        return Op(
+            [part.kernel for part in blueprint.kernels],
+            f"{sides[0]} -> {sides[1]}",
+            scratch=sides[2],
+            name=blueprint.label,
+            links=[Links(linked, elements) for linked in names.kernels],
+            detached=tuple(names.tensors[part.name] for part in blueprint.made if not part.requires_grad),
+        )
+
+    def _item(self, part: TensorPart, shapes: Mapping[str, Shape]) -> str:
+        """A tensor in the language of specs."""
+        if part.dims is None:
+            dims = [self._names.size(part.name, axis) for axis in range(len(shapes[part.name]))]
+            dims = [f"*{self._names.batch}", *dims[1:]] if self._blueprint.is_batched else dims
+        else:
+            dims = [_dim_text(dim, self._names) for dim in part.dims]
+        dims = [*dims, "2"] if part.is_complex else dims
+        return f"{self._names.tensors[part.name]}[{', '.join(dims)}]: {NAMES[part.memory]}"
+
+    def explain(self) -> str:
+        """What the op does, or each of the ops for calculated shapes."""
+        return "\n\n".join(op.explain() for op in self._ops.values()) or "its op is made at the first call"
+
+
+def _dim_text(dim: Any, names: Names) -> str:
+    if isinstance(dim, Batch):
+        return f"*{names.batch}"
+    if isinstance(dim, MatchDim):
+        return names.matches[dim.dim_id]
+    return "_" if isinstance(dim, Anything) else str(dim)
+
+
+# Checking a call ------------------------------------------------------------------------------
+def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:
+    """Refuse what a Tube cannot take, sizes apart.
+
+    Raises:
+        ArgumentError: too many or too few, or no tensor.
+        DtypeError: a dtype that would not be converted without loss of its kind.
+        DeviceError: tensors on different devices, or not where the Tube is.
+        GradientError: a gradient is wanted of a Tube that was made without.
+    """
+    if len(tensors) != len(blueprint.inputs):
+        raise wrong_count(blueprint, len(tensors))
+    for part, tensor in zip(blueprint.inputs, tensors, strict=True):
+        if not isinstance(tensor, torch.Tensor):
+            words = f"argument `{part.name}` of {blueprint.label} must be a tensor"
+            rows = [("came", f"{type(tensor).__name__} {tensor!r:.60}")]
+            raise ArgumentError(refusal(words, rows, f"Pass a tensor: `torch.as_tensor({part.name})`."))
+        _check_dtype(blueprint, part, tensor)
+        _check_device(blueprint, part, tensor, tensors)
+        if tensor.requires_grad and not blueprint.enable_backward:
+            words = f"tensor `{part.name}` of {blueprint.label} requires a gradient, and enable_backward is False"
+            raise GradientError(refusal(words, remedy=f"Pass `{part.name}.detach()`, or make the Tube without it."))
+
+
+def _check_dtype(blueprint: Blueprint, part: TensorPart, tensor: torch.Tensor) -> None:
+    came = tensor.dtype
+    if came == part.dtype or (_rank(came) <= _rank(part.dtype) and came.is_complex == part.dtype.is_complex):
+        return
+    words = f"tensor `{part.name}` of {blueprint.label} has a dtype that does not fit"
+    rows = [("registered", _short(part.dtype)), ("came", _short(came))]
+    remedy = f"Pass `{part.name}.to({part.dtype})`, or register it as {came}."
+    if came.is_complex or part.is_complex:
+        remedy = f"Register it as {came}, or pass `torch.view_as_{'real' if came.is_complex else 'complex'}(...)`."
+    raise DtypeError(refusal(words, rows, remedy))
+
+
+def _rank(dtype: torch.dtype) -> int:
+    """Integers become floats without a word, floats never become integers."""
+    return 1 if dtype.is_floating_point or dtype.is_complex else 0
+
+
+def _check_device(blueprint: Blueprint, part: TensorPart, tensor: torch.Tensor, tensors: Sequence[Any]) -> None:
+    wanted = blueprint.device or tensors[0].device
+    if tensor.device.type == wanted.type and wanted.index in (None, tensor.device.index):
+        return
+    pairs = zip(blueprint.inputs, tensors, strict=True)
+    rows = [(one.name, str(getattr(other, "device", "no tensor"))) for one, other in pairs]
+    if blueprint.device is None:
+        words = f"the tensors of {blueprint.label} are on different devices"
+    else:
+        words = f"tensor `{part.name}` of {blueprint.label} is not on {wanted}, where the Tube was made"
+    raise DeviceError(refusal(words, rows, f"Move it: `{part.name}.to({str(wanted)!r})`."))
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,159 @@
+"""Sizes of one call of a Tube: do the inputs fit their dims, and how large is what the call makes?
+
+The shapes may be symbolic integers of a compiler that traces the call, so sizes are compared
+and handed on, and never turned into plain numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .._errors import ArgumentError, ShapeError, refusal
+from ._dims import Batch, DimensionCalculator, DimID, MatchDim
+from ._tube_blueprint import Blueprint
+from ._tube_parts import TensorPart, why_no_dim
+
+Shape = tuple[int, ...]
+
+
+class Sizes(NamedTuple):
+    """How large everything is in one call.
+
+    `batch` is None where there is none; `matches` are the sizes of MatchDims by id; `made` are the
+    full shapes of outputs and intermediate fields by name, the batch included.
+    """
+
+    batch: int | None
+    matches: dict[DimID, int]
+    made: dict[str, Shape]
+
+
+def sizes_of(blueprint: Blueprint, shapes: Sequence[Shape]) -> Sizes:
+    """The sizes of a call, from the shapes of its inputs.
+
+    Raises:
+        ShapeError: a shape does not fit its dims, or those of another input; or a calculated dim is none.
+    """
+    shared: dict[DimID | None, tuple[int, str]] = {}
+    for part, shape in zip(blueprint.inputs, shapes, strict=True):
+        _learn(blueprint, part, shape, shared)
+    matches = {dim_id: size for dim_id, (size, _) in shared.items() if dim_id is not None}
+    batch = shared[None][0] if None in shared else None
+    made = {part.name: _made_shape(blueprint, part, shapes, batch, matches) for part in blueprint.made}
+    return Sizes(batch, matches, made)
+
+
+def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[DimID | None, tuple[int, str]]) -> None:
+    """Hold one input's shape against its dims; learn sizes that are shared, by id (None: the batch), and from whom."""
+    dims = part.dims or ()
+    if len(shape) != len(dims):
+        raise ShapeError(_wrong_rank(blueprint, part, shape))
+    for place, (dim, size) in enumerate(zip(dims, shape, strict=True)):
+        if isinstance(dim, int):
+            if dim != size:
+                raise ShapeError(_wrong_size(blueprint, part, shape, place))
+        elif isinstance(dim, Batch | MatchDim):
+            key = dim.dim_id if isinstance(dim, MatchDim) else None
+            before = shared.setdefault(key, (size, part.name))
+            if before[0] != size:
+                raise ShapeError(_unequal(blueprint, part, shape, dim, before))
+
+
+def _made_shape(
+    blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape], batch: int | None, matches: dict[DimID, int]
+) -> Shape:
+    dims = _calculated(blueprint, part, shapes) if part.dims is None else part.dims
+    found: list[Any] = []
+    for dim in dims:
+        if isinstance(dim, Batch):
+            found.append(batch)
+        elif isinstance(dim, MatchDim):
+            found.append(matches[dim.dim_id])
+        else:
+            found.append(dim)
+    return tuple(found)
+
+
+def _calculated(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape]) -> tuple[Any, ...]:
+    """The dims that a calculator gives: None stands for BatchDim, as Stannum half has it."""
+    calculator: Any = part.calculator
+    function = calculator.calc_dimension if isinstance(calculator, DimensionCalculator) else calculator
+    dims = {one.name: one.dims or () for one in blueprint.inputs}
+    given = {one.name: tuple(shape) for one, shape in zip(blueprint.inputs, shapes, strict=True)}
+    found = function(part.name, dims, given)
+    if not isinstance(found, tuple | list):
+        words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} are no tuple"
+        raise ShapeError(refusal(words, [("came", repr(found))], "Return a tuple of sizes; `()` is a single number."))
+    checked = tuple([_dim(dim) for dim in found])
+    for place, dim in enumerate(checked):
+        why = _why_not(blueprint, dim, place)
+        if why:
+            words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} do not fit"
+            rows = [("dims", str(tuple(found)), f"dim {place} {why}")]
+            raise ShapeError(refusal(words, rows, "Return sizes, BatchDim first, or MatchDims of inputs."))
+    if (bool(checked) and isinstance(checked[0], Batch)) != blueprint.is_batched:
+        raise ShapeError(blueprint.batch_words(part, f"{tuple(found)}, calculated"))
+    return checked
+
+
+def _dim(value: Any) -> Any:
+    """A calculated dim: None is BatchDim, an integer of numpy's is an integer."""
+    if value is None:
+        return Batch()
+    if isinstance(value, int | Batch | MatchDim) or not hasattr(value, "item"):
+        return value
+    number = value.item()
+    return number if isinstance(number, int) else value
+
+
+def _why_not(blueprint: Blueprint, dim: Any, place: int) -> str:
+    if isinstance(dim, MatchDim):
+        known = any(dim in (part.dims or ()) for part in blueprint.inputs)
+        return "" if known else "is no MatchDim of an input"
+    if _is_size(dim):
+        return "is negative" if dim < 0 else ""  # an empty result is one
+    return why_no_dim(dim, place, is_input=False)
+
+
+def _is_size(dim: Any) -> bool:
+    """Whether a dim is a number of any kind that counts: a plain one, or a compiler's."""
+    return not isinstance(dim, bool) and (isinstance(dim, int) or hasattr(dim, "__index__"))
+
+
+# Words ----------------------------------------------------------------------------------------
+def _wrong_rank(blueprint: Blueprint, part: TensorPart, shape: Shape) -> str:
+    dims = part.dims or ()
+    words = f"tensor `{part.name}` of {blueprint.label} has {len(shape)} dims, and was registered with {len(dims)}"
+    remedy = f"Pass a tensor with the dims {dims}."
+    if part.is_batched and len(shape) == len(dims) - 1:
+        remedy = f"Pass a batch of one: `{part.name}.unsqueeze(0)`."
+    elif not blueprint.is_batched and len(shape) == len(dims) + 1:
+        remedy = "Register it with BatchDim first, and what is made of it too, to run a batch in one call."
+    return refusal(words, [("registered", str(dims)), ("came", str(tuple(shape)))], remedy)
+
+
+def _wrong_size(blueprint: Blueprint, part: TensorPart, shape: Shape, place: int) -> str:
+    dims = part.dims or ()
+    words = f"tensor `{part.name}` of {blueprint.label} does not have the size that it was registered with"
+    rows: list[tuple[str, ...]] = [
+        ("registered", str(dims)),
+        ("came", str(tuple(shape)), f"dim {place} was registered as {dims[place]}"),
+    ]
+    return refusal(words, rows, "Pass that size, or register the dim as AnyDim or MatchDim(id).")
+
+
+def _unequal(blueprint: Blueprint, part: TensorPart, shape: Shape, dim: Any, before: tuple[int, str]) -> str:
+    size, other = before
+    words = f"tensor `{part.name}` of {blueprint.label} does not fit `{other}`"
+    rows: list[tuple[str, ...]] = [(other, f"{blueprint.tensors[other].dims}, {dim} was {size}")]
+    rows.append((part.name, f"{part.dims} = {tuple(shape)}", f"{dim} was {size}"))
+    return refusal(words, rows, f"Pass tensors that agree in {dim}.")
+
+
+def wrong_count(blueprint: Blueprint, came: int) -> ArgumentError:
+    """What a call with too many or too few tensors gets."""
+    names = ", ".join(part.name for part in blueprint.inputs)
+    rows = [("expected", f"{len(blueprint.inputs)}: {names}"), ("came", str(came))]
+    words = f"{blueprint.label} got a wrong number of tensors"
+    return ArgumentError(refusal(words, rows, f"Call it with ({names}); outputs and fields are made by the call."))

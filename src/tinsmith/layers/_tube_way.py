@@ -1,0 +1,105 @@
+"""Which way a Tube runs: on the caller's tensors, or on fields, and then why.
+
+Most kernels never notice that their `ti.template()` arrays are tensors. What only a field can do
+is found in their source, before anything runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._errors import KernelError, RegistrationError, refusal
+from ..source import Roles, constants_of, read, roles_of
+from ..transforms import simplified
+from ._tube_blueprint import Blueprint
+from ._tube_parts import KernelPart
+
+
+def why_fields(blueprint: Blueprint) -> str:
+    """Why this Tube needs fields; "" where it runs on tensors.
+
+    Raises:
+        RegistrationError: no kernel writes an output.
+    """
+    for part in blueprint.tensors.values():
+        if part.manager is not None:
+            return f"`{part.name}` has a field manager"
+    roles = []
+    for kernel in blueprint.kernels:
+        reason = _own_reason(kernel)
+        if reason:
+            return reason
+        roles.append(_roles(kernel))
+    for kernel, found in zip(blueprint.kernels, roles, strict=True):
+        reason = _array_reason(blueprint, kernel, found)
+        if reason:
+            return reason
+    _check_written(blueprint, roles)
+    used = [part for part in blueprint.inputs if part.name in blueprint.used]
+    if blueprint.is_batched and not any(part.is_batched for part in used):
+        return "no kernel uses a batched input"
+    return ""
+
+
+def _own_reason(kernel: KernelPart) -> str:
+    """What a kernel does by itself that only works with fields."""
+    if kernel.engine.returns_value(kernel.kernel):
+        return f"kernel `{kernel.name}` returns a value"
+    for parameter, value in zip(kernel.others, kernel.extra, strict=False):
+        if kernel.engine.is_field(value):
+            return f"kernel `{kernel.name}` is given the field `{parameter.name}`"
+        if parameter.kind == "array" or isinstance(value, torch.Tensor | np.ndarray):
+            return f"kernel `{kernel.name}` is given the array `{parameter.name}`, which is no registered tensor"
+    try:
+        source = read(kernel.function)
+    except KernelError as refused:
+        return str(refused).partition("\n")[0]
+    written = constants_of(source, kernel.engine, _templates(kernel), frozenset(kernel.linked)).written
+    return f"kernel `{kernel.name}` writes the field `{written[0][0]}` at {written[0][1]}" if written else ""
+
+
+def _templates(kernel: KernelPart) -> dict[str, Any]:
+    """Template arguments by name, `self` among them."""
+    pairs = zip(kernel.others, kernel.extra, strict=False)
+    found = {parameter.name: value for parameter, value in pairs if parameter.kind == "template"}
+    if kernel.engine.is_method(kernel.kernel):
+        found[read(kernel.function).parameters[0]] = kernel.owner
+    return found
+
+
+def _roles(kernel: KernelPart) -> dict[str, Roles]:
+    """What a kernel does with each of its arrays, by its own names for them."""
+    source = read(kernel.function)
+    plain = replace(source, tree=simplified(source.tree, kernel.linked))
+    return roles_of(plain, kernel.linked, kernel.engine, kernel.owner)
+
+
+def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Roles]) -> str:
+    """What a kernel does with an array that only works with fields."""
+    for parameter, name in kernel.linked.items():
+        role = roles[parameter]
+        if role.escapes:  # x.parent(), x.snode, ti.append(x, ...), ti.is_active(x, ...)
+            return f"kernel `{kernel.name}` uses `{parameter}` in a way that only a field allows, at {role.escapes}"
+        changes = role.of("write", "add")
+        if changes and blueprint.tensors[name].kind == "input tensor":
+            return f"kernel `{kernel.name}` writes the input `{name}` at {changes[0].place}"
+    return ""
+
+
+def _check_written(blueprint: Blueprint, roles: list[dict[str, Roles]]) -> None:
+    """An output that nobody writes is a slip: it would be zeros."""
+    pairs = zip(blueprint.kernels, roles, strict=True)
+    written = {
+        kernel.linked[parameter] for kernel, found in pairs for parameter, role in found.items() if role.is_written
+    }
+    for part in blueprint.outputs:
+        if part.name not in written:
+            rows = [(kernel.name, kernel.shown) for kernel in blueprint.kernels]
+            words = f"no kernel of {blueprint.label} writes its output `{part.name}`"
+            raise RegistrationError(
+                refusal(words, rows, "Give it to the kernel that fills it, in the place of that parameter.")
+            )
