@@ -27,8 +27,14 @@ from .layers import (
     DimensionCalculator,
     DimID,
     DimOption,
+    EmptyTin,
     MatchDim,
+    Tin,
     Tube,
+    input,  # noqa: A004  # read as `ts.input`
+    kernel,
+    output,
+    weight,
 )
 
 __all__ = [
@@ -42,6 +48,7 @@ __all__ = [
     "DimOption",
     "DimensionCalculator",
     "DtypeError",
+    "EmptyTin",
     "EngineError",
     "GradientError",
     "InputError",
@@ -51,10 +58,15 @@ __all__ = [
     "RegistrationError",
     "ShapeError",
     "SpecError",
+    "Tin",
     "TinsmithError",
     "Tube",
     "__version__",
     "chain",
     "init",
+    "input",
+    "kernel",
     "op",
+    "output",
+    "weight",
 ]

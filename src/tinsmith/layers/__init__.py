@@ -1,6 +1,8 @@
 """Layers: kernels as torch modules, Stannum's Tin, EmptyTin and Tube among them."""
 
 from ._dims import AnyDim, BatchDim, DimensionCalculator, DimID, DimOption, MatchDim
+from ._marks import input, kernel, output, weight  # noqa: A004  # read as `ts.input`
+from ._tin import EmptyTin, Tin
 from ._tube import Tube
 
 __all__ = [
@@ -9,6 +11,12 @@ __all__ = [
     "DimID",
     "DimOption",
     "DimensionCalculator",
+    "EmptyTin",
     "MatchDim",
+    "Tin",
     "Tube",
+    "input",
+    "kernel",
+    "output",
+    "weight",
 ]
