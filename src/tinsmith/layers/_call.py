@@ -27,13 +27,16 @@ class Call:
     saves: bool
 
 
-def run(program: Program, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def _run(program: Program, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The results of a program, with their gradient."""
     wanted = torch.is_grad_enabled() and (any(tensor.requires_grad for tensor in memory) or is_transformed())
     call = Call(program, tuple(launches), wanted and program.habits.saves)
     if not wanted:
         return tuple(program.forward(_plain(memory), launches, saves=False)[0])
     return _applied(_Forward, call, *memory)[: len(program.roles.outputs)]
+
+
+run: Any = torch.compiler.disable(_run)  # a graph breaks here: fields are state that it could not see
 
 
 def _applied(function: Any, *arguments: Any) -> tuple[torch.Tensor, ...]:
@@ -126,7 +129,7 @@ def _mapped(
 ) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
     """A Function applied to each sample of a batch; `made` are the fields that its results come from."""
     if size == 0:
-        return tuple(tensors[0].new_empty((0, *one.memory_shape), dtype=one.facts.dtype) for one in made), (0,) * len(
+        return tuple(tensors[0].new_empty((0, *one.memory_shape), dtype=one.memory_dtype) for one in made), (0,) * len(
             made
         )
     rows = []
@@ -138,8 +141,11 @@ def _mapped(
 
 
 def _plain(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Tensors whose memory is in order and holds the numbers themselves, not their negatives."""
-    return [tensor.contiguous().resolve_neg() for tensor in tensors]
+    """Tensors whose memory is in order and holds the numbers themselves, not their negatives or conjugates.
+
+    Detached: a field manager hands them to the engine, which would look for their gradients.
+    """
+    return [tensor.detach().contiguous().resolve_conj().resolve_neg() for tensor in tensors]
 
 
 def _called_since(layer: str) -> GradientError:

@@ -6,7 +6,7 @@ sees; copying into the field's memory is `_transfer`'s business.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ class Placed:
     Attributes:
         needs_grad: whether its gradient is asked for; `facts.has_gradient` says whether it has one at all.
         is_complex: whether its numbers are pairs, real and imaginary.
+        manager: fills and reads it, in place of a transfer of ours, from a tensor of `shape` and `dtype`.
     """
 
     name: str
@@ -32,11 +33,19 @@ class Placed:
     needs_grad: bool
     is_complex: bool
     engine: Engine
+    manager: Any = None
+    shape: tuple[int, ...] | None = None
+    dtype: torch.dtype | None = None
+
+    @property
+    def memory_dtype(self) -> torch.dtype:
+        """Dtype of the tensor that the field is filled from."""
+        return self.dtype or self.facts.dtype
 
     @property
     def memory_shape(self) -> tuple[int, ...]:
-        """Shape of the real tensor that the field is filled from."""
-        return self.facts.shape + self.facts.element
+        """Shape of the tensor that the field is filled from: a real one, unless a manager takes it as it is."""
+        return self.facts.shape + self.facts.element if self.shape is None else self.shape
 
     @property
     def tensor_shape(self) -> tuple[int, ...]:
@@ -46,7 +55,11 @@ class Placed:
     @property
     def tensor_dtype(self) -> torch.dtype:
         """Dtype of the tensor that a user gets."""
-        return _COMPLEX[self.facts.dtype] if self.is_complex else self.facts.dtype
+        return _COMPLEX[self.facts.dtype] if self.is_complex else self.memory_dtype
+
+    def managed(self, manager: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Placed:
+        """The same field, filled and read by a manager from tensors of that shape and dtype as they are."""
+        return replace(self, manager=manager, shape=shape, dtype=dtype)
 
     def __str__(self) -> str:
         dtype = str(self.tensor_dtype).removeprefix("torch.")
@@ -59,7 +72,7 @@ class Placed:
             raise ArgumentError(
                 refusal(f"`{self.name}` of {layer} must be a tensor", rows, "Pass torch.as_tensor(...).")
             )
-        if tuple(tensor.shape) != self.tensor_shape or tensor.is_complex() != self.is_complex:
+        if tuple(tensor.shape) != self.tensor_shape or tensor.is_complex() != self.tensor_dtype.is_complex:
             raise self._misfit(tensor, layer)
         if tensor.device.type != self.engine.device_type():
             raise self._elsewhere(tensor, layer)

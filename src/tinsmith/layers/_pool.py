@@ -1,13 +1,53 @@
-"""Memory that layers own on an engine's side: gradient fields.
+"""Memory that layers own on an engine's side: gradient fields, and the fields behind a Tube.
 
 The only file of this folder that touches `.grad`.
 """
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
+
+import torch
+
+from ..engines import NAMES, Engine
 
 
 def gradient_field(field: Any) -> Any:
     """The field that an engine adds a field's gradient to."""
     return field.grad
+
+
+class FieldTree:
+    """Fields that are allocated together, and freed together once nobody runs on them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.builder = engine.lang.FieldsBuilder()
+        self._tree: Any = None
+
+    def field(self, dtype: torch.dtype, shape: tuple[int, ...], is_complex: bool, has_gradient: bool) -> Any:
+        """A field of numbers, or of pairs for complex ones, in the usual layout."""
+        lang: Any = self._engine.lang
+        kind = getattr(lang, NAMES[dtype])
+        if is_complex:
+            field = lang.Vector.field(2, dtype=kind, needs_grad=has_gradient)
+        else:
+            field = lang.field(kind, needs_grad=has_gradient)
+        node = self.builder.dense(lang.axes(*range(len(shape))), shape) if shape else self.builder
+        node.place(field, field.grad) if has_gradient else node.place(field)
+        return field
+
+    def finish(self) -> None:
+        """Allocate."""
+        self._tree = self.builder.finalize()
+
+    def live_as_long_as(self, user: object) -> None:
+        """Free the fields when `user` is gone, unless the engine was started anew: then they are gone already."""
+        finalizer = weakref.finalize(user, _free, self._engine, self._engine.runtime(), self._tree)
+        finalizer.atexit = False
+
+
+def _free(engine: Engine, runtime: Any, tree: Any) -> None:
+    if engine.runtime() is runtime:
+        tree.destroy()

@@ -60,12 +60,13 @@ class Habits:
     """How a layer treats its fields between calls.
 
     Attributes:
-        clears_outputs: outputs start each call at zero; otherwise as the call before left them.
+        clears_outputs, clears_internal: these start each call at zero; otherwise as the call before left them.
         clears_gradients: of internal fields, before each backward pass; otherwise they add up.
         saves: what kernels change is saved for the backward pass.
     """
 
     clears_outputs: bool = False
+    clears_internal: bool = False
     clears_gradients: bool = True
     saves: bool = True
 
@@ -84,6 +85,7 @@ class Program:
         filled, outputs = roles.filled, roles.outputs
         values = _copies("load", filled), _copies("store", outputs), _copies("store", self.kept)
         cleared = _copies("clear", outputs) if habits.clears_outputs else []
+        cleared += _copies("clear", roles.internal) if habits.clears_internal else []
         graded = [one for one in outputs if one.facts.has_gradient]
         self.differentiated = tuple(one for one in graded if one.needs_grad)
         self.active = tuple(one for one in filled if one.needs_grad)
@@ -213,12 +215,12 @@ class _Uses:
 
 
 def _copies(kind: str, fields: Sequence[Placed]) -> list[Copy]:
-    return [Copy(kind, one.field, one.facts) for one in fields]  # type: ignore[arg-type]  # one of three words
+    return [Copy(kind, one.field, one.facts, one.manager) for one in fields]  # type: ignore[arg-type]  # one of three words
 
 
 def _gradients(kind: str, fields: Sequence[Placed]) -> list[Copy]:
-    return [Copy(kind, gradient_field(one.field), one.facts) for one in fields]  # type: ignore[arg-type]
+    return [Copy(kind, gradient_field(one.field), one.facts, one.manager, True) for one in fields]  # type: ignore[arg-type]
 
 
 def _memory(one: Placed, device: torch.device) -> torch.Tensor:
-    return torch.empty(one.memory_shape, dtype=one.facts.dtype, device=device)
+    return torch.empty(one.memory_shape, dtype=one.memory_dtype, device=device)

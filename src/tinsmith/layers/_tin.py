@@ -20,6 +20,7 @@ from ._marks import registered_by_marks
 from ._placed import Placed, placed
 from ._program import Habits, Launch, Program, Roles
 from ._transfer import fill, read
+from ._weights import follow
 
 FieldLike = Any
 """A field of either engine."""
@@ -57,7 +58,7 @@ class EmptyTin(torch.nn.Module):
         save: bool = True,
     ) -> None:
         super().__init__()
-        self.device = None if device is None else torch.device(device)
+        self.device = self._checked_device(device)
         self.auto_clear_grad = auto_clear_grad
         self.finished = False
         self._habits = Habits(clears_outputs=_auto_clear, clears_gradients=auto_clear_grad, saves=save)
@@ -187,6 +188,7 @@ class EmptyTin(torch.nn.Module):
         self._inputs[0].engine.settle()
         for name, one in self._weights.items():
             self.register_parameter(name, torch.nn.Parameter(read(one), requires_grad=one.needs_grad))
+        follow(self, self.parameters())
         self.finished = True
         return self
 
@@ -202,6 +204,14 @@ class EmptyTin(torch.nn.Module):
         if name in self._weights:
             with torch.no_grad():
                 self.get_parameter(name).copy_(read(known[name]))
+
+    def write_weights(self) -> None:
+        """Write the weights' parameters into their fields: for kernels and code outside of this layer.
+
+        Calls, optimizers' steps and `load_state_dict` do it by themselves; needed after changing a parameter by hand.
+        """
+        for name, one in self._weights.items():
+            fill(one, self.get_parameter(name), self._label)
 
     def set_kernel_args(self, kernel: Any, *kernel_args: Any) -> None:
         """Change a kernel's arguments. Calls made before keep theirs in their backward pass.
@@ -267,6 +277,7 @@ class EmptyTin(torch.nn.Module):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+        self.write_weights()
 
     def _saved_internals(self) -> list[str]:
         return [name for name in self._internals if name in self._persistent]
@@ -289,6 +300,7 @@ class EmptyTin(torch.nn.Module):
         shared = {name: value for name, value in vars(self).items() if name in _SHARED}
         memo |= {id(value): copy.copy(value) for value in shared.values()}
         vars(twin).update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
+        follow(twin, twin.parameters())
         return twin
 
     def __getstate__(self) -> Any:
@@ -311,6 +323,13 @@ class EmptyTin(torch.nn.Module):
     def _placed(self, field: FieldLike, name: str, needs_grad: bool | None, is_complex: bool) -> Placed:
         self._check_open()
         return placed(field, name, needs_grad, is_complex, self._label)
+
+    def _checked_device(self, device: Any) -> torch.device | None:
+        try:
+            return None if device is None else torch.device(device)
+        except (TypeError, RuntimeError) as cause:
+            words = f"{type(self).__name__} got no device"
+            raise ArgumentError(refusal(words, [("device", repr(device))], "Pass torch.device('cpu').")) from cause
 
     def _check_place(self) -> None:
         """All fields of one engine, which runs where the layer was told to be."""

@@ -9,12 +9,14 @@ activates it, and storing an absent one gives 0.
 from __future__ import annotations
 
 import ast
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
+from .._errors import ShapeError, refusal
 from ..bridge import in_order
 from ..engines import NAMES, Compiled, Engine, FieldFacts
 from ..source import build
@@ -28,6 +30,21 @@ class Copy:
     kind: Literal["load", "store", "clear"]
     field: Any
     facts: FieldFacts
+    manager: Any = None
+    is_gradient: bool = False
+
+    def run(self, tensor: torch.Tensor) -> None:
+        """Let its manager do it."""
+        prefix = "grad_" if self.is_gradient else ""
+        if self.kind == "load":
+            getattr(self.manager, f"{prefix}from_tensor")(self.field, tensor)
+            return
+        found = getattr(self.manager, f"{prefix}to_tensor")(self.field)
+        if found.shape != tensor.shape:
+            words = f"{type(self.manager).__name__}.{prefix}to_tensor gave a tensor of the wrong shape"
+            rows = [("expected", str(tuple(tensor.shape))), ("came", str(tuple(found.shape)))]
+            raise ShapeError(refusal(words, rows, "Give the shape that construct_field was asked for."))
+        tensor.copy_(found)
 
 
 class Transfer:
@@ -35,14 +52,20 @@ class Transfer:
 
     def __init__(self, engine: Engine, copies: Sequence[Copy]) -> None:
         self._engine = engine
-        self._copies = tuple(copies)
-        self._moved = tuple(copy for copy in copies if copy.kind != "clear")
+        self._copies = tuple(copy for copy in copies if copy.manager is None or copy.kind == "clear")
+        moved = [copy for copy in copies if copy.kind != "clear"]
+        self._ours = [place for place, copy in enumerate(moved) if copy.manager is None]
+        self._managed = [(place, copy) for place, copy in enumerate(moved) if copy.manager is not None]
         self._compiled: dict[bool, Compiled] = {}
 
     def run(self, tensors: Sequence[torch.Tensor], *, is_serial: bool) -> None:
         """Copy. `tensors` are contiguous, one for each load and store, in order, of the fields' own dtypes."""
-        if not self._copies:
-            return
+        for place, copy in self._managed:
+            copy.run(tensors[place])
+        if self._copies:
+            self._launch([tensors[place] for place in self._ours], is_serial=is_serial)
+
+    def _launch(self, tensors: Sequence[torch.Tensor], *, is_serial: bool) -> None:
         compiled = self._compiled.get(is_serial)
         if compiled is None or compiled.runtime is not self._engine.runtime():
             compiled = self._compiled[is_serial] = self._compile(is_serial=is_serial)
@@ -72,9 +95,15 @@ def fill(one: Placed, tensor: torch.Tensor, layer: str) -> None:
     _once(one, "load", one.to_memory(tensor.detach(), layer).contiguous().resolve_neg())
 
 
+_SINGLE: weakref.WeakKeyDictionary[Placed, dict[str, Transfer]] = weakref.WeakKeyDictionary()
+"""Transfers of single fields, which compile once."""
+
+
 def _once(one: Placed, kind: Literal["load", "store"], memory: torch.Tensor) -> None:
-    transfer = Transfer(one.engine, [Copy(kind, one.field, one.facts)])
-    in_order(memory.device, lambda: transfer.run([memory], is_serial=False))
+    transfers = _SINGLE.setdefault(one, {})
+    if kind not in transfers:
+        transfers[kind] = Transfer(one.engine, [Copy(kind, one.field, one.facts)])
+    in_order(memory.device, lambda: transfers[kind].run([memory], is_serial=False))
 
 
 def _text(copies: Sequence[Copy], *, is_serial: bool) -> str:

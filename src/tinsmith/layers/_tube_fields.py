@@ -1,11 +1,157 @@
-"""A Tube on fields: where its kernels need what only fields can do."""
+"""A Tube on fields: where its kernels need what only fields can do.
+
+Fields are made once for each combination of shapes, and kept; a new call of known shapes
+compiles nothing. A field holds one sample, so a batch is a loop of calls.
+"""
 
 from __future__ import annotations
 
+import copy
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._errors import KernelError, refusal
+from ..bridge import Launcher
+from ..engines import Engine
+from ._call import run
+from ._placed import Placed, placed
+from ._pool import FieldTree
+from ._program import Habits, Launch, Program, Roles
 from ._tube_blueprint import Blueprint
-from ._tube_op import Program
+from ._tube_op import check_tensors
+from ._tube_parts import TensorPart, check_extra
+from ._tube_shapes import Shape, sizes_of
+
+KEPT = 16
+"""Combinations of shapes whose fields are kept. Each is memory, and compiled kernels."""
 
 
-def field_program(blueprint: Blueprint, reason: str) -> Program:
+class FieldSet:
+    """The fields for one combination of shapes, and the kernels compiled for them."""
+
+    def __init__(self, blueprint: Blueprint, shapes: dict[str, Shape]) -> None:
+        self._blueprint = blueprint
+        self._tree = FieldTree(blueprint.kernels[0].engine)
+        self.fields = {name: self._placed(blueprint.tensors[name], shape) for name, shape in shapes.items()}
+        self._tree.finish()
+        self.placed = {name: self._settled(blueprint.tensors[name], shapes[name]) for name in shapes}
+        self._launchers = [Launcher(part.kernel, f"{blueprint.label}.{part.name}") for part in blueprint.kernels]
+        self.program = Program(blueprint.label, self._roles(), self.bound(blueprint), Habits(True, True))
+        self._tree.live_as_long_as(self.program)
+
+    def bound(self, blueprint: Blueprint) -> tuple[Launch, ...]:
+        """The kernels with their arguments: fields, then a blueprint's extra ones."""
+        pairs = zip(self._launchers, blueprint.kernels, strict=True)
+        return tuple(
+            Launch(launcher, launcher.bound([*[self.fields[name] for name in part.tensors], *part.extra]))
+            for launcher, part in pairs
+        )
+
+    def _placed(self, part: TensorPart, shape: Shape) -> Any:
+        """A field, put into the tree."""
+        wants_gradient = part.memory.is_floating_point and part.requires_grad is not False
+        if part.manager is None:
+            return self._tree.field(part.memory, shape, part.is_complex, wants_gradient)
+        make = getattr(part.manager, "construct_field", part.manager)
+        return make(self._tree.builder, tuple(shape), wants_gradient)
+
+    def _settled(self, part: TensorPart, shape: Shape) -> Placed:
+        """What a field is, now that the tree is finished."""
+        label = self._blueprint.label
+        asked = part.memory.is_floating_point and part.requires_grad is not False
+        if hasattr(part.manager, "to_tensor"):
+            one = placed(self.fields[part.name], part.name, asked, False, label)
+            return one.managed(part.manager, tuple(shape), part.dtype)
+        one = placed(self.fields[part.name], part.name, asked, part.is_complex, label)
+        if one.tensor_shape != tuple(shape) or one.facts.dtype != part.memory:
+            words = f"the field that was made for `{part.name}` of {label} does not fit it"
+            rows = [("expected", f"{tuple(shape)} {part.memory}"), ("came", f"{one.tensor_shape} {one.facts.dtype}")]
+            raise KernelError(refusal(words, rows, "Make a field of that shape, or write a whole FieldManager."))
+        return one
+
+    def _roles(self) -> Roles:
+        shelves = (self._blueprint.inputs, self._blueprint.outputs, self._blueprint.intermediates)
+        return Roles(*[tuple(self.placed[part.name] for part in shelf) for shelf in shelves])
+
+
+class FieldProgram:
+    """A Tube that runs on fields."""
+
+    def __init__(self, blueprint: Blueprint, reason: str) -> None:
+        self._reason = reason
+        self._blueprint = blueprint
+        self._sets: OrderedDict[Any, FieldSet] = OrderedDict()
+
+    def with_blueprint(self, blueprint: Blueprint) -> FieldProgram:
+        """This program with other extra arguments. Other templates are other kernels, and make new fields."""
+        twin = copy.copy(self)
+        twin._blueprint = blueprint
+        is_plain = all(one.kind in ("scalar", "matrix") for part in blueprint.kernels for one in part.others)
+        twin._sets = self._sets if is_plain else OrderedDict()
+        return twin
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The outputs of one call."""
+        blueprint = self._blueprint
+        for kernel in blueprint.kernels:
+            check_extra(kernel)
+        check_tensors(blueprint, tensors)
+        sizes = sizes_of(blueprint, [tuple(tensor.shape) for tensor in tensors])
+        shapes = {part.name: tuple(t.shape) for part, t in zip(blueprint.inputs, tensors, strict=True)} | sizes.made
+        given = [
+            tensor.detach() if part.requires_grad is False else tensor
+            for part, tensor in zip(blueprint.inputs, tensors, strict=True)
+        ]
+        if sizes.batch is None:
+            return self._results(self._one(self._set(shapes), given))
+        return self._results(self._batch(shapes, given, sizes.batch))
+
+    def _batch(self, shapes: dict[str, Shape], tensors: Sequence[torch.Tensor], count: int) -> list[torch.Tensor]:
+        """One call a sample."""
+        blueprint = self._blueprint
+        batched = {part.name for part in blueprint.inputs if part.is_batched} | {part.name for part in blueprint.made}
+        single = {name: shape[1:] if name in batched else shape for name, shape in shapes.items()}
+        if count == 0:
+            return [tensors[0].new_empty(shapes[part.name], dtype=part.dtype) for part in blueprint.outputs]
+        found = self._set(single)
+        rows = []
+        for sample in range(count):
+            pairs = zip(blueprint.inputs, tensors, strict=True)
+            rows.append(self._one(found, [t[sample] if part.is_batched else t for part, t in pairs]))
+        return [torch.stack(column) for column in zip(*rows, strict=True)]
+
+    def _one(self, found: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        roles, label = found.program.roles, self._blueprint.label
+        memory = [one.to_memory(tensor, label) for one, tensor in zip(roles.filled, tensors, strict=True)]
+        results = run(found.program, found.bound(self._blueprint), memory)
+        return [one.from_memory(result) for one, result in zip(roles.outputs, results, strict=True)]
+
+    def _results(self, outputs: Sequence[torch.Tensor]) -> Any:
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _set(self, shapes: dict[str, Shape]) -> FieldSet:
+        """The fields for these shapes, made at the first call of them."""
+        engine: Engine = self._blueprint.kernels[0].engine
+        key = (tuple(shapes.items()), engine.runtime())
+        found = self._sets.get(key)
+        if found is None:
+            found = self._sets[key] = FieldSet(self._blueprint, shapes)
+            while len(self._sets) > KEPT:
+                self._sets.popitem(last=False)
+        self._sets.move_to_end(key)
+        return found
+
+    def explain(self) -> str:
+        """Fields made so far."""
+        batch = "one call a sample" if self._blueprint.is_batched else "none"
+        lines = [f"batches: {batch}", f"fields kept for {len(self._sets)} combinations of shapes (at most {KEPT}):"]
+        lines += ["  " + ", ".join(map(str, found.placed.values())) for found in self._sets.values()]
+        return "\n".join(lines)
+
+
+def field_program(blueprint: Blueprint, reason: str) -> FieldProgram:
     """How to run a Tube on fields, which it needs for `reason`."""
-    raise NotImplementedError(f"{blueprint.label} needs fields, because {reason}: not supported yet")
+    return FieldProgram(blueprint, reason)
