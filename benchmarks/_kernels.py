@@ -42,6 +42,50 @@ def triple_of_fields(lang: Any, x: Any, y: Any) -> Any:
     return triple_of_fields
 
 
+def square_of_templates(lang: Any) -> Any:
+    """y = x x, whose gradient tells which x it was given."""
+
+    @lang.kernel
+    def square_of_templates(x: lang.template(), y: lang.template()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    return square_of_templates
+
+
+def square_of_fields(lang: Any, x: Any, y: Any) -> Any:
+    """y = x x, of fields that the kernel refers to."""
+
+    @lang.kernel
+    def square_of_fields():
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    return square_of_fields
+
+
+def layer_object(lang: Any, size: int) -> Any:
+    """A data-oriented object with a weight and two kernels: y = (w x)^2."""
+
+    @lang.data_oriented
+    class Layer:
+        def __init__(self) -> None:
+            self.x, self.w, self.s, self.y = (lang.field(lang.f32, shape=size, needs_grad=True) for _ in range(4))
+            self.w.fill(1.5)
+
+        @lang.kernel
+        def weigh(self):
+            for i in self.x:
+                self.s[i] = self.w[i] * self.x[i]
+
+        @lang.kernel
+        def square(self):
+            for i in self.s:
+                self.y[i] = self.s[i] * self.s[i]
+
+    return Layer()
+
+
 def total(lang: Any, count: int) -> Any:
     """y = a0 + a1 + ... of `count` arrays."""
     names = [f"a{place}" for place in range(count)]

@@ -131,12 +131,12 @@ def _call_rows(what: str, found: Mapping[str, Timing]) -> list[Row]:
         mine = f"ts.op on {engine}"
         if mine not in found:
             continue
-        rows.append(_times_faster(what, mine, f"by hand on {engine}", found, bar=4, aim=6))
+        rows.append(times_faster(what, mine, f"by hand on {engine}", found, bar=4, aim=6))
         rows.append(_times_as_long(what, mine, TORCH, found, bar=1.5, aim=1.2))
         if "Warp" in found:
-            rows.append(_times_faster(what, mine, "Warp", found, bar=1))
+            rows.append(times_faster(what, mine, "Warp", found, bar=1))
         if "Stannum EmptyTin" in found:
-            rows.append(_times_faster(what, mine, "Stannum EmptyTin", found, bar=4, aim=10))
+            rows.append(times_faster(what, mine, "Stannum EmptyTin", found, bar=4, aim=10))
     return rows
 
 
@@ -155,7 +155,7 @@ def of_tube(bench: Bench) -> list[Row | Absent]:
         ways["Stannum Tube"] = _ways.tube(bench.stannum, bench.langs["taichi"], FEW, batched=is_batched)
         found = bench.timed({name: both(way, inputs, given) for name, way in ways.items()})
         what = f"{FEW} elements, y.backward(g)" + (f", batch of {batch}" if is_batched else "")
-        rows += [_times_faster(what, f"ts.op on {n}", "Stannum Tube", found, bar=1000) for n in bench.langs]
+        rows += [times_faster(what, f"ts.op on {n}", "Stannum Tube", found, bar=1000) for n in bench.langs]
     return rows
 
 
@@ -252,9 +252,10 @@ def _processor_seconds(code: str) -> float:
 
 
 # Rows -------------------------------------------------------------------------------------
-def _times_faster(
+def times_faster(
     what: str, mine: str, other: str, found: Mapping[str, Timing], *, bar: float, aim: float | None = None
 ) -> Row:
+    """A row for how many times the other's time is of mine."""
     figure = ratio(found[other], found[mine])
     return Row(what, _said(mine, found), _said(other, found), figure, ">=", bar, aim, "x faster")
 
