@@ -167,8 +167,10 @@ class Tube(torch.nn.Module):
             RegistrationError: the kernel is not registered, or more than once.
             ArgumentError: a wrong number of arguments.
         """
-        self._blueprint = self._blueprint.with_extra(kernel, extra_args)
-        if self._program is not None:
+        before, self._blueprint = self._blueprint, self._blueprint.with_extra(kernel, extra_args)
+        if self._program is not None and self._blueprint.differs_in_numbers(before):
+            self._program = self._program.with_blueprint(self._blueprint)
+        elif self._program is not None:
             self._settle()
 
     def finish(self) -> Tube:

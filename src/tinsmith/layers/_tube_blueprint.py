@@ -55,9 +55,9 @@ class Blueprint:
         return frozenset(name for part in self.kernels for name in part.tensors)
 
     @cached_property
-    def has_calculators(self) -> bool:
-        """Whether dims are worked out anew at each call."""
-        return any(part.dims is None for part in self.made)
+    def calculated(self) -> tuple[TensorPart, ...]:
+        """What has its dims worked out anew at each call."""
+        return tuple(part for part in self.made if part.dims is None)
 
     # Adding parts -------------------------------------------------------------------------
     def with_tensor(self, part: TensorPart) -> Blueprint:
@@ -88,6 +88,12 @@ class Blueprint:
         check_extra(chosen)
         return replace(self, kernels=tuple(chosen if part.name == chosen.name else part for part in self.kernels))
 
+    def differs_in_numbers(self, before: Blueprint) -> bool:
+        """Whether all extra arguments that changed are numbers, vectors or matrices: what runs is the same then."""
+        pairs = zip(self.kernels, before.kernels, strict=True)
+        changed = [parameter for now, old in pairs if now is not old for parameter in now.others]
+        return all(parameter.kind in ("scalar", "matrix") for parameter in changed)
+
     def _chosen(self, kernel: Any) -> KernelPart:
         by_name = kernel if isinstance(kernel, str) else None
         found = [part for part in self.kernels if part.name == by_name or (by_name is None and part.is_same(kernel))]
@@ -108,6 +114,13 @@ class Blueprint:
             f"Did you mean `{close}`?" if close else "Register tensors and fields before the kernels that use them."
         )
         return refusal(f"kernel `{part.name}` names `{name}`, which is not registered", rows, remedy)
+
+    def settle(self) -> None:
+        """Compute every cached property now: its lock is something that `torch.compile` cannot look into."""
+        for part in (self, *self.kernels):
+            for name, member in vars(type(part)).items():
+                if isinstance(member, cached_property):
+                    getattr(part, name)
 
     # Rules between parts ------------------------------------------------------------------
     def check(self) -> None:

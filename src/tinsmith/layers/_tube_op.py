@@ -20,7 +20,7 @@ from ._dims import Anything, Batch, MatchDim
 from ._tube_blueprint import Blueprint
 from ._tube_names import Names, names_of
 from ._tube_parts import TensorPart, check_extra
-from ._tube_shapes import Shape, Sizes, sizes_of, wrong_count
+from ._tube_shapes import Sizes, sizes_of, wrong_count
 
 
 class Program(Protocol):
@@ -57,13 +57,15 @@ class Recipe(NamedTuple):
     """How calls with certain tensors are run.
 
     `changes` come before the op; `order` says which of all tensors and extra arguments the op takes, and in
-    which order; `sizes` are those that it is told by keyword.
+    which order; `sizes` are those that it is told by keyword. `is_plain` says that the op takes the
+    tensors as they come, and that its results are those of the call: most Tubes.
     """
 
     op: Op
     order: tuple[int, ...]
     changes: tuple[Change, ...]
     sizes: Mapping[str, int]
+    is_plain: bool
 
 
 class TensorProgram:
@@ -75,10 +77,11 @@ class TensorProgram:
         self._has_gradient = any(part.requires_grad for part in blueprint.outputs)
         self._ops: dict[tuple[int, ...], Op] = {}
         self._take(blueprint)
-        if not blueprint.has_calculators:
-            self._op({})  # refused now, where it is registered, rather than at a call
+        if not blueprint.calculated:
+            self._op(())  # refused now, where it is registered, rather than at a call
 
     def _take(self, blueprint: Blueprint) -> None:
+        blueprint.settle()
         self._blueprint = blueprint
         self._extra = tuple(value for part in blueprint.kernels for value in part.extra)
         self._recipes: dict[Any, Recipe] = {}
@@ -93,6 +96,8 @@ class TensorProgram:
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The outputs of one call."""
         recipe = self._recipe(tensors) if torch.compiler.is_compiling() else self._known(tensors)
+        if recipe.is_plain:
+            return recipe.op(*tensors)
         given = [*tensors, *self._extra]
         for change in recipe.changes:
             given[change.place] = change.of(given[change.place])
@@ -115,7 +120,7 @@ class TensorProgram:
         if found is not None:
             return found
         found = self._recipe(tensors)
-        if not self._blueprint.has_calculators:
+        if not self._blueprint.calculated:
             if len(self._recipes) >= config().plan_cache:
                 self._recipes.clear()
             self._recipes[key] = found
@@ -128,9 +133,12 @@ class TensorProgram:
             check_extra(kernel)
         check_tensors(blueprint, tensors)
         sizes = sizes_of(blueprint, [tuple(tensor.shape) for tensor in tensors])
-        op = self._op(sizes.made)
+        op = self._op(tuple([len(sizes.made[part.name]) for part in blueprint.calculated]))
         known = self._known_sizes(sizes)
-        return Recipe(op, self._order(op), self._changes(tensors), {name: known[name] for name in op.spec.free_dims})
+        told = {name: known[name] for name in op.spec.free_dims}
+        order, changes = self._order(op), self._changes(tensors)
+        is_plain = not (changes or told or True in self._complex) and order == tuple(range(len(tensors)))
+        return Recipe(op, order, changes, told, is_plain)
 
     def _changes(self, tensors: Sequence[torch.Tensor]) -> tuple[Change, ...]:
         found = []
@@ -153,26 +161,28 @@ class TensorProgram:
     def _known_sizes(self, sizes: Sizes) -> dict[str, int]:
         """Everything that an op can ask by keyword: MatchDims, and the dims of calculated shapes."""
         found = {self._names.matches[dim_id]: size for dim_id, size in sizes.matches.items()}
-        for part in self._blueprint.made:
-            if part.dims is None:
-                for axis, size in enumerate(sizes.made[part.name]):
-                    found[self._names.size(part.name, axis)] = size
+        for part in self._blueprint.calculated:
+            for axis, size in enumerate(sizes.made[part.name]):
+                found[self._names.size(part.name, axis)] = size
         return found
 
     # Making the op ------------------------------------------------------------------------
-    def _op(self, shapes: Mapping[str, Shape]) -> Op:
-        """The op for calculated shapes of these ranks; one serves all calls where none is calculated."""
-        ranks = tuple([len(shapes[part.name]) for part in self._blueprint.made if part.dims is None])
-        found = self._ops.get(ranks)
-        if found is None:
-            found = self._ops[ranks] = self._new_op(shapes)
-        return found
+    def _op(self, ranks: tuple[int, ...]) -> Op:
+        """The op for calculated shapes of these ranks; `()` where none is calculated."""
+        self._make(ranks)
+        return self._ops[ranks]
 
-    def _new_op(self, shapes: Mapping[str, Shape]) -> Op:
+    @torch.compiler.assume_constant_result
+    def _make(self, ranks: tuple[int, ...]) -> None:
+        """See that the op is there. A compiler that traces a call lets this run, and does not look into it."""
+        if ranks not in self._ops:
+            self._ops[ranks] = self._new_op(ranks)
+
+    def _new_op(self, ranks: tuple[int, ...]) -> Op:
         blueprint, names = self._blueprint, self._names
-        used = blueprint.used
+        dims = self._dims(ranks)
         sides = [
-            ", ".join(self._item(part, shapes) for part in side if part.name in used)
+            ", ".join(self._item(part, dims[part.name]) for part in side if part.name in blueprint.used)
             for side in (blueprint.inputs, blueprint.outputs, blueprint.intermediates)
         ]
         elements = {names.tensors[p.name]: (2,) if p.is_complex else () for p in blueprint.tensors.values()}
@@ -185,15 +195,21 @@ class TensorProgram:
             detached=tuple(names.tensors[part.name] for part in blueprint.made if not part.requires_grad),
         )
 
-    def _item(self, part: TensorPart, shapes: Mapping[str, Shape]) -> str:
-        """A tensor in the language of specs."""
-        if part.dims is None:
-            dims = [self._names.size(part.name, axis) for axis in range(len(shapes[part.name]))]
-            dims = [f"*{self._names.batch}", *dims[1:]] if self._blueprint.is_batched else dims
-        else:
-            dims = [_dim_text(dim, self._names) for dim in part.dims]
-        dims = [*dims, "2"] if part.is_complex else dims
-        return f"{self._names.tensors[part.name]}[{', '.join(dims)}]: {NAMES[part.memory]}"
+    def _dims(self, ranks: tuple[int, ...]) -> dict[str, list[str]]:
+        """The dims of every tensor as a spec writes them."""
+        names, is_batched = self._names, self._blueprint.is_batched
+        found = {
+            part.name: [_dim_text(dim, names) for dim in part.dims or ()] for part in self._blueprint.tensors.values()
+        }
+        for part, rank in zip(self._blueprint.calculated, ranks, strict=True):
+            sizes = [names.size(part.name, axis) for axis in range(rank)]
+            found[part.name] = [f"*{names.batch}", *sizes[1:]] if is_batched else sizes
+        return found
+
+    def _item(self, part: TensorPart, dims: list[str]) -> str:
+        """A tensor in the language of specs; a complex one is an array of 2-vectors."""
+        shown = [*dims, "2"] if part.is_complex else dims
+        return f"{self._names.tensors[part.name]}[{', '.join(shown)}]: {NAMES[part.memory]}"
 
     def explain(self) -> str:
         """What the op does, or each of the ops for calculated shapes."""

@@ -72,16 +72,18 @@ def _templates(kernel: KernelPart) -> dict[str, Any]:
 
 
 def _roles(kernel: KernelPart) -> dict[str, Roles]:
-    """What a kernel does with each of its arrays, by its own names for them."""
+    """What a kernel does with each of its arrays, by its own names for them. A number given as a tensor is none."""
+    kinds = {parameter.name: parameter.kind for parameter in kernel.parameters}
+    arrays = [name for name in kernel.linked if kinds[name] != "scalar"]
     source = read(kernel.function)
-    plain = replace(source, tree=simplified(source.tree, kernel.linked))
-    return roles_of(plain, kernel.linked, kernel.engine, kernel.owner)
+    plain = replace(source, tree=simplified(source.tree, arrays))
+    return roles_of(plain, arrays, kernel.engine, kernel.owner)
 
 
 def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Roles]) -> str:
     """What a kernel does with an array that only works with fields."""
-    for parameter, name in kernel.linked.items():
-        role = roles[parameter]
+    for parameter, role in roles.items():
+        name = kernel.linked[parameter]
         if role.escapes:  # x.parent(), x.snode, ti.append(x, ...), ti.is_active(x, ...)
             return f"kernel `{kernel.name}` uses `{parameter}` in a way that only a field allows, at {role.escapes}"
         changes = role.of("write", "add")

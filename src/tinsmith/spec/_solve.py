@@ -108,9 +108,10 @@ def _take_values(call: Call, dims: dict[str, int]) -> None:
 
 def _whole(call: Call, name: str) -> int:
     value: Any = call.values[name]
-    if value.__class__ is int or hasattr(value, "node"):  # `node`: a symbolic integer, which must stay one
+    is_plain = isinstance(value, int) and not isinstance(value, bool)  # in `torch.compile`, symbolic ones too
+    if is_plain or hasattr(value, "node"):  # `node`: a symbolic integer, which must stay one
         return value
-    if value.__class__ is bool or not hasattr(value, "__index__"):
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise _misfits.no_whole_number(call, name)
     try:
         return operator.index(value)
