@@ -391,8 +391,6 @@ def test_on_a_device_that_is_named(layers, lang64):
 # Field managers -----------------------------------------------------------------------------------
 def manager(layers, lang):
     """Fields in nested blocks of two."""
-    if not hasattr(layers, "FieldManager"):
-        pytest.skip("FieldManager is being built")
 
     class InBlocks(layers.FieldManager):
         def construct_field(self, fields_builder, concrete_tensor_shape, needs_grad):

@@ -262,7 +262,5 @@ def test_a_complex_tensor_for_real_values(layers, lang64):
 
 @pytest.mark.parametrize("name", ["FieldManager", "DimensionCalculator"])
 def test_interfaces_are_abstract(layers, lang64, name):
-    if not hasattr(layers, name):
-        pytest.skip(f"{name} is being built")
     with pytest.raises(TypeError, match="abstract"):
         getattr(layers, name)()
