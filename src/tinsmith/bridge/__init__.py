@@ -4,12 +4,13 @@ from ._binding import Bound
 from ._launcher import Launcher
 from ._op import Op, chain, op
 from ._pickling import Reference, reference_to
-from ._stage import Links
+from ._stage import FieldArray, Links
 from ._streams import in_order
 from ._tracing import is_plain, is_transformed
 
 __all__ = [
     "Bound",
+    "FieldArray",
     "Launcher",
     "Links",
     "Op",

@@ -204,6 +204,12 @@ class Op:
         """Names of what a call takes, in order; sizes that a call gives by keyword are not among them."""
         return self._core.signature.order
 
+    @property
+    def fields(self) -> tuple[tuple[str, Any], ...]:
+        """Fields that its kernels and their functions use besides arrays, each with what it is called there."""
+        uses = (use for stage in self._core.signature.stages for use in stage.field_uses())
+        return tuple((use.name, use.field) for use in uses)
+
     def explain(self) -> str:
         """What the op does with its arrays, where its gradient comes from, what is saved, and what was compiled."""
         return explain(self._core)

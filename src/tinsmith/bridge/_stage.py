@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import torch
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
-from ..engines import Compiled, Engine, Parameter, array_text, get, of_kernel
+from ..engines import Compiled, Engine, FieldFacts, Parameter, array_text, get, of_kernel
 from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
 from ..transforms import (
     NotRewritable,
     annotated,
     batched,
+    fielded,
     lifted,
     ranged,
     rehomed,
@@ -45,10 +46,25 @@ class Links(NamedTuple):
 
     `names` leads from the kernel's own parameter names to those of the op; parameters that get the same
     one are one array. `elements` are the element dims of arrays, by the op's names, where they are known.
+    `fields` are those that become arrays, by what the kernel calls them: `x`, `self.x`.
     """
 
     names: Mapping[str, str]
     elements: Mapping[str, tuple[int, ...]]
+    fields: Mapping[str, FieldArray] = {}
+
+
+class FieldArray(NamedTuple):
+    """The array of an op that takes a field's place."""
+
+    name: str
+    facts: FieldFacts
+
+    def parameter(self) -> Parameter:
+        """As if the kernel had declared it."""
+        facts = self.facts
+        rank = len(facts.shape)
+        return Parameter(self.name, "array", (facts.dtype,), rank, facts.element, text=f"a field of {rank} dims")
 
 
 class FieldUse(NamedTuple):
@@ -95,9 +111,11 @@ class Stage:
         self.home = of_kernel(kernel)
         self.engine: Engine = get(engine) if engine else self.home
         self.source: Source = read(self.home.function_of(kernel))
-        self.source = replace(self.source, tree=renamed(self.source.tree, self.links.names))
+        inner = {label: array.name for label, array in self.links.fields.items()}
+        self.source = replace(self.source, tree=fielded(renamed(self.source.tree, self.links.names), inner))
         self.owner = self.home.owner_of(kernel)
         linked = [self._linked(parameter) for parameter in self.home.parameters(kernel)]
+        linked += [array.parameter() for array in self.links.fields.values()]
         self.parameters: dict[str, Parameter] = {parameter.name: parameter for parameter in linked}
         self.arrays = tuple(name for name in self.parameters if name in set(arrays))
         scalars = [name for name in self.arrays if self.parameters[name].kind == "scalar"]

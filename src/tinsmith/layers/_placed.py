@@ -24,6 +24,8 @@ class Placed:
     Attributes:
         needs_grad: whether its gradient is asked for; `facts.has_gradient` says whether it has one at all.
         is_complex: whether its numbers are pairs, real and imaginary.
+        runs_on: torch's name of the device that its engine runs on.
+        is_batched: whether a call's tensor may have leading batch dims.
         manager: fills and reads it, in place of a transfer of ours, from a tensor of `shape` and `dtype`.
     """
 
@@ -33,6 +35,8 @@ class Placed:
     needs_grad: bool
     is_complex: bool
     engine: Engine
+    runs_on: str
+    is_batched: bool = False
     manager: Any = None
     shape: tuple[int, ...] | None = None
     dtype: torch.dtype | None = None
@@ -72,9 +76,14 @@ class Placed:
             raise ArgumentError(
                 refusal(f"`{self.name}` of {layer} must be a tensor", rows, "Pass torch.as_tensor(...).")
             )
-        if tuple(tensor.shape) != self.tensor_shape or tensor.is_complex() != self.tensor_dtype.is_complex:
+        lead = tensor.dim() - len(self.tensor_shape) if self.is_batched else 0
+        if (
+            lead < 0
+            or tuple(tensor.shape[lead:]) != self.tensor_shape
+            or tensor.is_complex() != self.tensor_dtype.is_complex
+        ):
             raise self._misfit(tensor, layer)
-        if tensor.device.type != self.engine.device_type():
+        if tensor.device.type != self.runs_on:
             raise self._elsewhere(tensor, layer)
         if tensor.dtype == self.tensor_dtype:
             return torch.view_as_real(tensor.resolve_conj()) if self.is_complex else tensor
@@ -91,18 +100,18 @@ class Placed:
 
     def _misfit(self, tensor: torch.Tensor, layer: str) -> Exception:
         words = f"the tensor does not fit field `{self.name}` of {layer}"
-        wanted = f"{self.tensor_shape} {'complex' if self.is_complex else 'real'}"
+        lead = "any batch dims, then " if self.is_batched else ""
+        wanted = f"{lead}{self.tensor_shape} {'complex' if self.is_complex else 'real'}"
         rows = [("expected", wanted), ("came", f"{tuple(tensor.shape)} {'complex' if tensor.is_complex() else 'real'}")]
-        if tuple(tensor.shape) != self.tensor_shape:
+        if tensor.is_complex() == self.tensor_dtype.is_complex:
             element = f", its elements' dims {self.facts.element} last" if self.facts.element else ""
             return ShapeError(refusal(words, rows, f"Pass a tensor of the field's shape{element}."))
         remedy = "Pass `torch.complex(re, im)`." if self.is_complex else "Register it with complex_dtype=True."
         return DtypeError(refusal(words, rows, remedy))
 
     def _elsewhere(self, tensor: torch.Tensor, layer: str) -> DeviceError:
-        runs_on = self.engine.device_type()
-        words = f"`{self.name}` of {layer} is on {tensor.device}, and {self.engine.name} runs on {runs_on}"
-        return DeviceError(refusal(words, remedy=f"Pass `tensor.to({runs_on!r})`, or start the engine there."))
+        words = f"`{self.name}` of {layer} is on {tensor.device}, and {self.engine.name} runs on {self.runs_on}"
+        return DeviceError(refusal(words, remedy=f"Pass `tensor.to({self.runs_on!r})`, or start the engine there."))
 
 
 def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, layer: str) -> Placed:
@@ -126,7 +135,7 @@ def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, lay
     if is_complex:
         _check_pairs(facts, name, layer)
     asked = facts.has_gradient if needs_grad is None else needs_grad
-    return Placed(name, field, facts, asked, is_complex, engine)
+    return Placed(name, field, facts, asked, is_complex, engine, engine.device_type())
 
 
 def _check_pairs(facts: FieldFacts, name: str, layer: str) -> None:

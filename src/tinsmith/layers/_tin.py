@@ -7,7 +7,9 @@ torch's side of it: weights as parameters, checkpoints, copies.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,11 +21,14 @@ from ._call import run
 from ._marks import registered_by_marks
 from ._placed import Placed, placed
 from ._program import Habits, Launch, Program, Roles
+from ._tin_op import OpProgram
 from ._transfer import fill, read
 from ._weights import follow
 
 FieldLike = Any
 """A field of either engine."""
+Running = Callable[[Sequence[Launch], Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+"""From kernels with their arguments and the memory of filled fields to that of outputs."""
 
 
 class EmptyTin(torch.nn.Module):
@@ -37,6 +42,10 @@ class EmptyTin(torch.nn.Module):
         auto_clear_grad: whether gradients of internal fields start each backward pass at zero. Otherwise
             they add up in the fields. Weights' gradients add up in `Parameter.grad` either way.
         save: whether what a backward pass needs is saved, so that the layer may be called again before it.
+        on_tensors: run the kernels on the tensors themselves, as an op, and leave the fields alone: nothing is
+            copied, batches take one launch, and `torch.compile` sees no graph break. What the kernels read from
+            fields that are no input, weight or output is still read there, and what they write between
+            kernels starts each call at zero.
 
     Example:
         >>> layer = (                                                      # doctest: +SKIP
@@ -56,8 +65,10 @@ class EmptyTin(torch.nn.Module):
         _auto_clear: bool = False,
         *,
         save: bool = True,
+        on_tensors: bool = False,
     ) -> None:
         super().__init__()
+        self._on_tensors = on_tensors
         self.device = self._checked_device(device)
         self.auto_clear_grad = auto_clear_grad
         self.finished = False
@@ -68,7 +79,7 @@ class EmptyTin(torch.nn.Module):
         self._weights: dict[str, Placed] = {}
         self._persistent: set[str] = set()
         self._kernels: dict[str, Launch] = {}
-        self._program: Program | None = None
+        self._program: Running | None = None
 
     @property
     def _label(self) -> str:
@@ -76,7 +87,13 @@ class EmptyTin(torch.nn.Module):
 
     # Registering --------------------------------------------------------------------------
     def register_input_field(
-        self, field: FieldLike, name: str | None = None, needs_grad: bool | None = None, complex_dtype: bool = False
+        self,
+        field: FieldLike,
+        name: str | None = None,
+        needs_grad: bool | None = None,
+        complex_dtype: bool = False,
+        *,
+        batched: bool = False,
     ) -> EmptyTin:
         """A field that is filled from the next argument of a call. Returns self.
 
@@ -85,9 +102,12 @@ class EmptyTin(torch.nn.Module):
             name: for messages; "input_field_0", "input_field_1", ... otherwise.
             needs_grad: whether its gradient is asked for; None reads it off the field.
             complex_dtype: the tensor is complex; the field holds 2-vectors, or is a scalar field whose last dim is 2.
+            batched: the tensor may have batch dims before the field's: one launch runs them all. The kernels then
+                run on the tensors themselves (`on_tensors`), and every output is batched too.
         """
         name = name if name is not None else f"input_field_{len(self._inputs)}"
-        self._inputs.append(self._placed(field, name, needs_grad, complex_dtype))
+        self._inputs.append(replace(self._placed(field, name, needs_grad, complex_dtype), is_batched=batched))
+        self._on_tensors = self._on_tensors or batched
         return self
 
     def register_output_field(
@@ -238,14 +258,22 @@ class EmptyTin(torch.nn.Module):
             raise ArgumentError(refusal(words, rows, "Pass one tensor an input field, in the order of registration."))
         program = self._program or self._make_program()
         given = [*input_tensors, *[self.get_parameter(name) for name in self._weights]]
-        memory = [one.to_memory(t, self._label) for one, t in zip(program.roles.filled, given, strict=True)]
-        results = run(program, tuple(self._kernels.values()), memory)
-        outputs = tuple(one.from_memory(result) for one, result in zip(self._outputs, results, strict=True))
+        memory = [one.to_memory(t, self._label) for one, t in zip(self._filled, given, strict=True)]
+        results = program(tuple(self._kernels.values()), memory)
+        outputs = tuple([one.from_memory(result) for one, result in zip(self._outputs, results, strict=True)])
         return outputs[0] if len(outputs) == 1 else outputs
 
-    def _make_program(self) -> Program:
-        roles = Roles((*self._inputs, *self._weights.values()), tuple(self._outputs), tuple(self._internals.values()))
-        self._program = Program(self._label, roles, tuple(self._kernels.values()), self._habits)
+    @property
+    def _filled(self) -> tuple[Placed, ...]:
+        return (*self._inputs, *self._weights.values())
+
+    def _make_program(self) -> Running:
+        roles = Roles(self._filled, tuple(self._outputs), tuple(self._internals.values()))
+        kernels = tuple(self._kernels.values())
+        if self._on_tensors:
+            self._program = OpProgram(self._label, roles, kernels)
+        else:
+            self._program = functools.partial(run, Program(self._label, roles, kernels, self._habits))
         return self._program
 
     # Keeping ------------------------------------------------------------------------------
@@ -400,7 +428,7 @@ class Tin(EmptyTin):
 
     Args:
         data_oriented: an object of a class under `@ti.data_oriented`.
-        device, auto_clear_grad, save: as for `EmptyTin`.
+        device, auto_clear_grad, save, on_tensors: as for `EmptyTin`.
 
     Raises:
         ArgumentError: the object is not data-oriented.
@@ -417,8 +445,9 @@ class Tin(EmptyTin):
         _auto_clear: bool = False,
         *,
         save: bool = True,
+        on_tensors: bool = False,
     ) -> None:
-        super().__init__(device, auto_clear_grad, _auto_clear, save=save)
+        super().__init__(device, auto_clear_grad, _auto_clear, save=save, on_tensors=on_tensors)
         if not hasattr(data_oriented, "_data_oriented"):
             rows = [("came", type(data_oriented).__name__)]
             remedy = "Decorate its class with @ti.data_oriented, or use ts.EmptyTin."

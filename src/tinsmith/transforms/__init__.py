@@ -2,6 +2,7 @@
 
 from ._annotated import annotated
 from ._batched import batched
+from ._fielded import fielded
 from ._lifted import lifted
 from ._loops import NotRewritable
 from ._ranged import ranged
@@ -15,6 +16,7 @@ __all__ = [
     "NotRewritable",
     "annotated",
     "batched",
+    "fielded",
     "lifted",
     "ranged",
     "rehomed",
