@@ -1,0 +1,221 @@
+"""Which way a Tube runs: on tensors, or on fields, and then it says why."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.dropin import agree, leaf
+
+F64 = torch.float64
+N = (ts.MatchDim("n"),)
+
+
+def tube_of(kernel, *extra, manager=None):
+    tube = ts.Tube().register_input_tensor(N, F64, "x", field_manager=manager).register_output_tensor(N, F64, "y", True)
+    return tube.register_kernel(kernel, ["x", "y"], *extra).finish()
+
+
+def told(tube):
+    return tube.explain().partition("\n")[0]
+
+
+# On fields ----------------------------------------------------------------------------------------
+def in_place(lang):
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()):
+        for i in x:
+            x[i] *= 2.0
+            y[i] = x[i]
+
+    return kernel, (), "writes the input `x` at "
+
+
+def parent(lang):
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()):
+        for i in x.parent():
+            y[i] = x[i]
+
+    return kernel, (), "uses `x` in a way that only a field allows, at "
+
+
+def activity(lang):
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()):
+        for i in x:
+            if lang.is_active(y.snode, [i]):
+                y[i] = x[i]
+
+    return kernel, (), "uses `y` in a way that only a field allows, at "
+
+
+def in_a_function(lang):
+    @lang.func
+    def appended(target: lang.template(), value):
+        lang.append(target.parent(), 0, value)
+
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()):
+        for i in x:
+            appended(y, 1)
+            y[i] = x[i]
+
+    return kernel, (), "uses `y` in a way that only a field allows, at "
+
+
+def global_field(lang):
+    seen = lang.field(lang.f64, shape=())
+
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()):
+        for i in x:
+            seen[None] += x[i]
+            y[i] = x[i]
+
+    return kernel, (), "writes the field `seen` at "
+
+
+def own_field(lang):
+    @lang.data_oriented
+    class Model:
+        def __init__(self):
+            self.seen = lang.field(lang.f64, shape=())
+
+        @lang.kernel
+        def kernel(self, x: lang.template(), y: lang.template()):
+            for i in x:
+                self.seen[None] += x[i]
+                y[i] = x[i]
+
+    return Model().kernel, (), "writes the field `self.seen` at "
+
+
+def given_field(lang):
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template(), w: lang.template()):
+        for i in x:
+            y[i] = x[i] * w[None]
+
+    return kernel, (lang.field(lang.f64, shape=()),), "is given the field `w`"
+
+
+def given_array(lang):
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template(), w: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * w[0]
+
+    return kernel, (torch.ones(1),), "is given the array `w`, which is no registered tensor"
+
+
+def value_returned(lang):
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()) -> lang.f64:
+        for i in x:
+            y[i] = x[i]
+        return 1.0
+
+    return kernel, (), "returns a value"
+
+
+ON_FIELDS = [
+    in_place, parent, activity, in_a_function, global_field, own_field, given_field, given_array, value_returned,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", ON_FIELDS)
+def test_what_only_fields_can_do_takes_fields_and_says_so(lang64, make):
+    kernel, extra, reason = make(lang64)
+    told_by = told(tube_of(kernel, *extra))
+    assert told_by.startswith(f"Tube(kernel) runs on fields, because kernel `kernel` {reason}")
+    assert (__file__ in told_by) == reason.endswith(" at ")
+
+
+class Manager:
+    """Lays a field out as it is laid out anyway."""
+
+    def construct_field(self, builder, shape, needs_grad):
+        raise NotImplementedError("nobody calls")
+
+
+def test_a_field_manager_takes_fields(lang64):
+    kernel = in_place(lang64)[0]
+    assert told(tube_of(kernel, manager=Manager())) == "Tube(kernel) runs on fields, because `x` has a field manager"
+
+
+def test_other_extra_arguments_may_change_the_way(lang64):
+    kernel, (field,), _ = given_field(lang64)
+
+    @lang64.kernel
+    def scaled(x: lang64.template(), y: lang64.template(), w: lang64.template()):
+        for i in x:
+            y[i] = x[i] * w
+
+    tube = tube_of(scaled, 2.0)
+    assert "without fields" in told(tube)
+    tube.set_kernel_extra_args(scaled, field)
+    assert "is given the field `w`" in told(tube)
+    tube.set_kernel_extra_args(scaled, 3.0)
+    assert "without fields" in told(tube)
+    x = leaf(3)
+    agree(tube(x), 3.0 * x, [x])
+
+
+# On tensors ---------------------------------------------------------------------------------------
+def grouped(lang):
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()):
+        for place in lang.grouped(x):
+            y[place] = 3.0 * x[place]
+
+    return kernel
+
+
+def aliased(lang):
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()):
+        source = lang.static(x)
+        for i in range(y.shape[0]):
+            y[i] = 3.0 * source[i]
+
+    return kernel
+
+
+def through_a_function(lang):
+    @lang.func
+    def tripled(source: lang.template(), i):
+        return 3.0 * source[i]
+
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()):
+        for i in lang.ndrange(x.shape[0]):
+            y[i] += tripled(x, i)
+
+    return kernel
+
+
+def reading_a_field(lang):
+    gain = lang.field(lang.f64, shape=())
+    gain[None] = 3.0
+
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()):
+        for i in x:
+            y[i] = gain[None] * x[i]
+
+    return kernel
+
+
+@pytest.mark.parametrize("make", [grouped, aliased, through_a_function, reading_a_field])
+def test_what_tensors_can_do_takes_no_field(lang64, make):
+    tube = tube_of(make(lang64))
+    assert told(tube) == "Tube(kernel) runs on the caller's tensors, without fields"
+    x = leaf(4)
+    agree(tube(x), 3.0 * x, [x])
+
+
+def test_an_output_that_no_kernel_writes_is_a_slip(lang64):
+    tube = ts.Tube().register_input_tensor(N, F64, "x").register_output_tensor(N, F64, "y", True)
+    tube.register_output_tensor(N, F64, "z", True).register_kernel(grouped(lang64), ["x", "y"])
+    with pytest.raises(ts.RegistrationError, match="no kernel of Tube.kernel. writes its output `z`"):
+        tube.finish()
