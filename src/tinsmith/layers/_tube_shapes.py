@@ -35,16 +35,24 @@ def sizes_of(blueprint: Blueprint, shapes: Sequence[Shape]) -> Sizes:
     Raises:
         ShapeError: a shape does not fit its dims, or those of another input; or a calculated dim is none.
     """
-    shared: dict[DimID | None, tuple[int, str]] = {}
+    shared: dict[DimID | None, _Known] = {}
     for part, shape in zip(blueprint.inputs, shapes, strict=True):
         _learn(blueprint, part, shape, shared)
-    matches = {dim_id: size for dim_id, (size, _) in shared.items() if dim_id is not None}
-    batch = shared[None][0] if None in shared else None
+    matches = {dim_id: known.size for dim_id, known in shared.items() if dim_id is not None}
+    batch = shared[None].size if None in shared else None
     made = {part.name: _made_shape(blueprint, part, shapes, batch, matches) for part in blueprint.made}
     return Sizes(batch, matches, made)
 
 
-def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[DimID | None, tuple[int, str]]) -> None:
+class _Known(NamedTuple):
+    """A size that inputs share, and the input that it was learned from."""
+
+    size: int
+    part: TensorPart
+    shape: Shape
+
+
+def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[DimID | None, _Known]) -> None:
     """Hold one input's shape against its dims; learn sizes that are shared, by id (None: the batch), and from whom."""
     dims = part.dims or ()
     if len(shape) != len(dims):
@@ -55,8 +63,8 @@ def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[Di
                 raise ShapeError(_wrong_size(blueprint, part, shape, place))
         elif isinstance(dim, Batch | MatchDim):
             key = dim.dim_id if isinstance(dim, MatchDim) else None
-            before = shared.setdefault(key, (size, part.name))
-            if before[0] != size:
+            before = shared.setdefault(key, _Known(size, part, shape))
+            if before.size != size:
                 raise ShapeError(_unequal(blueprint, part, shape, dim, before))
 
 
@@ -143,11 +151,10 @@ def _wrong_size(blueprint: Blueprint, part: TensorPart, shape: Shape, place: int
     return refusal(words, rows, "Pass that size, or register the dim as AnyDim or MatchDim(id).")
 
 
-def _unequal(blueprint: Blueprint, part: TensorPart, shape: Shape, dim: Any, before: tuple[int, str]) -> str:
-    size, other = before
-    words = f"tensor `{part.name}` of {blueprint.label} does not fit `{other}`"
-    rows: list[tuple[str, ...]] = [(other, f"{blueprint.tensors[other].dims}, {dim} was {size}")]
-    rows.append((part.name, f"{part.dims} = {tuple(shape)}", f"{dim} was {size}"))
+def _unequal(blueprint: Blueprint, part: TensorPart, shape: Shape, dim: Any, before: _Known) -> str:
+    words = f"tensor `{part.name}` of {blueprint.label} does not fit `{before.part.name}`"
+    rows: list[tuple[str, ...]] = [(before.part.name, f"{before.part.dims} = {tuple(before.shape)}")]
+    rows.append((part.name, f"{part.dims} = {tuple(shape)}", f"{dim} was {before.size}"))
     return refusal(words, rows, f"Pass tensors that agree in {dim}.")
 
 
