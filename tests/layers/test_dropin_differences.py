@@ -213,3 +213,15 @@ def test_a_gradient_may_be_asked_for_twice(layers, lang64):
         torch.testing.assert_close(twice, once)
     else:
         torch.testing.assert_close(twice, 2 * once)
+
+
+@side_by_side
+def test_an_output_that_no_kernel_writes_is_refused(layers, lang64):
+    """Stannum returns zeros; a name is missing in a `register_kernel`, most likely."""
+    tube = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
+    tube = tube.register_output_tensor((2,), F64, "empty", True).register_kernel(doubled(lang64), ["x", "y"])
+    if layers is ts:
+        with pytest.raises(ts.RegistrationError, match="writes its output `empty`"):
+            tube.finish()
+    else:
+        assert tube.finish()(torch.rand(3, dtype=F64))[1].tolist() == [0.0, 0.0]
