@@ -16,6 +16,10 @@ def tube(layers, kernel, dims=(3,), *extra_args, dims_of_y=None, **options):
     return made.register_kernel(kernel, ["x", "y"], *extra_args).finish()
 
 
+def places(count):
+    return torch.arange(1, count + 1, dtype=F64)
+
+
 # Styles -------------------------------------------------------------------------------------------
 def test_functions_that_are_handed_a_field(layers, lang64):
     @lang64.func
