@@ -33,10 +33,13 @@ class TaichiModel:
 
 @qd.data_oriented
 class QuadrantsModel:
-    """The same on the other engine."""
+    """The same on the other engine, which leaves bound kernels in the object: those cannot be pickled."""
 
     def __init__(self, gain):
         self.gain = gain
+
+    def __getstate__(self):
+        return {"gain": self.gain}
 
     @qd.kernel
     def amplify(self, a: qd.template(), out: qd.template()):
