@@ -1,6 +1,7 @@
 """The bridge: from a spec and a kernel to an ordinary, differentiable torch operation."""
 
 from ._binding import Bound
+from ._foresight import Foresight
 from ._launcher import Launcher
 from ._op import Op, chain, op
 from ._pickling import Reference, reference_to
@@ -11,6 +12,7 @@ from ._tracing import is_plain, is_transformed
 __all__ = [
     "Bound",
     "FieldArray",
+    "Foresight",
     "Launcher",
     "Links",
     "Op",

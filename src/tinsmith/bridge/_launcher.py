@@ -38,19 +38,19 @@ class Launcher:
         self.stage.survey(self.stage.templates(bound.templates))
         return self.stage.field_uses()
 
-    def launch(self, bound: Bound, *, adjoint: bool, is_serial: bool) -> None:
-        """Run the kernel, or its reverse, which reads and adds to the gradient fields."""
-        key = (adjoint, is_serial, self.stage.fingerprint(bound.templates))
+    def launch(self, bound: Bound, *, adjoint: bool, is_serial: bool, stack: int = 0) -> None:
+        """Run the kernel, or its reverse, which reads and adds to the gradient fields.
+
+        `stack` is the depth that the reverse's gradient stack needs; 0 leaves it to the engine.
+        """
+        key = (adjoint, is_serial, stack, self.stage.fingerprint(bound.templates))
         found = self._found.get(key)
         if found is None or found[0].runtime is not self.engine.runtime():
-            found = self._found[key] = self._compiled(bound, adjoint=adjoint, is_serial=is_serial, picture=key[2])
+            found = self._found[key] = self._compiled(bound, Variant((), adjoint, is_serial, key[3], stack))
         compiled, scalars = found
         compiled.launch((), (0,), [(setter, slot, bound.scalars[name]) for setter, slot, name in scalars])
 
-    def _compiled(
-        self, bound: Bound, *, adjoint: bool, is_serial: bool, picture: tuple[Any, ...]
-    ) -> tuple[Compiled, tuple[tuple[str, Any, str], ...]]:
-        variant = Variant((), adjoint, is_serial, picture)
+    def _compiled(self, bound: Bound, variant: Variant) -> tuple[Compiled, tuple[tuple[str, Any, str], ...]]:
         compiled = self.stage.compiled(variant, bound.templates, self.signature.op)
         parameters: Mapping[str, Any] = self.stage.parameters
         return compiled, tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars)

@@ -16,7 +16,7 @@ import torch
 
 from .._errors import KernelError, SpecError, nearest, refusal
 from ..engines import DTYPES, Parameter
-from ..source import subscript_arity
+from ..source import static_size, subscript_arity
 from ..spec import Fixed, Item, Spec
 from ._stage import Stage
 
@@ -190,6 +190,13 @@ def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
                 "Write it into an output array: `out[None] = ...`, spec `-> out[]`.",
             )
         )
+    where = static_size(stage.source, stage.arrays, stage.home)
+    if where:
+        words = (
+            f"kernel `{stage.name}` of op `{op}` needs an array's size when it is compiled, and it is known at a call"
+        )
+        remedy = "Leave out `static`, or pass the size as a template argument."
+        raise KernelError(refusal(words, [("at", where)], remedy))
     for item in spec.inputs:
         changes = stage.roles[item.name].of("write", "add") if item.name in stage.roles else []
         if changes:

@@ -282,7 +282,7 @@ class Stage:
             return KernelError(
                 refusal(f"the kernel of op `{op}` does not compile", rows, "The engine's full report is above.")
             )
-        remedy = "Give the op a hand-written gradient kernel: `backward=`, or `@op.backward`."
+        remedy = "Rewrite what it names, or give an op its gradient kernel by hand: `backward=`, or `@op.backward`."
         return GradientError(refusal(f"{self.engine.name} cannot differentiate the kernel of op `{op}`", rows, remedy))
 
 

@@ -36,6 +36,8 @@ CONTEXT = ("set_arg_external_array_with_shape", "set_arg_float", "set_arg_int", 
 """What both engines' launch contexts are filled with."""
 FLOATS = (torch.float16, torch.float32, torch.float64)
 INTEGERS = tuple(dtype for name, dtype in DTYPES.items() if name[0] in "iu" and name != "u1")
+_PYTHON_TYPES = (float, int, bool)
+"""What an annotation may say instead of an engine's dtype."""
 _BOUNDARIES = {0: "unsafe", 1: "clamp"}
 
 
@@ -47,18 +49,20 @@ def dtypes_of(declared: Any) -> tuple[torch.dtype, ...] | None:
         return FLOATS
     if declared is int:
         return INTEGERS
+    if declared is bool:
+        return (torch.bool,)
     return (DTYPES[declared.to_string()],)
 
 
 def dtype_text(declared: Any) -> str:
     """An annotation's dtype as source."""
-    return declared.__name__ if declared in (float, int) else f"_lang.{declared.to_string()}"
+    return declared.__name__ if declared in _PYTHON_TYPES else f"_lang.{declared.to_string()}"
 
 
 def setter_of(declared: Any) -> str:
     """Which of an argument buffer's setters takes a scalar of this dtype."""
-    letter = declared.__name__[0] if declared in (float, int) else declared.to_string()[0]
-    return {"f": "float", "i": "int", "u": "uint"}[letter]
+    letter = declared.__name__[0] if declared in _PYTHON_TYPES else declared.to_string()[0]
+    return {"f": "float", "i": "int", "u": "uint", "b": "uint"}[letter]
 
 
 def element_of(matrix: Any) -> tuple[int, ...]:
@@ -81,7 +85,7 @@ def describe(
         return Parameter(name, "template", text="_lang.template()")
     if isinstance(annotation, lang.types.ndarray):
         return _array(name, annotation, matrix_type)
-    if annotation in (float, int) or is_scalar(annotation):
+    if annotation in _PYTHON_TYPES or is_scalar(annotation):
         dtypes, text = dtypes_of(annotation), dtype_text(annotation)
         return Parameter(name, "scalar", dtypes, setter=setter_of(annotation), text=text)
     if isinstance(annotation, matrix_type):

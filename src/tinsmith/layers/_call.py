@@ -6,37 +6,48 @@ over a batch, each runs once a sample: fields hold one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from .._errors import GradientError, refusal
 from ..bridge import is_plain, is_transformed
 from ._placed import Placed
-from ._program import Launch, Program
+from ._program import Program
+from ._roles import Launch
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call: the program, its kernels' arguments at that time, and whether a backward pass may follow."""
+    """One call: the program, and its kernels' arguments at that time.
+
+    `saves` is whether a backward pass may follow; `stacks` are the depths of its gradient stacks.
+    """
 
     program: Program
     launches: tuple[Launch, ...]
     saves: bool
+    stacks: tuple[int, ...]
 
 
-def _run(program: Program, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def apart(method: Method) -> Method:
+    """A method at which a graph of `torch.compile` breaks: fields are state that a graph could not see."""
+    outside: Any = torch.compiler.disable
+    return outside(method)
+
+
+def run(program: Program, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The results of a program, with their gradient."""
     wanted = torch.is_grad_enabled() and (any(tensor.requires_grad for tensor in memory) or is_transformed())
-    call = Call(program, tuple(launches), wanted and program.habits.saves)
     if not wanted:
         return tuple(program.forward(_plain(memory), launches, saves=False)[0])
+    call = Call(program, tuple(launches), program.habits.saves, program.foresee(launches))
     return _applied(_Forward, call, *memory)[: len(program.roles.outputs)]
-
-
-run: Any = torch.compiler.disable(_run)  # a graph breaks here: fields are state that it could not see
 
 
 def _applied(function: Any, *arguments: Any) -> tuple[torch.Tensor, ...]:
@@ -98,7 +109,7 @@ class _Backward(torch.autograd.Function):
         ready = _plain(tensors)
         memory = ready[count : count + len(program.roles.filled)]
         kept = ready[count + len(program.roles.filled) :]
-        return tuple(program.backward(memory, kept, ready[:count], call.launches))
+        return tuple(program.backward(memory, kept, ready[:count], call.launches, call.stacks))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

@@ -9,66 +9,24 @@ out, and leaves what the kernels change as it was found.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 
 from .._config import config
 from .._errors import EngineError, KernelError, refusal
-from ..bridge import Bound, Launcher, in_order
+from ..bridge import in_order
 from ..engines import Engine
-from ._placed import Placed, placed
+from ._as_op import foresight
+from ._placed import Placed
 from ._pool import gradient_field
+from ._roles import Habits, Launch, Roles, uses_of
 from ._transfer import Copy, Transfer
 
 _LOCK = threading.RLock()
 """Fields are one memory for all threads and layers, and a call is several launches."""
-
-
-class Launch(NamedTuple):
-    """One kernel with its arguments."""
-
-    launcher: Launcher
-    bound: Bound
-
-    @property
-    def shown(self) -> str:
-        """The arguments, as in a call."""
-        return f"({', '.join(str(value) for value in (*self.bound.scalars.values(), *self.bound.templates.values()))})"
-
-
-@dataclass(frozen=True, eq=False)
-class Roles:
-    """What a layer's fields are for.
-
-    Attributes:
-        filled: from a call's tensors: inputs, then weights.
-        outputs: results, in order.
-        internal: everything else that the layer was told of.
-    """
-
-    filled: tuple[Placed, ...]
-    outputs: tuple[Placed, ...]
-    internal: tuple[Placed, ...]
-
-
-@dataclass(frozen=True)
-class Habits:
-    """How a layer treats its fields between calls.
-
-    Attributes:
-        clears_outputs, clears_internal: these start each call at zero; otherwise as the call before left them.
-        clears_gradients: of internal fields, before each backward pass; otherwise they add up.
-        saves: what kernels change is saved for the backward pass.
-    """
-
-    clears_outputs: bool = False
-    clears_internal: bool = False
-    clears_gradients: bool = True
-    saves: bool = True
 
 
 class Program:
@@ -101,6 +59,7 @@ class Program:
         self._put_back = self._transfer(_copies("load", self.kept))
         self._elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
         self._runtime = self.engine.runtime()
+        self._foresight = functools.cache(lambda: foresight(layer, roles, launches))
         self.calls = 0
 
     def _check_engines(self, launches: Sequence[Launch]) -> None:
@@ -114,6 +73,11 @@ class Program:
 
     def _transfer(self, copies: Sequence[Copy]) -> Transfer:
         return Transfer(self.engine, copies)
+
+    def foresee(self, launches: Sequence[Launch]) -> tuple[int, ...]:
+        """Depths of the kernels' gradient stacks. Raises GradientError where a gradient would be wrong, or a crash."""
+        found = self._foresight()
+        return (0,) * len(launches) if found is None else found.foresee(launches, self.active)
 
     # Running ------------------------------------------------------------------------------
     def forward(
@@ -141,6 +105,7 @@ class Program:
         kept: Sequence[torch.Tensor],
         cotangents: Sequence[torch.Tensor],
         launches: Sequence[Launch],
+        stacks: Sequence[int],
     ) -> list[torch.Tensor]:
         """Gradients of `active`, given the cotangents of `differentiated`, and what the forward pass saved."""
         device = cotangents[0].device
@@ -151,8 +116,8 @@ class Program:
             serial = self._is_serial(device)
             self._look.run(present, is_serial=serial)
             self._restore.run([*tensors, *kept, *cotangents], is_serial=serial)
-            for launch in reversed(launches):
-                launch.launcher.launch(launch.bound, adjoint=True, is_serial=serial)
+            for launch, stack in zip(reversed(launches), reversed(stacks), strict=True):
+                launch.launcher.launch(launch.bound, adjoint=True, is_serial=serial, stack=stack)
             self._collect.run(gradients, is_serial=serial)
             self._put_back.run(present, is_serial=serial)
 
@@ -179,8 +144,11 @@ class _Uses:
         self._written: set[int] = set()
         self._read: set[int] = set()
         self._seen: dict[int, Placed] = {}
-        for launch in launches:
-            self._note(launch)
+        for use in (use for launch in launches for use in uses_of(launch).values()):
+            key = use.one.facts.key
+            self._seen.setdefault(key, use.one)
+            self._written |= {key} if use.is_written else set()
+            self._read |= {key} if use.is_read else set()
         told = {one.facts.key: one for one in (*roles.filled, *roles.outputs, *roles.internal)}
         self._found = {key: one for key, one in self._seen.items() if key not in told}
         self._internal = roles.internal
@@ -189,15 +157,6 @@ class _Uses:
         self.kept: tuple[Placed, ...] = tuple(
             one for one in everything if self._is_written(one) and (one.facts.key not in outputs or self._matters(one))
         )
-
-    def _note(self, launch: Launch) -> None:
-        engine = launch.launcher.engine
-        for use in launch.launcher.fields(launch.bound):
-            for name, leaf in engine.leaf_fields(use.field, use.name):
-                one = placed(leaf, name, None, False, f"kernel `{launch.launcher.stage.name}`")
-                self._seen.setdefault(one.facts.key, one)
-                self._written |= {one.facts.key} if use.is_written else set()
-                self._read |= {one.facts.key} if use.is_read else set()
 
     def _is_written(self, one: Placed) -> bool:
         """What no source names is reached in a way that is not followed, and so may be written."""

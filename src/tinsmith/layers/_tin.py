@@ -17,11 +17,12 @@ import torch
 from .._errors import ArgumentError, CheckpointError, DeviceError, RegistrationError, TinsmithError, nearest, refusal
 from ..bridge import Launcher
 from ..engines import is_kernel, of_kernel
-from ._call import run
+from ._as_op import OpProgram
+from ._call import apart, run
 from ._marks import registered_by_marks
 from ._placed import Placed, placed
-from ._program import Habits, Launch, Program, Roles
-from ._tin_op import OpProgram
+from ._program import Program
+from ._roles import Habits, Launch, Roles
 from ._transfer import fill, read
 from ._weights import follow
 
@@ -252,6 +253,13 @@ class EmptyTin(torch.nn.Module):
     def forward(self, *input_tensors: torch.Tensor) -> Any:
         """One tensor an input field, in order. Returns one tensor, or a tuple where there are several output fields."""
         self._check_finished("a call")
+        return self._computed(*input_tensors) if self._on_tensors else self._apart(*input_tensors)
+
+    @apart
+    def _apart(self, *input_tensors: torch.Tensor) -> Any:
+        return self._computed(*input_tensors)
+
+    def _computed(self, *input_tensors: torch.Tensor) -> Any:
         if len(input_tensors) != len(self._inputs):
             rows = [("expected", f"{len(self._inputs)}: {', '.join(one.name for one in self._inputs)}")]
             words = f"{self._label} got {len(input_tensors)} tensors"
@@ -326,7 +334,7 @@ class EmptyTin(torch.nn.Module):
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         shared = {name: value for name, value in vars(self).items() if name in _SHARED}
-        memo |= {id(value): copy.copy(value) for value in shared.values()}
+        memo |= {id(value): copy.copy(value) if isinstance(value, list | dict) else value for value in shared.values()}
         vars(twin).update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
         follow(twin, twin.parameters())
         return twin
@@ -412,7 +420,7 @@ class EmptyTin(torch.nn.Module):
         raise RegistrationError(refusal(words, rows, "Call `set_kernel_args(kernel_or_name, *args)`."))
 
 
-_SHARED = ("_inputs", "_outputs", "_internals", "_weights", "_kernels", "_program")
+_SHARED = ("_inputs", "_outputs", "_internals", "_weights", "_kernels", "_program", "data_oriented")
 """What a copy of a layer has in common with it: the engine's objects, and what was made of them."""
 
 

@@ -16,10 +16,11 @@ import torch
 from .._errors import KernelError, refusal
 from ..bridge import Launcher
 from ..engines import Engine
-from ._call import run
+from ._call import apart, run
 from ._placed import Placed, placed
 from ._pool import FieldTree
-from ._program import Habits, Launch, Program, Roles
+from ._program import Program
+from ._roles import Habits, Launch, Roles
 from ._tube_blueprint import Blueprint
 from ._tube_op import check_tensors
 from ._tube_parts import TensorPart, check_extra
@@ -95,6 +96,10 @@ class FieldProgram:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The outputs of one call."""
+        return self._called(tensors)
+
+    @apart
+    def _called(self, tensors: Sequence[torch.Tensor]) -> Any:
         blueprint = self._blueprint
         for kernel in blueprint.kernels:
             check_extra(kernel)

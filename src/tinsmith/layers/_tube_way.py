@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from .._errors import KernelError, RegistrationError, refusal
-from ..source import Roles, constants_of, read, roles_of
+from ..source import Roles, constants_of, read, roles_of, static_size
 from ..transforms import simplified
 from ._tube_blueprint import Blueprint
 from ._tube_parts import KernelPart
@@ -52,7 +52,8 @@ def _own_reason(kernel: KernelPart) -> str:
     for parameter, value in zip(kernel.others, kernel.extra, strict=False):
         if kernel.engine.is_field(value):
             return f"kernel `{kernel.name}` is given the field `{parameter.name}`"
-        if parameter.kind == "array" or isinstance(value, torch.Tensor | np.ndarray):
+        is_array = parameter.kind == "template" and isinstance(value, torch.Tensor | np.ndarray)
+        if parameter.kind == "array" or is_array:
             return f"kernel `{kernel.name}` is given the array `{parameter.name}`, which is no registered tensor"
     try:
         source = read(kernel.function)
@@ -82,6 +83,9 @@ def _roles(kernel: KernelPart) -> dict[str, Roles]:
 
 def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Roles]) -> str:
     """What a kernel does with an array that only works with fields."""
+    where = static_size(read(kernel.function), tuple(kernel.linked), kernel.engine)
+    if where:
+        return f"kernel `{kernel.name}` needs a tensor's size when it is compiled, at {where}"
     for parameter, role in roles.items():
         name = kernel.linked[parameter]
         if role.escapes:  # x.parent(), x.snode, ti.append(x, ...), ti.is_active(x, ...)

@@ -6,6 +6,7 @@ from ._constants import Constants, constants_of
 from ._needs import needed_reads, needed_returns, needed_values
 from ._read import Source, read
 from ._roles import Access, Roles, roles_of
+from ._sizes import static_size
 from ._stacks import Nest, carrying_nests
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "needed_values",
     "read",
     "roles_of",
+    "static_size",
     "subscript_arity",
 ]

@@ -6,17 +6,17 @@ a batch is one launch, and each call's values are its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
 
-from .._errors import GradientError, KernelError, refusal
-from ..bridge import FieldArray, Links, Op
+from .._errors import GradientError, KernelError, SpecError, refusal
+from ..bridge import FieldArray, Foresight, Links, Op
 from ..engines import NAMES
 from ._identifiers import OURS, identifier, used_names
 from ._placed import Placed, placed
-from ._program import Launch, Roles
+from ._roles import Launch, Roles, by_key, uses_of
 
 
 class OpProgram:
@@ -27,24 +27,26 @@ class OpProgram:
         GradientError: a gradient would have to go to a field that is no weight.
     """
 
-    def __init__(self, layer: str, roles: Roles, launches: Sequence[Launch]) -> None:
+    def __init__(self, layer: str, roles: Roles, launches: Sequence[Launch], *, runs: bool = True) -> None:
         self._layer = layer
         self._roles = roles
-        told = {one.facts.key: one for one in (*roles.filled, *roles.outputs, *roles.internal)}
-        self._told = self._written_besides(launches) | told
-        taken = set(OURS).union(*(used_names(launch.launcher.stage.source.function) for launch in launches))
+        found = [uses_of(launch) for launch in launches]
+        written = [use.one for uses in found for use in uses.values() if use.is_written]
+        told = by_key((*roles.filled, *roles.outputs, *roles.internal))
+        self._told = by_key(written) | told  # a field between kernels need not be registered
+        labels = [{n: u.one.facts.key for n, u in uses.items() if u.one.facts.key in self._told} for uses in found]
+        sources = [used_names(launch.launcher.stage.source.function) for launch in launches]
+        taken = set(OURS).union(*(names - one.keys() for names, one in zip(sources, labels, strict=True)))
         self._names = {one.facts.key: identifier(one.name, taken) for one in self._told.values()}
         self._batch = identifier("batch", taken)
-        uses = [self._uses(launch) for launch in launches]
-        used = {key for found in uses for key, _ in found.values()}
-        written = {key for found in uses for key, is_written in found.values() if is_written}
-        shown = {one.facts.key for one in (*roles.filled, *roles.outputs)}
-        self._between = tuple(one for key, one in self._told.items() if key in written - shown)
-        self._check(used)
-        arrays = {one.facts.key for one in (*roles.filled, *roles.outputs, *self._between)}
+        shown = by_key((*roles.filled, *roles.outputs))
+        self._between = tuple(self._told[key] for key in by_key(written) if key not in shown)
+        if runs:
+            self._check({key for one in labels for key in one.values()})
+        arrays = shown | by_key(self._between)
         links = [
-            self._links(launch, {label: key for label, (key, _) in found.items() if key in arrays}, taken)
-            for launch, found in zip(launches, uses, strict=True)
+            self._links(launch, {label: key for label, key in one.items() if key in arrays}, taken)
+            for launch, one in zip(launches, labels, strict=True)
         ]
         self._arguments = [link.names for link in links]
         kernels = [launch.launcher.stage.kernel for launch in launches]
@@ -57,42 +59,31 @@ class OpProgram:
             detached=self._detached(),
         )
         self._check_followed(arrays)
+        self._foresight = Foresight(self.op)
 
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
-        values: dict[str, Any] = {}
+        values = self._values(launches)
         for one, tensor in zip(self._roles.filled, memory, strict=True):
             values[self._names[one.facts.key]] = tensor if one.needs_grad else tensor.detach()
-        for launch, names in zip(launches, self._arguments, strict=True):
-            given = {**launch.bound.scalars, **launch.bound.templates}
-            values |= {
-                names[name]: value for name, value in given.items() if name in names and names[name] not in values
-            }
         result = self.op(*[values[name] for name in self.op.arguments])
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
-    # Looking into the kernels -----------------------------------------------------------------
-    def _uses(self, launch: Launch) -> dict[str, tuple[int, bool]]:
-        """Registered fields that a kernel uses, by what it calls them: which, and whether it writes them."""
-        found = {}
-        for use in launch.launcher.fields(launch.bound):
-            for name, leaf in launch.launcher.engine.leaf_fields(use.field, use.name):
-                key = placed(leaf, name, None, False, self._layer).facts.key
-                if key in self._told:
-                    found[name] = (key, use.is_written)
+    def foresee(self, launches: Sequence[Launch], active: Sequence[Placed]) -> tuple[int, ...]:
+        """Depths of the kernels' gradient stacks. Raises GradientError where these fields' gradients cannot be had."""
+        self._foresight.check(frozenset(self._names[one.facts.key] for one in active))
+        shapes = {self._names[key]: one.memory_shape for key, one in self._told.items()}
+        return self._foresight.stacks(shapes, self._values(launches))
+
+    def _values(self, launches: Sequence[Launch]) -> dict[str, Any]:
+        """Arguments that are no arrays, by the op's names for them."""
+        found: dict[str, Any] = {}
+        for launch, names in zip(launches, self._arguments, strict=True):
+            given = {**launch.bound.scalars, **launch.bound.templates}
+            found |= {names[name]: value for name, value in given.items() if names[name] not in self._names.values()}
         return found
 
-    def _written_besides(self, launches: Sequence[Launch]) -> dict[int, Placed]:
-        """Fields between kernels that nobody registered."""
-        found = {}
-        for launch in launches:
-            engine = launch.launcher.engine
-            uses = [use for use in launch.launcher.fields(launch.bound) if use.is_written]
-            for name, leaf in (leaf for use in uses for leaf in engine.leaf_fields(use.field, use.name)):
-                one = placed(leaf, name, None, False, self._layer)
-                found[one.facts.key] = one
-        return found
-
+    # Checking ---------------------------------------------------------------------------------
     def _check(self, used: set[int]) -> None:
         for one in self._told.values():
             facts = one.facts
@@ -109,7 +100,7 @@ class OpProgram:
                 remedy = "Register it by register_weight_field, or with needs_grad=False."
                 raise GradientError(refusal(words, remedy=remedy))
 
-    def _check_followed(self, arrays: set[int]) -> None:
+    def _check_followed(self, arrays: Container[int]) -> None:
         """Refuse a registered field that is used by a function of a kernel: it would be another memory there."""
         engine = self._roles.filled[0].engine
         leaves = [leaf for label, field in self.op.fields for leaf in engine.leaf_fields(field, label)]
@@ -151,3 +142,11 @@ class OpProgram:
         made = (*self._roles.outputs, *self._between)
         floats = [one for one in made if one.facts.dtype.is_floating_point]
         return tuple(self._names[one.facts.key] for one in floats if not one.needs_grad)
+
+
+def foresight(layer: str, roles: Roles, launches: Sequence[Launch]) -> OpProgram | None:
+    """The op that kernels on fields would make, for its checks; None where they make none, and nothing is foreseen."""
+    try:
+        return OpProgram(layer, roles, launches, runs=False)
+    except (KernelError, SpecError):
+        return None  # the engine runs what no op can be made of: a kernel that writes its input, for one

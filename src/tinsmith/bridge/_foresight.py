@@ -1,0 +1,29 @@
+"""Foresight: what an engine's reverse mode would do wrong with an op's kernels, told before a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ._op import Op
+
+
+class Foresight:
+    """The checks of an op's gradient, for whoever runs its kernels some other way than by the op."""
+
+    def __init__(self, op: Op) -> None:
+        core = op._core
+        self._signature = core.signature
+        self._reverse = core.reverse
+
+    def check(self, active: frozenset[str]) -> None:
+        """Raise GradientError where the gradients of these inputs cannot be had."""
+        self._reverse.check(active)
+
+    def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
+        """For each kernel the depth that its gradient stack needs; 0 leaves it to the engine.
+
+        Raises:
+            GradientError: the stack would overflow, of which the process would die.
+        """
+        return tuple(self._reverse.stack(stage, shapes, values) for stage in self._signature.stages)

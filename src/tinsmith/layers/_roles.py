@@ -1,0 +1,76 @@
+"""Roles: what a layer's kernels and fields are for, and which fields a kernel uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..bridge import Bound, Launcher
+from ._placed import Placed, placed
+
+
+class Launch(NamedTuple):
+    """One kernel with its arguments."""
+
+    launcher: Launcher
+    bound: Bound
+
+    @property
+    def shown(self) -> str:
+        """The arguments, as in a call."""
+        return f"({', '.join(str(value) for value in (*self.bound.scalars.values(), *self.bound.templates.values()))})"
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """What a layer's fields are for.
+
+    Attributes:
+        filled: from a call's tensors: inputs, then weights.
+        outputs: results, in order.
+        internal: everything else that the layer was told of.
+    """
+
+    filled: tuple[Placed, ...]
+    outputs: tuple[Placed, ...]
+    internal: tuple[Placed, ...]
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How a layer treats its fields between calls.
+
+    Attributes:
+        clears_outputs, clears_internal: these start each call at zero; otherwise as the call before left them.
+        clears_gradients: of internal fields, before each backward pass; otherwise they add up.
+        saves: what kernels change is saved for the backward pass.
+    """
+
+    clears_outputs: bool = False
+    clears_internal: bool = False
+    clears_gradients: bool = True
+    saves: bool = True
+
+
+class Use(NamedTuple):
+    """A field of numbers that a kernel uses. What a kernel does with it unseen counts as both."""
+
+    one: Placed
+    is_written: bool
+    is_read: bool
+
+
+def uses_of(launch: Launch) -> dict[str, Use]:
+    """The fields that a kernel and its functions use, by what they call them."""
+    stage, engine = launch.launcher.stage, launch.launcher.engine
+    return {
+        name: Use(placed(leaf, name, None, False, f"kernel `{stage.name}`"), use.is_written, use.is_read)
+        for use in launch.launcher.fields(launch.bound)
+        for name, leaf in engine.leaf_fields(use.field, use.name)
+    }
+
+
+def by_key(fields: Sequence[Placed]) -> dict[int, Placed]:
+    """Fields by what tells their memory apart."""
+    return {one.facts.key: one for one in fields}
