@@ -112,6 +112,23 @@ def test_extra_arguments_of_every_kind(layers, lang64):
     agree(made(x), 5 * x, [x])
 
 
+def test_extra_arguments_may_be_set_later(layers, lang64):
+    @lang64.kernel
+    def scaled(x: lang64.template(), y: lang64.template(), a: float):
+        for i in x:
+            y[i] = a * x[i]
+
+    for before_finish in (True, False):
+        made = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
+        made.register_kernel(scaled, ["x", "y"])
+        if before_finish:
+            made.set_kernel_extra_args(scaled, 2.0)
+        made.finish()
+        made.set_kernel_extra_args(scaled, 3.0)
+        x = leaf(3)
+        agree(made(x), 3 * x, [x])
+
+
 def test_a_field_as_extra_argument(layers, lang64):
     table = lang64.field(lang64.f64, shape=3)
     table.from_torch(places(3))
