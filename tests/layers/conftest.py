@@ -3,6 +3,7 @@
 import importlib
 
 import pytest
+import setuptools  # noqa: F401 - before Quadrants, as tests/bridge/test_contract_compile.py says
 
 
 @pytest.fixture

@@ -179,7 +179,9 @@ def test_numbers_vectors_and_templates(lang64):
     given = leaf(4)
     first = tube(given)
     tube.set_kernel_extra_args(mix, 5, lang64.Vector([1.5, 0.0]), -1)
-    agree((first, tube(given)), (3.5 * given - 1.0, 6.5 * given - 1.0), [given])
+    second = tube(given)
+    tube.set_kernel_extra_args(mix, 5, torch.tensor([0.0, 1.0]), 0)
+    agree((first, second, tube(given)), (3.5 * given - 1.0, 6.5 * given - 1.0, 5.0 * given - 1.0), [given])
 
 
 def test_numbers_may_be_given_later(lang64):

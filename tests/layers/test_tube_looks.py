@@ -220,6 +220,17 @@ def test_a_tensor_of_another_dtype_is_converted_and_its_gradient_converted_back(
         torch.testing.assert_close(gradient, torch.full_like(x, 2.0))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, F64], ids=str)
+def test_autocast_changes_no_registered_dtype(lang64, dtype):
+    tube = ts.Tube().register_input_tensor(N, dtype, "x").register_output_tensor(N, dtype, "y", True)
+    tube.register_kernel(sums(lang64), ["x", "y"]).finish()
+    x = torch.rand(4, dtype=torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = tube(x)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), 2.0 * x.double(), rtol=1e-3, atol=0.0)
+
+
 def test_complex_numbers_of_another_precision_are_converted(lang64):
     tube = (
         ts.Tube().register_input_tensor(N, torch.complex128, "x").register_output_tensor(N, torch.complex64, "y", True)

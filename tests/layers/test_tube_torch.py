@@ -3,9 +3,9 @@
 import threading
 
 import pytest
-import setuptools  # noqa: F401 - before Quadrants, as in tests/bridge/test_contract_compile.py
 import torch
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import tinsmith as ts
 from support.dropin import agree, leaf
@@ -295,6 +295,16 @@ def test_one_graph_for_all_sizes(lang64, example, compiler):
         inputs = example.inputs(size)
         agree(found(*inputs), among_others(example.expected)(*inputs), inputs)
     assert compiler.frame_count == 1
+
+
+@no_deprecation
+@examples
+def test_a_traced_graph_with_symbolic_sizes(lang64, example):
+    tube = example.make(lang64)  # a traced graph calls it by a handle, and does not keep it alive
+    found = make_fx(tube, tracing_mode="symbolic")(*example.inputs(4))
+    for size in (4, 6):
+        inputs = example.inputs(size)
+        agree(found(*inputs), example.expected(*inputs), inputs)
 
 
 @no_deprecation

@@ -167,6 +167,15 @@ complex64, complex128
         Name a tensor for each array parameter; then pass the others, or `set_kernel_extra_args` later.
         """,
     ),
+    "tensor-for-a-number": (
+        lambda lang: ends().register_kernel(scale(lang), ["x", "y"], torch.tensor(2.0)),
+        ts.ArgumentError,
+        """
+        extra argument `by` of kernel `scale` is a tensor
+          came  () torch.float32
+        Pass `by.item()`; or register `by` as an input with dims `()`, and it has a gradient.
+        """,
+    ),
     "kernel-twice": (
         lambda lang: ends().register_kernel(k := scale(lang), ["x", "y"], 2.0).register_kernel(k, ["y", "x"], 3.0),
         ts.RegistrationError,

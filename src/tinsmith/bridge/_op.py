@@ -21,7 +21,7 @@ from ._packing import register
 from ._pickling import Reference, reference_to
 from ._reverse import EngineReverse, HandWritten, Reverse
 from ._route import Route, key_of, quick_key_of, route
-from ._signature import Signature, match
+from ._signature import Signature, fitting_dtypes, match
 from ._stage import Stage
 from ._tracing import has_modes, is_plain, is_tracing, is_transformed
 
@@ -151,7 +151,7 @@ class Op:
 
     def _run_special(self, bound: Bound) -> Sequence[torch.Tensor]:
         """A call under autocast, a transform, a tracer or forward mode."""
-        bound = _autocast(bound)
+        bound = _autocast(self._core.signature, bound)
         found = self._route(bound)
         if is_transformed() or has_modes() or not found.is_native:
             return _operator.dispatched(self._core, bound, found)
@@ -167,7 +167,10 @@ class Op:
             raise
         if self._has_others:
             key = (key, core.fixed(bound.scalars), tuple(bound.sizes.items()), core.fingerprints(bound.templates))
-        found = self._routes.get(key)
+        try:
+            found = self._routes.get(key)
+        except TypeError:  # symbolic sizes of a tracer, under which nothing can be kept
+            return route(core, bound)
         if found is None or not found.is_current():
             found = self._new_route(key, bound)
         return found
@@ -337,16 +340,20 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
     return HandWritten(signature, Stage(backward, names, options.get("engine")))
 
 
-def _autocast(bound: Bound) -> Bound:
-    """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it."""
+def _autocast(signature: Signature, bound: Bound) -> Bound:
+    """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it.
 
-    def single(tensor: Any) -> Any:
+    What takes nothing but float16 is left alone: half precision is computed in single in any case.
+    """
+
+    def single(name: str, tensor: Any) -> Any:
         if not isinstance(tensor, torch.Tensor) or not torch.is_autocast_enabled(tensor.device.type):
             return tensor
         is_cast = tensor.is_floating_point() and tensor.dtype != torch.float64
-        return tensor.float() if is_cast else tensor
+        return tensor.float() if is_cast and fitting_dtypes(signature, name) != (torch.float16,) else tensor
 
-    return bound._replace(tensors=tuple(single(tensor) for tensor in bound.tensors))
+    pairs = zip(signature.arrays, bound.tensors, strict=True)
+    return bound._replace(tensors=tuple(single(name, tensor) for name, tensor in pairs))
 
 
 def _result_type(name: str, outputs: Sequence[str]) -> Any:

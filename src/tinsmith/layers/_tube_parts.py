@@ -239,7 +239,7 @@ def kernel_part(kernel: Any, tensors: Sequence[str], extra: tuple[Any, ...], nam
 
 
 def check_extra(part: KernelPart) -> None:
-    """Refuse a wrong number of arguments after the tensors."""
+    """Refuse a wrong number of arguments after the tensors, and tensors for plain numbers."""
     if len(part.extra) != len(part.others):
         words = f"kernel `{part.name}` does not get as many arguments as it has parameters"
         rows = [
@@ -249,6 +249,14 @@ def check_extra(part: KernelPart) -> None:
         ]
         remedy = "Name a tensor for each array parameter; then pass the others, or `set_kernel_extra_args` later."
         raise ArgumentError(refusal(words, rows, remedy))
+
+    for parameter, value in zip(part.others, part.extra, strict=True):
+        if parameter.kind == "scalar" and isinstance(value, torch.Tensor):
+            words = f"extra argument `{parameter.name}` of kernel `{part.name}` is a tensor"
+            rows = [("came", f"{tuple(value.shape)} {value.dtype}")]
+            name = parameter.name
+            remedy = f"Pass `{name}.item()`; or register `{name}` as an input with dims `()`, and it has a gradient."
+            raise ArgumentError(refusal(words, rows, remedy))
 
 
 def _listed(parameters: Sequence[Parameter]) -> str:
