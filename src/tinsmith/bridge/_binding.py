@@ -66,7 +66,9 @@ def checked_scalar(signature: Signature, name: str, value: Any) -> Any:
         words = f"scalar argument `{name}` of op `{signature.op}` is a tensor"
         rows = [(name, f"{tuple(value.shape)} {value.dtype}")]
         raise ArgumentError(
-            refusal(words, rows, f"For a gradient write `{name}[]` into the spec; else pass `{name}.item()`.")
+            refusal(
+                words, rows, f"Pass `{name}.item()`; where a gradient is wanted, the spec of an op takes `{name}[]`."
+            )
         )
     wanted = float if parameter.setter == "float" else int
     try:
@@ -205,6 +207,8 @@ def _missing(signature: Signature, names: Sequence[str]) -> str:
 
 
 def _usage(signature: Signature) -> str:
+    if not signature.spec.items:  # launched by a layer, on fields
+        return f"Give ({', '.join(signature.order)}) when the kernel is registered, or by `set_kernel_args`."
     parts = [*signature.order, *(f"{name}=..." for name in signature.size_names)]
     return f"Call it as `{signature.op}({', '.join(parts)})`; outputs and scratch are made by the op."
 

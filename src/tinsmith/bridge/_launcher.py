@@ -1,69 +1,123 @@
 """Launcher: a kernel that works on memory of its own, its fields, launched forward and in reverse.
 
 An op gives its kernel arrays and owns them. Here the kernel keeps the fields that it names:
-who fills them, and whose gradients they hold, is the caller's business (`layers/`).
+who fills them, and whose gradients they hold, is the caller's business (`layers/`). Arrays that
+it is given besides are constants to a gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from .._errors import KernelError, refusal
-from ..engines import Compiled, Engine
+import numpy as np
+import torch
+
+from .._errors import ArgumentError, GradientError, refusal
+from ..engines import ArrayArgument, Compiled, Engine, of_kernel
 from ..spec import Spec
 from ._binding import Bound, bind
 from ._signature import Signature
-from ._stage import FieldUse, Stage, Variant
+from ._stage import ArrayType, FieldUse, Stage, Variant
+
+
+class Ready(NamedTuple):
+    """A compiled kernel, and where its arguments go."""
+
+    compiled: Compiled
+    scalars: tuple[tuple[str, Any, str], ...]
 
 
 class Launcher:
     """One kernel and the layer that launches it, for messages."""
 
     def __init__(self, kernel: Any, layer: str) -> None:
-        self.stage = Stage(kernel, (), may_write_fields=True)
+        self.engine: Engine = of_kernel(kernel)
+        arrays = [parameter.name for parameter in self.engine.parameters(kernel) if parameter.kind == "array"]
+        self.stage = Stage(kernel, arrays, may_write_fields=True)
         self.signature = _signature(layer, self.stage)
-        self._found: dict[Any, tuple[Compiled, tuple[tuple[str, Any, str], ...]]] = {}
-
-    @property
-    def engine(self) -> Engine:
-        return self.stage.engine
+        self._found: dict[Any, Ready] = {}
 
     def bound(self, arguments: Sequence[Any]) -> Bound:
         """A launch's arguments, checked. Raises ArgumentError."""
-        return bind(self.signature, arguments, {})
+        found = bind(self.signature, arguments, {})
+        pairs = zip(self.signature.arrays, found.tensors, strict=True)
+        return found._replace(tensors=tuple(self._array(name, value) for name, value in pairs))
 
     def fields(self, bound: Bound) -> list[FieldUse]:
         """Every field that a launch with these arguments uses."""
         self.stage.survey(self.stage.templates(bound.templates))
         return self.stage.field_uses()
 
+    def versions(self, bound: Bound) -> tuple[int, ...]:
+        """How often each array was changed so far."""
+        return tuple([tensor._version for tensor in bound.tensors])
+
+    def check_unchanged(self, bound: Bound, versions: Sequence[int]) -> None:
+        """Refuse a backward pass that would read other arrays than the forward pass."""
+        for name, now, then in zip(self.signature.arrays, self.versions(bound), versions, strict=True):
+            if now != then:
+                words = f"array `{name}` of `{self.signature.op}` changed between forward and backward pass"
+                raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a clone."))
+
     def launch(self, bound: Bound, *, adjoint: bool, is_serial: bool, stack: int = 0) -> None:
         """Run the kernel, or its reverse, which reads and adds to the gradient fields.
 
         `stack` is the depth that the reverse's gradient stack needs; 0 leaves it to the engine.
         """
-        key = (adjoint, is_serial, stack, self.stage.fingerprint(bound.templates))
+        types = tuple([(tensor.dtype, tensor.dim()) for tensor in bound.tensors])
+        key = (adjoint, is_serial, stack, types, self.stage.fingerprint(bound.templates))
         found = self._found.get(key)
-        if found is None or found[0].runtime is not self.engine.runtime():
-            found = self._found[key] = self._compiled(bound, Variant((), adjoint, is_serial, key[3], stack))
-        compiled, scalars = found
-        compiled.launch((), (0,), [(setter, slot, bound.scalars[name]) for setter, slot, name in scalars])
+        if found is None or found.compiled.runtime is not self.engine.runtime():
+            variant = Variant(self._types(bound), adjoint, is_serial, key[4], stack)
+            found = self._found[key] = self._compiled(bound, variant)
+        scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in found.scalars]
+        pointers = [*[tensor.data_ptr() for tensor in bound.tensors], 0]
+        found.compiled.launch(self._entries(found.compiled, bound), pointers, scalars)
 
-    def _compiled(self, bound: Bound, variant: Variant) -> tuple[Compiled, tuple[tuple[str, Any, str], ...]]:
+    def _compiled(self, bound: Bound, variant: Variant) -> Ready:
         compiled = self.stage.compiled(variant, bound.templates, self.signature.op)
         parameters: Mapping[str, Any] = self.stage.parameters
-        return compiled, tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars)
+        return Ready(compiled, tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars))
+
+    # Arrays -------------------------------------------------------------------------------
+    def _array(self, name: str, value: Any) -> torch.Tensor:
+        """An array argument as memory that a kernel can be given."""
+        tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        if not isinstance(tensor, torch.Tensor):
+            words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
+            raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r:.60}")]))
+        parameter = self.stage.parameters[name]
+        if parameter.dtypes is not None and tensor.dtype not in parameter.dtypes:
+            words = f"array argument `{name}` of `{self.signature.op}` has a dtype that does not fit"
+            rows = [("annotation", parameter.shown), ("came", str(tensor.dtype))]
+            raise ArgumentError(refusal(words, rows, f"Pass `{name}.to({parameter.dtypes[0]})`."))
+        if not tensor.is_contiguous() or tensor.requires_grad:
+            words = f"array argument `{name}` of `{self.signature.op}` cannot be given to a kernel as it is"
+            rows = [("contiguous", str(tensor.is_contiguous())), ("requires_grad", str(tensor.requires_grad))]
+            remedy = "Pass `.detach().contiguous()`: what needs a gradient goes through an input field."
+            raise ArgumentError(refusal(words, rows, remedy))
+        return tensor
+
+    def _types(self, bound: Bound) -> tuple[tuple[str, ArrayType], ...]:
+        found = []
+        for name, tensor in zip(self.signature.arrays, bound.tensors, strict=True):
+            element = self.stage.parameters[name].element
+            found.append((name, ArrayType(tensor.dtype, tensor.dim() - len(element), element)))
+        return tuple(found)
+
+    def _entries(self, compiled: Compiled, bound: Bound) -> list[ArrayArgument]:
+        entries: list[ArrayArgument] = []
+        for place, (name, tensor) in enumerate(zip(self.signature.arrays, bound.tensors, strict=True)):
+            rank = tensor.dim() - len(self.stage.parameters[name].element)
+            entries.append((compiled.slots[name], place, tensor.nbytes, tuple(tensor.shape[:rank]), -1))
+        return entries
 
 
 def _signature(layer: str, stage: Stage) -> Signature:
-    """A signature of scalars and templates alone."""
+    """A signature without a spec: what a launch is given, as it is."""
     kinds = {name: parameter.kind for name, parameter in stage.parameters.items()}
-    for name, kind in kinds.items():
-        if kind == "array":
-            words = f"kernel `{stage.name}` of {layer} takes the array `{name}`, and works on fields besides"
-            rows = [("annotation", stage.parameters[name].shown), ("at", stage.source.place(stage.source.tree))]
-            raise KernelError(refusal(words, rows, "Copy the array into a field, or make the kernel an op: `ts.op`."))
+    arrays = tuple(name for name, kind in kinds.items() if kind == "array")
     scalars = tuple(name for name, kind in kinds.items() if kind in ("scalar", "matrix"))
     templates = tuple(name for name, kind in kinds.items() if kind == "template")
-    return Signature(layer, Spec("", "", (), (), ()), (stage,), tuple(kinds), (), scalars, templates, {})
+    return Signature(layer, Spec("", "", (), (), ()), (stage,), tuple(kinds), arrays, scalars, templates, {})

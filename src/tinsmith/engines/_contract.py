@@ -183,6 +183,10 @@ class Engine(ABC):
         """What a field is; `name` is for messages. Raises KernelError for what is no field that a tensor can fill."""
 
     @abstractmethod
+    def is_awaited(self, field: Any) -> bool:
+        """Whether a field, or a gradient that `needs_grad=True` asked for, was declared and is not placed."""
+
+    @abstractmethod
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
         """The numbers of a Python-scope vector or matrix, None for anything else."""
 

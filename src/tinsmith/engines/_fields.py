@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .._errors import KernelError, refusal
@@ -32,6 +33,9 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
     rows, columns = (field.n, field.m) if hasattr(field, "n") else (0, 1)
     element = () if not rows else (rows,) if columns == 1 else (rows, columns)
     shape = tuple(field.shape)
+    kinds = _nodes(field)
+    if not all(kind in ALWAYS_THERE for kind, _ in kinds):
+        _check_divisions(kinds, name)
     return FieldFacts(
         key=snode.id,
         shape=shape,
@@ -40,8 +44,14 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         is_matrix=getattr(field, "ndim", 0) == 2,
         dtype=dtype,
         has_gradient=snode.has_adjoint(),
-        is_dense=all(kind in ALWAYS_THERE for kind in _nodes(field)),
+        is_dense=all(kind in ALWAYS_THERE for kind, _ in kinds),
     )
+
+
+def is_awaited(field: Any, runtime: Any) -> bool:
+    """Whether an engine will run nothing before this field, or gradient, is placed."""
+    declared = (*runtime.global_vars, *runtime.grad_vars)
+    return any(one is part and one.ptr.snode() is None for one in declared for part in field.vars)
 
 
 def leaves(field: Any, name: str) -> list[tuple[str, Any]]:
@@ -52,11 +62,28 @@ def leaves(field: Any, name: str) -> list[tuple[str, Any]]:
     return [leaf for member in members for leaf in leaves(field.get_member_field(member), f"{name}.{member}")]
 
 
-def _nodes(field: Any) -> list[str]:
-    """Kinds of the nodes that a field lies under: "dense", "pointer", ..., up to "root"."""
-    kinds: list[str] = []
+def _nodes(field: Any) -> list[tuple[str, int]]:
+    """The nodes that a field lies under, up to the root: kind ("dense", "pointer", ...), and cells in all."""
+    nodes: list[tuple[str, int]] = []
     node = field.parent()
     while node is not None:
-        kinds.append(str(node.ptr.type).rpartition(".")[2])
-        node = None if kinds[-1] == "root" else node.parent()
-    return kinds
+        kind = str(node.ptr.type).rpartition(".")[2]
+        nodes.append((kind, 1 if kind == "root" else math.prod(node.shape)))
+        node = None if kind == "root" else node.parent()
+    return nodes
+
+
+def _check_divisions(nodes: list[tuple[str, int]], name: str) -> None:
+    """Refuse a sparse field over which a loop visits wrong elements.
+
+    Both engines find the indices of a sparse field's elements by shifting bits, below its first
+    division: of `pointer(i, 2).dense(i, 3)` a loop over the field visits 0, 1, 3, 4, and others twice
+    or beyond its end. Seen in Taichi 1.7.4 and Quadrants 1.3.3, which warn of speed alone.
+    """
+    below_first = zip(nodes[:-2], nodes[1:-1], strict=True)
+    sizes = [(kind, cells // above) for (kind, cells), (_, above) in below_first]
+    odd = [(kind, f"{size} cells in each cell above") for kind, size in sizes if size & (size - 1)]
+    if odd:
+        words = f"a loop over field `{name}` would visit wrong elements: it is sparse, and divided by no power of two"
+        remedy = "Use powers of two in every division but the first, or place it dense."
+        raise KernelError(refusal(words, odd, remedy))

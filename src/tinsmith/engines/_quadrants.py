@@ -77,6 +77,9 @@ class Quadrants(Engine):
     def field_facts(self, field: Any, name: str) -> FieldFacts:
         return _fields.facts_of(field, name, self)
 
+    def is_awaited(self, field: Any) -> bool:
+        return _fields.is_awaited(field, _shared.require_started(self))
+
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
         return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
 
@@ -100,6 +103,7 @@ class Quadrants(Engine):
     def compile(
         self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool, stack: int = 0
     ) -> Compiled:
+        _shared.require_placed(self)
         decorated = self.lang.kernel(function)
         kernel = decorated._adjoint if adjoint else decorated._primal
         kernel.raise_on_templated_floats = False  # set by a call of the kernel, which we never make
@@ -132,7 +136,7 @@ class Quadrants(Engine):
         paths = (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
             "kernel._is_wrapped_kernel",
-            *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", "global_vars")),
+            *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", *_shared.PLACES)),
             *(f"context.{name}" for name in _shared.CONTEXT),
             *_fields.PATHS,
         )

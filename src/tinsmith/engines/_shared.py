@@ -34,6 +34,8 @@ DTYPES: dict[str, torch.dtype] = {
 NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
 CONTEXT = ("set_arg_external_array_with_shape", "set_arg_float", "set_arg_int", "set_arg_uint")
 """What both engines' launch contexts are filled with."""
+PLACES = ("global_vars", "grad_vars", "unfinalized_fields_builder")
+"""What an engine's state keeps of fields until they are placed."""
 FLOATS = (torch.float16, torch.float32, torch.float64)
 INTEGERS = tuple(dtype for name, dtype in DTYPES.items() if name[0] in "iu" and name != "u1")
 _PYTHON_TYPES = (float, int, bool)
@@ -190,10 +192,41 @@ def settle(runtime: Any) -> None:
 
     Without it the first launch from a thread other than the one that started the engine dies
     in an assertion (taichi #2022), and so does the first after new fields were placed. Fields
-    declared but not yet placed forbid it for now.
+    declared but not yet placed, themselves or their gradients, forbid it for now.
     """
-    if runtime is not None and all(variable.ptr.snode() is not None for variable in runtime.global_vars):
+    if runtime is not None and not _waiting(runtime) and not runtime.unfinalized_fields_builder:
         runtime.materialize()
+
+
+def _waiting(runtime: Any) -> list[Any]:
+    """Fields, and gradients asked for by `needs_grad=True`, that were declared and not placed."""
+    return [one for one in (*runtime.global_vars, *runtime.grad_vars) if one.ptr.snode() is None]
+
+
+def require_placed(engine: Engine) -> None:
+    """Refuse to compile while a field of the program, any, has no place: the engine would run nothing at all."""
+    runtime = require_started(engine)
+    if runtime.unfinalized_fields_builder:
+        words = f"{engine.name} runs no kernel while a FieldsBuilder is not finalized"
+        raise EngineError(refusal(words, remedy="Call its `.finalize()` after the last `.place(...)`."))
+    waiting = _waiting(runtime)
+    if not waiting:
+        return
+    gradients = [one for one in waiting if any(one is other for other in runtime.grad_vars)]
+    what, place = ("its gradient", "x, x.grad") if gradients else ("it", "x")
+    asked = " with needs_grad=True" if gradients else ""
+    words = f"{engine.name} runs no kernel while a field is declared{asked} and {what} is not placed"
+    rows = [("declared", _declared_at(one, engine)) for one in gradients or waiting]
+    remedy = f"Place {what} too, `ti.root.dense(...).place({place})`, or give the field a shape."
+    raise EngineError(refusal(words, rows[:3], remedy))
+
+
+def _declared_at(variable: Any, engine: Engine) -> str:
+    """The user's line that declared a field: the engine keeps the stack, its own frames last."""
+    lines = str(getattr(variable, "declaration_tb", "")).splitlines()
+    frames = [line.strip() for line in lines if line.strip().startswith("File ")]
+    users = [line for line in frames if f"/{engine.name}/" not in line]
+    return users[-1] if users else "somewhere"
 
 
 def require_started(engine: Engine, op: str = "") -> Any:

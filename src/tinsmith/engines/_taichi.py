@@ -82,6 +82,9 @@ class Taichi(Engine):
     def field_facts(self, field: Any, name: str) -> FieldFacts:
         return _fields.facts_of(field, name, self)
 
+    def is_awaited(self, field: Any) -> bool:
+        return _fields.is_awaited(field, _shared.require_started(self))
+
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
         return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
 
@@ -105,6 +108,7 @@ class Taichi(Engine):
     def compile(
         self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool, stack: int = 0
     ) -> Compiled:
+        _shared.require_placed(self)
         decorated = self.lang.kernel(function)
         kernel = decorated._adjoint if adjoint else decorated._primal
         key = kernel.ensure_compiled(*_shared.stand_ins(function, templates, self.lang, self._matrix_type))
@@ -136,7 +140,7 @@ class Taichi(Engine):
         paths = (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
             "kernel._is_wrapped_kernel",
-            *(f"impl.pytaichi.{name}" for name in ("prog", "materialized", "materialize", "global_vars")),
+            *(f"impl.pytaichi.{name}" for name in ("prog", "materialized", "materialize", *_shared.PLACES)),
             *(f"context.{name}" for name in _shared.CONTEXT),
             *_fields.PATHS,
             "config.ad_stack_size",

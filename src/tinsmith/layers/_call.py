@@ -23,13 +23,15 @@ from ._roles import Launch
 class Call:
     """One call: the program, and its kernels' arguments at that time.
 
-    `saves` is whether a backward pass may follow; `stacks` are the depths of its gradient stacks.
+    `saves` is whether a backward pass may follow; `stacks` are the depths of its gradient stacks; `versions` say
+    how often the arrays among the arguments were changed before.
     """
 
     program: Program
     launches: tuple[Launch, ...]
     saves: bool
     stacks: tuple[int, ...]
+    versions: tuple[tuple[int, ...], ...]
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -46,7 +48,8 @@ def run(program: Program, launches: Sequence[Launch], memory: Sequence[torch.Ten
     wanted = torch.is_grad_enabled() and (any(tensor.requires_grad for tensor in memory) or is_transformed())
     if not wanted:
         return tuple(program.forward(_plain(memory), launches, saves=False)[0])
-    call = Call(program, tuple(launches), program.habits.saves, program.foresee(launches))
+    versions = tuple([launch.versions for launch in launches])
+    call = Call(program, tuple(launches), program.habits.saves, program.foresee(launches), versions)
     return _applied(_Forward, call, *memory)[: len(program.roles.outputs)]
 
 
@@ -106,6 +109,8 @@ class _Backward(torch.autograd.Function):
     @staticmethod
     def forward(call: Call, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         program = call.program
+        for launch, versions in zip(call.launches, call.versions, strict=True):
+            launch.launcher.check_unchanged(launch.bound, versions)
         ready = _plain(tensors)
         memory = ready[count : count + len(program.roles.filled)]
         kept = ready[count + len(program.roles.filled) :]

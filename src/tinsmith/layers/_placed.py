@@ -13,6 +13,7 @@ import torch
 
 from .._errors import ArgumentError, DeviceError, DtypeError, GradientError, KernelError, ShapeError, refusal
 from ..engines import Engine, FieldFacts, of_field
+from ._pool import gradient_field
 
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
@@ -119,7 +120,7 @@ def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, lay
 
     Raises:
         KernelError: it is no placed field of numbers that torch has, or cannot hold complex numbers.
-        GradientError: a gradient is asked of a field that has none.
+        GradientError: a gradient is asked of a field that has none, or lies where the field does not.
     """
     engine = of_field(field)
     if engine is None:
@@ -128,6 +129,7 @@ def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, lay
             refusal(f"`{name}` of {layer} must be a field", [("came", came)], "Pass a ti.field or ti.Vector.field.")
         )
     facts = engine.field_facts(field, name)
+    _check_gradient(field, facts, name, layer, engine)
     if needs_grad and not facts.has_gradient:
         words = f"field `{name}` of {layer} was registered with needs_grad=True, and has no gradient"
         remedy = "Declare it with needs_grad=True, or place its gradient too: `.place(field, field.grad)`."
@@ -136,6 +138,27 @@ def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, lay
         _check_pairs(facts, name, layer)
     asked = facts.has_gradient if needs_grad is None else needs_grad
     return Placed(name, field, facts, asked, is_complex, engine, engine.device_type())
+
+
+def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine: Engine) -> None:
+    """Refuse a gradient that the engine would write beside, or would run nothing for the lack of."""
+    gradient = gradient_field(field)
+    if gradient is None:
+        return
+    if engine.is_awaited(gradient):
+        words = f"field `{name}` of {layer} was declared with needs_grad=True and placed by hand, its gradient was not"
+        remedy = f"Place it too, before registering: `.place({name}, {name}.grad)`, or `ti.root.lazy_grad()`."
+        raise GradientError(refusal(words, [("shape", str(facts.shape))], remedy))
+    if not facts.has_gradient:
+        return
+    found = engine.field_facts(gradient, f"{name}.grad")
+    if (found.shape, found.offset) == (facts.shape, facts.offset):
+        return
+    words = f"the gradient of field `{name}` of {layer} does not lie where the field does"
+    rows = [("field", f"shape {facts.shape}, offset {facts.offset}")]
+    rows += [("gradient", f"shape {found.shape}, offset {found.offset}")]
+    remedy = "lazy_grad() forgets offsets, and other placements are easily mixed up: place it as the field is placed."
+    raise GradientError(refusal(words, rows, remedy))
 
 
 def _check_pairs(facts: FieldFacts, name: str, layer: str) -> None:

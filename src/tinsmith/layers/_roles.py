@@ -17,9 +17,9 @@ class Launch(NamedTuple):
     bound: Bound
 
     @property
-    def shown(self) -> str:
-        """The arguments, as in a call."""
-        return f"({', '.join(str(value) for value in (*self.bound.scalars.values(), *self.bound.templates.values()))})"
+    def versions(self) -> tuple[int, ...]:
+        """How often each array among the arguments was changed so far."""
+        return self.launcher.versions(self.bound)
 
 
 @dataclass(frozen=True, eq=False)

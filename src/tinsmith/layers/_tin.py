@@ -79,7 +79,9 @@ class EmptyTin(torch.nn.Module):
         self._internals: dict[str, Placed] = {}
         self._weights: dict[str, Placed] = {}
         self._persistent: set[str] = set()
-        self._kernels: dict[str, Launch] = {}
+        self._kernels: dict[str, Launcher] = {}
+        self._arguments: dict[str, tuple[Any, ...]] = {}
+        self._launches: tuple[Launch, ...] | None = None
         self._program: Running | None = None
 
     @property
@@ -189,8 +191,10 @@ class EmptyTin(torch.nn.Module):
         if name in self._kernels:
             words = f"{self._label} has a kernel `{name}` already"
             raise RegistrationError(refusal(words, remedy="Give the second a name of its own: `kernel_name=`."))
-        launcher = Launcher(kernel, f"{self._label}.{name}")
-        self._kernels[name] = Launch(launcher, launcher.bound(kernel_args))
+        launcher = self._kernels[name] = Launcher(kernel, f"{self._label}.{name}")
+        self._arguments[name] = kernel_args
+        if kernel_args:  # without any, `set_kernel_args` brings them
+            launcher.bound(kernel_args)
         return self
 
     def finish(self) -> EmptyTin:
@@ -244,9 +248,10 @@ class EmptyTin(torch.nn.Module):
             name, kernel_args = self._only_kernel(kernel), (kernel, *kernel_args)
         if name not in self._kernels:
             raise self._unknown("kernel", name, list(self._kernels))
-        launcher = self._kernels[name].launcher
-        self._kernels[name] = Launch(launcher, launcher.bound(kernel_args))
-        if launcher.signature.templates:
+        self._kernels[name].bound(kernel_args)
+        self._arguments[name] = kernel_args
+        self._launches = None
+        if self._kernels[name].signature.templates:
             self._program = None  # other fields, perhaps
 
     # Running ------------------------------------------------------------------------------
@@ -264,10 +269,11 @@ class EmptyTin(torch.nn.Module):
             rows = [("expected", f"{len(self._inputs)}: {', '.join(one.name for one in self._inputs)}")]
             words = f"{self._label} got {len(input_tensors)} tensors"
             raise ArgumentError(refusal(words, rows, "Pass one tensor an input field, in the order of registration."))
-        program = self._program or self._make_program()
+        launches = self._launches or self._make_launches()
+        program = self._program or self._make_program(launches)
         given = [*input_tensors, *[self.get_parameter(name) for name in self._weights]]
         memory = [one.to_memory(t, self._label) for one, t in zip(self._filled, given, strict=True)]
-        results = program(tuple(self._kernels.values()), memory)
+        results = program(launches, memory)
         outputs = tuple([one.from_memory(result) for one, result in zip(self._outputs, results, strict=True)])
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -275,13 +281,17 @@ class EmptyTin(torch.nn.Module):
     def _filled(self) -> tuple[Placed, ...]:
         return (*self._inputs, *self._weights.values())
 
-    def _make_program(self) -> Running:
+    def _make_launches(self) -> tuple[Launch, ...]:
+        pairs = ((launcher, self._arguments[name]) for name, launcher in self._kernels.items())
+        self._launches = tuple(Launch(launcher, launcher.bound(arguments)) for launcher, arguments in pairs)
+        return self._launches
+
+    def _make_program(self, launches: tuple[Launch, ...]) -> Running:
         roles = Roles(self._filled, tuple(self._outputs), tuple(self._internals.values()))
-        kernels = tuple(self._kernels.values())
         if self._on_tensors:
-            self._program = OpProgram(self._label, roles, kernels)
+            self._program = OpProgram(self._label, roles, launches)
         else:
-            self._program = functools.partial(run, Program(self._label, roles, kernels, self._habits))
+            self._program = functools.partial(run, Program(self._label, roles, launches, self._habits))
         return self._program
 
     # Keeping ------------------------------------------------------------------------------
@@ -350,7 +360,7 @@ class EmptyTin(torch.nn.Module):
             ("weights", ", ".join(map(str, self._weights.values()))),
             ("internal", ", ".join(map(str, self._internals.values()))),
             ("outputs", ", ".join(map(str, self._outputs))),
-            ("kernels", ", ".join(f"{name}{launch.shown}" for name, launch in self._kernels.items())),
+            ("kernels", ", ".join(f"{name}({_shown(self._arguments[name])})" for name in self._kernels)),
         ]
         lines = [f"{label}: {text}" for label, text in rows if text]
         return "\n".join(lines if self.finished else [*lines, "not finished"])
@@ -409,7 +419,7 @@ class EmptyTin(torch.nn.Module):
         if not is_kernel(kernel):
             return None
         function = of_kernel(kernel).function_of(kernel)
-        names = [name for name, launch in self._kernels.items() if launch.launcher.stage.source.function is function]
+        names = [name for name, launcher in self._kernels.items() if launcher.stage.source.function is function]
         return names[0] if len(names) == 1 else function.__name__
 
     def _only_kernel(self, first: Any) -> str:
@@ -420,8 +430,15 @@ class EmptyTin(torch.nn.Module):
         raise RegistrationError(refusal(words, rows, "Call `set_kernel_args(kernel_or_name, *args)`."))
 
 
-_SHARED = ("_inputs", "_outputs", "_internals", "_weights", "_kernels", "_program", "data_oriented")
+_SHARED = (
+    *("_inputs", "_outputs", "_internals", "_weights", "data_oriented"),
+    *("_kernels", "_arguments", "_launches", "_program"),
+)
 """What a copy of a layer has in common with it: the engine's objects, and what was made of them."""
+
+
+def _shown(arguments: tuple[Any, ...]) -> str:
+    return ", ".join(f"tensor{tuple(a.shape)}" if isinstance(a, torch.Tensor) else f"{a!r:.30}" for a in arguments)
 
 
 def _name_of(kernel: Any) -> str:
