@@ -124,6 +124,20 @@ def test_any_size_gradients_and_all(lang64, example):
         agree(tube(*inputs), example.expected(*inputs), inputs)
 
 
+@pytest.mark.gpu
+@examples
+def test_where_the_tensors_are(lang64, example):
+    inputs = [tensor.detach().cuda().requires_grad_() for tensor in example.inputs(4)]
+    found = example.make(lang64)(*inputs)
+    assert all(part.is_cuda for part in flat(found))
+    agree(found, example.expected(*inputs), inputs)
+
+
+def test_tensors_without_elements(lang64):
+    tube, w, x = blend(lang64), leaf(0), leaf(0)
+    agree(tube(w, x), blended(w, x), [w, x])
+
+
 @examples
 def test_gradcheck(lang64, example):
     assert torch.autograd.gradcheck(example.make(lang64), example.inputs(3))

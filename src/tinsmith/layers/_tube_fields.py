@@ -22,7 +22,7 @@ from ._pool import FieldTree
 from ._program import Program
 from ._roles import Habits, Launch, Roles
 from ._tube_blueprint import Blueprint
-from ._tube_op import check_tensors
+from ._tube_checks import check_tensors
 from ._tube_parts import TensorPart, check_extra
 from ._tube_shapes import Shape, sizes_of
 

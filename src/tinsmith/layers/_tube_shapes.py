@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .._errors import ArgumentError, ShapeError, refusal
+from .._errors import ShapeError, refusal
 from ._dims import Batch, DimensionCalculator, DimID, MatchDim
 from ._tube_blueprint import Blueprint
 from ._tube_parts import TensorPart, why_no_dim
@@ -156,11 +156,3 @@ def _unequal(blueprint: Blueprint, part: TensorPart, shape: Shape, dim: Any, bef
     rows: list[tuple[str, ...]] = [(before.part.name, f"{before.part.dims} = {tuple(before.shape)}")]
     rows.append((part.name, f"{part.dims} = {tuple(shape)}", f"{dim} was {before.size}"))
     return refusal(words, rows, f"Pass tensors that agree in {dim}.")
-
-
-def wrong_count(blueprint: Blueprint, came: int) -> ArgumentError:
-    """What a call with too many or too few tensors gets."""
-    names = ", ".join(part.name for part in blueprint.inputs)
-    rows = [("expected", f"{len(blueprint.inputs)}: {names}"), ("came", str(came))]
-    words = f"{blueprint.label} got a wrong number of tensors"
-    return ArgumentError(refusal(words, rows, f"Call it with ({names}); outputs and fields are made by the call."))

@@ -1,0 +1,77 @@
+"""What a Tube asks of the tensors of a call, sizes apart: how many, of which dtypes, where, with a gradient or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .._errors import ArgumentError, DeviceError, DtypeError, GradientError, refusal
+from ._tube_blueprint import Blueprint
+from ._tube_parts import TensorPart
+
+
+def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:
+    """Refuse what a Tube cannot take, sizes apart.
+
+    Raises:
+        ArgumentError: too many or too few, or no tensor.
+        DtypeError: a dtype that would not be converted without loss of its kind.
+        DeviceError: tensors on different devices, or not where the Tube is.
+        GradientError: a gradient is wanted of a Tube that was made without.
+    """
+    if len(tensors) != len(blueprint.inputs):
+        raise _wrong_count(blueprint, len(tensors))
+    for part, tensor in zip(blueprint.inputs, tensors, strict=True):
+        if not isinstance(tensor, torch.Tensor):
+            words = f"argument `{part.name}` of {blueprint.label} must be a tensor"
+            rows = [("came", f"{type(tensor).__name__} {tensor!r:.60}")]
+            raise ArgumentError(refusal(words, rows, f"Pass a tensor: `torch.as_tensor({part.name})`."))
+        _check_dtype(blueprint, part, tensor)
+        _check_device(blueprint, part, tensor, tensors)
+        if tensor.requires_grad and not blueprint.enable_backward:
+            words = f"tensor `{part.name}` of {blueprint.label} requires a gradient, and enable_backward is False"
+            raise GradientError(refusal(words, remedy=f"Pass `{part.name}.detach()`, or make the Tube without it."))
+
+
+def _wrong_count(blueprint: Blueprint, came: int) -> ArgumentError:
+    """What a call with too many or too few tensors gets."""
+    names = ", ".join(part.name for part in blueprint.inputs)
+    rows = [("expected", f"{len(blueprint.inputs)}: {names}"), ("came", str(came))]
+    words = f"{blueprint.label} got a wrong number of tensors"
+    return ArgumentError(refusal(words, rows, f"Call it with ({names}); outputs and fields are made by the call."))
+
+
+def _check_dtype(blueprint: Blueprint, part: TensorPart, tensor: torch.Tensor) -> None:
+    came = tensor.dtype
+    if came == part.dtype or (_rank(came) <= _rank(part.dtype) and came.is_complex == part.dtype.is_complex):
+        return
+    words = f"tensor `{part.name}` of {blueprint.label} has a dtype that does not fit"
+    rows = [("registered", _short(part.dtype)), ("came", _short(came))]
+    remedy = f"Pass `{part.name}.to({part.dtype})`, or register it as {came}."
+    if came.is_complex or part.is_complex:
+        remedy = f"Register it as {came}, or pass `torch.view_as_{'real' if came.is_complex else 'complex'}(...)`."
+    raise DtypeError(refusal(words, rows, remedy))
+
+
+def _rank(dtype: torch.dtype) -> int:
+    """Integers become floats without a word, floats never become integers."""
+    return 1 if dtype.is_floating_point or dtype.is_complex else 0
+
+
+def _check_device(blueprint: Blueprint, part: TensorPart, tensor: torch.Tensor, tensors: Sequence[Any]) -> None:
+    wanted = blueprint.device or tensors[0].device
+    if tensor.device.type == wanted.type and wanted.index in (None, tensor.device.index):
+        return
+    pairs = zip(blueprint.inputs, tensors, strict=True)
+    rows = [(one.name, str(getattr(other, "device", "no tensor"))) for one, other in pairs]
+    if blueprint.device is None:
+        words = f"the tensors of {blueprint.label} are on different devices"
+    else:
+        words = f"tensor `{part.name}` of {blueprint.label} is not on {wanted}, where the Tube was made"
+    raise DeviceError(refusal(words, rows, f"Move it: `{part.name}.to({str(wanted)!r})`."))
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
