@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -80,7 +81,7 @@ def _check_divisions(nodes: list[tuple[str, int]], name: str) -> None:
     division: of `pointer(i, 2).dense(i, 3)` a loop over the field visits 0, 1, 3, 4, and others twice
     or beyond its end. Seen in Taichi 1.7.4 and Quadrants 1.3.3, which warn of speed alone.
     """
-    below_first = zip(nodes[:-2], nodes[1:-1], strict=True)
+    below_first = itertools.pairwise(nodes[:-1])
     sizes = [(kind, cells // above) for (kind, cells), (_, above) in below_first]
     odd = [(kind, f"{size} cells in each cell above") for kind, size in sizes if size & (size - 1)]
     if odd:

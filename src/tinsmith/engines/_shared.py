@@ -187,15 +187,22 @@ def entries(matrix: Any) -> tuple[float, ...]:
     return tuple(flat)
 
 
-def settle(runtime: Any) -> None:
+def settle(engine: Engine) -> None:
     """Set up an engine's memory on this thread, so that a first launch may come from any other.
 
     Without it the first launch from a thread other than the one that started the engine dies
     in an assertion (taichi #2022), and so does the first after new fields were placed. Fields
     declared but not yet placed, themselves or their gradients, forbid it for now.
     """
-    if runtime is not None and not _waiting(runtime) and not runtime.unfinalized_fields_builder:
+    runtime = engine.runtime()
+    if runtime is not None and not _waiting(runtime) and not _open_builders(engine, runtime):
         runtime.materialize()
+
+
+def _open_builders(engine: Engine, runtime: Any) -> list[Any]:
+    """Builders that nobody finalized, but for the root's own, which the engine finalizes when it must."""
+    root = engine.lang.root.ptr
+    return [one for one in runtime.unfinalized_fields_builder if one.ptr is not root]
 
 
 def _waiting(runtime: Any) -> list[Any]:
@@ -206,7 +213,7 @@ def _waiting(runtime: Any) -> list[Any]:
 def require_placed(engine: Engine) -> None:
     """Refuse to compile while a field of the program, any, has no place: the engine would run nothing at all."""
     runtime = require_started(engine)
-    if runtime.unfinalized_fields_builder:
+    if _open_builders(engine, runtime):
         words = f"{engine.name} runs no kernel while a FieldsBuilder is not finalized"
         raise EngineError(refusal(words, remedy="Call its `.finalize()` after the last `.place(...)`."))
     waiting = _waiting(runtime)

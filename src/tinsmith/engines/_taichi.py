@@ -96,7 +96,7 @@ class Taichi(Engine):
         return _shared.device_type(_shared.require_started(self).prog.config().arch)
 
     def settle(self) -> None:
-        _shared.settle(self.runtime())
+        _shared.settle(self)
 
     def require_ready(self, op: str) -> None:
         _shared.require_settled(self, _shared.require_started(self, op), op)
