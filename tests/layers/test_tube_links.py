@@ -5,6 +5,7 @@ import torch
 
 import tinsmith as ts
 from support.dropin import agree, leaf
+from support.engine_keeper import Configuration
 
 F64 = torch.float64
 N = (ts.MatchDim("n"),)
@@ -219,3 +220,17 @@ def test_kernels_of_objects_each_with_its_own(lang64):
     agree(tube(given), 24.0 * given, [given])
     tube.set_kernel_extra_args(louder.amplify, 1.0)
     agree(tube(given), 8.0 * given, [given])
+
+
+def test_kernels_of_both_engines(engine_keeper):
+    ti, qd = (engine_keeper.ensure(name, Configuration(default_fp="f64")) for name in ("taichi", "quadrants"))
+
+    @qd.kernel
+    def square(a: qd.template(), out: qd.template()):
+        for i in a:
+            out[i] = a[i] * a[i]
+
+    tube = ends().register_intermediate_field(N, qd.f64, "t", True)
+    tube.register_kernel(scale(ti), ["x", "t"], 3.0).register_kernel(square, ["t", "y"]).finish()
+    given = leaf(4)
+    agree(tube(given), 9.0 * given**2, [given])

@@ -98,6 +98,16 @@ def test_a_finished_tube_does_not_say_so(engine):
     assert "not finished" not in repr(squaring(engine))
 
 
+def test_a_large_argument_is_printed_on_one_line(lang64):
+    @lang64.kernel
+    def weigh(x: lang64.template(), y: lang64.template(), w: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * w[i]
+
+    tube = ends().register_kernel(weigh, ["x", "y"], torch.arange(100.0).reshape(10, 10))
+    assert "kernel weigh: x, y, tensor([[ 0., 1., 2., 3., 4., 5., 6.,...\n" in repr(tube)
+
+
 def test_explain_shows_the_op(engine):
     tube = squaring(engine)
     tube(leaf(3))

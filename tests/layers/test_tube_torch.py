@@ -9,6 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import tinsmith as ts
 from support.dropin import agree, leaf
+from tinsmith._config import Config
 
 F64 = torch.float64
 
@@ -238,6 +239,15 @@ def test_new_sizes_compile_nothing(lang64):
     for size in range(6, 12):
         tube(leaf(size), leaf(3)).sum().backward()
     assert tube.explain() == before
+
+
+def test_what_is_kept_for_each_size_is_bounded(lang64, monkeypatch):
+    monkeypatch.setattr("tinsmith.layers._tube_op.config", lambda: Config(plan_cache=4))
+    tube = blend(lang64)
+    for size in range(1, 12):
+        w, x = leaf(size), leaf(size)
+        agree(tube(w, x), blended(w, x), [w, x])
+        assert len(tube._program._recipes) <= 4
 
 
 # Transforms ---------------------------------------------------------------------------------------

@@ -159,6 +159,9 @@ class Tube(torch.nn.Module):
     def set_kernel_extra_args(self, kernel: Any, *extra_args: Any) -> None:
         """Give a kernel other extra arguments. A call made before keeps its own for its backward pass.
 
+        `torch.compile` makes a new graph for each set of them: a number that changes at every step is better
+        an input with dims `()`, which a kernel may have for a plain number.
+
         Args:
             kernel: the kernel, or the name that it was registered under.
             extra_args: all of them.

@@ -110,7 +110,7 @@ class KernelPart:
     def shown(self) -> str:
         """One line for people: name, tensors, other arguments."""
         called = "" if self.name == self.function.__name__ else f" ({self.function.__name__})"
-        return f"{self.name}{called}: {', '.join([*self.tensors, *map(repr, self.extra)])}"
+        return f"{self.name}{called}: {', '.join([*self.tensors, *map(_brief, self.extra)])}"
 
     def is_same(self, kernel: Any) -> bool:
         """Whether `kernel` is the one that was registered here; a bound method is a new object at each look."""
@@ -245,7 +245,7 @@ def check_extra(part: KernelPart) -> None:
         rows = [
             ("parameters", _listed(part.parameters)),
             ("tensors", ", ".join(part.tensors) or "none"),
-            ("extra arguments", ", ".join(map(repr, part.extra)) or "none"),
+            ("extra arguments", ", ".join(map(_brief, part.extra)) or "none"),
         ]
         remedy = "Name a tensor for each array parameter; then pass the others, or `set_kernel_extra_args` later."
         raise ArgumentError(refusal(words, rows, remedy))
@@ -261,6 +261,12 @@ def check_extra(part: KernelPart) -> None:
 
 def _listed(parameters: Sequence[Parameter]) -> str:
     return ", ".join(f"{parameter.name}: {parameter.shown}" for parameter in parameters) or "none"
+
+
+def _brief(value: Any) -> str:
+    """A value on one line, however large it is."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 40 else f"{text[:37]}..."
 
 
 def _name(value: Any) -> str:
