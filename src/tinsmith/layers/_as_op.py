@@ -69,6 +69,10 @@ class OpProgram:
         result = self.op(*[values[name] for name in self.op.arguments])
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
+    def explain(self) -> str:
+        """What the op does, for people."""
+        return f"on tensors\n\n{self.op.explain()}"
+
     def foresee(self, launches: Sequence[Launch], active: Sequence[Placed]) -> tuple[int, ...]:
         """Depths of the kernels' gradient stacks. Raises GradientError where these fields' gradients cannot be had."""
         self._foresight.check(frozenset(self._names[one.facts.key] for one in active))

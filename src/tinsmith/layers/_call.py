@@ -53,6 +53,21 @@ def run(program: Program, launches: Sequence[Launch], memory: Sequence[torch.Ten
     return _applied(_Forward, call, *memory)[: len(program.roles.outputs)]
 
 
+@dataclass(frozen=True)
+class OnFields:
+    """A layer that runs on fields."""
+
+    program: Program
+
+    def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """The results of one call."""
+        return run(self.program, launches, memory)
+
+    def explain(self) -> str:
+        """What a call does, for people."""
+        return f"on fields\n\n{self.program.explain()}"
+
+
 def _applied(function: Any, *arguments: Any) -> tuple[torch.Tensor, ...]:
     """`function.apply`. In plain eager mode without its look at signatures, for transforms, which costs 30 us."""
     plain: Any = super(torch.autograd.Function, function)

@@ -79,6 +79,19 @@ class Program:
         found = self._foresight()
         return (0,) * len(launches) if found is None else found.foresee(launches, self.active)
 
+    def explain(self) -> str:
+        """What a call does, for people."""
+        checked = "checked as the op that the kernels would make" if self._foresight() else "the engine's word for it"
+        rows = [
+            ("filled", self.roles.filled),
+            ("outputs", self.roles.outputs),
+            ("internal", self.roles.internal),
+            ("saved for the backward pass besides", self.kept),
+            ("gradients of", self.active),
+        ]
+        lines = [f"{label}: {', '.join(map(str, fields)) or 'nothing'}" for label, fields in rows]
+        return "\n".join([*lines, f"gradient: the engine's reverse mode, {checked}"])
+
     # Running ------------------------------------------------------------------------------
     def forward(
         self, tensors: Sequence[torch.Tensor], launches: Sequence[Launch], *, saves: bool

@@ -7,8 +7,7 @@ torch's side of it: weights as parameters, checkpoints, copies.
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from .._errors import ArgumentError, CheckpointError, DeviceError, RegistrationE
 from ..bridge import Launcher
 from ..engines import is_kernel, of_kernel
 from ._as_op import OpProgram
-from ._call import apart, run
+from ._call import OnFields, apart
 from ._marks import registered_by_marks
 from ._placed import Placed, placed
 from ._program import Program
@@ -28,7 +27,7 @@ from ._weights import follow
 
 FieldLike = Any
 """A field of either engine."""
-Running = Callable[[Sequence[Launch], Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+Running = OpProgram | OnFields
 """From kernels with their arguments and the memory of filled fields to that of outputs."""
 
 
@@ -202,6 +201,7 @@ class EmptyTin(torch.nn.Module):
 
         Raises:
             RegistrationError: no input field, no output field, or no kernel was registered.
+            KernelError, GradientError: the kernels cannot run on tensors, where they are to.
         """
         needed = (("input field", self._inputs), ("output field", self._outputs), ("kernel", self._kernels))
         for what, registered in needed:
@@ -215,6 +215,8 @@ class EmptyTin(torch.nn.Module):
             self.register_parameter(name, torch.nn.Parameter(read(one), requires_grad=one.needs_grad))
         follow(self, self.parameters())
         self.finished = True
+        if all(len(self._arguments[name]) == len(one.signature.order) for name, one in self._kernels.items()):
+            self._make_program(self._make_launches())  # refused now, where it is registered, rather than at a call
         return self
 
     # Setting ------------------------------------------------------------------------------
@@ -271,7 +273,7 @@ class EmptyTin(torch.nn.Module):
             raise ArgumentError(refusal(words, rows, "Pass one tensor an input field, in the order of registration."))
         launches = self._launches or self._make_launches()
         program = self._program or self._make_program(launches)
-        given = [*input_tensors, *[self.get_parameter(name) for name in self._weights]]
+        given = [*input_tensors, *[getattr(self, name) for name in self._weights]]
         memory = [one.to_memory(t, self._label) for one, t in zip(self._filled, given, strict=True)]
         results = program(launches, memory)
         outputs = tuple([one.from_memory(result) for one, result in zip(self._outputs, results, strict=True)])
@@ -291,7 +293,7 @@ class EmptyTin(torch.nn.Module):
         if self._on_tensors:
             self._program = OpProgram(self._label, roles, launches)
         else:
-            self._program = functools.partial(run, Program(self._label, roles, launches, self._habits))
+            self._program = OnFields(Program(self._label, roles, launches, self._habits))
         return self._program
 
     # Keeping ------------------------------------------------------------------------------
@@ -352,6 +354,12 @@ class EmptyTin(torch.nn.Module):
     def __getstate__(self) -> Any:
         words = f"{self._label} cannot be pickled: its fields are an engine's memory, and its kernels refer to them"
         raise CheckpointError(refusal(words, remedy="Save `layer.state_dict()`, and load it into a layer made anew."))
+
+    def explain(self) -> str:
+        """How it runs: on fields or on tensors, what is saved for the backward pass, what an op of it would do."""
+        self._check_finished("explain")
+        program = self._program or self._make_program(self._launches or self._make_launches())
+        return f"{self._label} runs {program.explain()}"
 
     def extra_repr(self) -> str:
         """Fields with their shapes and dtypes, and kernels with their arguments."""
