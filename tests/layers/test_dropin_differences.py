@@ -73,10 +73,11 @@ def test_auto_clear_grad_may_be_left_out_and_the_device_may_be_a_name(lang64):
 def test_the_oldest_set_kernel_args_is_for_the_one_kernel(lang64):
     """Stannum 0.9.1 takes the first argument for the kernel."""
     scene = Scene(ts, lang64)
-    tin = scene.registered().register_kernel(scene.times(), 2.0).finish()
-    tin.set_kernel_args(-4.0)
-    given = leaf(4)
-    agree(tin(given), -4 * given, [given])
+    tin = scene.registered().register_kernel(scene.times()).finish()
+    for value in (2.0, -4.0):
+        tin.set_kernel_args(value)
+        given = leaf(4)
+        agree(tin(given), value * given, [given])
 
 
 def test_the_oldest_set_kernel_args_wants_one_kernel(lang64):
@@ -225,3 +226,24 @@ def test_an_output_that_no_kernel_writes_is_refused(layers, lang64):
             tube.finish()
     else:
         assert tube.finish()(torch.rand(3, dtype=F64))[1].tolist() == [0.0, 0.0]
+
+
+@side_by_side
+def test_a_gradient_that_no_field_can_hold_is_refused(layers, lang64):
+    """Stannum gives none, silently, and the layers before get nothing; `needs_grad=False` says that this is meant."""
+    x, y = lang64.field(lang64.f64, shape=3), lang64.field(lang64.f64, shape=3, needs_grad=True)
+
+    @lang64.kernel
+    def copied():
+        for i in x:
+            y[i] = x[i]
+
+    tin = layers.EmptyTin(torch.device("cpu"), True).register_input_field(x, "x").register_output_field(y)
+    given = leaf(3)
+    out = tin.register_kernel(copied).finish()(given)
+    if layers is ts:
+        with pytest.raises(ts.GradientError, match="`x` of EmptyTin requires a gradient, and its field has none"):
+            out.sum().backward()
+    else:
+        out.sum().backward()
+        assert given.grad is None or not given.grad.any()

@@ -280,3 +280,58 @@ def test_a_deep_loop_does_not_kill_the_process(lang64, engine):
         layer.set_kernel_args(n)
         ours = torch.autograd.grad(layer(given).sum(), given)
         cases.assert_close(ours, torch.autograd.grad(decayed(given, n).sum(), given))
+
+
+def through_a_field(lang, has_gradient, needs_grad=None):
+    x, y = (lang.field(lang.f64, shape=4, needs_grad=True) for _ in range(2))
+    t = lang.field(lang.f64, shape=4, needs_grad=has_gradient)
+
+    @lang.kernel
+    def first():
+        for i in x:
+            t[i] = x[i] * x[i]
+
+    @lang.kernel
+    def second():
+        for i in x:
+            y[i] = t[i] + x[i]
+
+    layer = ts.EmptyTin().register_kernel(first).register_kernel(second).register_input_field(x)
+    layer.register_output_field(y)
+    return layer.register_internal_field(t, needs_grad, name="t").finish()
+
+
+def test_a_field_between_kernels_without_a_gradient_is_no_silent_zero(lang64):
+    x = rand(4).requires_grad_()
+    cases.assert_close(through_a_field(lang64, False)(x.detach()), (x * x + x).detach())
+    with pytest.raises(
+        ts.GradientError, match=r"go through the field `t`, which has no gradient(?s:.*)needs_grad=False"
+    ):
+        through_a_field(lang64, False)(x)
+    cases.assert_close(torch.autograd.grad(through_a_field(lang64, True)(x).sum(), x)[0], (2 * x + 1).detach())
+    stopped = through_a_field(lang64, False, needs_grad=False)
+    cases.assert_close(torch.autograd.grad(stopped(x).sum(), x)[0], torch.ones_like(x))
+
+
+def test_an_input_field_without_a_gradient_is_no_silent_zero(lang64):
+    x, y = lang64.field(lang64.f64, shape=4), lang64.field(lang64.f64, shape=4, needs_grad=True)
+    w = lang64.field(lang64.f64, shape=(), needs_grad=True)
+
+    @lang64.kernel
+    def times():
+        for i in x:
+            y[i] = w[None] * x[i]
+
+    def make(needs_grad):
+        layer = ts.EmptyTin().register_kernel(times).register_input_field(x, "x", needs_grad)
+        return layer.register_output_field(y).register_weight_field(w, name="w").finish()
+
+    given = rand(4).requires_grad_()
+    layer = make(None)
+    out = layer(given)
+    with pytest.raises(ts.GradientError, match=r"`x` of EmptyTin requires a gradient, and its field has none"):
+        out.sum().backward()
+    layer = make(False)
+    layer(given).sum().backward()
+    assert given.grad is None
+    cases.assert_close(layer.w.grad, given.detach().sum())

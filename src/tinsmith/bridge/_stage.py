@@ -68,12 +68,13 @@ class FieldArray(NamedTuple):
 
 
 class FieldUse(NamedTuple):
-    """A field that a kernel or one of its functions uses; what is not followed is written and read."""
+    """A field that a kernel or one of its functions uses; one that is not followed counts as written and read."""
 
     name: str
     field: Any
     is_written: bool
     is_read: bool
+    is_followed: bool
 
 
 @dataclass(frozen=True)
@@ -262,7 +263,8 @@ class Stage:
         if found is None:
             return []
         written = {name for name, _ in found.written} | found.whole
-        return [FieldUse(n, field, n in written, n in found.read | found.whole) for n, field in found.fields]
+        read = found.read | found.whole
+        return [FieldUse(n, field, n in written, n in read, n not in found.whole) for n, field in found.fields]
 
     def _annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}

@@ -65,7 +65,7 @@ class OpProgram:
         """The results of one call."""
         values = self._values(launches)
         for one, tensor in zip(self._roles.filled, memory, strict=True):
-            values[self._names[one.facts.key]] = tensor if one.needs_grad else tensor.detach()
+            values[self._names[one.facts.key]] = tensor.detach() if one.is_silent else tensor
         result = self.op(*[values[name] for name in self.op.arguments])
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
@@ -145,7 +145,7 @@ class OpProgram:
     def _detached(self) -> tuple[str, ...]:
         made = (*self._roles.outputs, *self._between)
         floats = [one for one in made if one.facts.dtype.is_floating_point]
-        return tuple(self._names[one.facts.key] for one in floats if not one.needs_grad)
+        return tuple(self._names[one.facts.key] for one in floats if one.is_silent)
 
 
 def foresight(layer: str, roles: Roles, launches: Sequence[Launch]) -> OpProgram | None:

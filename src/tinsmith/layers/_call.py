@@ -101,6 +101,9 @@ class _Forward(torch.autograd.Function):
         program = call.program
         if not call.saves and ctx.number != program.calls:
             raise _called_since(program.layer)
+        for one, is_needed in zip(program.roles.filled, ctx.needs_input_grad[1:], strict=True):
+            if is_needed and not (one.needs_grad or one.is_silent):
+                raise no_gradient(one, program.layer)
         pairs = zip(cotangents, program.roles.outputs, strict=False)
         given = [cotangent for cotangent, one in pairs if one in program.differentiated]
         found = _applied(_Backward, call, len(given), *given, *ctx.saved_tensors)
@@ -177,6 +180,13 @@ def _plain(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     Detached: a field manager hands them to the engine, which would look for their gradients.
     """
     return [tensor.detach().contiguous().resolve_conj().resolve_neg() for tensor in tensors]
+
+
+def no_gradient(one: Placed, layer: str) -> GradientError:
+    """What a backward pass gets that asks for the gradient of a field that has none."""
+    words = f"`{one.name}` of {layer} requires a gradient, and its field has none"
+    remedy = "Declare the field with needs_grad=True; or register it with needs_grad=False, or detach the tensor."
+    return GradientError(refusal(words, [("field", str(one))], remedy))
 
 
 def _called_since(layer: str) -> GradientError:

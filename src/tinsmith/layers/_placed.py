@@ -26,6 +26,7 @@ class Placed:
         needs_grad: whether its gradient is asked for; `facts.has_gradient` says whether it has one at all.
         is_complex: whether its numbers are pairs, real and imaginary.
         runs_on: torch's name of the device that its engine runs on.
+        is_silent: whether it was registered without a gradient in so many words, so that none is missed.
         is_batched: whether a call's tensor may have leading batch dims.
         manager: fills and reads it, in place of a transfer of ours, from a tensor of `shape` and `dtype`.
     """
@@ -37,6 +38,7 @@ class Placed:
     is_complex: bool
     engine: Engine
     runs_on: str
+    is_silent: bool = False
     is_batched: bool = False
     manager: Any = None
     shape: tuple[int, ...] | None = None
@@ -137,7 +139,7 @@ def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, lay
     if is_complex:
         _check_pairs(facts, name, layer)
     asked = facts.has_gradient if needs_grad is None else needs_grad
-    return Placed(name, field, facts, asked, is_complex, engine, engine.device_type())
+    return Placed(name, field, facts, asked, is_complex, engine, engine.device_type(), needs_grad is False)
 
 
 def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine: Engine) -> None:

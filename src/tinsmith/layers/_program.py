@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 import torch
 
 from .._config import config
-from .._errors import EngineError, KernelError, refusal
+from .._errors import EngineError, GradientError, KernelError, refusal
 from ..bridge import in_order
 from ..engines import Engine
 from ._as_op import foresight
 from ._placed import Placed
 from ._pool import gradient_field
-from ._roles import Habits, Launch, Roles, uses_of
+from ._roles import Habits, Launch, Roles, by_key, uses_of
 from ._transfer import Copy, Transfer
 
 _LOCK = threading.RLock()
@@ -40,6 +40,7 @@ class Program:
         self._check_engines(launches)
         uses = _Uses(roles, launches)
         self.kept = uses.kept
+        self._blocking = uses.blocking()
         filled, outputs = roles.filled, roles.outputs
         values = _copies("load", filled), _copies("store", outputs), _copies("store", self.kept)
         cleared = _copies("clear", outputs) if habits.clears_outputs else []
@@ -76,6 +77,8 @@ class Program:
 
     def foresee(self, launches: Sequence[Launch]) -> tuple[int, ...]:
         """Depths of the kernels' gradient stacks. Raises GradientError where a gradient would be wrong, or a crash."""
+        for one in self._blocking:
+            raise _blocked(one, self.layer)
         found = self._foresight()
         return (0,) * len(launches) if found is None else found.foresee(launches, self.active)
 
@@ -156,15 +159,18 @@ class _Uses:
     def __init__(self, roles: Roles, launches: Sequence[Launch]) -> None:
         self._written: set[int] = set()
         self._read: set[int] = set()
+        self._unseen: set[int] = set()
         self._seen: dict[int, Placed] = {}
         for use in (use for launch in launches for use in uses_of(launch).values()):
             key = use.one.facts.key
             self._seen.setdefault(key, use.one)
             self._written |= {key} if use.is_written else set()
             self._read |= {key} if use.is_read else set()
-        told = {one.facts.key: one for one in (*roles.filled, *roles.outputs, *roles.internal)}
+            self._unseen |= set() if use.is_followed else {key}
+        told = by_key((*roles.filled, *roles.outputs, *roles.internal))
+        self._told = told
         self._found = {key: one for key, one in self._seen.items() if key not in told}
-        self._internal = roles.internal
+        self._roles = roles
         outputs = {one.facts.key for one in roles.outputs}
         everything = [*told.values(), *self._found.values()]
         self.kept: tuple[Placed, ...] = tuple(
@@ -180,9 +186,18 @@ class _Uses:
         key = output.facts.key
         return key in self._read or key not in self._seen or not output.facts.has_gradient
 
+    def blocking(self) -> list[Placed]:
+        """Fields without a gradient through which values go from kernel to kernel: their gradient would be lost."""
+        between = ((self._seen | self._told)[key] for key in self._written & self._read - self._unseen)
+        return [
+            one
+            for one in between
+            if one.facts.dtype.is_floating_point and not one.facts.has_gradient and not one.is_silent
+        ]
+
     def cleared(self, habits: Habits) -> list[Placed]:
         """Fields whose gradients must not carry over: a field in between that nobody registered is one."""
-        told = self._internal if habits.clears_gradients else ()
+        told = self._roles.internal if habits.clears_gradients else ()
         return [*told, *(one for key, one in self._found.items() if key in self._written)]
 
 
@@ -196,3 +211,9 @@ def _gradients(kind: str, fields: Sequence[Placed]) -> list[Copy]:
 
 def _memory(one: Placed, device: torch.device) -> torch.Tensor:
     return torch.empty(one.memory_shape, dtype=one.memory_dtype, device=device)
+
+
+def _blocked(one: Placed, layer: str) -> GradientError:
+    words = f"values of {layer} go through the field `{one.name}`, which has no gradient: what flows back would be lost"
+    remedy = "Declare it with needs_grad=True; or register it with needs_grad=False if nothing is to flow through it."
+    return GradientError(refusal(words, [("field", str(one))], remedy))

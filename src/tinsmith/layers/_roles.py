@@ -54,18 +54,19 @@ class Habits:
 
 
 class Use(NamedTuple):
-    """A field of numbers that a kernel uses. What a kernel does with it unseen counts as both."""
+    """A field of numbers that a kernel uses. One that is not followed counts as written and read."""
 
     one: Placed
     is_written: bool
     is_read: bool
+    is_followed: bool
 
 
 def uses_of(launch: Launch) -> dict[str, Use]:
     """The fields that a kernel and its functions use, by what they call them."""
     stage, engine = launch.launcher.stage, launch.launcher.engine
     return {
-        name: Use(placed(leaf, name, None, False, f"kernel `{stage.name}`"), use.is_written, use.is_read)
+        name: Use(placed(leaf, name, None, False, f"kernel `{stage.name}`"), *use[2:])
         for use in launch.launcher.fields(launch.bound)
         for name, leaf in engine.leaf_fields(use.field, use.name)
     }
