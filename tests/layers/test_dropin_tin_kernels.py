@@ -113,6 +113,47 @@ def test_arguments_of_every_kind(layers, lang64):
     agree(tin(given), 5 * given, [given])
 
 
+def test_a_tensor_as_argument(layers, lang64):
+    """Read by the kernel as it is at the call; no gradient goes there."""
+    x, y, table = field(lang64, (3,)), field(lang64, (3,)), torch.tensor([2.0, 3.0, 4.0], dtype=F64)
+
+    @lang64.kernel
+    def weighed(by: lang64.types.ndarray()):
+        for i in x:
+            y[i] = by[i] * x[i]
+
+    tin, given = wrapped(layers, x, y, weighed, table), leaf(3)
+    agree(tin(given), table * given, [given])
+
+
+def test_a_flag_as_argument(layers, lang64):
+    x, y = field(lang64, (3,)), field(lang64, (3,))
+
+    @lang64.kernel
+    def flagged(flag: bool):
+        for i in x:
+            y[i] = x[i]
+            if flag:
+                y[i] = 2.0 * x[i]
+
+    tin, given = wrapped(layers, x, y, flagged, True), leaf(3)
+    agree(tin(given), 2 * given, [given])
+
+
+@pytest.mark.parametrize("when", ["before finish", "after finish"])
+def test_arguments_may_be_set_later(layers, lang64, when):
+    scene = Scene(layers, lang64)
+    kernel = scene.times()
+    tin = scene.registered().register_kernel(kernel)
+    if when == "before finish":
+        tin.set_kernel_args(kernel, 3.0)
+    tin.finish()
+    if when == "after finish":
+        tin.set_kernel_args(kernel, 3.0)
+    given = leaf(4)
+    agree(tin(given), 3 * given, [given])
+
+
 # Fields -------------------------------------------------------------------------------------------
 def in_tree(lang):
     x, y = (lang.field(lang.f64, needs_grad=True) for _ in range(2))
