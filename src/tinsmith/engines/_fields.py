@@ -78,8 +78,8 @@ def _check_divisions(nodes: list[tuple[str, int]], name: str) -> None:
     """Refuse a sparse field over which a loop visits wrong elements.
 
     Both engines find the indices of a sparse field's elements by shifting bits, below its first
-    division: of `pointer(i, 2).dense(i, 3)` a loop over the field visits 0, 1, 3, 4, and others twice
-    or beyond its end. Seen in Taichi 1.7.4 and Quadrants 1.3.3, which warn of speed alone.
+    division: of `pointer(i, 2).dense(i, 3)` a loop over the field visits 0, 1, 3, 4 and
+    no more. Seen in Taichi 1.7.4 and Quadrants 1.3.3, which warn of speed alone.
     """
     below_first = itertools.pairwise(nodes[:-1])
     sizes = [(kind, cells // above) for (kind, cells), (_, above) in below_first]

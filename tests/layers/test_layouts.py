@@ -1,0 +1,67 @@
+"""Every layout with every way to ask for a gradient does what docs/layouts.md says, on both engines.
+
+The page is the table of what is expected: `python tests/layers/layouts_page.py` writes it anew. A cell that
+is quick stands for its kind in every run; the others run with --slow.
+"""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+import tinsmith as ts
+from layers.layouts import DECLARATIONS, ROWS, outcome
+from layers.layouts_page import BEGIN, END, NONE, PAGE, Cell, read, written
+
+OFTEN = ("`needs_grad=True`", "`.place(x, x.grad)`", "`lazy_grad()`")
+EXPECTED = read(PAGE.read_text())
+CELLS = [
+    pytest.param(row, column, id=f"{row.code}-{column}", marks=() if column in OFTEN else pytest.mark.slow)
+    for row in ROWS
+    for column in DECLARATIONS
+]
+
+
+@pytest.fixture
+def ground(lang64):
+    """The engine; started anew after a field that was never placed, for it runs nothing more then."""
+    yield lang64
+    if lang64.lang.impl.get_runtime().grad_vars:
+        lang64.reset()
+
+
+@pytest.mark.parametrize(("row", "column"), CELLS)
+def test_a_layout_with_a_way_to_ask_for_gradients(ground, engine, row, column):
+    assert outcome(ground, row, DECLARATIONS[column]) == EXPECTED[Cell(row.code, column, engine)]
+
+
+def test_the_page_has_every_cell_and_its_tables_as_they_are_written():
+    page = PAGE.read_text()
+    assert page.count(BEGIN) == page.count(END) == 1
+    assert {(cell.row, cell.column) for cell in EXPECTED} == {
+        (row.code, column) for row in ROWS for column in DECLARATIONS
+    }
+    assert written(page, EXPECTED) == page
+
+
+def test_nothing_is_silently_wrong():
+    assert [cell for cell, text in EXPECTED.items() if text.startswith("WRONG")] == []
+    assert {text for text in EXPECTED.values() if ": " not in text} == {"right", "no gradient", NONE}
+
+
+def test_the_program_on_the_page_runs(tmp_path):
+    program = tmp_path / "page.py"  # a file: the engines read a kernel's source
+    (text,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    program.write_text(text)
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_builder_is_out_of_reach_of_the_roots_lazy_grad(lang64):
+    x, builder = lang64.field(lang64.f64), lang64.FieldsBuilder()
+    builder.dense(lang64.i, 3).place(x)
+    lang64.root.lazy_grad()
+    builder.finalize()
+    with pytest.raises(ts.GradientError, match="`x`.*has no gradient"):
+        ts.EmptyTin().register_input_field(x, name="x", needs_grad=True)
