@@ -143,3 +143,58 @@ def test_a_manager_of_a_single_number(layers, lang64):
     tube = tube.register_output_tensor((), F64, "y", True).register_kernel(squared, ["x", "y"]).finish()
     x = leaf()
     agree(tube(x), x**2, [x])
+
+
+# Layouts of Stannum's manual ----------------------------------------------------------------------
+def blocks(layers, lang):
+    """Nested blocks of two."""
+    return placed_in(layers, lang, lambda builder, shape: builder.dense(lang.i, shape[0] // 2).dense(lang.i, 2))()
+
+
+@pytest.mark.parametrize("persistent", [True, False], ids=["persistent", "eager"])
+def test_a_field_manager_lays_fields_out(layers, lang64, persistent):
+    inside, n, kernel = blocks(layers, lang64), layers.MatchDim("n"), scaled(lang64)
+    tube = layers.Tube(persistent_field=persistent).register_input_tensor((n,), F64, "x", field_manager=inside)
+    tube = tube.register_intermediate_field((n,), lang64.f64, "between", True, field_manager=inside)
+    tube = tube.register_output_tensor((n,), F64, "y", True, field_manager=inside)
+    tube = tube.register_kernel(kernel, ["x", "between"], name="a").register_kernel(kernel, ["between", "y"]).finish()
+    for size in (4, 2):
+        x = leaf(size)
+        agree(tube(x), 27 * x**4, [x])
+
+
+def test_a_field_manager_may_make_a_field_of_another_shape(layers, lang64):
+    class Padded(placed_in(layers, lang64, lambda builder, shape: builder.dense(lang64.i, shape[0] + 2))):
+        """A zero before the first element and one behind the last."""
+
+        def grad_to_tensor(self, grad_field):
+            return grad_field.to_torch()[1:-1]
+
+        def from_tensor(self, field, tensor):
+            field.from_torch(torch.nn.functional.pad(tensor, (1, 1)))
+
+    def smoothed(lang):
+        @lang.kernel
+        def smoothed(x: lang.template(), y: lang.template()):
+            for i in y:
+                y[i] = x[i] + 2.0 * x[i + 1] + x[i + 2]
+
+        return smoothed
+
+    tube, x = tube_of(layers, lang64, Padded(), smoothed), leaf(4)
+    padded = torch.nn.functional.pad(x, (1, 1))
+    agree(tube(x), padded[:-2] + 2 * padded[1:-1] + padded[2:], [x])
+
+
+def test_a_batch_with_a_field_manager(layers, lang64):
+    @lang64.kernel
+    def weighed(w: lang64.template(), x: lang64.template(), y: lang64.template()):
+        for i in x:
+            y[i] = w[i] * x[i] + 2.0
+
+    batch = (layers.BatchDim, 4)
+    tube = layers.Tube().register_input_tensor(batch, F64, "x", field_manager=blocks(layers, lang64))
+    tube = tube.register_input_tensor((4,), F64, "w").register_output_tensor(batch, F64, "y", True)
+    tube = tube.register_kernel(weighed, ["w", "x", "y"]).finish()
+    x, w = leaf(2, 4), leaf(4)
+    agree(tube(x, w), w * x + 2, [x, w])
