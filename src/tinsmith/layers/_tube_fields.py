@@ -16,15 +16,12 @@ import torch
 from .._errors import KernelError, refusal
 from ..bridge import Launcher
 from ..engines import Engine
-from ._call import apart, run
-from ._placed import Placed, placed
 from ._pool import FieldTree
-from ._program import Program
-from ._roles import Habits, Launch, Roles
 from ._tube_blueprint import Blueprint
 from ._tube_checks import check_tensors
 from ._tube_parts import TensorPart, check_extra
 from ._tube_shapes import Shape, sizes_of
+from .fields import Habits, Launch, Placed, Program, Roles, apart, placed, run
 
 KEPT = 16
 """Combinations of shapes whose fields are kept. Each is memory, and compiled kernels."""
@@ -104,7 +101,7 @@ class FieldProgram:
         for kernel in blueprint.kernels:
             check_extra(kernel)
         check_tensors(blueprint, tensors)
-        sizes = sizes_of(blueprint, [tuple(tensor.shape) for tensor in tensors])
+        sizes = sizes_of(blueprint, [tensor.shape for tensor in tensors])
         shapes = {part.name: tuple(t.shape) for part, t in zip(blueprint.inputs, tensors, strict=True)} | sizes.made
         given = [
             tensor.detach() if part.requires_grad is False else tensor

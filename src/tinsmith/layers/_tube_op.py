@@ -132,7 +132,7 @@ class TensorProgram:
         for kernel in blueprint.kernels:
             check_extra(kernel)
         check_tensors(blueprint, tensors)
-        sizes = sizes_of(blueprint, [tuple(tensor.shape) for tensor in tensors])
+        sizes = sizes_of(blueprint, [tensor.shape for tensor in tensors])
         op = self._op(tuple([len(sizes.made[part.name]) for part in blueprint.calculated]))
         known = self._known_sizes(sizes)
         told = {name: known[name] for name in op.spec.free_dims}

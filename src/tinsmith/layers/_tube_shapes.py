@@ -88,7 +88,7 @@ def _calculated(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape])
     calculator: Any = part.calculator
     function = calculator.calc_dimension if isinstance(calculator, DimensionCalculator) else calculator
     dims = {one.name: one.dims or () for one in blueprint.inputs}
-    given = {one.name: tuple(shape) for one, shape in zip(blueprint.inputs, shapes, strict=True)}
+    given = {one.name: shape for one, shape in zip(blueprint.inputs, shapes, strict=True)}
     found = function(part.name, dims, given)
     if not isinstance(found, tuple | list):
         words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} are no tuple"

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from .._errors import GradientError, refusal
-from ..bridge import is_plain, is_transformed
+from ..._errors import GradientError, refusal
+from ...bridge import is_plain, is_transformed
 from ._placed import Placed
 from ._program import Program
 from ._roles import Launch

@@ -11,9 +11,18 @@ from typing import Any
 
 import torch
 
-from .._errors import ArgumentError, DeviceError, DtypeError, GradientError, KernelError, ShapeError, refusal
-from ..engines import Engine, FieldFacts, of_field
-from ._pool import gradient_field
+from ..._errors import (
+    ArgumentError,
+    DeviceError,
+    DtypeError,
+    EngineError,
+    GradientError,
+    KernelError,
+    ShapeError,
+    refusal,
+)
+from ...engines import Engine, FieldFacts, of_field
+from .._pool import gradient_field
 
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
@@ -26,6 +35,7 @@ class Placed:
         needs_grad: whether its gradient is asked for; `facts.has_gradient` says whether it has one at all.
         is_complex: whether its numbers are pairs, real and imaginary.
         runs_on: torch's name of the device that its engine runs on.
+        runtime: the engine's state that it was made in: once that is gone, so is its memory.
         is_silent: whether it was registered without a gradient in so many words, so that none is missed.
         is_batched: whether a call's tensor may have leading batch dims.
         manager: fills and reads it, in place of a transfer of ours, from a tensor of `shape` and `dtype`.
@@ -38,6 +48,7 @@ class Placed:
     is_complex: bool
     engine: Engine
     runs_on: str
+    runtime: Any
     is_silent: bool = False
     is_batched: bool = False
     manager: Any = None
@@ -67,6 +78,12 @@ class Placed:
     def managed(self, manager: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Placed:
         """The same field, filled and read by a manager from tensors of that shape and dtype as they are."""
         return replace(self, manager=manager, shape=shape, dtype=dtype)
+
+    def check_alive(self, layer: str) -> None:
+        """Raise EngineError where the engine was started anew since, and took the field's memory with it."""
+        if self.engine.runtime() is not self.runtime:
+            words = f"the field `{self.name}` of {layer} went when the engine was started anew"
+            raise EngineError(refusal(words, remedy="Make the fields and the layer after the last ts.init()."))
 
     def __str__(self) -> str:
         dtype = str(self.tensor_dtype).removeprefix("torch.")
@@ -139,7 +156,9 @@ def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, lay
     if is_complex:
         _check_pairs(facts, name, layer)
     asked = facts.has_gradient if needs_grad is None else needs_grad
-    return Placed(name, field, facts, asked, is_complex, engine, engine.device_type(), needs_grad is False)
+    return Placed(
+        name, field, facts, asked, is_complex, engine, engine.device_type(), engine.runtime(), needs_grad is False
+    )
 
 
 def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine: Engine) -> None:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from .._config import config
-from .._errors import EngineError, GradientError, KernelError, refusal
-from ..bridge import in_order
-from ..engines import Engine
+from ..._config import config
+from ..._errors import GradientError, KernelError, refusal
+from ...bridge import in_order
+from ...engines import Engine
+from .._pool import gradient_field
 from ._as_op import foresight
 from ._placed import Placed
-from ._pool import gradient_field
 from ._roles import Habits, Launch, Roles, by_key, uses_of
 from ._transfer import Copy, Transfer
 
@@ -59,7 +59,6 @@ class Program:
         self._collect = self._transfer(_gradients("store", self.active))
         self._put_back = self._transfer(_copies("load", self.kept))
         self._elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
-        self._runtime = self.engine.runtime()
         self._foresight = functools.cache(lambda: foresight(layer, roles, launches))
         self.calls = 0
 
@@ -143,9 +142,7 @@ class Program:
     def _guarded(self, device: torch.device, run: Callable[[], None]) -> None:
         with _LOCK:
             self.engine.require_ready(self.layer)
-            if self.engine.runtime() is not self._runtime:
-                words = f"the fields of {self.layer} went when the engine was started anew"
-                raise EngineError(refusal(words, remedy="Make the fields and the layer after the last ts.init()."))
+            self.roles.filled[0].check_alive(self.layer)
             in_order(device, run)
 
     def _is_serial(self, device: torch.device) -> bool:

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 import torch
 
-from .._errors import ShapeError, refusal
-from ..bridge import in_order
-from ..engines import NAMES, Compiled, Engine, FieldFacts
-from ..source import build
+from ..._errors import ShapeError, refusal
+from ...bridge import in_order
+from ...engines import NAMES, Compiled, Engine, FieldFacts
+from ...source import build
 from ._placed import Placed
 
 
@@ -83,8 +83,9 @@ class Transfer:
         return self._engine.compile(function, fields, adjoint=False)
 
 
-def read(one: Placed) -> torch.Tensor:
-    """What a field holds now, as a user gets it."""
+def read(one: Placed, layer: str) -> torch.Tensor:
+    """What a field holds now, as a user gets it; `layer` is for messages."""
+    one.check_alive(layer)
     memory = torch.empty(one.memory_shape, dtype=one.facts.dtype, device=one.engine.device_type())
     _once(one, "store", memory)
     return one.from_memory(memory)
@@ -92,6 +93,7 @@ def read(one: Placed) -> torch.Tensor:
 
 def fill(one: Placed, tensor: torch.Tensor, layer: str) -> None:
     """Write a user's tensor into a field; `layer` is for messages."""
+    one.check_alive(layer)
     _once(one, "load", one.to_memory(tensor.detach(), layer).contiguous().resolve_neg())
 
 

@@ -1,28 +1,20 @@
-"""Tin and EmptyTin: torch modules around kernels that work on fields of their own.
+"""EmptyTin: a torch module around kernels that work on fields of their own.
 
-Registration is Stannum's, and more; running is `_program`'s business. What a module adds is
+Registration is Stannum's, and more; running is the business of `fields`. What a module adds is
 torch's side of it: weights as parameters, checkpoints, copies.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from .._errors import ArgumentError, CheckpointError, DeviceError, RegistrationError, TinsmithError, nearest, refusal
-from ..bridge import Launcher
-from ..engines import is_kernel, of_kernel
-from ._as_op import OpProgram
-from ._call import OnFields, apart
-from ._marks import registered_by_marks
-from ._placed import Placed, placed
-from ._program import Program
-from ._roles import Habits, Launch, Roles
-from ._transfer import fill, read
+from ..._errors import ArgumentError, CheckpointError, DeviceError, RegistrationError, TinsmithError, refusal
+from ..fields import Habits, OnFields, OpProgram, Placed, Program, Roles, apart, fill, placed, read
+from ._kernels import Kernels, unknown
 from ._weights import follow
 
 FieldLike = Any
@@ -78,9 +70,7 @@ class EmptyTin(torch.nn.Module):
         self._internals: dict[str, Placed] = {}
         self._weights: dict[str, Placed] = {}
         self._persistent: set[str] = set()
-        self._kernels: dict[str, Launcher] = {}
-        self._arguments: dict[str, tuple[Any, ...]] = {}
-        self._launches: tuple[Launch, ...] | None = None
+        self._kernels = Kernels()
         self._program: Running | None = None
 
     @property
@@ -182,18 +172,7 @@ class EmptyTin(torch.nn.Module):
     def register_kernel(self, kernel: Any, *kernel_args: Any, kernel_name: str | None = None) -> EmptyTin:
         """The next kernel to run, with its arguments. Returns self."""
         self._check_open()
-        if not is_kernel(kernel):
-            came = f"{type(kernel).__name__} {getattr(kernel, '__name__', kernel)!r:.60}"
-            words = f"{self._label}.register_kernel takes a kernel"
-            raise ArgumentError(refusal(words, [("came", came)], "Decorate the function with @ti.kernel."))
-        name = kernel_name if kernel_name is not None else _name_of(kernel)
-        if name in self._kernels:
-            words = f"{self._label} has a kernel `{name}` already"
-            raise RegistrationError(refusal(words, remedy="Give the second a name of its own: `kernel_name=`."))
-        launcher = self._kernels[name] = Launcher(kernel, f"{self._label}.{name}")
-        self._arguments[name] = kernel_args
-        if kernel_args:  # without any, `set_kernel_args` brings them
-            launcher.bound(kernel_args)
+        self._kernels.add(kernel, kernel_args, kernel_name, self._label)
         return self
 
     def finish(self) -> EmptyTin:
@@ -212,11 +191,11 @@ class EmptyTin(torch.nn.Module):
         self._check_place()
         self._inputs[0].engine.settle()
         for name, one in self._weights.items():
-            self.register_parameter(name, torch.nn.Parameter(read(one), requires_grad=one.needs_grad))
+            self.register_parameter(name, torch.nn.Parameter(read(one, self._label), requires_grad=one.needs_grad))
         follow(self, self.parameters())
         self.finished = True
-        if all(len(self._arguments[name]) == len(one.signature.order) for name, one in self._kernels.items()):
-            self._make_program(self._make_launches())  # refused now, where it is registered, rather than at a call
+        if self._kernels.are_complete:
+            self._make_program()  # refused now, where it is registered, rather than at a call
         return self
 
     # Setting ------------------------------------------------------------------------------
@@ -226,11 +205,11 @@ class EmptyTin(torch.nn.Module):
         name = str(field_name)
         known = {**self._internals, **self._weights}
         if name not in known:
-            raise self._unknown("internal field", name, list(known))
+            raise unknown(f"{self._label} has no internal field `{name}`", name, list(known))
         fill(known[name], tensor, self._label)
         if name in self._weights:
             with torch.no_grad():
-                self.get_parameter(name).copy_(read(known[name]))
+                self.get_parameter(name).copy_(read(known[name], self._label))
 
     def write_weights(self) -> None:
         """Write the weights' parameters into their fields: for kernels and code outside of this layer.
@@ -245,15 +224,7 @@ class EmptyTin(torch.nn.Module):
 
         `set_kernel_args(kernel_or_name, *args)`; or `set_kernel_args(*args)` where there is one kernel.
         """
-        name = kernel if isinstance(kernel, str) else self._registered_as(kernel)
-        if name is None:
-            name, kernel_args = self._only_kernel(kernel), (kernel, *kernel_args)
-        if name not in self._kernels:
-            raise self._unknown("kernel", name, list(self._kernels))
-        self._kernels[name].bound(kernel_args)
-        self._arguments[name] = kernel_args
-        self._launches = None
-        if self._kernels[name].signature.templates:
+        if self._kernels.change(kernel, kernel_args, self._label):
             self._program = None  # other fields, perhaps
 
     # Running ------------------------------------------------------------------------------
@@ -271,11 +242,10 @@ class EmptyTin(torch.nn.Module):
             rows = [("expected", f"{len(self._inputs)}: {', '.join(one.name for one in self._inputs)}")]
             words = f"{self._label} got {len(input_tensors)} tensors"
             raise ArgumentError(refusal(words, rows, "Pass one tensor an input field, in the order of registration."))
-        launches = self._launches or self._make_launches()
-        program = self._program or self._make_program(launches)
+        program = self._program or self._make_program()
         given = [*input_tensors, *[getattr(self, name) for name in self._weights]]
         memory = [one.to_memory(t, self._label) for one, t in zip(self._filled, given, strict=True)]
-        results = program(launches, memory)
+        results = program(self._kernels.launches(), memory)
         outputs = tuple([one.from_memory(result) for one, result in zip(self._outputs, results, strict=True)])
         return outputs[0] if len(outputs) == 1 else outputs
 
@@ -283,12 +253,8 @@ class EmptyTin(torch.nn.Module):
     def _filled(self) -> tuple[Placed, ...]:
         return (*self._inputs, *self._weights.values())
 
-    def _make_launches(self) -> tuple[Launch, ...]:
-        pairs = ((launcher, self._arguments[name]) for name, launcher in self._kernels.items())
-        self._launches = tuple(Launch(launcher, launcher.bound(arguments)) for launcher, arguments in pairs)
-        return self._launches
-
-    def _make_program(self, launches: tuple[Launch, ...]) -> Running:
+    def _make_program(self) -> Running:
+        launches = self._kernels.launches()
         roles = Roles(self._filled, tuple(self._outputs), tuple(self._internals.values()))
         if self._on_tensors:
             self._program = OpProgram(self._label, roles, launches)
@@ -301,7 +267,7 @@ class EmptyTin(torch.nn.Module):
         """Parameters, and the content of every persistent internal field."""
         super()._save_to_state_dict(destination, prefix, keep_vars)
         for name in self._saved_internals():
-            destination[prefix + name] = read(self._internals[name])
+            destination[prefix + name] = read(self._internals[name], self._label)
 
     def _load_from_state_dict(
         self,
@@ -346,7 +312,10 @@ class EmptyTin(torch.nn.Module):
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
         shared = {name: value for name, value in vars(self).items() if name in _SHARED}
-        memo |= {id(value): copy.copy(value) if isinstance(value, list | dict) else value for value in shared.values()}
+        memo |= {
+            id(value): copy.copy(value) if isinstance(value, list | dict | Kernels) else value
+            for value in shared.values()
+        }
         vars(twin).update({name: copy.deepcopy(value, memo) for name, value in vars(self).items()})
         follow(twin, twin.parameters())
         return twin
@@ -358,7 +327,7 @@ class EmptyTin(torch.nn.Module):
     def explain(self) -> str:
         """How it runs: on fields or on tensors, what is saved for the backward pass, what an op of it would do."""
         self._check_finished("explain")
-        program = self._program or self._make_program(self._launches or self._make_launches())
+        program = self._program or self._make_program()
         return f"{self._label} runs {program.explain()}"
 
     def extra_repr(self) -> str:
@@ -368,7 +337,7 @@ class EmptyTin(torch.nn.Module):
             ("weights", ", ".join(map(str, self._weights.values()))),
             ("internal", ", ".join(map(str, self._internals.values()))),
             ("outputs", ", ".join(map(str, self._outputs))),
-            ("kernels", ", ".join(f"{name}({_shown(self._arguments[name])})" for name in self._kernels)),
+            ("kernels", str(self._kernels)),
         ]
         lines = [f"{label}: {text}" for label, text in rows if text]
         return "\n".join(lines if self.finished else [*lines, "not finished"])
@@ -416,92 +385,6 @@ class EmptyTin(torch.nn.Module):
             words = f"{self._label} is not finished, and {what} needs it to be"
             raise RegistrationError(refusal(words, remedy="Call `.finish()` after the last registration."))
 
-    def _unknown(self, what: str, name: str, known: Sequence[str]) -> RegistrationError:
-        close = nearest(name, known)
-        remedy = f"Did you mean `{close}`?" if close else "Register it first."
-        words = f"{self._label} has no {what} `{name}`"
-        return RegistrationError(refusal(words, [("registered", ", ".join(known) or "none")], remedy))
 
-    def _registered_as(self, kernel: Any) -> str | None:
-        """The name that a kernel was registered under, or its own; None for what is no kernel."""
-        if not is_kernel(kernel):
-            return None
-        function = of_kernel(kernel).function_of(kernel)
-        names = [name for name, launcher in self._kernels.items() if launcher.stage.source.function is function]
-        return names[0] if len(names) == 1 else function.__name__
-
-    def _only_kernel(self, first: Any) -> str:
-        if len(self._kernels) == 1:
-            return next(iter(self._kernels))
-        words = f"{self._label} has {len(self._kernels)} kernels, and which one these arguments are for was not said"
-        rows = [("first argument", f"{first!r:.60}"), ("kernels", ", ".join(self._kernels))]
-        raise RegistrationError(refusal(words, rows, "Call `set_kernel_args(kernel_or_name, *args)`."))
-
-
-_SHARED = (
-    *("_inputs", "_outputs", "_internals", "_weights", "data_oriented"),
-    *("_kernels", "_arguments", "_launches", "_program"),
-)
+_SHARED = ("_inputs", "_outputs", "_internals", "_weights", "_kernels", "_program", "data_oriented")
 """What a copy of a layer has in common with it: the engine's objects, and what was made of them."""
-
-
-def _shown(arguments: tuple[Any, ...]) -> str:
-    return ", ".join(f"tensor{tuple(a.shape)}" if isinstance(a, torch.Tensor) else f"{a!r:.30}" for a in arguments)
-
-
-def _name_of(kernel: Any) -> str:
-    return of_kernel(kernel).function_of(kernel).__name__
-
-
-class Tin(EmptyTin):
-    """A data-oriented object's kernels, as a differentiable torch module.
-
-    Like `EmptyTin`; kernels may be registered by name too. A class that marks its fields and
-    kernels (`ts.input`, `ts.output`, `ts.weight`, `ts.kernel`) needs no registration.
-
-    Args:
-        data_oriented: an object of a class under `@ti.data_oriented`.
-        device, auto_clear_grad, save, on_tensors: as for `EmptyTin`.
-
-    Raises:
-        ArgumentError: the object is not data-oriented.
-
-    Example:
-        >>> layer = ts.Tin(simulator)                                      # doctest: +SKIP
-    """
-
-    def __init__(
-        self,
-        data_oriented: Any,
-        device: torch.device | str | None = None,
-        auto_clear_grad: bool = True,
-        _auto_clear: bool = False,
-        *,
-        save: bool = True,
-        on_tensors: bool = False,
-    ) -> None:
-        super().__init__(device, auto_clear_grad, _auto_clear, save=save, on_tensors=on_tensors)
-        if not hasattr(data_oriented, "_data_oriented"):
-            rows = [("came", type(data_oriented).__name__)]
-            remedy = "Decorate its class with @ti.data_oriented, or use ts.EmptyTin."
-            raise ArgumentError(refusal("Tin takes an object of a data-oriented class", rows, remedy))
-        self.data_oriented = data_oriented
-        if registered_by_marks(self, data_oriented):
-            self.finish()
-
-    @property
-    def _label(self) -> str:
-        return f"Tin({type(self.data_oriented).__name__})" if "data_oriented" in vars(self) else "Tin"
-
-    def register_kernel(self, kernel: Any, *kernel_args: Any, kernel_name: str | None = None) -> EmptyTin:
-        """The next kernel to run, itself or the name of the object's method. Returns self."""
-        if isinstance(kernel, str):
-            kernel_name = kernel if kernel_name is None else kernel_name
-            found = getattr(self.data_oriented, kernel, None)
-            if found is None:
-                words = f"the object of {self._label} has no kernel `{kernel}`"
-                known = [name for name in dir(type(self.data_oriented)) if not name.startswith("_")]
-                close = nearest(kernel, known)
-                raise RegistrationError(refusal(words, remedy=f"Did you mean `{close}`?" if close else ""))
-            kernel = found
-        return super().register_kernel(kernel, *kernel_args, kernel_name=kernel_name)

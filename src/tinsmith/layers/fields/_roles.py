@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..bridge import Bound, Launcher
+from ...bridge import Bound, Launcher
 from ._placed import Placed, placed
 
 

@@ -10,11 +10,11 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .._errors import ArgumentError, refusal
-from ..engines import is_kernel
+from ..._errors import ArgumentError, refusal
+from ...engines import is_kernel
 
 if TYPE_CHECKING:
-    from ._tin import EmptyTin
+    from ._empty_tin import EmptyTin
 
 _PLACE = "_tinsmith_place"
 _NUMBERS = itertools.count()

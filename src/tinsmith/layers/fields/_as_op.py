@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from .._errors import GradientError, KernelError, SpecError, refusal
-from ..bridge import FieldArray, Foresight, Links, Op
-from ..engines import NAMES
-from ._identifiers import OURS, identifier, used_names
+from ..._errors import GradientError, KernelError, SpecError, refusal
+from ...bridge import FieldArray, Foresight, Links, Op
+from ...engines import NAMES
+from .._identifiers import OURS, identifier, used_names
 from ._placed import Placed, placed
 from ._roles import Launch, Roles, by_key, uses_of
 

@@ -1,0 +1,104 @@
+"""Kernels: those of a layer in their order, each with its name and its arguments."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..._errors import ArgumentError, RegistrationError, nearest, refusal
+from ...bridge import Launcher
+from ...engines import is_kernel, of_kernel
+from ..fields import Launch
+
+
+class Kernels:
+    """The kernels that a layer runs. Arguments may come later than the kernel."""
+
+    def __init__(self) -> None:
+        self._launchers: dict[str, Launcher] = {}
+        self._arguments: dict[str, tuple[Any, ...]] = {}
+        self._launches: tuple[Launch, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self._launchers)
+
+    def __copy__(self) -> Kernels:
+        twin = Kernels()
+        vars(twin).update({name: copy.copy(value) for name, value in vars(self).items()})
+        return twin
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}({_shown(self._arguments[name])})" for name in self._launchers)
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether every kernel has got its arguments."""
+        counts = ((one.signature.order, self._arguments[name]) for name, one in self._launchers.items())
+        return all(len(wanted) == len(given) for wanted, given in counts)
+
+    def launches(self) -> tuple[Launch, ...]:
+        """The kernels with their arguments. Raises ArgumentError where some are missing."""
+        if self._launches is None:
+            pairs = [(launcher, self._arguments[name]) for name, launcher in self._launchers.items()]
+            self._launches = tuple([Launch(launcher, launcher.bound(arguments)) for launcher, arguments in pairs])
+        return self._launches
+
+    def add(self, kernel: Any, arguments: tuple[Any, ...], name: str | None, layer: str) -> None:
+        """Put a kernel last. `layer` is for messages. Raises ArgumentError, RegistrationError."""
+        if not is_kernel(kernel):
+            came = f"{type(kernel).__name__} {getattr(kernel, '__name__', kernel)!r:.60}"
+            words = f"{layer}.register_kernel takes a kernel"
+            raise ArgumentError(refusal(words, [("came", came)], "Decorate the function with @ti.kernel."))
+        name = of_kernel(kernel).function_of(kernel).__name__ if name is None else name
+        if name in self._launchers:
+            words = f"{layer} has a kernel `{name}` already"
+            raise RegistrationError(refusal(words, remedy="Give the second a name of its own: `kernel_name=`."))
+        launcher = Launcher(kernel, f"{layer}.{name}")
+        if arguments:  # without any, `change` brings them
+            launcher.bound(arguments)
+        self._launchers[name], self._arguments[name] = launcher, arguments
+
+    def change(self, kernel: Any, arguments: tuple[Any, ...], layer: str) -> bool:
+        """Give a kernel other arguments. Whether it may work on other fields then.
+
+        `kernel` is the kernel or its name; or the first argument, where there is one kernel.
+        """
+        name = kernel if isinstance(kernel, str) else self._name_of(kernel)
+        if name is None:
+            name, arguments = self._only(kernel, layer), (kernel, *arguments)
+        if name not in self._launchers:
+            raise unknown(f"{layer} has no kernel `{name}`", name, list(self._launchers))
+        launcher = self._launchers[name]
+        launcher.bound(arguments)
+        self._arguments[name] = arguments
+        self._launches = None
+        return bool(launcher.signature.templates)
+
+    def _name_of(self, kernel: Any) -> str | None:
+        """The name that a kernel was registered under, or its own; None for what is no kernel."""
+        if not is_kernel(kernel):
+            return None
+        function = of_kernel(kernel).function_of(kernel)
+        names = [name for name, one in self._launchers.items() if one.stage.source.function is function]
+        return names[0] if len(names) == 1 else function.__name__
+
+    def _only(self, first: Any, layer: str) -> str:
+        if len(self._launchers) == 1:
+            return next(iter(self._launchers))
+        words = f"{layer} has {len(self._launchers)} kernels, and which one these arguments are for was not said"
+        rows = [("first argument", f"{first!r:.60}"), ("kernels", ", ".join(self._launchers))]
+        raise RegistrationError(refusal(words, rows, "Call `set_kernel_args(kernel_or_name, *args)`."))
+
+
+def unknown(words: str, name: str, known: Sequence[str]) -> RegistrationError:
+    """What is told who asks for something that was not registered."""
+    close = nearest(name, known)
+    remedy = f"Did you mean `{close}`?" if close else "Register it first."
+    return RegistrationError(refusal(words, [("registered", ", ".join(known) or "none")], remedy))
+
+
+def _shown(arguments: tuple[Any, ...]) -> str:
+    return ", ".join(f"tensor{tuple(a.shape)}" if isinstance(a, torch.Tensor) else f"{a!r:.30}" for a in arguments)

@@ -1,0 +1,65 @@
+"""Tin: a data-oriented object as a torch module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..._errors import ArgumentError, RegistrationError, nearest, refusal
+from ._empty_tin import EmptyTin
+from ._marks import registered_by_marks
+
+
+class Tin(EmptyTin):
+    """A data-oriented object's kernels, as a differentiable torch module.
+
+    Like `EmptyTin`; kernels may be registered by name too. A class that marks its fields and
+    kernels (`ts.input`, `ts.output`, `ts.weight`, `ts.kernel`) needs no registration.
+
+    Args:
+        data_oriented: an object of a class under `@ti.data_oriented`.
+        device, auto_clear_grad, save, on_tensors: as for `EmptyTin`.
+
+    Raises:
+        ArgumentError: the object is not data-oriented.
+
+    Example:
+        >>> layer = ts.Tin(simulator)                                      # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        data_oriented: Any,
+        device: torch.device | str | None = None,
+        auto_clear_grad: bool = True,
+        _auto_clear: bool = False,
+        *,
+        save: bool = True,
+        on_tensors: bool = False,
+    ) -> None:
+        super().__init__(device, auto_clear_grad, _auto_clear, save=save, on_tensors=on_tensors)
+        if not hasattr(data_oriented, "_data_oriented"):
+            rows = [("came", type(data_oriented).__name__)]
+            remedy = "Decorate its class with @ti.data_oriented, or use ts.EmptyTin."
+            raise ArgumentError(refusal("Tin takes an object of a data-oriented class", rows, remedy))
+        self.data_oriented = data_oriented
+        if registered_by_marks(self, data_oriented):
+            self.finish()
+
+    @property
+    def _label(self) -> str:
+        return f"Tin({type(self.data_oriented).__name__})" if "data_oriented" in vars(self) else "Tin"
+
+    def register_kernel(self, kernel: Any, *kernel_args: Any, kernel_name: str | None = None) -> EmptyTin:
+        """The next kernel to run, itself or the name of the object's method. Returns self."""
+        if isinstance(kernel, str):
+            kernel_name = kernel if kernel_name is None else kernel_name
+            found = getattr(self.data_oriented, kernel, None)
+            if found is None:
+                words = f"the object of {self._label} has no kernel `{kernel}`"
+                known = [name for name in dir(type(self.data_oriented)) if not name.startswith("_")]
+                close = nearest(kernel, known)
+                raise RegistrationError(refusal(words, remedy=f"Did you mean `{close}`?" if close else ""))
+            kernel = found
+        return super().register_kernel(kernel, *kernel_args, kernel_name=kernel_name)
