@@ -59,6 +59,7 @@ SIZES = {
     "numpy": lambda shapes: (np.int64(shapes["x"][0]) - 1,),
     "torch": lambda shapes: torch.Size([shapes["x"][0] - 1]),
     "tensor": lambda shapes: (torch.tensor(shapes["x"][0] - 1),),
+    "as torch counts": lambda shapes: (shapes["x"].numel() - 1,),
     "list": lambda shapes: [shapes["x"][0] - 1],
 }
 
