@@ -335,3 +335,16 @@ def test_an_input_field_without_a_gradient_is_no_silent_zero(lang64):
     layer(given).sum().backward()
     assert given.grad is None
     cases.assert_close(layer.w.grad, given.detach().sum())
+
+
+def test_a_gradient_that_is_placed_after_registering(lang64):
+    x, y = lang64.field(lang64.f64, shape=4), lang64.field(lang64.f64, shape=4)
+
+    @lang64.kernel
+    def cubed():
+        for i in x:
+            y[i] = x[i] ** 3
+
+    layer = ts.EmptyTin().register_kernel(cubed).register_input_field(x).register_output_field(y)
+    lang64.root.lazy_grad()
+    cases.assert_same_values_and_gradients(layer.finish(), lambda x: x**3, (rand(4),))

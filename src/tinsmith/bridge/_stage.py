@@ -246,7 +246,7 @@ class Stage:
             tree = batched(tree, batch, ranks, is_reverse=variant.adjoint)
         ranks = self._field_ranks() | {name: rank + (name in batch) for name, rank in ranks.items()}
         tree = ranged(tree, ranks, lines_only=variant.adjoint and not variant.is_serial)
-        return serial(tree, ranks) if variant.is_serial else tree
+        return serial(tree) if variant.is_serial else tree
 
     def _field_ranks(self) -> dict[str, int]:
         """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""

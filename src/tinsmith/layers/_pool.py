@@ -42,6 +42,10 @@ class FieldTree:
         """Allocate."""
         self._tree = self.builder.finalize()
 
+    def deactivate(self) -> None:
+        """Take away what is active of sparse fields."""
+        self.builder.deactivate_all()
+
     def live_as_long_as(self, user: object) -> None:
         """Free the fields when `user` is gone, unless the engine was started anew: then they are gone already."""
         finalizer = weakref.finalize(user, _free, self._engine, self._engine.runtime(), self._tree)

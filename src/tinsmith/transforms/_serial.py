@@ -7,30 +7,37 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping
 
-from ._loops import called, is_over_array, is_setting
+from ._loops import called, is_setting
 
 
-def serial(tree: ast.FunctionDef, ranks: Mapping[str, int]) -> ast.FunctionDef:
+def serial(tree: ast.FunctionDef) -> ast.FunctionDef:
     """`_lang.loop_config(serialize=True)` before every top-level loop over a range.
 
-    Engines do not serialise loops over an array: `ranged` comes before, and leaves only those
-    over a single element.
+    Engines do not serialise loops over an array or a field, and complain of each: `ranged` comes
+    before, and leaves only those over a single element, and over fields that are sparse.
     """
     twin = copy.deepcopy(tree)
-    twin.body = _body(twin.body, ranks)
+    twin.body = _body(twin.body)
     return twin
 
 
-def _body(statements: list[ast.stmt], ranks: Mapping[str, int]) -> list[ast.stmt]:
+def _body(statements: list[ast.stmt]) -> list[ast.stmt]:
     body: list[ast.stmt] = []
     for statement in statements:
         if is_setting(statement):
             continue  # settings of the parallel loop, such as block_dim, mean nothing here
         if isinstance(statement, ast.For) and called(statement.iter) == "static":
-            statement.body = _body(statement.body, ranks)
-        elif isinstance(statement, ast.For) and not is_over_array(statement, ranks):
+            statement.body = _body(statement.body)
+        elif isinstance(statement, ast.For) and _is_counted(statement):
             body.append(ast.parse("_lang.loop_config(serialize=True)").body[0])
         body.append(statement)
     return body
+
+
+def _is_counted(loop: ast.For) -> bool:
+    """Whether a loop runs over a range."""
+    counted = loop.iter
+    if isinstance(counted, ast.Call) and called(counted) == "grouped":
+        counted = counted.args[0]
+    return called(counted) in ("range", "ndrange")

@@ -4,7 +4,7 @@ from ._as_op import OpProgram
 from ._call import OnFields, apart, run
 from ._managers import FieldManager
 from ._placed import Placed, placed
-from ._program import Program
+from ._program import Program, clearing
 from ._roles import Habits, Launch, Roles
 from ._transfer import fill, read
 
@@ -18,6 +18,7 @@ __all__ = [
     "Program",
     "Roles",
     "apart",
+    "clearing",
     "fill",
     "placed",
     "read",

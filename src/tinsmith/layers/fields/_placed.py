@@ -79,6 +79,12 @@ class Placed:
         """The same field, filled and read by a manager from tensors of that shape and dtype as they are."""
         return replace(self, manager=manager, shape=shape, dtype=dtype)
 
+    def refreshed(self) -> Placed:
+        """The same field as it is now: its gradient may have been placed since, by `lazy_grad()`."""
+        facts = self.engine.field_facts(self.field, self.name)
+        gains = facts.has_gradient and not self.facts.has_gradient and not self.is_silent
+        return replace(self, facts=facts, needs_grad=self.needs_grad or gains)
+
     def check_alive(self, layer: str) -> None:
         """Raise EngineError where the engine was started anew since, and took the field's memory with it."""
         if self.engine.runtime() is not self.runtime:

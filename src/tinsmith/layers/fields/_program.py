@@ -30,9 +30,20 @@ _LOCK = threading.RLock()
 
 
 class Program:
-    """Transfers and launches of one layer. Made anew when a kernel gets other fields."""
+    """Transfers and launches of one layer. Made anew when a kernel gets other fields.
 
-    def __init__(self, layer: str, roles: Roles, launches: Sequence[Launch], habits: Habits) -> None:
+    `reset` comes first in each pass, where fields that are this layer's own must start it as new.
+    """
+
+    def __init__(
+        self,
+        layer: str,
+        roles: Roles,
+        launches: Sequence[Launch],
+        habits: Habits,
+        reset: Callable[[], None] | None = None,
+    ) -> None:
+        self._reset = reset or (lambda: None)
         self.layer = layer
         self.roles = roles
         self.habits = habits
@@ -105,6 +116,7 @@ class Program:
 
         def run() -> None:
             serial = self._is_serial(device)
+            self._reset()
             self._load.run(tensors, is_serial=serial)
             for launch in launches:
                 launch.launcher.launch(launch.bound, adjoint=False, is_serial=serial)
@@ -130,6 +142,7 @@ class Program:
         def run() -> None:
             serial = self._is_serial(device)
             self._look.run(present, is_serial=serial)
+            self._reset()
             self._restore.run([*tensors, *kept, *cotangents], is_serial=serial)
             for launch, stack in zip(reversed(launches), reversed(stacks), strict=True):
                 launch.launcher.launch(launch.bound, adjoint=True, is_serial=serial, stack=stack)
@@ -196,6 +209,13 @@ class _Uses:
         """Fields whose gradients must not carry over: a field in between that nobody registered is one."""
         told = self._roles.internal if habits.clears_gradients else ()
         return [*told, *(one for key, one in self._found.items() if key in self._written)]
+
+
+def clearing(fields: Sequence[Placed]) -> Callable[[], None]:
+    """What sets fields and their gradients to zero."""
+    graded = [one for one in fields if one.facts.has_gradient]
+    transfer = Transfer(fields[0].engine, [*_copies("clear", fields), *_gradients("clear", graded)])
+    return functools.partial(transfer.run, (), is_serial=False)
 
 
 def _copies(kind: str, fields: Sequence[Placed]) -> list[Copy]:

@@ -190,6 +190,9 @@ class EmptyTin(torch.nn.Module):
                 raise RegistrationError(refusal(words, remedy=f"Call `.{call}(...)` before `.finish()`."))
         self._check_place()
         self._inputs[0].engine.settle()
+        self._inputs, self._outputs = ([one.refreshed() for one in fields] for fields in (self._inputs, self._outputs))
+        for fields in (self._internals, self._weights):
+            fields.update({name: one.refreshed() for name, one in fields.items()})
         for name, one in self._weights.items():
             self.register_parameter(name, torch.nn.Parameter(read(one, self._label), requires_grad=one.needs_grad))
         follow(self, self.parameters())

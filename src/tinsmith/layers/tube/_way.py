@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._errors import KernelError, RegistrationError, refusal
-from ..source import Roles, constants_of, read, roles_of, static_size
-from ..transforms import simplified
-from ._tube_blueprint import Blueprint
-from ._tube_parts import KernelPart
+from ..._errors import KernelError, RegistrationError, refusal
+from ...source import Roles, constants_of, read, roles_of, static_size
+from ...transforms import simplified
+from ._blueprint import Blueprint
+from ._parts import KernelPart
 
 
 def why_fields(blueprint: Blueprint) -> str:

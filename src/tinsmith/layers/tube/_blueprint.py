@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from .._errors import RegistrationError, ShapeError, nearest, refusal
+from ..._errors import RegistrationError, ShapeError, nearest, refusal
 from ._dims import DimID, MatchDim
-from ._tube_parts import KernelPart, TensorPart, check_extra
+from ._parts import KernelPart, TensorPart, check_extra
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .._identifiers import OURS, identifier, used_names
+from ._blueprint import Blueprint, match_ids
 from ._dims import DimID
-from ._identifiers import OURS, identifier, used_names
-from ._tube_blueprint import Blueprint, match_ids
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from .._errors import ArgumentError, DeviceError, DtypeError, GradientError, refusal
-from ._tube_blueprint import Blueprint
-from ._tube_parts import TensorPart
+from ..._errors import ArgumentError, DeviceError, DtypeError, GradientError, refusal
+from ._blueprint import Blueprint
+from ._parts import TensorPart
 
 
 def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:

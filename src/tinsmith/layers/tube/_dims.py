@@ -5,8 +5,8 @@
     BatchDim         the first dim, over which one call runs a whole batch
     MatchDim("n")    a dim as large as every other MatchDim("n")
 
-Values only: which of them a registration may use is checked in `_tube_parts`, which sizes they have
-in a call is found in `_tube_shapes`.
+Values only: which of them a registration may use is checked in `_parts`, which sizes they have
+in a call is found in `_shapes`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .._errors import ArgumentError, refusal
+from ..._errors import ArgumentError, refusal
 
 DimID: TypeAlias = str | int
 """What tells one MatchDim from another."""

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from .._errors import KernelError, refusal
-from ..bridge import Launcher
-from ..engines import Engine
-from ._pool import FieldTree
-from ._tube_blueprint import Blueprint
-from ._tube_checks import check_tensors
-from ._tube_parts import TensorPart, check_extra
-from ._tube_shapes import Shape, sizes_of
-from .fields import Habits, Launch, Placed, Program, Roles, apart, placed, run
+from ..._errors import KernelError, refusal
+from ...bridge import Launcher
+from ...engines import Engine
+from .._pool import FieldTree
+from ..fields import Habits, Launch, Placed, Program, Roles, apart, clearing, placed, run
+from ._blueprint import Blueprint
+from ._checks import check_tensors
+from ._parts import TensorPart, check_extra
+from ._shapes import Shape, sizes_of
 
 KEPT = 16
 """Combinations of shapes whose fields are kept. Each is memory, and compiled kernels."""
@@ -37,7 +37,7 @@ class FieldSet:
         self._tree.finish()
         self.placed = {name: self._settled(blueprint.tensors[name], shapes[name]) for name in shapes}
         self._launchers = [Launcher(part.kernel, f"{blueprint.label}.{part.name}") for part in blueprint.kernels]
-        self.program = Program(blueprint.label, self._roles(), self.bound(blueprint), Habits(True, True))
+        self.program = Program(blueprint.label, self._roles(), self.bound(blueprint), Habits(True, True), self._reset())
         self._tree.live_as_long_as(self.program)
 
     def bound(self, blueprint: Blueprint) -> tuple[Launch, ...]:
@@ -47,6 +47,19 @@ class FieldSet:
             Launch(launcher, launcher.bound([*[self.fields[name] for name in part.tensors], *part.extra]))
             for launcher, part in pairs
         )
+
+    def _reset(self) -> Callable[[], None] | None:
+        """What puts fields that managers fill back to where they began: a manager need not fill all of its field."""
+        managed = [one for one in self.placed.values() if self._blueprint.tensors[one.name].manager is not None]
+        if not managed:
+            return None
+        clear, deactivate = clearing(managed), self._tree.deactivate
+
+        def reset() -> None:
+            deactivate()
+            clear()
+
+        return reset
 
     def _placed(self, part: TensorPart, shape: Shape) -> Any:
         """A field, put into the tree."""

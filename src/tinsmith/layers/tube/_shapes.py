@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .._errors import ShapeError, refusal
+from ..._errors import ShapeError, refusal
+from ._blueprint import Blueprint
 from ._dims import Batch, DimensionCalculator, DimID, MatchDim
-from ._tube_blueprint import Blueprint
-from ._tube_parts import TensorPart, why_no_dim
+from ._parts import TensorPart, why_no_dim
 
 Shape = tuple[int, ...]
 

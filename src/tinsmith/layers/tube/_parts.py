@@ -1,7 +1,7 @@
 """What a Tube is made of: its tensors and kernels as they were registered, each checked by itself.
 
 Values only, frozen, so that a call that is still to be differentiated keeps what it was made with.
-Rules between parts are held by `_tube_rules`.
+Rules between parts are held by `_blueprint`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 import torch
 
-from .._errors import ArgumentError, DtypeError, GradientError, RegistrationError, ShapeError, refusal
-from ..bridge import Op, Reference, reference_to
-from ..engines import DTYPES, Engine, Parameter, is_kernel, of_kernel
+from ..._errors import ArgumentError, DtypeError, GradientError, RegistrationError, ShapeError, refusal
+from ...bridge import Op, Reference, reference_to
+from ...engines import DTYPES, Engine, Parameter, is_kernel, of_kernel
 from ._dims import Anything, Batch, DimensionCalculator, DimOption, MatchDim
 
 Kind = Literal["input tensor", "output tensor", "intermediate field"]

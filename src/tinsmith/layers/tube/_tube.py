@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from .._errors import RegistrationError, refusal
+from ..._errors import RegistrationError, refusal
+from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
-from ._tube_blueprint import Blueprint
-from ._tube_fields import field_program
-from ._tube_op import Program, TensorProgram
-from ._tube_parts import TensorPart, kernel_part, tensor_part
-from ._tube_way import why_fields
+from ._fields import field_program
+from ._op import Program, TensorProgram
+from ._parts import TensorPart, kernel_part, tensor_part
+from ._way import why_fields
 
 Dims = Sequence[DimOption]
 

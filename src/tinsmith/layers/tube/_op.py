@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from .._config import config
-from ..bridge import Links, Op
-from ..engines import NAMES
+from ..._config import config
+from ...bridge import Links, Op
+from ...engines import NAMES
+from ._blueprint import Blueprint
+from ._checks import check_tensors
 from ._dims import Anything, Batch, MatchDim
-from ._tube_blueprint import Blueprint
-from ._tube_checks import check_tensors
-from ._tube_names import Names, names_of
-from ._tube_parts import TensorPart, check_extra
-from ._tube_shapes import Sizes, sizes_of
+from ._names import Names, names_of
+from ._parts import TensorPart, check_extra
+from ._shapes import Sizes, sizes_of
 
 
 class Program(Protocol):
