@@ -74,6 +74,40 @@ def test_sparse_fields(layers, lang64, kind):
         agree(tube(x), 3 * x**2, [x])
 
 
+def test_a_field_begins_each_call_at_zero(layers, lang64):
+    """A manager may write some elements and leave the others."""
+
+    class Partly(placed_in(layers, lang64, lambda builder, shape: builder.dense(lang64.i, shape))):
+        def from_tensor(self, field, tensor):
+            for place, value in enumerate(tensor.tolist()):
+                if value > 0:
+                    field[place] = value
+
+    tube = tube_of(layers, lang64, Partly())
+    for x in (torch.tensor([1.0, 2.0, 3.0], dtype=F64), torch.tensor([-1.0, 5.0, -1.0], dtype=F64)):
+        torch.testing.assert_close(tube(x), 3 * x.relu() ** 2)
+
+
+def test_what_was_active_in_one_call_is_not_in_the_next(layers, lang64):
+    class Active(placed_in(layers, lang64, lambda builder, shape: builder.pointer(lang64.i, shape))):
+        def from_tensor(self, field, tensor):
+            for place, value in enumerate(tensor.tolist()):
+                if value > 0:
+                    field[place] = value
+
+    def ones(lang):
+        @lang.kernel
+        def ones(x: lang.template(), y: lang.template()):
+            for i in x:
+                y[i] = 1.0
+
+        return ones
+
+    tube = tube_of(layers, lang64, Active(), ones)
+    for x in (torch.tensor([1.0, 2.0, -3.0], dtype=F64), torch.tensor([-1.0, 5.0, 2.0], dtype=F64)):
+        assert tube(x).tolist() == (x > 0).double().tolist()
+
+
 def test_a_manager_of_vectors(layers, lang64):
     """A tensor's last dim becomes the field's elements."""
 
