@@ -15,7 +15,8 @@ from typing import NamedTuple
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from layers.layouts import ALL, DECLARATIONS, ROWS, SOME, outcome
+from layers.layouts import ALL, DECLARATIONS, ROWS, SOME
+from layers.layouts_outcome import outcome
 from support.engine_keeper import ENGINES, load_quietly
 
 PAGE = Path(__file__).parents[2] / "docs" / "layouts.md"

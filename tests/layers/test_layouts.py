@@ -11,7 +11,8 @@ import sys
 import pytest
 
 import tinsmith as ts
-from layers.layouts import DECLARATIONS, ROWS, outcome
+from layers.layouts import DECLARATIONS, ROWS
+from layers.layouts_outcome import outcome
 from layers.layouts_page import BEGIN, END, NONE, PAGE, Cell, read, written
 
 OFTEN = ("`needs_grad=True`", "`.place(x, x.grad)`", "`lazy_grad()`")
@@ -27,7 +28,8 @@ CELLS = [
 def ground(lang64):
     """The engine; started anew after a field that was never placed, for it runs nothing more then."""
     yield lang64
-    if lang64.lang.impl.get_runtime().grad_vars:
+    state = lang64.lang.impl.get_runtime()
+    if any(one.ptr.snode() is None for one in (*state.global_vars, *state.grad_vars)):
         lang64.reset()
 
 
