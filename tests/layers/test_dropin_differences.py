@@ -61,6 +61,25 @@ def test_a_tensor_is_left_without_a_gradient_that_it_did_not_get(lang64):
     assert given.grad is None
 
 
+@side_by_side
+def test_a_backward_pass_leaves_what_kernels_count_as_it_was(layers, lang64):
+    """The engines' reverse kernels run counters again, and Stannum lets them."""
+    x, y, calls = field(lang64, (3,)), field(lang64, (3,)), lang64.field(lang64.i32, shape=())
+
+    @lang64.kernel
+    def counted():
+        for i in x:
+            y[i] = 2.0 * x[i]
+        for _ in range(1):
+            calls[None] += 1
+
+    tin = layers.EmptyTin(CPU, True).register_input_field(x).register_output_field(y)
+    tin = tin.register_internal_field(calls, name="calls").register_kernel(counted).finish()
+    for _ in range(3):
+        tin(leaf(3)).sum().backward()
+    assert calls[None] == (3 if layers is ts else 6)
+
+
 # More than Stannum takes --------------------------------------------------------------------------
 def test_auto_clear_grad_may_be_left_out_and_the_device_may_be_a_name(lang64):
     scene = Scene(ts, lang64)
