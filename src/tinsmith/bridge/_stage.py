@@ -252,6 +252,8 @@ class Stage:
         """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""
         ranks = {}
         for name, field in self._constants.fields if self._constants else ():
+            if not any(leaf is field for _, leaf in self.home.leaf_fields(field, name)):
+                continue  # structs: their members are fields
             facts = self.home.field_facts(field, name)
             if facts.is_dense and not any(facts.offset):
                 ranks[name] = len(facts.shape)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -21,6 +21,7 @@ from ..engines import Engine
 from ._field_uses import field_uses
 from ._pictures import MISSING, Item, owner_step, picture
 from ._read import Source, read
+from ._references import lent_arguments
 
 _STEADY_MODULES = ("math", "numpy")
 
@@ -41,6 +42,10 @@ class _Path:
         except (AttributeError, LookupError):
             return MISSING
         return found
+
+    def __str__(self) -> str:
+        steps = (f"[{step.key!r}]" if isinstance(step, Item) else f".{step}" for step in self.steps)
+        return self.name + "".join(steps)
 
     def then(self, *steps: str | Item) -> _Path:
         return _Path(self.source, self.name, (*self.steps, *steps))
@@ -117,6 +122,7 @@ class _Finder:
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
         local = _assigned(source.tree) | set(source.parameters)
         uses = field_uses(source.tree)
+        lent = self._lent(source, roots)
         for chain in _chains(source.tree):
             name, *attributes = chain
             if name in roots:
@@ -132,10 +138,26 @@ class _Finder:
             label = ".".join(chain[: 1 + len(field.steps)])
             self.paths.append(field)  # the field itself is baked in, what it holds is not
             self.fields.append((label, field.value(self.templates)))
-            if label in uses.written:
-                self.written.append((label, source.place(uses.written[label])))
-            self.read |= {label} & uses.read
-            self.whole |= {label} & uses.whole
+            self.written += [(label, source.place(uses.written[name])) for name in _within(label, uses.written)[:1]]
+            self.read |= {label} if _within(label, uses.read) else set()
+            self.whole |= {label} if _within(label, uses.whole | lent) else set()
+
+    def _lent(self, source: Source, roots: Mapping[str, _Path]) -> set[str]:
+        """Names whose elements are given to functions that may store to them."""
+        found: set[str] = set()
+        for call in (node for node in source.nodes if isinstance(node, ast.Call)):
+            for name, *attributes in _chains_in(call.func)[:1]:
+                path = roots[name] if name in roots else _Path(source, name)
+                callee = self._value(path.then(*attributes))
+                lent = lent_arguments(call, callee, self.engine)
+                found |= {".".join(chain) for argument in lent for chain in _chains_in(argument)}
+        return found
+
+    def _value(self, path: _Path) -> Any:
+        try:
+            return path.value(self.templates)
+        except KeyError:
+            return MISSING  # a local, or a global that is assigned later
 
     def _is_builtin(self, source: Source, name: str) -> bool:
         try:
@@ -165,6 +187,9 @@ class _Finder:
         if function is not None and (function, stem) not in self._seen:
             self._seen.add((function, stem))
             self._enter(function, stem)
+        elif depth and self.engine.is_field(value):
+            self.fields.append((str(stem), value))
+            self.whole.add(str(stem))  # which of a list's fields an index means is not followed
         elif isinstance(value, list | tuple | dict) and depth < 4:
             for key in value if isinstance(value, dict) else range(len(value)):
                 self._enter_all(stem.then(Item(key)), value[key], depth + 1)
@@ -209,6 +234,10 @@ def _assigned(tree: ast.FunctionDef) -> set[str]:
 
 def _chains(tree: ast.FunctionDef) -> list[tuple[str, ...]]:
     """Every maximal `name.attribute.attribute` read in a body, as tuples."""
+    return list(dict.fromkeys(chain for statement in tree.body for chain in _chains_in(statement)))
+
+
+def _chains_in(part: ast.AST) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
 
     def visit(node: ast.AST, tail: tuple[str, ...]) -> None:
@@ -220,6 +249,10 @@ def _chains(tree: ast.FunctionDef) -> list[tuple[str, ...]]:
             for child in ast.iter_child_nodes(node):
                 visit(child, ())
 
-    for statement in tree.body:
-        visit(statement, ())
-    return list(dict.fromkeys(found))
+    visit(part, ())
+    return found
+
+
+def _within(label: str, names: Iterable[str]) -> list[str]:
+    """Those of `names` that are a field's, or of a member of it: `p` and `p.mass`."""
+    return [name for name in names if name == label or name.startswith(f"{label}.")]

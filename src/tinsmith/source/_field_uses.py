@@ -80,11 +80,11 @@ def _loop(loop: ast.For, found: FieldUses) -> None:
 
 
 def _call(call: ast.Call, found: FieldUses) -> None:
-    is_atomic = isinstance(call.func, ast.Attribute) and "atomic" in call.func.attr
+    is_atomic = "atomic" in (call.func.attr if isinstance(call.func, ast.Attribute) else _name(call.func))
     if isinstance(call.func, ast.Attribute) and not _name(call.func):
         _visit(call.func.value, found)  # `x[i].norm()`
     for place, argument in enumerate([*call.args, *(keyword.value for keyword in call.keywords)]):
-        if is_atomic and place == 0 and isinstance(argument, ast.Subscript):
+        if is_atomic and place == 0 and isinstance(argument, ast.Subscript | ast.Attribute):
             found.read.update(_names(argument))  # it returns the old value
             _store(argument, found)
         else:

@@ -37,6 +37,11 @@ def reference_kinds(source: Source, parameter: str, engine: Engine, depth: int =
     return tuple(kind for kind in order if kind in found)
 
 
+def lent_arguments(call: ast.Call, callee: Any, engine: Engine) -> list[ast.expr]:
+    """Arguments of a call that the called function may change: those that its template parameters stand for."""
+    return [argument for argument, inner, name in _given(call, callee, engine) if inner.is_template(name)]
+
+
 def called_function(source: Source, node: ast.expr) -> Any:
     """The Python value of `name` or `name.attribute...` in a function, None if it has none."""
     if isinstance(node, ast.Attribute):
@@ -67,13 +72,17 @@ def _changes(node: ast.AST) -> list[tuple[ast.expr, Kind]]:
 
 def _handed(node: ast.Call, source: Source, engine: Engine) -> list[tuple[ast.expr, Source, str]]:
     """Arguments of a call of another engine function, with the parameters that they are given to."""
-    callee = called_function(source, node.func)
+    return _given(node, called_function(source, node.func), engine)
+
+
+def _given(node: ast.Call, callee: Any, engine: Engine) -> list[tuple[ast.expr, Source, str]]:
     function = engine.inner_function(callee)
     if function is None:
         return []
     inner = read(function)
     names = inner.parameters[1:] if engine.is_bound(callee) else inner.parameters
-    return [(argument, inner, name) for name, argument in zip(names, node.args, strict=False)]
+    by_name = [(keyword.value, inner, keyword.arg) for keyword in node.keywords if keyword.arg in names]
+    return [*((argument, inner, name) for name, argument in zip(names, node.args, strict=False)), *by_name]
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:

@@ -63,13 +63,19 @@ class Use(NamedTuple):
 
 
 def uses_of(launch: Launch) -> dict[str, Use]:
-    """The fields that a kernel and its functions use, by what they call them."""
+    """The fields that a kernel and its functions use, by what they call them.
+
+    Two functions may call two fields the same. The first keeps the name: it is the kernel's own.
+    """
     stage, engine = launch.launcher.stage, launch.launcher.engine
-    return {
-        name: Use(placed(leaf, name, None, False, f"kernel `{stage.name}`"), *use[2:])
-        for use in launch.launcher.fields(launch.bound)
-        for name, leaf in engine.leaf_fields(use.field, use.name)
-    }
+    found: dict[str, Use] = {}
+    for use in launch.launcher.fields(launch.bound):
+        for name, leaf in engine.leaf_fields(use.field, use.name):
+            one = placed(leaf, name, None, False, f"kernel `{stage.name}`")
+            while name in found and found[name].one.facts.key != one.facts.key:
+                name += "'"
+            found[name] = Use(one, *use[2:])
+    return found
 
 
 def by_key(fields: Sequence[Placed]) -> dict[int, Placed]:
