@@ -266,3 +266,25 @@ def test_a_gradient_that_no_field_can_hold_is_refused(layers, lang64):
     else:
         out.sum().backward()
         assert given.grad is None or not given.grad.any()
+
+
+@side_by_side
+def test_a_value_that_is_overwritten_though_its_gradient_needs_it_is_refused(layers, lang64):
+    """The engines' reverse kernels read the new value in the old one's place; Stannum returns what comes out."""
+
+    @lang64.kernel
+    def squared_in_place(x: lang64.template(), y: lang64.template()):
+        for i in x:
+            y[i] = x[i]
+        for i in x:
+            y[i] = y[i] * x[i]
+
+    tube = layers.Tube().register_input_tensor((3,), F64, "x").register_output_tensor((3,), F64, "y", True)
+    tube, x = tube.register_kernel(squared_in_place, ["x", "y"]).finish(), leaf(3)
+    if layers is ts:
+        with pytest.raises(ts.GradientError, match="overwrites a value of `y` that its gradient needs"):
+            tube(x)
+        torch.testing.assert_close(tube(x.detach()), x.detach() ** 2)
+    else:
+        with pytest.raises(AssertionError, match="not close"):
+            agree(tube(x), x**2, [x])
