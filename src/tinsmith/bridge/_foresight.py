@@ -17,8 +17,9 @@ class Foresight:
         self._reverse = core.reverse
 
     def check(self, active: frozenset[str]) -> None:
-        """Raise GradientError where the gradients of these inputs cannot be had."""
+        """Raise GradientError where the gradients of these inputs cannot be had by kernels that are run whole."""
         self._reverse.check(active)
+        self._reverse.check_whole(active)
 
     def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
         """For each kernel the depth that its gradient stack needs; 0 leaves it to the engine.

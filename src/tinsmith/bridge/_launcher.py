@@ -18,7 +18,7 @@ from ..engines import ArrayArgument, Compiled, Engine, of_kernel
 from ..spec import Spec
 from ._binding import Bound, bind
 from ._signature import Signature
-from ._stage import ArrayType, FieldUse, Stage, Variant
+from ._stage import ArrayType, FieldUse, Stage, Variant, changed_between
 
 
 class Ready(NamedTuple):
@@ -60,25 +60,44 @@ class Launcher:
                 words = f"array `{name}` of `{self.signature.op}` changed between forward and backward pass"
                 raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a clone."))
 
-    def launch(self, bound: Bound, *, adjoint: bool, is_serial: bool, stack: int = 0) -> None:
+    def picture(self, bound: Bound) -> tuple[Any, ...]:
+        """What a launch bakes in now: Python values. The fields that it names were settled when it was registered."""
+        is_steady = not (self.signature.templates or self.stage.bakes_numbers)
+        return () if is_steady else self.stage.fingerprint(bound.templates)
+
+    def launch(self, bound: Bound, picture: tuple[Any, ...], *, adjoint: bool, is_serial: bool, stack: int = 0) -> None:
         """Run the kernel, or its reverse, which reads and adds to the gradient fields.
 
-        `stack` is the depth that the reverse's gradient stack needs; 0 leaves it to the engine.
+        A launch is part of a call that has seen to it that the engine still is what it was.
+
+        Args:
+            bound: the arguments.
+            picture: of the values baked in when the call began: a reverse differentiates what ran forward.
+            adjoint: whether to run the reverse.
+            is_serial: whether on one thread.
+            stack: depth that the reverse's gradient stack needs; 0 leaves it to the engine.
+
+        Raises:
+            KernelError, GradientError: the engine does not compile it; or `picture` is not what would be baked in now.
         """
-        types = tuple([(tensor.dtype, tensor.dim()) for tensor in bound.tensors])
-        key = (adjoint, is_serial, stack, types, self.stage.fingerprint(bound.templates))
-        found = self._found.get(key)
-        if found is None or found.compiled.runtime is not self.engine.runtime():
-            variant = Variant(self._types(bound), adjoint, is_serial, key[4], stack)
-            found = self._found[key] = self._compiled(bound, variant)
+        types = tuple([(tensor.dtype, tensor.dim()) for tensor in bound.tensors]) if bound.tensors else ()
+        key = (adjoint, is_serial, stack, types, picture)
+        found = self._found.get(key) or self._compiled(bound, key)
         scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in found.scalars]
         pointers = [*[tensor.data_ptr() for tensor in bound.tensors], 0]
-        found.compiled.launch(self._entries(found.compiled, bound), pointers, scalars)
+        entries = self._entries(found.compiled, bound) if bound.tensors else ()
+        found.compiled.launch(entries, pointers, scalars)
 
-    def _compiled(self, bound: Bound, variant: Variant) -> Ready:
+    def _compiled(self, bound: Bound, key: tuple[Any, ...]) -> Ready:
+        adjoint, is_serial, stack, _, picture = key
+        if picture != self.picture(bound):
+            raise changed_between(self.signature.op)
+        variant = Variant(self._types(bound), adjoint, is_serial, self.stage.fingerprint(bound.templates), stack)
         compiled = self.stage.compiled(variant, bound.templates, self.signature.op)
         parameters: Mapping[str, Any] = self.stage.parameters
-        return Ready(compiled, tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars))
+        scalars = tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars)
+        found = self._found[key] = Ready(compiled, scalars)
+        return found
 
     # Arrays -------------------------------------------------------------------------------
     def _array(self, name: str, value: Any) -> torch.Tensor:

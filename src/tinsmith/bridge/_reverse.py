@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from .._errors import GradientError, SpecError, refusal
-from ..source import Nest, carrying_nests, needed_reads, needed_returns, needed_values
+from ..source import Access, Nest, carrying_nests, needed_reads, needed_returns, needed_values
 from ._signature import Signature, is_steady
 from ._stage import Stage
 
@@ -80,6 +80,9 @@ class Reverse(ABC):
     @abstractmethod
     def check(self, active: frozenset[str]) -> None:
         """Raise GradientError where these gradients cannot be had."""
+
+    def check_whole(self, active: frozenset[str]) -> None:
+        """The same for kernels whose stores without an adjoint are not left out: those that work on fields."""
 
 
 DEFAULT_STACK = 32
@@ -201,6 +204,27 @@ class EngineReverse(Reverse):
         again = view.of("add") if name in self._steady else []
         if again and view.is_read:
             self._refuse_lost(name, "read", view.of("read")[0].place, "counted up", again[0].place)
+
+    def check_whole(self, active: frozenset[str]) -> None:
+        for stage in self.signature.stages:
+            for name in sorted(self._steady & self._needs(stage, active)):
+                self._refuse_run_again(stage, name, active)
+
+    def _refuse_run_again(self, stage: Stage, name: str, active: frozenset[str]) -> None:
+        """A store whose new value rests on the old one, in the loop whose gradient needs it, is one more in reverse.
+
+        The loops of a kernel are reversed one by one, last first: a later one still finds the right value.
+        """
+        with_adjoint = active | (self._made - self._steady)
+        needed = needed_reads(*self._views[stage], with_adjoint, stage.home, name)
+        loops: dict[str, list[Access]] = {}
+        for access in stage.roles[name].accesses:
+            loops.setdefault(access.loops[0].key if access.loops else "", []).append(access)
+        for accesses in loops.values():
+            reads = [access for access in accesses if access.kind == "read" and access.place in needed]
+            changes = [access for access in accesses if access.kind != "read"]
+            if reads and changes and accesses[0].kind != "write":
+                self._refuse_lost(name, "read", reads[0].place, "counted up", changes[0].place)
 
     def _refuse_lost(self, name: str, read: str, at: str, changed: str, where: str) -> None:
         words = f"op `{self.signature.op}` overwrites a value of `{name}` that its gradient needs"

@@ -148,6 +148,12 @@ class Stage:
         constants = self._constants
         return constants is None or bool(constants.paths) or not constants.is_complete
 
+    @property
+    def bakes_numbers(self) -> bool:
+        """Whether the kernel bakes in values other than fields; True until that is known."""
+        constants = self._constants
+        return constants is None or constants.has_numbers or not constants.is_complete
+
     def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Template arguments by name, `self` among them."""
         wanted = [n for n, p in self.parameters.items() if p.kind == "template" and n not in self.arrays]

@@ -69,6 +69,12 @@ class Constants:
     whole: frozenset[str]
     is_complete: bool
     engine: Engine
+    _field_paths: frozenset[_Path]
+
+    @cached_property
+    def has_numbers(self) -> bool:
+        """Whether a value other than a field is baked in."""
+        return len(self.paths) > len(self._field_paths)
 
     @cached_property
     def _names(self) -> str:
@@ -102,6 +108,7 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
         frozenset(finder.whole),
         finder.is_complete,
         engine,
+        frozenset(finder.field_paths),
     )
 
 
@@ -112,6 +119,7 @@ class _Finder:
         self.engine = engine
         self.templates = templates
         self.paths: list[_Path] = []
+        self.field_paths: list[_Path] = []
         self.fields: list[tuple[str, Any]] = []
         self.written: list[tuple[str, str]] = []
         self.read: set[str] = set()
@@ -137,6 +145,7 @@ class _Finder:
                 continue
             label = ".".join(chain[: 1 + len(field.steps)])
             self.paths.append(field)  # the field itself is baked in, what it holds is not
+            self.field_paths.append(field)
             self.fields.append((label, field.value(self.templates)))
             self.written += [(label, source.place(uses.written[name])) for name in _within(label, uses.written)[:1]]
             self.read |= {label} if _within(label, uses.read) else set()

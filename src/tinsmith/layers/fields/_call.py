@@ -29,6 +29,7 @@ class Call:
 
     program: Program
     launches: tuple[Launch, ...]
+    pictures: tuple[tuple[Any, ...], ...]
     saves: bool
     stacks: tuple[int, ...]
     versions: tuple[tuple[int, ...], ...]
@@ -43,14 +44,18 @@ def apart(method: Method) -> Method:
     return outside(method)
 
 
-def run(program: Program, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """The results of a program, with their gradient."""
-    wanted = torch.is_grad_enabled() and (any(tensor.requires_grad for tensor in memory) or is_transformed())
-    if not wanted:
-        return tuple(program.forward(_plain(memory), launches, saves=False)[0])
+    pictures = tuple([launch.launcher.picture(launch.bound) for launch in launches])
+    may_differentiate = torch.is_grad_enabled() and any([m.requires_grad for m in memory])  # noqa: C419  # faster
+    if not (may_differentiate or is_transformed()):
+        return program.forward(_plain(memory), launches, pictures, saves=False)[0]
     versions = tuple([launch.versions for launch in launches])
-    call = Call(program, tuple(launches), program.habits.saves, program.foresee(launches), versions)
-    return _applied(_Forward, call, *memory)[: len(program.roles.outputs)]
+    call = Call(program, launches, pictures, program.habits.saves, program.foresee(launches), versions)
+    if is_plain():
+        found = _lean(call, *memory)
+        return found if isinstance(found, tuple) else (found,)
+    return _Forward.apply(call, *memory)[: len(program.roles.outputs)]
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class OnFields:
 
     program: Program
 
-    def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
         return run(self.program, launches, memory)
 
@@ -68,47 +73,85 @@ class OnFields:
         return f"on fields\n\n{self.program.explain()}"
 
 
-def _applied(function: Any, *arguments: Any) -> tuple[torch.Tensor, ...]:
-    """`function.apply`. In plain eager mode without its look at signatures, for transforms, which costs 30 us."""
-    plain: Any = super(torch.autograd.Function, function)
-    return plain.apply(*arguments) if is_plain() else function.apply(*arguments)
+class _Lean(torch.autograd.Function):
+    """A call in plain eager mode, where nothing but autograd itself is active."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, *memory: torch.Tensor) -> Any:
+        program = call.program
+        outputs, kept = program.forward(_plain(memory), call.launches, call.pictures, saves=call.saves)
+        ctx.call, ctx.number = call, program.calls
+        if call.saves:
+            ctx.save_for_backward(*memory, *kept)
+        if program.silent_outputs:
+            ctx.mark_non_differentiable(*[outputs[place] for place in program.silent_outputs])
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        return _pulled_back(ctx, cotangents)
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise _no_tangent(ctx.call.program.layer)
+
+
+# `_Lean.apply` without its look for transforms: it has been looked already, and that costs time.
+_lean: Any = super(torch.autograd.Function, _Lean).apply  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
+
+
+def _pulled_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+    """What a call's backward gives: nothing for the call itself, and a gradient or None for each filled field."""
+    call: Call = ctx.call
+    program = call.program
+    if not call.saves and ctx.number != program.calls:
+        raise _called_since(program.layer)
+    for place in program.ungraded:
+        if ctx.needs_input_grad[1 + place]:
+            raise no_gradient(program.roles.filled[place], program.layer)
+    given = [cotangents[place] for place in program.differentiated]
+    if torch.is_grad_enabled() or is_transformed():
+        found = _Backward.apply(call, len(given), *given, *ctx.saved_tensors)
+    else:
+        found = _gradients(call, len(given), (*given, *ctx.saved_tensors))
+    gradients: list[Any] = [None] * (1 + len(program.roles.filled))
+    for place, gradient in zip(program.active, found, strict=True):
+        gradients[1 + place] = gradient
+    return tuple(gradients)
+
+
+def _gradients(call: Call, count: int, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """Gradients of a program's active fields, from `count` cotangents and what was saved."""
+    program = call.program
+    for launch, versions in zip(call.launches, call.versions, strict=True):
+        if versions:
+            launch.launcher.check_unchanged(launch.bound, versions)
+    ready = _plain(tensors)
+    until = count + len(program.roles.filled)
+    return program.backward(ready[count:until], ready[until:], ready[:count], call.launches, call.pictures, call.stacks)
 
 
 class _Forward(torch.autograd.Function):
-    """Results, then what is kept for the backward pass."""
+    """The same under transforms: results, then what is kept for the backward pass."""
 
     @staticmethod
     def forward(call: Call, *memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        outputs, kept = call.program.forward(_plain(memory), call.launches, saves=call.saves)
+        outputs, kept = call.program.forward(_plain(memory), call.launches, call.pictures, saves=call.saves)
         return (*outputs, *kept)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: tuple[torch.Tensor, ...]) -> None:
         call, *memory = inputs
-        outputs = call.program.roles.outputs
-        kept = output[len(outputs) :]
-        ctx.call, ctx.number = call, call.program.calls
-        silent = [
-            tensor for tensor, one in zip(output, outputs, strict=False) if one not in call.program.differentiated
-        ]
-        ctx.mark_non_differentiable(*silent, *kept)
+        program = call.program
+        kept = output[len(program.roles.outputs) :]
+        ctx.call, ctx.number = call, program.calls
+        ctx.mark_non_differentiable(*[output[place] for place in program.silent_outputs], *kept)
         if call.saves:
             ctx.save_for_backward(*memory, *kept)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
-        call: Call = ctx.call
-        program = call.program
-        if not call.saves and ctx.number != program.calls:
-            raise _called_since(program.layer)
-        for one, is_needed in zip(program.roles.filled, ctx.needs_input_grad[1:], strict=True):
-            if is_needed and not (one.needs_grad or one.is_silent):
-                raise no_gradient(one, program.layer)
-        pairs = zip(cotangents, program.roles.outputs, strict=False)
-        given = [cotangent for cotangent, one in pairs if one in program.differentiated]
-        found = _applied(_Backward, call, len(given), *given, *ctx.saved_tensors)
-        gradients = dict(zip(program.active, found, strict=True))
-        return (None, *[gradients.get(one) for one in program.roles.filled])
+        return _pulled_back(ctx, cotangents)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
@@ -126,13 +169,7 @@ class _Backward(torch.autograd.Function):
 
     @staticmethod
     def forward(call: Call, count: int, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        program = call.program
-        for launch, versions in zip(call.launches, call.versions, strict=True):
-            launch.launcher.check_unchanged(launch.bound, versions)
-        ready = _plain(tensors)
-        memory = ready[count : count + len(program.roles.filled)]
-        kept = ready[count + len(program.roles.filled) :]
-        return tuple(program.backward(memory, kept, ready[:count], call.launches, call.stacks))
+        return tuple(_gradients(call, count, tensors))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -146,7 +183,7 @@ class _Backward(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
         call, count, *tensors = given
-        return _mapped(_Backward, info.batch_size, in_dims[2:], (call, count), tensors, call.program.active)
+        return _mapped(_Backward, info.batch_size, in_dims[2:], (call, count), tensors, call.program.active_fields)
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
@@ -175,11 +212,12 @@ def _mapped(
 
 
 def _plain(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Tensors whose memory is in order and holds the numbers themselves, not their negatives or conjugates.
+    """Tensors whose memory is in order and holds the numbers themselves, not their negatives or conjugates."""
+    return [t if t.is_contiguous() and not (t.is_neg() or t.is_conj()) else _in_order(t) for t in tensors]
 
-    Detached: a field manager hands them to the engine, which would look for their gradients.
-    """
-    return [tensor.detach().contiguous().resolve_conj().resolve_neg() for tensor in tensors]
+
+def _in_order(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().resolve_conj().resolve_neg()
 
 
 def no_gradient(one: Placed, layer: str) -> GradientError:

@@ -7,6 +7,7 @@ sees; copying into the field's memory is `_transfer`'s business.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -55,22 +56,27 @@ class Placed:
     shape: tuple[int, ...] | None = None
     dtype: torch.dtype | None = None
 
-    @property
+    def __post_init__(self) -> None:
+        """Work out every cached property now: its lock is something that `torch.compile` cannot look into."""
+        for name in ("memory_dtype", "memory_shape", "tensor_shape", "tensor_dtype"):
+            getattr(self, name)
+
+    @cached_property
     def memory_dtype(self) -> torch.dtype:
         """Dtype of the tensor that the field is filled from."""
         return self.dtype or self.facts.dtype
 
-    @property
+    @cached_property
     def memory_shape(self) -> tuple[int, ...]:
         """Shape of the tensor that the field is filled from: a real one, unless a manager takes it as it is."""
         return self.facts.shape + self.facts.element if self.shape is None else self.shape
 
-    @property
+    @cached_property
     def tensor_shape(self) -> tuple[int, ...]:
         """Shape of the tensor that a user passes or gets."""
         return self.memory_shape[:-1] if self.is_complex else self.memory_shape
 
-    @property
+    @cached_property
     def tensor_dtype(self) -> torch.dtype:
         """Dtype of the tensor that a user gets."""
         return _COMPLEX[self.facts.dtype] if self.is_complex else self.memory_dtype
@@ -97,6 +103,8 @@ class Placed:
 
     def to_memory(self, tensor: torch.Tensor, layer: str) -> torch.Tensor:
         """A user's tensor as the field's numbers. Differentiable. Raises where it does not fit."""
+        if self._fits_exactly(tensor):
+            return tensor
         if not isinstance(tensor, torch.Tensor):
             rows = [("came", f"{type(tensor).__name__} {tensor!r:.60}")]
             raise ArgumentError(
@@ -119,6 +127,16 @@ class Placed:
             raise DtypeError(refusal(words, rows, f"Pass `tensor.to({self.facts.dtype})` if rounding is meant."))
         converted = tensor.to(self.tensor_dtype)
         return torch.view_as_real(converted.resolve_conj()) if self.is_complex else converted
+
+    def _fits_exactly(self, tensor: torch.Tensor) -> bool:
+        """Whether nothing is to be done, as for most tensors."""
+        return (
+            isinstance(tensor, torch.Tensor)
+            and tensor.dtype is self.facts.dtype
+            and tensor.shape == self.tensor_shape
+            and not self.is_complex
+            and tensor.device.type == self.runs_on
+        )
 
     def from_memory(self, memory: torch.Tensor) -> torch.Tensor:
         """The field's numbers as a user gets them. Differentiable."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -33,6 +34,13 @@ class Program:
     """Transfers and launches of one layer. Made anew when a kernel gets other fields.
 
     `reset` comes first in each pass, where fields that are this layer's own must start it as new.
+
+    Attributes:
+        kept: fields that kernels change, beside plain results: saved for a backward pass, and left as found by it.
+        active, ungraded: places, among filled fields, of those with a gradient, and of those that are to have
+            none without having been told so.
+        differentiated, silent_outputs: places, among outputs, of those with a gradient and of those without.
+        calls: how often the kernels ran forward.
     """
 
     def __init__(
@@ -43,7 +51,7 @@ class Program:
         habits: Habits,
         reset: Callable[[], None] | None = None,
     ) -> None:
-        self._reset = reset or (lambda: None)
+        self._reset = reset
         self.layer = layer
         self.roles = roles
         self.habits = habits
@@ -57,20 +65,27 @@ class Program:
         cleared = _copies("clear", outputs) if habits.clears_outputs else []
         cleared += _copies("clear", roles.internal) if habits.clears_internal else []
         graded = [one for one in outputs if one.facts.has_gradient]
-        self.differentiated = tuple(one for one in graded if one.needs_grad)
-        self.active = tuple(one for one in filled if one.needs_grad)
+        self.active_fields = tuple(one for one in filled if one.needs_grad)
+        self.active = _places(filled, lambda one: one.needs_grad)
+        self.ungraded = _places(filled, lambda one: not (one.needs_grad or one.is_silent))
+        self.differentiated = _places(outputs, lambda one: one in graded and one.needs_grad)
+        self.silent_outputs = _places(outputs, lambda one: not (one in graded and one.needs_grad))
         silent = [one for one in graded if not one.needs_grad]
         dirty = [one for one in (*filled, *uses.cleared(habits)) if one.facts.has_gradient]
         self._load = self._transfer(values[0] + cleared)
         self._store, self._store_all = self._transfer(values[1]), self._transfer(values[1] + values[2])
-        self._look = self._transfer(values[2])
         saved = [*values[0], *_copies("load", self.kept)] if habits.saves else []
-        given = _gradients("load", self.differentiated)
-        self._restore = self._transfer([*saved, *given, *_gradients("clear", [*silent, *dirty])])
-        self._collect = self._transfer(_gradients("store", self.active))
-        self._put_back = self._transfer(_copies("load", self.kept))
-        self._elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
+        given = _gradients("load", [outputs[place] for place in self.differentiated])
+        found = _copies("store", self.kept) if reset is None else []
+        self._restore = self._transfer([*found, *saved, *given, *_gradients("clear", [*silent, *dirty])])
+        put_back = _copies("load", self.kept) if reset is None else []
+        self._collect = self._transfer([*_gradients("store", self.active_fields), *put_back])
+        self._present = self.kept if reset is None else ()
+        elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
+        self._is_serial = filled[0].runs_on == "cpu" and elements < config().serial_below
+        self._is_cuda = filled[0].runs_on == "cuda"
         self._foresight = functools.cache(lambda: foresight(layer, roles, launches))
+        self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
         self.calls = 0
 
     def _check_engines(self, launches: Sequence[Launch]) -> None:
@@ -87,10 +102,14 @@ class Program:
 
     def foresee(self, launches: Sequence[Launch]) -> tuple[int, ...]:
         """Depths of the kernels' gradient stacks. Raises GradientError where a gradient would be wrong, or a crash."""
+        if self._foreseen is not None and self._foreseen[0] is launches:
+            return self._foreseen[1]
         for one in self._blocking:
             raise _blocked(one, self.layer)
         found = self._foresight()
-        return (0,) * len(launches) if found is None else found.foresee(launches, self.active)
+        stacks = (0,) * len(launches) if found is None else found.foresee(launches, self.active_fields)
+        self._foreseen = (launches, stacks)
+        return stacks
 
     def explain(self) -> str:
         """What a call does, for people."""
@@ -100,26 +119,31 @@ class Program:
             ("outputs", self.roles.outputs),
             ("internal", self.roles.internal),
             ("saved for the backward pass besides", self.kept),
-            ("gradients of", self.active),
+            ("gradients of", self.active_fields),
         ]
         lines = [f"{label}: {', '.join(map(str, fields)) or 'nothing'}" for label, fields in rows]
         return "\n".join([*lines, f"gradient: the engine's reverse mode, {checked}"])
 
     # Running ------------------------------------------------------------------------------
     def forward(
-        self, tensors: Sequence[torch.Tensor], launches: Sequence[Launch], *, saves: bool
+        self,
+        tensors: Sequence[torch.Tensor],
+        launches: Sequence[Launch],
+        pictures: Sequence[tuple[Any, ...]],
+        *,
+        saves: bool,
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Results, and the content of `kept` fields after the kernels ran, if `saves`."""
-        device = tensors[0].device
+        device, serial = tensors[0].device, self._is_serial
         outputs = [_memory(one, device) for one in self.roles.outputs]
         kept = [_memory(one, device) for one in self.kept] if saves else []
 
         def run() -> None:
-            serial = self._is_serial(device)
-            self._reset()
+            if self._reset is not None:
+                self._reset()
             self._load.run(tensors, is_serial=serial)
-            for launch in launches:
-                launch.launcher.launch(launch.bound, adjoint=False, is_serial=serial)
+            for launch, picture in zip(launches, pictures, strict=True):
+                launch.launcher.launch(launch.bound, picture, adjoint=False, is_serial=serial)
             (self._store_all if saves else self._store).run([*outputs, *kept], is_serial=serial)
             self.calls += 1
 
@@ -132,35 +156,33 @@ class Program:
         kept: Sequence[torch.Tensor],
         cotangents: Sequence[torch.Tensor],
         launches: Sequence[Launch],
+        pictures: Sequence[tuple[Any, ...]],
         stacks: Sequence[int],
     ) -> list[torch.Tensor]:
         """Gradients of `active`, given the cotangents of `differentiated`, and what the forward pass saved."""
-        device = cotangents[0].device
-        gradients = [_memory(one, device) for one in self.active]
-        present = [_memory(one, device) for one in self.kept]
+        device, serial = cotangents[0].device, self._is_serial
+        gradients = [_memory(one, device) for one in self.active_fields]
+        present = [_memory(one, device) for one in self._present]
 
         def run() -> None:
-            serial = self._is_serial(device)
-            self._look.run(present, is_serial=serial)
-            self._reset()
-            self._restore.run([*tensors, *kept, *cotangents], is_serial=serial)
-            for launch, stack in zip(reversed(launches), reversed(stacks), strict=True):
-                launch.launcher.launch(launch.bound, adjoint=True, is_serial=serial, stack=stack)
-            self._collect.run(gradients, is_serial=serial)
-            self._put_back.run(present, is_serial=serial)
+            if self._reset is not None:
+                self._reset()
+            self._restore.run([*present, *tensors, *kept, *cotangents], is_serial=serial)
+            for launch, picture, stack in zip(reversed(launches), reversed(pictures), reversed(stacks), strict=True):
+                launch.launcher.launch(launch.bound, picture, adjoint=True, is_serial=serial, stack=stack)
+            self._collect.run([*gradients, *present], is_serial=serial)
 
         self._guarded(device, run)
         return gradients
 
     def _guarded(self, device: torch.device, run: Callable[[], None]) -> None:
         with _LOCK:
-            self.engine.require_ready(self.layer)
             self.roles.filled[0].check_alive(self.layer)
-            in_order(device, run)
-
-    def _is_serial(self, device: torch.device) -> bool:
-        """Small problems run on one thread: waking an engine's costs more than they do."""
-        return device.type == "cpu" and self._elements < config().serial_below
+            self.engine.require_ready(self.layer)
+            if self._is_cuda:
+                in_order(device, run)
+            else:
+                run()
 
 
 class _Uses:
@@ -209,6 +231,10 @@ class _Uses:
         """Fields whose gradients must not carry over: a field in between that nobody registered is one."""
         told = self._roles.internal if habits.clears_gradients else ()
         return [*told, *(one for key, one in self._found.items() if key in self._written)]
+
+
+def _places(fields: Sequence[Placed], is_wanted: Callable[[Placed], bool]) -> tuple[int, ...]:
+    return tuple(place for place, one in enumerate(fields) if is_wanted(one))
 
 
 def clearing(fields: Sequence[Placed]) -> Callable[[], None]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ import torch
 
 from ..._errors import ShapeError, refusal
 from ...bridge import in_order
-from ...engines import NAMES, Compiled, Engine, FieldFacts
+from ...engines import NAMES, ArrayArgument, Compiled, Engine, FieldFacts
 from ...source import build
 from ._placed import Placed
 
@@ -36,8 +36,8 @@ class Copy:
     def run(self, tensor: torch.Tensor) -> None:
         """Let its manager do it."""
         prefix = "grad_" if self.is_gradient else ""
-        if self.kind == "load":
-            getattr(self.manager, f"{prefix}from_tensor")(self.field, tensor)
+        if self.kind == "load":  # detached: the engine would look for a gradient
+            getattr(self.manager, f"{prefix}from_tensor")(self.field, tensor.detach())
             return
         found = getattr(self.manager, f"{prefix}to_tensor")(self.field)
         if found.shape != tensor.shape:
@@ -48,32 +48,45 @@ class Copy:
 
 
 class Transfer:
-    """Copies done in one launch. Compiled at the first, and anew where the engine was started anew."""
+    """Copies done in one launch, in their order, but for managers', which come first.
+
+    Compiled at the first. Fields live as long as the engine's state, and so does what is compiled for them.
+    """
 
     def __init__(self, engine: Engine, copies: Sequence[Copy]) -> None:
         self._engine = engine
         self._copies = tuple(copy for copy in copies if copy.manager is None or copy.kind == "clear")
         moved = [copy for copy in copies if copy.kind != "clear"]
-        self._ours = [place for place, copy in enumerate(moved) if copy.manager is None]
+        ours = [place for place, copy in enumerate(moved) if copy.manager is None]
+        self._ours = ours if len(ours) < len(moved) else None
         self._managed = [(place, copy) for place, copy in enumerate(moved) if copy.manager is not None]
-        self._compiled: dict[bool, Compiled] = {}
+        self._launches: dict[bool, Callable[[Sequence[int]], None]] = {}
 
     def run(self, tensors: Sequence[torch.Tensor], *, is_serial: bool) -> None:
         """Copy. `tensors` are contiguous, one for each load and store, in order, of the fields' own dtypes."""
         for place, copy in self._managed:
             copy.run(tensors[place])
-        if self._copies:
-            self._launch([tensors[place] for place in self._ours], is_serial=is_serial)
+        if not self._copies:
+            return
+        ours = tensors if self._ours is None else [tensors[place] for place in self._ours]
+        launch = self._launches.get(is_serial) or self._launch(is_serial=is_serial)
+        launch([*[tensor.data_ptr() for tensor in ours], 0])
 
-    def _launch(self, tensors: Sequence[torch.Tensor], *, is_serial: bool) -> None:
-        compiled = self._compiled.get(is_serial)
-        if compiled is None or compiled.runtime is not self._engine.runtime():
-            compiled = self._compiled[is_serial] = self._compile(is_serial=is_serial)
-        entries, pointers = [], []
-        for place, tensor in enumerate(tensors):
-            entries.append((compiled.slots[f"a{place}"], place, tensor.nbytes, tuple(tensor.shape), -1))
-            pointers.append(tensor.data_ptr())
-        compiled.launch(entries, [*pointers, 0], ())
+    def _launch(self, *, is_serial: bool) -> Callable[[Sequence[int]], None]:
+        """The compiled kernel, as a function of pointers."""
+        compiled = self._compile(is_serial=is_serial)
+        entries: list[ArrayArgument] = []
+        for copy in (copy for copy in self._copies if copy.kind != "clear"):
+            place, shape = len(entries), copy.facts.shape + copy.facts.element
+            nbytes = copy.facts.count * copy.facts.dtype.itemsize
+            entries.append((compiled.slots[f"a{place}"], place, nbytes, shape, -1))
+        launch = compiled.launch
+
+        def start(pointers: Sequence[int]) -> None:
+            launch(entries, pointers, ())
+
+        self._launches[is_serial] = start
+        return start
 
     def _compile(self, *, is_serial: bool) -> Compiled:
         tree = ast.parse(_text(self._copies, is_serial=is_serial)).body[0]

@@ -234,7 +234,9 @@ class EmptyTin(torch.nn.Module):
     def forward(self, *input_tensors: torch.Tensor) -> Any:
         """One tensor an input field, in order. Returns one tensor, or a tuple where there are several output fields."""
         self._check_finished("a call")
-        return self._computed(*input_tensors) if self._on_tensors else self._apart(*input_tensors)
+        if torch.compiler.is_compiling() and not self._on_tensors:
+            return self._apart(*input_tensors)
+        return self._computed(*input_tensors)
 
     @apart
     def _apart(self, *input_tensors: torch.Tensor) -> Any:

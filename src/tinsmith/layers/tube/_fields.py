@@ -106,9 +106,12 @@ class FieldProgram:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The outputs of one call."""
-        return self._called(tensors)
+        return self._apart(tensors) if torch.compiler.is_compiling() else self._called(tensors)
 
     @apart
+    def _apart(self, tensors: Sequence[torch.Tensor]) -> Any:
+        return self._called(tensors)
+
     def _called(self, tensors: Sequence[torch.Tensor]) -> Any:
         blueprint = self._blueprint
         for kernel in blueprint.kernels:
