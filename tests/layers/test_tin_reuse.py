@@ -348,3 +348,24 @@ def test_a_gradient_that_is_placed_after_registering(lang64):
     layer = ts.EmptyTin().register_kernel(cubed).register_input_field(x).register_output_field(y)
     lang64.root.lazy_grad()
     cases.assert_same_values_and_gradients(layer.finish(), lambda x: x**3, (rand(4),))
+
+
+def test_an_internal_field_that_is_set_before_the_backward_pass(lang64):
+    x, y, w = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(3))
+
+    @lang64.kernel
+    def times():
+        for i in x:
+            y[i] = w[i] * x[i]
+
+    layer = ts.EmptyTin().register_kernel(times).register_input_field(x).register_output_field(y)
+    layer.register_internal_field(w, name="w", value=rand(4)).finish()
+    given = rand(4).requires_grad_()
+    out = layer(given)
+    layer.set_internal_field("w", rand(4))
+    with pytest.raises(
+        ts.GradientError, match=r"an internal field of EmptyTin was set between a call and its backward"
+    ):
+        out.sum().backward()
+    layer(given).sum().backward()
+    cases.assert_close(given.grad, w.to_torch())

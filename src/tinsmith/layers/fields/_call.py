@@ -23,8 +23,9 @@ from ._roles import Launch
 class Call:
     """One call: the program, and its kernels' arguments at that time.
 
-    `saves` is whether a backward pass may follow; `stacks` are the depths of its gradient stacks; `versions` say
-    how often the arrays among the arguments were changed before.
+    `pictures` are of the Python values that each kernel baked in; `saves` is whether a backward pass may
+    follow; `stacks` are the depths of its gradient stacks; `versions` say how often the arrays among the arguments
+    were changed before.
     """
 
     program: Program
@@ -80,7 +81,7 @@ class _Lean(torch.autograd.Function):
     def forward(ctx: Any, call: Call, *memory: torch.Tensor) -> Any:
         program = call.program
         outputs, kept = program.forward(_plain(memory), call.launches, call.pictures, saves=call.saves)
-        ctx.call, ctx.number = call, program.calls
+        ctx.call, ctx.number, ctx.revision = call, program.calls, program.revision
         if call.saves:
             ctx.save_for_backward(*memory, *kept)
         if program.silent_outputs:
@@ -106,6 +107,8 @@ def _pulled_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...
     program = call.program
     if not call.saves and ctx.number != program.calls:
         raise _called_since(program.layer)
+    if ctx.revision != program.revision:
+        raise _set_since(program.layer)
     for place in program.ungraded:
         if ctx.needs_input_grad[1 + place]:
             raise no_gradient(program.roles.filled[place], program.layer)
@@ -144,7 +147,7 @@ class _Forward(torch.autograd.Function):
         call, *memory = inputs
         program = call.program
         kept = output[len(program.roles.outputs) :]
-        ctx.call, ctx.number = call, program.calls
+        ctx.call, ctx.number, ctx.revision = call, program.calls, program.revision
         ctx.mark_non_differentiable(*[output[place] for place in program.silent_outputs], *kept)
         if call.saves:
             ctx.save_for_backward(*memory, *kept)
@@ -230,6 +233,15 @@ def no_gradient(one: Placed, layer: str) -> GradientError:
 def _called_since(layer: str) -> GradientError:
     words = f"{layer} was called again since, and was told not to save: its fields hold another call's values"
     return GradientError(refusal(words, remedy="Leave out save=False, or run the backward pass before the next call."))
+
+
+def _set_since(layer: str) -> GradientError:
+    words = (
+        f"an internal field of {layer} was set between a call and its backward pass, which would read the new values"
+    )
+    return GradientError(
+        refusal(words, remedy="Set it after the backward pass; or register it by register_weight_field.")
+    )
 
 
 def _no_tangent(layer: str) -> GradientError:

@@ -41,6 +41,7 @@ class Program:
             none without having been told so.
         differentiated, silent_outputs: places, among outputs, of those with a gradient and of those without.
         calls: how often the kernels ran forward.
+        revision: how often a field was set that is read and not saved.
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Program:
         self.differentiated = _places(outputs, lambda one: one in graded and one.needs_grad)
         self.silent_outputs = _places(outputs, lambda one: not (one in graded and one.needs_grad))
         silent = [one for one in graded if not one.needs_grad]
+        shown = by_key(outputs)  # their gradients are what a backward pass begins with, even where they are inputs too
         dirty = [one for one in (*filled, *uses.cleared(habits)) if one.facts.has_gradient]
+        dirty = [one for one in dirty if one.facts.key not in shown]
         self._load = self._transfer(values[0] + cleared)
         self._store, self._store_all = self._transfer(values[1]), self._transfer(values[1] + values[2])
         saved = [*values[0], *_copies("load", self.kept)] if habits.saves else []
@@ -87,6 +90,11 @@ class Program:
         self._foresight = functools.cache(lambda: foresight(layer, roles, launches))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
         self.calls = 0
+        self.revision = 0
+
+    def note_set(self, one: Placed) -> None:
+        """A field was set from outside: unless it is kept, a backward pass of an earlier call would read the new values."""
+        self.revision += one.facts.key not in by_key(self.kept)
 
     def _check_engines(self, launches: Sequence[Launch]) -> None:
         for launch in launches:

@@ -196,6 +196,7 @@ class EmptyTin(torch.nn.Module):
         for name, one in self._weights.items():
             self.register_parameter(name, torch.nn.Parameter(read(one, self._label), requires_grad=one.needs_grad))
         follow(self, self.parameters())
+        self._check_once()
         self.finished = True
         if self._kernels.are_complete:
             self._make_program()  # refused now, where it is registered, rather than at a call
@@ -210,6 +211,8 @@ class EmptyTin(torch.nn.Module):
         if name not in known:
             raise unknown(f"{self._label} has no internal field `{name}`", name, list(known))
         fill(known[name], tensor, self._label)
+        if isinstance(self._program, OnFields) and name in self._internals:
+            self._program.program.note_set(known[name])
         if name in self._weights:
             with torch.no_grad():
                 self.get_parameter(name).copy_(read(known[name], self._label))
@@ -372,6 +375,16 @@ class EmptyTin(torch.nn.Module):
         if self.device is not None and self.device.type != runs_on:
             words = f"{self._label} was made for {self.device}, and its engine runs on {runs_on}"
             raise DeviceError(refusal(words, remedy=f"Start the engine there: ts.init({self.device.type!r})."))
+
+    def _check_once(self) -> None:
+        """One field cannot hold two inputs at once, and the gradients of two outputs would be one."""
+        for role, fields in (("filled from inputs and weights", self._filled), ("an output", self._outputs)):
+            seen: dict[int, Placed] = {}
+            for one in fields:
+                other = seen.setdefault(one.facts.key, one)
+                if other is not one:
+                    words = f"`{other.name}` and `{one.name}` of {self._label} are the same field, twice {role}"
+                    raise RegistrationError(refusal(words, remedy="Register each field once."))
 
     def _internal_name(self, name: str | None) -> str:
         name = name if name is not None else str(len(self._internals) + len(self._weights))
