@@ -59,6 +59,29 @@ def local_vector(lang):
     return of_local_vector
 
 
+def vector_of_zeros(lang):
+    @lang.kernel
+    def of_vector_of_zeros(x: lang.template(), y: lang.template()):
+        for i in x:
+            sums = lang.Vector.zero(lang.f64, x.shape[0])
+            sums[0] = x[i] * x[i]
+            y[i] = sums.sum()
+
+    return of_vector_of_zeros
+
+
+def static_dtype(lang):
+    @lang.kernel
+    def of_static_dtype(x: lang.template(), y: lang.template()):
+        for i in x:
+            if lang.static(x.dtype == lang.f64):
+                y[i] = x[i] * x[i]
+            else:
+                y[i] = -x[i]
+
+    return of_static_dtype
+
+
 def in_a_function(lang):
     @lang.func
     def turned(field: lang.template(), i):
@@ -86,9 +109,11 @@ def places(count):
         (static_if, lambda x: x**2 if len(x) > 2 else -x),
         (static_assert, lambda x: x**2),
         (local_vector, lambda x: x * places(len(x)).sum()),
+        (vector_of_zeros, lambda x: x**2),
+        (static_dtype, lambda x: x**2),
         (in_a_function, lambda x: -x if len(x) > 2 else x),
     ],
-    ids=["static loop", "static if", "static assert", "local vector", "function"],
+    ids=["static loop", "static if", "static assert", "local vector", "vector of zeros", "static dtype", "function"],
 )
 def test_kernels_that_need_sizes_when_they_are_compiled(layers, lang64, kernel, right):
     made = tube(layers, kernel(lang64), (layers.MatchDim("n"),))

@@ -1,4 +1,4 @@
-"""Sizes that must be known when a kernel is compiled: fields' are, arrays' are not."""
+"""Sizes and dtypes that must be known when a kernel is compiled: fields' are, arrays' are not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._read import Source, read
 
 
 def static_size(source: Source, arrays: Collection[str], engine: Engine) -> str:
-    """Where a kernel, or a function it calls, needs an array's shape while it is compiled; "" where it does not.
+    """Where a kernel, or a function it calls, needs an array's shape or dtype while it is compiled; "" where not.
 
     `if ti.static(x.shape[0] > 2)` is decided at compilation. For an array the shape is an expression
     then, which Python takes for true, whatever it would be.
@@ -30,9 +30,10 @@ def _in_body(source: Source, arrays: frozenset[str], engine: Engine, seen: set[o
 
 
 def _static_parts(node: ast.AST) -> list[ast.AST]:
-    """What of a node is worked out at compilation: arguments of `static`, and ranges that a comprehension runs over."""
+    """What of a node is worked out at compilation: arguments of `static`, a matrix's dims, a comprehension's range."""
     if isinstance(node, ast.Call):
-        return list(node.args) if _called(node) in ("static", "static_assert") else []
+        is_static = _called(node) in ("static", "static_assert") or _makes_matrix(node)
+        return list(node.args) if is_static else []
     if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
         calls = [inner for generator in node.generators for inner in ast.walk(generator.iter)]
         return [call for call in calls if isinstance(call, ast.Call) and _called(call) in ("range", "ndrange")]
@@ -40,12 +41,19 @@ def _static_parts(node: ast.AST) -> list[ast.AST]:
 
 
 def _has_size(node: ast.AST, arrays: frozenset[str]) -> bool:
-    """Whether an expression uses a size. `len(x.shape)` is none: an array's rank is known."""
+    """Whether an expression uses a size or a dtype. `len(x.shape)` is none: an array's rank is known."""
     if isinstance(node, ast.Call) and _called(node) == "len":
         return False
-    if isinstance(node, ast.Attribute) and node.attr == "shape":
+    if isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype"):
         return isinstance(node.value, ast.Name) and node.value.id in arrays
     return any(_has_size(child, arrays) for child in ast.iter_child_nodes(node))
+
+
+def _makes_matrix(call: ast.Call) -> bool:
+    """`Vector.zero(dtype, n)` and its like, whose dims are those of a type."""
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
+    return name in ("Vector", "Matrix") and _called(call) in ("zero", "one", "unit", "identity")
 
 
 def _called(call: ast.Call) -> str:

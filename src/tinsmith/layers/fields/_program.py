@@ -93,7 +93,7 @@ class Program:
         self.revision = 0
 
     def note_set(self, one: Placed) -> None:
-        """A field was set from outside: unless it is kept, a backward pass of an earlier call would read the new values."""
+        """A field was set from outside: unless it is kept, the backward pass of a call before would read it."""
         self.revision += one.facts.key not in by_key(self.kept)
 
     def _check_engines(self, launches: Sequence[Launch]) -> None:
