@@ -81,6 +81,7 @@ class Reverse(ABC):
     def check(self, active: frozenset[str]) -> None:
         """Raise GradientError where these gradients cannot be had."""
 
+    @abstractmethod
     def check_whole(self, active: frozenset[str]) -> None:
         """The same for kernels whose stores without an adjoint are not left out: those that work on fields."""
 
@@ -264,6 +265,9 @@ class HandWritten(Reverse):
         if not any(name in self.targets for name in self.signature.arrays):
             words = f"the backward kernel of op `{self.signature.op}` gives no input a gradient"
             raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
+
+    def check_whole(self, active: frozenset[str]) -> None:
+        """Nothing: every store of it is meant."""
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         roles = {name: self.stage.roles[name] for name in self.signature.items if name in self.stage.roles}

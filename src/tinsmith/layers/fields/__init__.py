@@ -5,7 +5,7 @@ from ._call import OnFields, apart, run
 from ._managers import FieldManager
 from ._placed import Placed, placed
 from ._program import Program, clearing
-from ._roles import Habits, Launch, Roles
+from ._roles import Habits, Launch, Roles, check_once
 from ._transfer import fill, read
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Program",
     "Roles",
     "apart",
+    "check_once",
     "clearing",
     "fill",
     "placed",

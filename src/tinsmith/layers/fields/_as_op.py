@@ -6,6 +6,7 @@ a batch is one launch, and each call's values are its own.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from ..._errors import GradientError, KernelError, SpecError, refusal
 from ...bridge import FieldArray, Foresight, Links, Op
 from ...engines import NAMES
+from ...source import build
 from .._identifiers import OURS, identifier, used_names
 from ._placed import Placed, placed
 from ._roles import Launch, Roles, by_key, uses_of
@@ -34,12 +36,15 @@ class OpProgram:
         written = [use.one for uses in found for use in uses.values() if use.is_written]
         told = by_key((*roles.filled, *roles.outputs, *roles.internal))
         self._told = by_key(written) | told  # a field between kernels need not be registered
+        changed = by_key(written)
+        self._overwritten = () if runs else tuple(one for one in roles.filled if one.facts.key in changed)
         labels = [{n: u.one.facts.key for n, u in uses.items() if u.one.facts.key in self._told} for uses in found]
         sources = [used_names(launch.launcher.stage.source.function) for launch in launches]
         taken = set(OURS).union(*(names - one.keys() for names, one in zip(sources, labels, strict=True)))
         self._names = {one.facts.key: identifier(one.name, taken) for one in self._told.values()}
+        self._before = {one.facts.key: identifier(f"{one.name}_before", taken) for one in self._overwritten}
         self._batch = identifier("batch", taken)
-        shown = by_key((*roles.filled, *roles.outputs))
+        shown = by_key((*(one for one in roles.filled if one not in self._overwritten), *roles.outputs))
         self._between = tuple(self._told[key] for key in by_key(written) if key not in shown)
         if runs:
             self._check({key for one in labels for key in one.values()})
@@ -50,12 +55,13 @@ class OpProgram:
         ]
         self._arguments = [link.names for link in links]
         kernels = [launch.launcher.stage.kernel for launch in launches]
+        copies = [self._copy(one) for one in self._overwritten]
         self.op = Op(
-            kernels,
+            [*(kernel for kernel, _ in copies), *kernels],
             self._spec(),
             scratch=self._items(self._between),
             name=layer,
-            links=links,
+            links=[*(link for _, link in copies), *links],
             detached=self._detached(),
         )
         self._check_followed(arrays)
@@ -75,9 +81,10 @@ class OpProgram:
 
     def foresee(self, launches: Sequence[Launch], active: Sequence[Placed]) -> tuple[int, ...]:
         """Depths of the kernels' gradient stacks. Raises GradientError where these fields' gradients cannot be had."""
-        self._foresight.check(frozenset(self._names[one.facts.key] for one in active))
+        self._foresight.check(frozenset(self._filled_name(one) for one in active))
         shapes = {self._names[key]: one.memory_shape for key, one in self._told.items()}
-        return self._foresight.stacks(shapes, self._values(launches))
+        shapes |= {self._before[one.facts.key]: one.memory_shape for one in self._overwritten}
+        return self._foresight.stacks(shapes, self._values(launches))[len(self._overwritten) :]
 
     def _values(self, launches: Sequence[Launch]) -> dict[str, Any]:
         """Arguments that are no arrays, by the op's names for them."""
@@ -131,16 +138,31 @@ class OpProgram:
         return Links(names, elements, fields)
 
     def _spec(self) -> str:
-        return f"{self._items(self._roles.filled)} -> {self._items(self._roles.outputs)}"
+        inputs = ", ".join(self._item(one, self._filled_name(one)) for one in self._roles.filled)
+        return f"{inputs} -> {self._items(self._roles.outputs)}"
 
     def _items(self, fields: Sequence[Placed]) -> str:
-        return ", ".join(self._item(one) for one in fields)
+        return ", ".join(self._item(one, self._names[one.facts.key]) for one in fields)
 
-    def _item(self, one: Placed) -> str:
+    def _item(self, one: Placed, name: str) -> str:
         """A field in the language of specs. What a batched call makes is batched."""
         is_batched = one.is_batched or (one not in self._roles.filled and any(i.is_batched for i in self._roles.filled))
         dims = [f"*{self._batch}"] * is_batched + [str(size) for size in one.memory_shape]
-        return f"{self._names[one.facts.key]}[{', '.join(dims)}]: {NAMES[one.facts.dtype]}"
+        return f"{name}[{', '.join(dims)}]: {NAMES[one.facts.dtype]}"
+
+    def _filled_name(self, one: Placed) -> str:
+        """What an input is called. Where kernels change its field, that is an array made of the input."""
+        return self._before.get(one.facts.key) or self._names[one.facts.key]
+
+    def _copy(self, one: Placed) -> tuple[Any, Links]:
+        """The kernel that stands for filling a field which the others change."""
+        before, name = self._before[one.facts.key], self._names[one.facts.key]
+        tree = ast.parse(_COPY).body[0]
+        assert isinstance(tree, ast.FunctionDef)
+        lang: Any = one.engine.lang
+        function, _ = build(tree, {"_lang": lang}, "filled")
+        elements = {before: one.facts.element, name: one.facts.element}
+        return lang.kernel(function), Links({"source": before, "target": name}, elements)
 
     def _detached(self) -> tuple[str, ...]:
         made = (*self._roles.outputs, *self._between)
@@ -148,9 +170,16 @@ class OpProgram:
         return tuple(self._names[one.facts.key] for one in floats if one.is_silent)
 
 
+_COPY = """
+def filled(source: _lang.template(), target: _lang.template()):
+    for place in _lang.grouped(target):
+        target[place] = source[place]
+"""
+
+
 def foresight(layer: str, roles: Roles, launches: Sequence[Launch]) -> OpProgram | None:
     """The op that kernels on fields would make, for its checks; None where they make none, and nothing is foreseen."""
     try:
         return OpProgram(layer, roles, launches, runs=False)
     except (KernelError, SpecError):
-        return None  # the engine runs what no op can be made of: a kernel that writes its input, for one
+        return None  # the engine runs what no op can be made of: a loop over an alias, for one

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ..._errors import RegistrationError, refusal
 from ...bridge import Bound, Launcher
 from ._placed import Placed, placed
 
@@ -76,6 +77,16 @@ def uses_of(launch: Launch) -> dict[str, Use]:
                 name += "'"
             found[name] = Use(one, *use[2:])
     return found
+
+
+def check_once(fields: Sequence[Placed], role: str, layer: str) -> None:
+    """Raise RegistrationError for a field that is there twice: it holds one tensor, and has one gradient."""
+    seen: dict[int, Placed] = {}
+    for one in fields:
+        other = seen.setdefault(one.facts.key, one)
+        if other is not one:
+            words = f"`{other.name}` and `{one.name}` of {layer} are the same field, twice {role}"
+            raise RegistrationError(refusal(words, remedy="Register each field once."))
 
 
 def by_key(fields: Sequence[Placed]) -> dict[int, Placed]:

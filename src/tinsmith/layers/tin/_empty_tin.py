@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, CheckpointError, DeviceError, RegistrationError, TinsmithError, refusal
-from ..fields import Habits, OnFields, OpProgram, Placed, Program, Roles, apart, fill, placed, read
+from ..fields import Habits, OnFields, OpProgram, Placed, Program, Roles, apart, check_once, fill, placed, read
 from ._kernels import Kernels, unknown
 from ._weights import follow
 
@@ -196,7 +196,8 @@ class EmptyTin(torch.nn.Module):
         for name, one in self._weights.items():
             self.register_parameter(name, torch.nn.Parameter(read(one, self._label), requires_grad=one.needs_grad))
         follow(self, self.parameters())
-        self._check_once()
+        check_once(self._filled, "filled from inputs and weights", self._label)
+        check_once(self._outputs, "an output", self._label)
         self.finished = True
         if self._kernels.are_complete:
             self._make_program()  # refused now, where it is registered, rather than at a call
@@ -375,16 +376,6 @@ class EmptyTin(torch.nn.Module):
         if self.device is not None and self.device.type != runs_on:
             words = f"{self._label} was made for {self.device}, and its engine runs on {runs_on}"
             raise DeviceError(refusal(words, remedy=f"Start the engine there: ts.init({self.device.type!r})."))
-
-    def _check_once(self) -> None:
-        """One field cannot hold two inputs at once, and the gradients of two outputs would be one."""
-        for role, fields in (("filled from inputs and weights", self._filled), ("an output", self._outputs)):
-            seen: dict[int, Placed] = {}
-            for one in fields:
-                other = seen.setdefault(one.facts.key, one)
-                if other is not one:
-                    words = f"`{other.name}` and `{one.name}` of {self._label} are the same field, twice {role}"
-                    raise RegistrationError(refusal(words, remedy="Register each field once."))
 
     def _internal_name(self, name: str | None) -> str:
         name = name if name is not None else str(len(self._internals) + len(self._weights))
