@@ -248,3 +248,34 @@ def test_one_field_cannot_be_two(lang64, register):
     register(layer, x, y)
     with pytest.raises(ts.RegistrationError, match="`a` and `b` of EmptyTin are the same field"):
         layer.finish()
+
+
+# Sparse fields ----------------------------------------------------------------------------------
+def test_a_backward_pass_activates_nothing(lang64):
+    """What a loop over a sparse field visits is part of the value: in reverse, and in the next call."""
+    x, y, w = graded(lang64), graded(lang64, ()), graded(lang64, ())
+    grid = lang64.field(lang64.f64, needs_grad=True)
+    lang64.root.pointer(lang64.i, 16).place(grid, grid.grad)
+
+    @lang64.kernel
+    def activate():
+        for i in x:
+            grid[2 * i] = x[i] * x[i]
+
+    @lang64.kernel
+    def gather():
+        for i in grid:
+            y[None] += (w[None] + grid[i]) ** 3
+
+    @lang64.kernel
+    def clear():
+        y[None] = 0
+
+    layer = ts.EmptyTin().register_input_field(x).register_input_field(w).register_output_field(y)
+    layer.register_kernel(clear).register_kernel(activate).register_kernel(gather).finish()
+    for _ in range(3):
+        given, weight = rand(N).requires_grad_(), rand().requires_grad_()
+        twin = ((weight + given * given) ** 3).sum()
+        result = layer(given, weight)
+        cases.assert_close(result, twin)
+        cases.assert_close(torch.autograd.grad(result, (given, weight)), torch.autograd.grad(twin, (given, weight)))

@@ -77,11 +77,11 @@ class Program:
         dirty = [one for one in dirty if one.facts.key not in shown]
         self._load = self._transfer(values[0] + cleared)
         self._store, self._store_all = self._transfer(values[1]), self._transfer(values[1] + values[2])
-        saved = [*values[0], *_copies("load", self.kept)] if habits.saves else []
+        saved = [*values[0], *_copies("restore", self.kept)] if habits.saves else []
         given = _gradients("load", [outputs[place] for place in self.differentiated])
         found = _copies("store", self.kept) if reset is None else []
         self._restore = self._transfer([*found, *saved, *given, *_gradients("clear", [*silent, *dirty])])
-        put_back = _copies("load", self.kept) if reset is None else []
+        put_back = _copies("restore", self.kept) if reset is None else []
         self._collect = self._transfer([*_gradients("store", self.active_fields), *put_back])
         self._present = self.kept if reset is None else ()
         elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
@@ -253,7 +253,7 @@ def clearing(fields: Sequence[Placed]) -> Callable[[], None]:
 
 
 def _copies(kind: str, fields: Sequence[Placed]) -> list[Copy]:
-    return [Copy(kind, one.field, one.facts, one.manager) for one in fields]  # type: ignore[arg-type]  # one of three words
+    return [Copy(kind, one.field, one.facts, one.manager) for one in fields]  # type: ignore[arg-type]  # one of four words
 
 
 def _gradients(kind: str, fields: Sequence[Placed]) -> list[Copy]:

@@ -25,9 +25,12 @@ from ._placed import Placed
 
 @dataclass(frozen=True)
 class Copy:
-    """One field's part of a transfer: loaded from a tensor, stored into one, or set to zero."""
+    """One field's part of a transfer: loaded from a tensor, stored into one, or set to zero.
 
-    kind: Literal["load", "store", "clear"]
+    "restore" loads what differs alone: elements that a sparse field has not, and need not have, stay absent.
+    """
+
+    kind: Literal["load", "restore", "store", "clear"]
     field: Any
     facts: FieldFacts
     manager: Any = None
@@ -36,7 +39,7 @@ class Copy:
     def run(self, tensor: torch.Tensor) -> None:
         """Let its manager do it."""
         prefix = "grad_" if self.is_gradient else ""
-        if self.kind == "load":  # detached: the engine would look for a gradient
+        if self.kind in ("load", "restore"):  # detached: the engine would look for a gradient
             getattr(self.manager, f"{prefix}from_tensor")(self.field, tensor.detach())
             return
         found = getattr(self.manager, f"{prefix}to_tensor")(self.field)
@@ -165,9 +168,10 @@ def _statements(copy: Copy, element: str, array: str, names: list[str]) -> list[
         number = element + (f"[{', '.join(map(str, inner))}]" if inner else "")
         place = [*names, *map(str, inner[: len(copy.facts.element)])]
         memory = f"{array}[{', '.join(place) or 'None'}]"
-        pairs = {"load": (number, memory), "store": (memory, number), "clear": (number, "0")}
-        target, value = pairs[copy.kind]
-        lines.append(f"{target} = {value}")
+        target, value = {"store": (memory, number), "clear": (number, "0")}.get(copy.kind, (number, memory))
+        is_careful = copy.kind == "restore" and not copy.facts.is_dense
+        lines += [f"if {target} != {value}:"] if is_careful else []
+        lines.append(f"{'    ' * is_careful}{target} = {value}")
     return lines
 
 

@@ -224,7 +224,7 @@ class EmptyTin(torch.nn.Module):
         Calls, optimizers' steps and `load_state_dict` do it by themselves; needed after changing a parameter by hand.
         """
         for name, one in self._weights.items():
-            fill(one, self.get_parameter(name), self._label)
+            fill(one, getattr(self, name), self._label)  # no parameter, where it is parametrized or pruned
 
     def set_kernel_args(self, kernel: Any, *kernel_args: Any) -> None:
         """Change a kernel's arguments. Calls made before keep theirs in their backward pass.
@@ -300,6 +300,7 @@ class EmptyTin(torch.nn.Module):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
+        follow(self, self.parameters())  # `assign=True` makes other parameters
         self.write_weights()
 
     def _saved_internals(self) -> list[str]:
