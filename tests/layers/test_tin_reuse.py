@@ -364,7 +364,7 @@ def test_an_internal_field_that_is_set_before_the_backward_pass(lang64):
     out = layer(given)
     layer.set_internal_field("w", rand(4))
     with pytest.raises(
-        ts.GradientError, match=r"an internal field of EmptyTin was set between a call and its backward"
+        ts.GradientError, match=r"internal field `w` of EmptyTin was set between a call and its backward"
     ):
         out.sum().backward()
     layer(given).sum().backward()

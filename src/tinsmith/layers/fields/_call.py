@@ -81,7 +81,7 @@ class _Lean(torch.autograd.Function):
     def forward(ctx: Any, call: Call, *memory: torch.Tensor) -> Any:
         program = call.program
         outputs, kept = program.forward(_plain(memory), call.launches, call.pictures, saves=call.saves)
-        ctx.call, ctx.number, ctx.revision = call, program.calls, program.revision
+        ctx.call, ctx.number, ctx.settings = call, program.calls, program.settings
         if call.saves:
             ctx.save_for_backward(*memory, *kept)
         if program.silent_outputs:
@@ -107,8 +107,8 @@ def _pulled_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...
     program = call.program
     if not call.saves and ctx.number != program.calls:
         raise _called_since(program.layer)
-    if ctx.revision != program.revision:
-        raise _set_since(program.layer)
+    if ctx.settings != program.settings:
+        raise _set_since(program.last_set, program.layer)
     for place in program.ungraded:
         if ctx.needs_input_grad[1 + place]:
             raise no_gradient(program.roles.filled[place], program.layer)
@@ -147,7 +147,7 @@ class _Forward(torch.autograd.Function):
         call, *memory = inputs
         program = call.program
         kept = output[len(program.roles.outputs) :]
-        ctx.call, ctx.number, ctx.revision = call, program.calls, program.revision
+        ctx.call, ctx.number, ctx.settings = call, program.calls, program.settings
         ctx.mark_non_differentiable(*[output[place] for place in program.silent_outputs], *kept)
         if call.saves:
             ctx.save_for_backward(*memory, *kept)

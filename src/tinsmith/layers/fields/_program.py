@@ -41,7 +41,7 @@ class Program:
             none without having been told so.
         differentiated, silent_outputs: places, among outputs, of those with a gradient and of those without.
         calls: how often the kernels ran forward.
-        revision: how often a field was set that is read and not saved.
+        settings, last_set: how often a field was set that a backward pass reads and nobody saved; and which.
     """
 
     def __init__(
@@ -90,11 +90,12 @@ class Program:
         self._foresight = functools.cache(lambda: foresight(layer, roles, launches))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
         self.calls = 0
-        self.revision = 0
+        self.settings, self.last_set = 0, ""
 
     def note_set(self, one: Placed) -> None:
         """A field was set from outside: unless it is kept, the backward pass of a call before would read it."""
-        self.revision += one.facts.key not in by_key(self.kept)
+        if one.facts.key not in by_key(self.kept):
+            self.settings, self.last_set = self.settings + 1, one.name
 
     def _check_engines(self, launches: Sequence[Launch]) -> None:
         for launch in launches:
