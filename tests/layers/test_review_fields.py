@@ -156,6 +156,39 @@ def elements_lent_to_a_method(lang, x, y):
     return [sums.first, sums.second], [sums.m], sine_of_square
 
 
+def in_objects_in_a_list(lang, x, y):
+    """Methods of the objects in a list, each with a field of its own."""
+
+    @lang.data_oriented
+    class Part:
+        def __init__(self):
+            self.m = graded(lang)
+
+        @lang.func
+        def add(self, i, v):
+            self.m[i] += v * v
+
+    @lang.data_oriented
+    class Whole:
+        def __init__(self):
+            self.parts = [Part(), Part()]
+
+        @lang.kernel
+        def first(self):
+            for i in x:
+                for part in lang.static(self.parts):
+                    part.add(i, x[i])
+
+        @lang.kernel
+        def second(self):
+            for i in x:
+                y[i] = lang.sin(self.parts[0].m[i]) * self.parts[1].m[i]
+
+    whole = Whole()
+    between = [part.m for part in whole.parts]
+    return [whole.first, whole.second], between, lambda x: torch.sin(x * x) * x * x
+
+
 def sine_of_square(x):
     return torch.sin(x * x)
 
@@ -163,6 +196,7 @@ def sine_of_square(x):
 WAYS = [
     in_a_list,
     in_a_dict,
+    in_objects_in_a_list,
     members_of_structs,
     atomics_on_members,
     atomics_by_their_bare_name,

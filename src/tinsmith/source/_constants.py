@@ -19,7 +19,7 @@ import numpy as np
 
 from ..engines import Engine
 from ._field_uses import field_uses
-from ._pictures import MISSING, Item, owner_step, picture
+from ._pictures import MISSING, Item, is_plain_object, owner_step, picture
 from ._read import Source, read
 from ._references import lent_arguments
 
@@ -191,7 +191,7 @@ class _Finder:
         self._enter_all(stem, value)
 
     def _enter_all(self, stem: _Path, value: Any, depth: int = 0) -> None:
-        """Look into an engine function, or into those that a container holds."""
+        """Look into an engine function, or into those that a container or an object holds, and for fields in these."""
         function = self.engine.inner_function(value)
         if function is not None and (function, stem) not in self._seen:
             self._seen.add((function, stem))
@@ -202,6 +202,9 @@ class _Finder:
         elif isinstance(value, list | tuple | dict) and depth < 4:
             for key in value if isinstance(value, dict) else range(len(value)):
                 self._enter_all(stem.then(Item(key)), value[key], depth + 1)
+        elif is_plain_object(value, self.engine) and depth < 4:
+            for name, held in list(vars(value).items()):
+                self._enter_all(stem.then(name), held, depth + 1)
 
     def _longest(self, path: _Path) -> tuple[_Path, Any]:
         """The longest stem of a path that leads to a value, stopping at numbers, fields and functions."""

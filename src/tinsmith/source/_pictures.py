@@ -102,12 +102,25 @@ def _object(value: Any, engine: Engine, depth: int) -> Any:
     if engine.owns(value) or _is_steady(type(value)):
         return _Same(value)
     held = getattr(value, "__dict__", {})
-    return (_Same(value), *[(name, picture(held[name], engine, depth)) for name in list(held)])
+    # Quadrants keeps a method in its object once it has been looked up: the class had it before
+    names = [name for name in list(held) if not _is_own_method(value, name, held[name], engine)]
+    return (_Same(value), *[(name, picture(held[name], engine, depth)) for name in names])
+
+
+def _is_own_method(value: Any, name: str, held: Any, engine: Engine) -> bool:
+    return hasattr(type(value), name) and engine.is_bound(held) and _owner(held) is value
 
 
 def _is_steady(value: Any) -> bool:
     """Whether a function or class belongs to a library whose own state no kernel depends on."""
     return (value.__module__ or "").partition(".")[0] in ("builtins", "math", "numpy", "torch")
+
+
+def is_plain_object(value: Any, engine: Engine) -> bool:
+    """Whether a value is an object of a user's class, with attributes to look into."""
+    if isinstance(value, type | ModuleType | FunctionType | MethodType) or engine.owns(value):
+        return False
+    return hasattr(value, "__dict__") and not _is_steady(type(value))
 
 
 def owner_step(bound: Any) -> str:
