@@ -235,10 +235,8 @@ def _called_since(layer: str) -> GradientError:
     return GradientError(refusal(words, remedy="Leave out save=False, or run the backward pass before the next call."))
 
 
-def _set_since(layer: str) -> GradientError:
-    words = (
-        f"an internal field of {layer} was set between a call and its backward pass, which would read the new values"
-    )
+def _set_since(name: str, layer: str) -> GradientError:
+    words = f"internal field `{name}` of {layer} was set between a call and its backward pass, which would read it"
     return GradientError(
         refusal(words, remedy="Set it after the backward pass; or register it by register_weight_field.")
     )
