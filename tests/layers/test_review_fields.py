@@ -298,3 +298,54 @@ def test_a_kernel_on_a_field_of_structs_runs(lang64):
     result = layer(given)
     cases.assert_close(result, 1.5 * given)
     cases.assert_close(torch.autograd.grad(result, given, c), (1.5 * c,))
+
+
+def looked_up_by_an_alias(lang, table, x, y):
+    @lang.kernel
+    def kernel():
+        t = lang.static(table)
+        for i in x:
+            y[i] = x[i] * t[i]
+
+    return kernel
+
+
+def looked_up_in_a_function(lang, table, x, y):
+    @lang.func
+    def squared(v: lang.template()):
+        return v * v
+
+    @lang.kernel
+    def kernel():
+        for i in x:
+            y[i] = x[i] * lang.sqrt(squared(table[i]))
+
+    return kernel
+
+
+def looked_up_whole_in_a_function(lang, table, x, y):
+    @lang.func
+    def looked(t: lang.template(), i):
+        return t[i]
+
+    @lang.kernel
+    def kernel():
+        for i in x:
+            y[i] = x[i] * looked(table, i)
+
+    return kernel
+
+
+@pytest.mark.parametrize("on_tensors", [False, True])
+@pytest.mark.parametrize("look", [looked_up_by_an_alias, looked_up_in_a_function, looked_up_whole_in_a_function])
+def test_a_table_is_a_table_however_it_is_read(lang64, look, on_tensors):
+    """On tensors, what kernels write between them starts at zero. What they read alone does not."""
+    table, x, y = graded(lang64), graded(lang64), graded(lang64)
+    values = torch.rand(N, dtype=torch.float64) + 0.5
+    table.from_torch(values)
+    layer = ts.EmptyTin(on_tensors=on_tensors).register_input_field(x).register_output_field(y)
+    layer.register_kernel(look(lang64, table, x, y)).finish()
+    given, c = rand(N).requires_grad_(), rand(N)
+    result = layer(given)
+    cases.assert_close(result, given * values)
+    cases.assert_close(torch.autograd.grad(result, given, c), (values * c,))

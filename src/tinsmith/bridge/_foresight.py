@@ -21,6 +21,11 @@ class Foresight:
         self._reverse.check(active)
         self._reverse.check_whole(active)
 
+    def is_written(self, name: str) -> bool:
+        """Whether a kernel stores to an array, or uses it in a way that could not be followed."""
+        roles = (stage.roles[name] for stage in self._signature.stages if name in stage.roles)
+        return any(role.is_written for role in roles)
+
     def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
         """For each kernel the depth that its gradient stack needs; 0 leaves it to the engine.
 

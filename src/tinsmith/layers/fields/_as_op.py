@@ -18,7 +18,7 @@ from ...engines import NAMES
 from ...source import build
 from .._identifiers import OURS, identifier, used_names
 from ._placed import Placed, placed
-from ._roles import Launch, Roles, by_key, uses_of
+from ._roles import Launch, Roles, Use, by_key, uses_of
 
 
 class OpProgram:
@@ -33,7 +33,18 @@ class OpProgram:
         self._layer = layer
         self._roles = roles
         found = [uses_of(launch) for launch in launches]
+        self._make(launches, found, frozenset(), runs=runs)
+        tables = self._tables(found) if runs else frozenset[int]()
+        if tables:
+            self._make(launches, found, tables, runs=runs)
+
+    def _make(
+        self, launches: Sequence[Launch], found: Sequence[dict[str, Use]], tables: frozenset[int], *, runs: bool
+    ) -> None:
+        """Make the op. `tables` are fields that no kernel writes, though how they are used might be writing."""
+        layer, roles = self._layer, self._roles
         written = [use.one for uses in found for use in uses.values() if use.is_written]
+        written = [one for one in written if one.facts.key not in tables]
         told = by_key((*roles.filled, *roles.outputs, *roles.internal))
         self._told = by_key(written) | told  # a field between kernels need not be registered
         changed = by_key(written)
@@ -66,6 +77,12 @@ class OpProgram:
         )
         self._check_followed(arrays)
         self._foresight = Foresight(self.op)
+
+    def _tables(self, found: Sequence[dict[str, Use]]) -> frozenset[int]:
+        """Fields between kernels that no kernel writes after all: they keep what they hold."""
+        doubtful = {use.one.facts.key for uses in found for use in uses.values() if not use.is_followed}
+        between = {one.facts.key for one in self._between}
+        return frozenset(key for key in doubtful & between if not self._foresight.is_written(self._names[key]))
 
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
