@@ -349,3 +349,33 @@ def test_a_table_is_a_table_however_it_is_read(lang64, look, on_tensors):
     result = layer(given)
     cases.assert_close(result, given * values)
     cases.assert_close(torch.autograd.grad(result, given, c), (values * c,))
+
+
+@pytest.mark.parametrize("on_tensors", [False, True])
+def test_a_loop_over_an_alias_of_an_object_s_field(lang64, on_tensors):
+    x, y, m = graded(lang64), graded(lang64), graded(lang64)
+
+    @lang64.data_oriented
+    class Cubes:
+        def __init__(self):
+            self.x, self.y, self.m = x, y, m
+
+        @lang64.kernel
+        def first(self):
+            a, b = lang64.static(self.x, self.m)
+            for i in a:
+                b[i] = a[i] * a[i]
+
+        @lang64.kernel
+        def second(self):
+            b = lang64.static(self.m)
+            for i in b:
+                self.y[i] = b[i] * self.x[i]
+
+    cubes = Cubes()
+    layer = ts.EmptyTin(on_tensors=on_tensors).register_input_field(x).register_output_field(y)
+    layer.register_kernel(cubes.first).register_kernel(cubes.second).finish()
+    given, c = rand(N).requires_grad_(), rand(N)
+    result = layer(given)
+    cases.assert_close(result, given**3)
+    cases.assert_close(torch.autograd.grad(result, given, c), (3 * given**2 * c,))

@@ -39,9 +39,16 @@ def simplified(tree: ast.FunctionDef, arrays: Iterable[str]) -> ast.FunctionDef:
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
         if counts.get(name) == 1 and _is_steady(value, known, counts, sizes):
-            sizes[name] = _Replace(sizes).visit(copy.deepcopy(value))
+            sizes[name] = _Replace(sizes).visit(copy.deepcopy(_unwrapped(value)))
     twin.body = _replaced(twin.body, sizes)
     return twin
+
+
+def _unwrapped(value: ast.expr) -> ast.expr:
+    """`static(self.x)` without its call: an engine runs no loop over the elements of a field `static(self.x)`."""
+    if isinstance(value, ast.Call) and called(value) == "static" and len(value.args) == 1:
+        return value.args[0] if isinstance(value.args[0], ast.Attribute) else value
+    return value
 
 
 def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
