@@ -35,6 +35,8 @@ def batched(
     loops = _Loops(batch, ranks, index)
     body = _working(twin.body)
     shared = _shared_locals(body)
+    if is_reverse:
+        _check_lengths(body, ranks)
     if shared or any(_does_work(statement, ranks, batch) for statement in body):
         _check_whole(body, shared, is_reverse=is_reverse)
         whole = [loops.inner(statement) for statement in body if not is_setting(statement)]
@@ -218,6 +220,37 @@ def _check_whole(body: list[ast.stmt], shared: set[str], *, is_reverse: bool) ->
     loops = [node for part in parts for node in ast.walk(part) if isinstance(node, ast.For | ast.While)]
     if is_reverse and loops and (len(parts) > 1 or isinstance(parts[0], ast.For)):
         raise NotRewritable("a loop that would lie inside that over the batch", loops[0])
+
+
+def _check_lengths(body: list[ast.stmt], arrays: Mapping[str, int]) -> None:
+    """Refuse inner loops whose length is data.
+
+    To size a gradient stack Quadrants asks for the longest of all iterations, and in a loop over more
+    than one dimension it looks at other elements than the loop does, past the end of the array.
+    """
+    data: set[str] = set()
+    assigned = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Assign)]
+    for _ in assigned:  # a name may stand for a name that stands for an element
+        for node in assigned:
+            if _has_elements(node.value, arrays) or _names(node.value) & data:
+                data |= _stored(node)
+    tops = [inner for statement in body for inner in _tops(statement)]
+    for node in (inner for top in tops for inner in ast.walk(top) if inner is not top):
+        if isinstance(node, ast.For) and (_has_elements(node.iter, arrays) or _names(node.iter) & data):
+            raise NotRewritable(
+                "a loop whose length is data, which Quadrants differentiates in one dimension alone", node
+            )
+
+
+def _tops(statement: ast.stmt) -> list[ast.stmt]:
+    """Top-level loops, those of a static loop among them."""
+    if isinstance(statement, ast.For) and called(statement.iter) == "static":
+        return [inner for part in statement.body for inner in _tops(part)]
+    return [statement]
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _stored(tree: ast.AST) -> set[str]:
