@@ -162,10 +162,11 @@ def with_warp(wp: Any) -> Way:
 
 
 # Stannum ----------------------------------------------------------------------------------
-def empty_tin(stannum: Any, lang: Any, size: int, device: str) -> Way:
-    """Stannum's layer around a kernel that refers to fields; it knows one size."""
+def empty_tin(stannum: Any, lang: Any, size: int, device: str, **options: Any) -> Way:
+    """Stannum's layer around a kernel that refers to fields; it knows one size. `options` are ours alone."""
     x, y = (lang.field(lang.f32, shape=size, needs_grad=True) for _ in range(2))
-    tin = stannum.EmptyTin(torch.device(device), True).register_input_field(x).register_output_field(y)
+    tin = stannum.EmptyTin(torch.device(device), True, **options)
+    tin = tin.register_input_field(x).register_output_field(y)
     return tin.register_kernel(triple_of_fields(lang, x, y), kernel_name="triple").finish()
 
 

@@ -67,7 +67,7 @@ def run(bench: Bench, out: Path | None) -> None:
     rows: list[Row | Absent] = []
     if isinstance(bench.stannum, Missing):
         rows.append(Absent(f"beside {bench.stannum.name}", bench.stannum.reason))
-    questions = (of_tube, of_batched_tube, of_empty_tin, of_tin, of_memory)
+    questions = (of_tube, of_batched_tube, of_empty_tin, of_empty_tin_on_tensors, of_tin, of_memory)
     for question in track(questions, "Measuring", console=Console(stderr=True), transient=True):
         rows += question(bench)
     title = f"What a layer costs, on {bench.device}"
@@ -118,6 +118,10 @@ def an_empty_tin(layers: Any, lang: Any, device: str) -> Way:
     return empty_tin(layers, lang, FEW, device)
 
 
+def an_empty_tin_on_tensors(layers: Any, lang: Any, device: str) -> Way:
+    return empty_tin(layers, lang, FEW, device, **({"on_tensors": True} if layers is ts else {}))
+
+
 def a_tin(layers: Any, lang: Any, device: str) -> Way:
     """Two kernels and a weight; Stannum's weight is an internal field, whose gradient stays there."""
     made = layer_object(lang, FEW)
@@ -140,6 +144,11 @@ def of_batched_tube(bench: Bench) -> Sequence[Row | Absent]:
 
 def of_empty_tin(bench: Bench) -> Sequence[Row | Absent]:
     return _beside(bench, "EmptyTin", an_empty_tin, (FEW,), bar=4, aim=10)
+
+
+def of_empty_tin_on_tensors(bench: Bench) -> Sequence[Row | Absent]:
+    """Ours with `on_tensors=True`, which Stannum has not."""
+    return _beside(bench, "EmptyTin", an_empty_tin_on_tensors, (FEW,), bar=4, aim=10, more=", on tensors")
 
 
 def of_tin(bench: Bench) -> Sequence[Row | Absent]:

@@ -6,6 +6,8 @@ and gradients. Variants never depend on sizes: a new shape compiles nothing.
 
 from __future__ import annotations
 
+import ast
+import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -122,6 +124,8 @@ class Stage:
         scalars = [name for name in self.arrays if self.parameters[name].kind == "scalar"]
         plain = simplified(self.source.tree, [name for name in self.arrays if name not in scalars])
         self.source = replace(self.source, tree=lifted(plain, scalars))
+        if may_write_fields:  # what it returns besides, a layer has no use for
+            self.source = replace(self.source, tree=_without_result(self.source.tree))
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner)
         self.is_method = self.home.is_method(kernel)
         self.texts: dict[Variant, str] = {}
@@ -294,6 +298,14 @@ class Stage:
             )
         remedy = "Rewrite what it names, or give an op its gradient kernel by hand: `backward=`, or `@op.backward`."
         return GradientError(refusal(f"{self.engine.name} cannot differentiate the kernel of op `{op}`", rows, remedy))
+
+
+def _without_result(tree: ast.FunctionDef) -> ast.FunctionDef:
+    """A kernel that returns nothing at its end; its values are worked out all the same."""
+    twin = copy.deepcopy(tree)
+    if isinstance(twin.body[-1], ast.Return):
+        twin.body = [*twin.body[:-1], ast.Pass()] if len(twin.body) == 1 else twin.body[:-1]
+    return twin
 
 
 def _telling(cause: Exception) -> str:

@@ -369,3 +369,16 @@ def test_an_internal_field_that_is_set_before_the_backward_pass(lang64):
         out.sum().backward()
     layer(given).sum().backward()
     cases.assert_close(given.grad, w.to_torch())
+
+
+def test_what_a_kernel_returns_besides_is_left_alone(lang64):
+    x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))
+
+    @lang64.kernel
+    def counted() -> lang64.i32:
+        for i in x:
+            y[i] = x[i] ** 2
+        return 4
+
+    layer = ts.EmptyTin().register_kernel(counted).register_input_field(x).register_output_field(y).finish()
+    cases.assert_same_values_and_gradients(layer, lambda x: x**2, (rand(4),))
