@@ -39,6 +39,13 @@ def after_import():
     return _loaded_after("import tinsmith")
 
 
+def test_import_does_not_load_the_compiler():
+    """`torch.compiler.disable` and its like load it where they decorate: a second, for whoever never compiles."""
+    said = "import sys, torch, tinsmith; print('torch._dynamo' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", said], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split()[-1] == "False"
+
+
 def test_import_loads_no_guest(after_import):
     assert after_import[1] == []
 

@@ -7,7 +7,7 @@ from ._op import Op, chain, op
 from ._pickling import Reference, reference_to
 from ._stage import FieldArray, Links
 from ._streams import in_order
-from ._tracing import is_plain, is_transformed
+from ._tracing import constant_when_traced, is_plain, is_transformed
 
 __all__ = [
     "Bound",
@@ -18,6 +18,7 @@ __all__ = [
     "Op",
     "Reference",
     "chain",
+    "constant_when_traced",
     "in_order",
     "is_plain",
     "is_transformed",

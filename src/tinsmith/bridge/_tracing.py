@@ -7,7 +7,8 @@ running is served by `_operator`. No other file uses a private name of torch.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
@@ -53,6 +54,18 @@ def one_level_down() -> Iterator[None]:
     """
     with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
         yield
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def constant_when_traced(function: Function) -> Function:
+    """What `torch.compiler.assume_constant_result` does: a tracer runs the function and does not look into it.
+
+    By the mark that it leaves, for it loads the compiler, and importing this library would take a second more.
+    """
+    setattr(function, "_dynamo_marked_constant", True)  # noqa: B010  # a function has no such attribute, to pyright
+    return function
 
 
 def single_level() -> contextlib.AbstractContextManager[None]:

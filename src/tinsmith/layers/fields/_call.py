@@ -40,7 +40,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def apart(method: Method) -> Method:
-    """A method at which a graph of `torch.compile` breaks: fields are state that a graph could not see."""
+    """A method at which a graph of `torch.compile` breaks: fields are state that a graph could not see.
+
+    Not a decorator: `torch.compiler.disable` loads the compiler, which takes a second.
+    """
     outside: Any = torch.compiler.disable
     return outside(method)
 

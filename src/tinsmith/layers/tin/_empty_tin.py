@@ -239,11 +239,7 @@ class EmptyTin(torch.nn.Module):
         """One tensor an input field, in order. Returns one tensor, or a tuple where there are several output fields."""
         self._check_finished("a call")
         if torch.compiler.is_compiling() and not self._on_tensors:
-            return self._apart(*input_tensors)
-        return self._computed(*input_tensors)
-
-    @apart
-    def _apart(self, *input_tensors: torch.Tensor) -> Any:
+            return apart(self._computed)(*input_tensors)
         return self._computed(*input_tensors)
 
     def _computed(self, *input_tensors: torch.Tensor) -> Any:

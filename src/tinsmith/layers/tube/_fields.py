@@ -106,11 +106,7 @@ class FieldProgram:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The outputs of one call."""
-        return self._apart(tensors) if torch.compiler.is_compiling() else self._called(tensors)
-
-    @apart
-    def _apart(self, tensors: Sequence[torch.Tensor]) -> Any:
-        return self._called(tensors)
+        return apart(self._called)(tensors) if torch.compiler.is_compiling() else self._called(tensors)
 
     def _called(self, tensors: Sequence[torch.Tensor]) -> Any:
         blueprint = self._blueprint

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from ..._config import config
-from ...bridge import Links, Op
+from ...bridge import Links, Op, constant_when_traced
 from ...engines import NAMES
 from ._blueprint import Blueprint
 from ._checks import check_tensors
@@ -172,7 +172,7 @@ class TensorProgram:
         self._make(ranks)
         return self._ops[ranks]
 
-    @torch.compiler.assume_constant_result
+    @constant_when_traced
     def _make(self, ranks: tuple[int, ...]) -> None:
         """See that the op is there. A compiler that traces a call lets this run, and does not look into it."""
         if ranks not in self._ops:
