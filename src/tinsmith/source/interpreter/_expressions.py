@@ -1,0 +1,213 @@
+"""Expressions of the IR as Python functions from the locals to a number.
+
+An expression is made into a function once, before anything runs. Of `Select`, "and" and "or"
+only the side that is chosen is run: expressions have no side effects, so nobody can tell, and the
+other side's derivative is 0 even where it is infinite or not a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar
+
+import torch
+
+from ..._errors import KernelError, refusal
+from ..ir import nodes, types
+from ._accesses import Record
+from ._casts import Number, Precision, cast, same_bits, wrapping
+from ._memory import Memory
+from ._rules import (
+    COMPARE,
+    DIVISIONS,
+    FLOAT_BINARY,
+    FLOAT_UNARY,
+    INTEGER_BINARY,
+    integer_power,
+    integer_unary,
+    shift,
+)
+
+Locals: TypeAlias = dict[str, Any]
+_Rule = TypeVar("_Rule", bound=Callable[..., Any])
+Run: TypeAlias = Callable[[Locals], Any]  # gives a Number; which of its two kinds is known from the expression's type
+
+
+@dataclass(frozen=True)
+class Expressions:
+    """What expressions are about: arrays, arguments, and the line they stand on."""
+
+    memories: Mapping[str, Memory]
+    arguments: Mapping[tuple[str, tuple[int, ...]], Number]
+    precision: Precision
+    record: Record | None = None
+    line: int = 0
+
+    def on(self, line: int) -> Expressions:
+        """The same for a statement on another line."""
+        return replace(self, line=line)
+
+    def run(self, expr: nodes.Expr) -> Run:
+        """A function that gives the value of an expression."""
+        match expr:
+            case nodes.Const(value, kind):
+                return _always(self._number(value, kind))
+            case nodes.Local(name):
+                return lambda held: held[name]
+            case nodes.Argument(name, _, entry):
+                return _always(self.arguments[name, entry])
+            case nodes.Size(array, axis):
+                return _always(self.memories[array].shape[axis])
+            case nodes.Load():
+                return self._load(expr)
+            case nodes.Unary():
+                return self._unary(expr)
+            case nodes.Binary():
+                return self._binary(expr)
+            case nodes.Select(condition, then, otherwise, kind):
+                return _choice(self.truth(condition), self.as_type(then, kind), self.as_type(otherwise, kind))
+            case nodes.Cast(value, kind, keeps_bits):
+                if not keeps_bits:
+                    return self.as_type(value, kind)
+                return _then(self.run(value), same_bits(value.type, kind, self.precision))
+
+    def as_type(self, expr: nodes.Expr, kind: str) -> Run:
+        """A function that gives the value of an expression, cast to a type."""
+        change = cast(expr.type, kind, self.precision)
+        run = self.run(expr)
+        return run if change is None else _then(run, change)
+
+    def truth(self, expr: nodes.Expr) -> Run:
+        """A function that tells whether an expression is not zero."""
+        return _then(self.run(expr), torch.Tensor.item) if types.is_float(expr.type) else self.run(expr)
+
+    def place(self, array: str, index: tuple[nodes.Expr, ...], entry: tuple[int, ...]) -> Callable[[Locals], int]:
+        """A function that gives the position of an element's entry in its array's cells, or refuses the index."""
+        memory = self.memories[array]
+        runs = [self.as_type(one, "i64") for one in index]
+        sizes, line = memory.shape, self.line
+        offset, stride = memory.offset(entry), 1
+        for size in memory.array.element:
+            stride *= size
+
+        def position(held: Locals) -> int:
+            flat = 0
+            for run, size in zip(runs, sizes, strict=True):
+                at = run(held)
+                if not 0 <= at < size:
+                    raise _outside(memory, [one(held) for one in runs], line)
+                flat = flat * size + at
+            return flat * stride + offset
+
+        return position
+
+    def _number(self, value: float, kind: str) -> Number:
+        if types.is_float(kind):
+            return torch.scalar_tensor(value, dtype=self.precision.dtype(kind))
+        return wrapping(kind)(int(value))
+
+    def _load(self, load: nodes.Load) -> Run:
+        cells = self.memories[load.array].cells
+        position = self.place(load.array, load.index, load.entry)
+        if self.record is None:
+            return lambda held: cells[position(held)]
+        add, array, line = self.record.add, load.array, self.line
+
+        def seen(held: Locals) -> Number:
+            at = position(held)
+            add("read", array, at, line)
+            return cells[at]
+
+        return seen
+
+    def _unary(self, expr: nodes.Unary) -> Run:
+        if expr.operator == "not":
+            return _then(self.truth(expr.value), lambda value: int(not value))
+        name, kind = expr.operator, expr.type
+        rule = FLOAT_UNARY.get(name) if types.is_float(kind) else integer_unary(name, kind)
+        return _then(self.as_type(expr.value, kind), self._known(rule, name, kind))
+
+    def _binary(self, expr: nodes.Binary) -> Run:
+        name, kind = expr.operator, expr.type
+        if name in ("and", "or"):
+            return _junction(name, self.truth(expr.left), self.truth(expr.right))
+        if name in COMPARE:
+            return self._comparison(expr)
+        if name in ("<<", ">>", ">>>"):
+            return _both(self.as_type(expr.left, kind), self.run(expr.right), shift(name, kind))
+        left = self.as_type(expr.left, kind)
+        if name == "pow" and not types.is_float(
+            expr.right.type
+        ):  # torch's own rule for whole exponents, as the engine's
+            return _both(left, self.run(expr.right), torch.pow if types.is_float(kind) else integer_power(kind))
+        return _both(left, self.as_type(expr.right, kind), self.rule(name, kind))
+
+    def rule(self, name: str, kind: str) -> Callable[..., Any]:
+        """What an arithmetic operation makes of two numbers of a type."""
+        if types.is_float(kind):
+            return self._known(FLOAT_BINARY.get(name), name, kind)
+        rule = self._known(INTEGER_BINARY.get(name), name, kind)
+        wrap, line = wrapping(kind), self.line
+
+        def wrapped(left: int, right: int) -> int:
+            if right == 0 and name in DIVISIONS:
+                raise _by_zero(name, left, line)
+            return wrap(rule(left, right))
+
+        return wrapped
+
+    def _comparison(self, expr: nodes.Binary) -> Run:
+        kind = types.promoted(expr.left.type, expr.right.type)
+        left, right, compare = self.as_type(expr.left, kind), self.as_type(expr.right, kind), COMPARE[expr.operator]
+        if types.is_float(kind):
+            return lambda held: int(compare(left(held).item(), right(held).item()))
+        return lambda held: int(compare(left(held), right(held)))
+
+    def _known(self, rule: _Rule | None, name: str, kind: str) -> _Rule:
+        if rule is None:
+            raise KernelError(refusal(f"The interpreter has no rule for `{name}` on {kind}, in line {self.line}."))
+        return rule
+
+
+def _always(value: Number) -> Run:
+    return lambda _: value
+
+
+def _then(run: Run, change: Callable[[Any], Any]) -> Run:
+    return lambda held: change(run(held))
+
+
+def _both(left: Run, right: Run, rule: Callable[[Any, Any], Any]) -> Run:
+    return lambda held: rule(left(held), right(held))
+
+
+def _choice(condition: Run, then: Run, otherwise: Run) -> Run:
+    return lambda held: then(held) if condition(held) else otherwise(held)
+
+
+def _junction(name: str, left: Run, right: Run) -> Run:
+    if name == "and":
+        return lambda held: int(bool(left(held) and right(held)))
+    return lambda held: int(bool(left(held) or right(held)))
+
+
+def _outside(memory: Memory, index: list[int], line: int) -> KernelError:
+    name = memory.array.label or memory.array.name
+    return KernelError(
+        refusal(
+            f"Line {line} uses an element of `{name}` that is not there.",
+            [("index", str(tuple(index))), ("shape", str(memory.shape))],
+            "An engine reads or overwrites other memory there: guard the index.",
+        )
+    )
+
+
+def _by_zero(name: str, left: int, line: int) -> KernelError:
+    return KernelError(
+        refusal(
+            f"Line {line} divides an integer by zero.",
+            [("operation", f"{left} {name} 0")],
+            "An engine dies of it, or gives anything: guard the divisor.",
+        )
+    )

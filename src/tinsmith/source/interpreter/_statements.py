@@ -1,0 +1,177 @@
+"""Statements of the IR as Python functions that change locals and memory.
+
+Each gives None, or says that the innermost loop is left (`BREAK`) or goes on (`CONTINUE`). Parallel
+loops run in order: no iteration may rely on another, so any order will do.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import torch
+
+from ..ir import nodes, types
+from ._accesses import How
+from ._casts import Number, wrapping
+from ._expressions import Expressions, Locals, Run
+from ._memory import Memory, with_candidate
+
+BREAK: Final = "break"
+CONTINUE: Final = "continue"
+Step: TypeAlias = Callable[[Locals], "str | None"]
+
+_ATOMIC = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "min": "min", "max": "max"}
+
+
+@dataclass(frozen=True)
+class Statements:
+    """What statements are about: expressions, the types of locals, and where random numbers come from."""
+
+    expressions: Expressions
+    types: Mapping[str, str]
+    generator: random.Random
+
+    def task(self, number: int, stmt: nodes.Stmt) -> Step:
+        """A statement of the kernel's top level: the record, if there is one, tells its iterations apart."""
+        record = self.expressions.record
+        if record is None:
+            return self.step(stmt)
+        if not isinstance(stmt, nodes.For):
+            return _in_order([lambda _: record.enter(number), self.step(stmt)])
+        names = stmt.names
+        return self._for(stmt, lambda held: record.enter(number, tuple(held[name] for name in names)))
+
+    def step(self, stmt: nodes.Stmt) -> Step:
+        """A function that runs a statement."""
+        run = self.expressions.on(stmt.line)
+        match stmt:
+            case nodes.Assign(name, value):
+                return _into(name, run.as_type(value, self.types[name]))
+            case nodes.Draw(name, kind):
+                return _into(name, self._draw(kind))
+            case nodes.Store():
+                return self._store(stmt, run)
+            case nodes.Atomic():
+                return self._atomic(stmt, run)
+            case nodes.If(condition, body, orelse):
+                return _branch(run.truth(condition), self.block(body), self.block(orelse))
+            case nodes.For():
+                return self._for(stmt)
+            case nodes.While(body):
+                return _repeated(self.block(body))
+            case nodes.Break():
+                return lambda _: BREAK
+            case nodes.Continue():
+                return lambda _: CONTINUE
+
+    def block(self, body: Iterable[nodes.Stmt]) -> Step:
+        """A function that runs statements in order."""
+        return _in_order([self.step(stmt) for stmt in body])
+
+    def _for(self, loop: nodes.For, first: Step | None = None) -> Step:
+        run = self.expressions.on(loop.line)
+        bounds = [(run.as_type(begin, "i32"), run.as_type(end, "i32")) for begin, end in loop.bounds]
+        body = self.block(loop.body)
+        return _counted(loop.names, bounds, body if first is None else _in_order([first, body]))
+
+    def _draw(self, kind: str) -> Run:
+        if types.is_float(kind):
+            dtype, uniform = self.expressions.precision.dtype(kind), self.generator.random
+            return lambda _: torch.scalar_tensor(uniform(), dtype=dtype)
+        wrap, bits, integer = wrapping(kind), types.width(kind), self.generator.getrandbits
+        return lambda _: wrap(integer(bits))
+
+    def _store(self, store: nodes.Store, run: Expressions) -> Step:
+        memory = run.memories[store.array]
+        position = run.place(store.array, store.index, store.entry)
+        value = run.as_type(store.value, memory.array.type)
+        note = _noted(run, "write", store.array)
+        cells = memory.cells
+
+        def stored(held: Locals) -> None:
+            new = value(held)  # an engine works out the value first, then the index; neither can change the other
+            at = position(held)
+            note(at)
+            cells[at] = new
+
+        return stored
+
+    def _atomic(self, atomic: nodes.Atomic, run: Expressions) -> Step:
+        memory = run.memories[atomic.array]
+        position = run.place(atomic.array, atomic.index, atomic.entry)
+        value = run.as_type(atomic.value, memory.array.type)
+        change = _change(atomic.operator, memory, run)
+        note, cells, result = _noted(run, "atomic", atomic.array), memory.cells, atomic.result
+
+        def changed(held: Locals) -> None:
+            new = value(held)
+            at = position(held)
+            note(at)
+            old = cells[at]
+            cells[at] = change(at, new)
+            if result is not None:
+                held[result] = old
+
+        return changed
+
+
+def _change(operator: str, memory: Memory, run: Expressions) -> Callable[[int, Any], Number]:
+    """What an atomic makes of the element at a position and a value."""
+    if operator in ("min", "max") and types.is_float(memory.array.type):
+        return lambda at, value: with_candidate(memory, at, operator, value)
+    rule, cells = run.rule(_ATOMIC[operator], memory.array.type), memory.cells
+    return lambda at, value: rule(cells[at], value)
+
+
+def _noted(run: Expressions, how: How, array: str) -> Callable[[int], None]:
+    if run.record is None:
+        return lambda _: None
+    add, line = run.record.add, run.line
+    return lambda at: add(how, array, at, line)
+
+
+def _into(name: str, run: Run) -> Step:
+    def assigned(held: Locals) -> None:
+        held[name] = run(held)
+
+    return assigned
+
+
+def _in_order(steps: list[Step]) -> Step:
+    if len(steps) == 1:
+        return steps[0]
+
+    def block(held: Locals) -> str | None:
+        for step in steps:
+            signal = step(held)
+            if signal is not None:
+                return signal
+        return None
+
+    return block
+
+
+def _branch(condition: Run, body: Step, orelse: Step) -> Step:
+    return lambda held: body(held) if condition(held) else orelse(held)
+
+
+def _counted(names: tuple[str, ...], bounds: list[tuple[Run, Run]], body: Step) -> Step:
+    def loop(held: Locals) -> None:
+        for indices in itertools.product(*(range(begin(held), end(held)) for begin, end in bounds)):
+            held.update(zip(names, indices, strict=True))
+            if body(held) == BREAK:
+                return
+
+    return loop
+
+
+def _repeated(body: Step) -> Step:
+    def loop(held: Locals) -> None:
+        while body(held) != BREAK:
+            continue
+
+    return loop

@@ -1,0 +1,233 @@
+"""The IR: a kernel as data.
+
+Everything is scalar: vectors and matrices were taken apart, `ti.func`s put in the place of their
+calls, `ti.static` worked out, and Python's values of the time of lowering written in. What is left
+are numbers with a type, arrays, locals, and structured control flow. Values only: a pass makes
+a new kernel.
+
+Expressions have no side effects and may be evaluated in any order; what has one (an atomic, a
+random number) is a statement that leaves its result in a local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+# Expressions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    """A number that is known."""
+
+    value: bool | int | float
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """The present value of a local."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A scalar argument of the kernel; of a vector or matrix one, its number `entry`."""
+
+    name: str
+    type: str
+    entry: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """`array.shape[axis]`."""
+
+    array: str
+    axis: int
+    type: str = "i32"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """An element of an array, as it is now; of a vector or matrix element, its number `entry`."""
+
+    array: str
+    index: tuple[Expr, ...]
+    entry: tuple[int, ...]
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    """An operation on one number: "neg", "not", "~", or a function by the engine's name: "sin", "sqrt", "abs"."""
+
+    operator: str
+    value: Expr
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """An operation on two: "+", "//", "<=", "and" (of two truths, both evaluated), "min", "max", "atan2", "pow"..."""
+
+    operator: str
+    left: Expr
+    right: Expr
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """One of two values, both evaluated: `ti.select`."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A value as another type: converted, or with the same bits."""
+
+    value: Expr
+    type: str
+    keeps_bits: bool = False
+
+
+Expr: TypeAlias = Const | Local | Argument | Size | Load | Unary | Binary | Select | Cast
+
+# Statements -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Give a local a value, cast to the local's type. The first one in a run declares it."""
+
+    name: str
+    value: Expr
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A random number, uniform in [0, 1) or of all integers, into a local."""
+
+    name: str
+    type: str
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Give an element of an array a value, cast to the array's type."""
+
+    array: str
+    index: tuple[Expr, ...]
+    entry: tuple[int, ...]
+    value: Expr
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Atomic:
+    """Change an element by "add", "sub", "min", "max", "and", "or", "xor" or "mul", with the old value into `result`."""
+
+    operator: str
+    array: str
+    index: tuple[Expr, ...]
+    entry: tuple[int, ...]
+    value: Expr
+    result: str | None = None
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """Run one of two bodies."""
+
+    condition: Expr
+    body: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...] = ()
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """Run a body for each combination of integers, the last name fastest.
+
+    `bounds` are first value and end of each name. `is_parallel` at the top level, unless the loop was
+    to be serial: then no iteration may rely on another. Names are fresh in each iteration.
+    """
+
+    names: tuple[str, ...]
+    bounds: tuple[tuple[Expr, Expr], ...]
+    body: tuple[Stmt, ...]
+    is_parallel: bool = False
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """Run a body until it breaks: `while c:` begins with `if not c: break`."""
+
+    body: tuple[Stmt, ...]
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Leave the innermost loop."""
+
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Go on with the innermost loop's next iteration."""
+
+    line: int = 0
+
+
+Stmt: TypeAlias = Assign | Draw | Store | Atomic | If | For | While | Break | Continue
+
+# Kernels ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Memory of a kernel: a parameter, or a field that it names itself.
+
+    `rank` counts the dims that an index has; `element` are those of its vectors or matrices. `label` is
+    what the source calls a field ("self.x"), "" for a parameter.
+    """
+
+    name: str
+    type: str
+    rank: int
+    element: tuple[int, ...] = ()
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel.
+
+    Attributes:
+        name: for people, and for what is printed.
+        path: the file that `line` of a statement counts in.
+        arrays, arguments: what it is given, by name, in its own order; an argument is (type, element dims).
+        locals: types of its locals by name. A local that is first given a value inside a loop is fresh in each iteration.
+    """
+
+    name: str
+    path: str
+    arrays: Mapping[str, Array]
+    arguments: Mapping[str, tuple[str, tuple[int, ...]]]
+    locals: Mapping[str, str]
+    body: tuple[Stmt, ...]

@@ -1,0 +1,97 @@
+"""Scalar types of the IR, and the engines' rules for what an operation gives.
+
+A type is the engine's own name for it: "f32", "i64", "u1". Both engines have the same rules, which are
+neither Python's nor torch's: an integer and a float give the float, however narrow; a local keeps the type of
+its first value; a quotient of integers is a float of the default width. tests/source/ir/test_types.py asks
+the engines themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+FLOATS = ("f16", "f32", "f64")
+SIGNED = ("i8", "i16", "i32", "i64")
+UNSIGNED = ("u1", "u8", "u16", "u32", "u64")
+COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+SHIFTS = frozenset({"<<", ">>", ">>>"})
+BITWISE = frozenset({"&", "|", "^"}) | SHIFTS
+REAL_ONLY = frozenset({"sin", "cos", "tan", "asin", "acos", "tanh", "floor", "ceil", "round"})
+WIDENING = frozenset({"sqrt", "exp", "log"})
+"""Functions that make an integer a float of the default width."""
+
+
+class Defaults(NamedTuple):
+    """What a literal of Python's becomes: the engine's `default_fp` and `default_ip`."""
+
+    fp: Literal["f16", "f32", "f64"] = "f32"
+    ip: Literal["i32", "i64"] = "i32"
+
+
+def is_float(kind: str) -> bool:
+    """Whether a type is a floating one."""
+    return kind in FLOATS
+
+
+def width(kind: str) -> int:
+    """Bits of a type; a truth takes as many as a byte."""
+    return max(8, int(kind[1:]))
+
+
+def promoted(one: str, other: str) -> str:
+    """The type of an arithmetic operation on two.
+
+    Example:
+        >>> promoted("i64", "f32"), promoted("i32", "i64"), promoted("i32", "u32")
+        ('f32', 'i64', 'u32')
+    """
+    if is_float(one) != is_float(other):
+        return one if is_float(one) else other
+    if width(one) != width(other):
+        return one if width(one) > width(other) else other
+    return one if one in UNSIGNED and other not in UNSIGNED else other
+
+
+def of_literal(value: bool | int | float, defaults: Defaults) -> str:
+    """The type of a Python number in a kernel."""
+    if isinstance(value, bool):
+        return "u1"
+    return defaults.fp if isinstance(value, float) else defaults.ip
+
+
+def fits(value: int, kind: str) -> bool:
+    """Whether an integer is one of a type's."""
+    if kind == "u1":
+        return value in (0, 1)
+    bits = width(kind)
+    first = -(2 ** (bits - 1)) if kind in SIGNED else 0
+    return first <= value < first + 2**bits
+
+
+def of_unary(operator: str, kind: str, defaults: Defaults) -> str:
+    """The type of an operation on one."""
+    if operator == "not":
+        return "u1"
+    return defaults.fp if operator in WIDENING and not is_float(kind) else kind
+
+
+def of_operation(operator: str, one: str, other: str, defaults: Defaults) -> str:
+    """The type of a binary operation, from those of its operands."""
+    if operator in COMPARISONS:
+        return "u1"
+    if operator in SHIFTS:
+        return one
+    if operator in ("/", "atan2"):
+        one, other = (kind if is_float(kind) else defaults.fp for kind in (one, other))
+        kind = promoted(one, other)
+        return "f32" if operator == "atan2" and kind == "f16" else kind
+    if operator == "pow" and not is_float(one) and not is_float(other):
+        return one
+    return promoted(one, other)
+
+
+def accepts(operator: str, *kinds: str) -> bool:
+    """Whether the engines take operands of these types."""
+    if operator in BITWISE or operator in ("not", "~", "and", "or", "popcnt", "clz", "ffs"):
+        return not any(is_float(kind) for kind in kinds)
+    return operator not in REAL_ONLY or is_float(kinds[0])
