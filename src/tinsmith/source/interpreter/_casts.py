@@ -33,9 +33,14 @@ class Precision:
         return _OWN[kind] if self.faithful else torch.float64
 
 
+def bits(kind: str) -> int:
+    """Bits that a number of a type has: of a truth, one."""
+    return int(kind[1:])
+
+
 def wrapping(kind: str) -> Callable[[int], int]:
     """What brings any integer into the range of a type, by dropping the bits above."""
-    mask = (1 << types.width(kind)) - 1
+    mask = (1 << bits(kind)) - 1
     if kind in types.UNSIGNED:
         return lambda value: value & mask
     half = (mask >> 1) + 1
@@ -68,7 +73,7 @@ def _truth(value: int) -> int:
 def _truncation(target: str) -> Change:
     """Float to integer. What does not fit is undefined in the engines: here the lowest value, as x86 gives."""
     wrap = wrapping(target)
-    limit = 2 ** (max(types.width(target), 32) - (target in types.SIGNED))
+    limit = 2 ** (max(bits(target), 32) - (target in types.SIGNED))
     lowest = wrap(-limit)
 
     def truncated(value: torch.Tensor) -> int:
@@ -82,17 +87,17 @@ def _truncation(target: str) -> Change:
 
 def same_bits(source: str, target: str, precision: Precision) -> Change:
     """What reads the bits of a number of one type as one of another of the same width. Not differentiable."""
-    bits = _SAME_BITS[types.width(source)]
-    signed = wrapping(f"i{types.width(source)}")
+    pattern = _SAME_BITS[bits(source)]
+    signed = wrapping(f"i{bits(source)}")
     wrap = None if types.is_float(target) else wrapping(target)
 
     def again(value: Number) -> Number:
         if isinstance(value, torch.Tensor):
             held = value.detach().to(_OWN[source])
         else:
-            held = torch.scalar_tensor(signed(value), dtype=bits)
+            held = torch.scalar_tensor(signed(value), dtype=pattern)
         if wrap is None:
             return held.view(_OWN[target]).to(precision.dtype(target))
-        return wrap(int(held.view(bits).item()))
+        return wrap(int(held.view(pattern).item()))
 
     return again

@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from ..ir import types
-from ._casts import wrapping
+from ._casts import bits, wrapping
 
 # Floats -----------------------------------------------------------------------------------------
 
@@ -113,21 +112,21 @@ COMPARE: dict[str, Callable[[int | float, int | float], bool]] = {
 
 def integer_unary(name: str, kind: str) -> Callable[[int], int] | None:
     """The rule of an operation on one integer of the type `kind`; None if there is none."""
-    wrap, bits = wrapping(kind), types.width(kind)
-    mask = (1 << bits) - 1
+    wrap, width = wrapping(kind), bits(kind)
+    mask = (1 << width) - 1
     return {
         "neg": lambda value: wrap(-value),
         "abs": lambda value: wrap(abs(value)),
         "~": lambda value: wrap(~value),
         "sgn": lambda value: (value > 0) - (value < 0),
         "popcnt": lambda value: (value & mask).bit_count(),
-        "clz": lambda value: bits - (value & mask).bit_length(),
+        "clz": lambda value: width - (value & mask).bit_length(),
     }.get(name)
 
 
 def integer_power(kind: str) -> Callable[[int, int], int]:
     """Of an integer by an integer. The engines define no negative exponent: the quotient, truncated, here."""
-    wrap, modulus = wrapping(kind), 1 << types.width(kind)
+    wrap, modulus = wrapping(kind), 1 << bits(kind)
 
     def power(base: int, exponent: int) -> int:
         if exponent >= 0:
@@ -139,8 +138,8 @@ def integer_power(kind: str) -> Callable[[int, int], int]:
 
 def shift(name: str, kind: str) -> Callable[[int, int], int]:
     """`<<`, `>>` (keeps the sign) or `>>>` (fills with zeros); of a count beyond the width, undefined, the low bits."""
-    wrap, bits = wrapping(kind), types.width(kind)
-    mask, low = (1 << bits) - 1, bits - 1
+    wrap, width = wrapping(kind), bits(kind)
+    mask, low = (1 << width) - 1, width - 1
     rules: dict[str, Callable[[int, int], int]] = {
         "<<": lambda value, count: wrap(value << (count & low)),
         ">>": lambda value, count: value >> (count & low),

@@ -16,7 +16,7 @@ import torch
 
 from ..ir import nodes, types
 from ._accesses import How
-from ._casts import Number, wrapping
+from ._casts import Number, bits, wrapping
 from ._expressions import Expressions, Locals, Run
 from ._memory import Memory, with_candidate
 
@@ -82,8 +82,8 @@ class Statements:
         if types.is_float(kind):
             dtype, uniform = self.expressions.precision.dtype(kind), self.generator.random
             return lambda _: torch.scalar_tensor(uniform(), dtype=dtype)
-        wrap, bits, integer = wrapping(kind), types.width(kind), self.generator.getrandbits
-        return lambda _: wrap(integer(bits))
+        wrap, width, integer = wrapping(kind), bits(kind), self.generator.getrandbits
+        return lambda _: wrap(integer(width))
 
     def _store(self, store: nodes.Store, run: Expressions) -> Step:
         memory = run.memories[store.array]
