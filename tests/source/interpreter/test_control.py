@@ -161,7 +161,8 @@ ATOMICS = {
 
 
 @pytest.mark.parametrize(
-    "values", [[1.0, 3.0, 3.0, 3.0, 2.0], [-1.0, -2.0, -2.0, 0.25, 4.0], [0.5, 0.5, 0.5, 0.1, 0.7]]
+    "values",
+    [[1.0, 3.0, 3.0, 3.0, 2.0], [-1.0, -2.0, -2.0, 0.25, 4.0], [0.5, 0.5, 0.5, 0.1, 0.7], [1.0, 1.0, 3.0, 3.0, 2.0]],
 )
 @pytest.mark.parametrize("name", ATOMICS)
 def test_atomics(name, values):
@@ -169,6 +170,13 @@ def test_atomics(name, values):
     made = kernel([X, Y], [loop("i", X.size(), [atomic(name, Y, 0, X["i"])], is_parallel=True)])
     x, y = torch.tensor(values, dtype=torch.float64), torch.tensor([0.5])
     agrees(outcome(made, x=x, y=y), lambda x: ATOMICS[name](x).reshape(1), x, y)
+
+
+def test_a_store_ends_a_tie():
+    one = const(1.0, "f32")
+    body = [atomic("max", Y, 0, X[0]), atomic("max", Y, 0, X[1]), store(Y, 0, X[2] * one), atomic("max", Y, 0, X[3])]
+    found = run(kernel([X, Y], body), {"x": torch.ones(4), "y": torch.zeros(1)}, {}, {"y": torch.ones(1)})
+    assert found.gradients["x"].tolist() == [0.0, 0.0, 0.5, 0.5]
 
 
 def test_what_an_atomic_returns():

@@ -134,6 +134,30 @@ def test_casts_of_floats():
     torch.testing.assert_close(dx, whole * torch.linspace(0.5, 1.5, 6, dtype=torch.float64))
 
 
+COMPILED = {
+    **{name: f"ti.{name}(a)" for name in UNARY if name not in ("neg", "sgn", "abs")},
+    **{name: f"a {name} b" for name in ("+", "-", "*", "/", "//", "%")},
+    **{name: f"ti.{name}(a, b)" for name in ("min", "max", "atan2", "pow")},
+    "neg": "-a",
+    "abs": "abs(a)",
+}
+
+
+@pytest.mark.parametrize("faithful", [False, True])
+def test_values_are_an_engine_s(lang64, tabled, faithful):
+    points = torch.tensor(POINTS[:14], dtype=torch.float64)
+    x, z = torch.cartesian_prod(points, points[points != 0]).unbind(1)
+    theirs = tabled(lang64, list(COMPILED.values()), x, z)
+    a, b = array("x", "f64"), array("z", "f64")
+    for name, column in zip(COMPILED, theirs.T, strict=True):
+        expression = unary(name, a["i"]) if name in UNARY else binary(name, a["i"], b["i"])
+        made = kernel([a, b, array("y", "f64")], [loop("i", a.size(), [store(array("y", "f64"), "i", expression)])])
+        mine = run(made, {"x": x, "z": z, "y": torch.zeros_like(x)}, {}, faithful=faithful).arrays["y"]
+        torch.testing.assert_close(
+            mine, column, rtol=1e-13, atol=1e-13, equal_nan=True, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
 def test_floats_are_exact_unless_asked_to_be_faithful():
     x = torch.tensor([0.1, 1 / 3], dtype=torch.float64)
     twice = mapped(X["i"] * X["i"])

@@ -53,33 +53,11 @@ EXPRESSIONS = {  # what is interpreted, and the same in an engine's language
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """A file with one engine kernel that works out every expression: engines read kernels from files."""
-    lines = [
-        "def build(ti):",
-        "    @ti.kernel",
-        "    def table(x: ti.types.ndarray(), z: ti.types.ndarray(), out: ti.types.ndarray()):",
-    ]
-    lines += ["        for i in x:", "            a = x[i]", "            b = z[i]"]
-    lines += [f"            out[i, {row}] = {text}" for row, (_, text) in enumerate(EXPRESSIONS.values())]
-    path = tmp_path_factory.mktemp("integers") / "table.py"
-    path.write_text("\n".join([*lines, "    return table", ""]))
-    return path
-
-
-@pytest.fixture
-def compiled(lang, written):
-    names = {}
-    exec(compile(written.read_text(), str(written), "exec"), names)
-    out = torch.zeros(len(FIRST), len(EXPRESSIONS), dtype=torch.int32)
-    names["build"](lang)(torch.tensor(FIRST, dtype=torch.int32), torch.tensor(SECOND, dtype=torch.int32), out)
-    return out
-
-
-def test_integers_are_an_engine_s(compiled):
+def test_integers_are_an_engine_s(lang, tabled):
+    texts = [text for _, text in EXPRESSIONS.values()]
+    given = [torch.tensor(values, dtype=torch.int32) for values in (FIRST, SECOND)]
+    theirs = tabled(lang, texts, *given).T.tolist()
     mine = [of_ints(expression(A["i"], B["i"])) for expression, _ in EXPRESSIONS.values()]
-    theirs = compiled.T.tolist()
     assert dict(zip(EXPRESSIONS, mine, strict=True)) == dict(zip(EXPRESSIONS, theirs, strict=True))
 
 
