@@ -168,12 +168,12 @@ def test_floats_are_exact_unless_asked_to_be_faithful():
 
 
 def test_derivatives_of_derivatives():
-    """What comes out of `interpret` is connected with what went in: autograd may go on."""
+    """What comes out of `interpret` is connected with what went in: autograd may go on, in either mode."""
     x = torch.randn(4, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
-    expression = unary("sin", X["i"]) * X["i"] * X["i"]
+    expression = unary("sin", X["i"]) * X["i"] * X["i"] + binary("%", X["i"], 0.7) * X["i"]
 
     def through(x):
         return interpret(mapped(expression), {"x": x, "z": x, "y": torch.zeros(4)}, {})["y"]
 
-    assert torch.autograd.gradcheck(through, x)
-    assert torch.autograd.gradgradcheck(through, x)
+    assert torch.autograd.gradcheck(through, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(through, x, check_fwd_over_rev=True)

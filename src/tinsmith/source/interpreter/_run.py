@@ -95,7 +95,7 @@ def interpret(
     seed: int = 0,
     record: Record | None = None,
 ) -> dict[str, torch.Tensor]:
-    """The arrays after a run, connected in torch's autograd with those before and with arguments: also twice.
+    """The arrays after a run, connected with those before and with arguments, for torch's autograd in either mode.
 
     Args as of `run`.
     """
