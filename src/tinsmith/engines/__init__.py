@@ -6,6 +6,7 @@ user of one engine does not need the other.
 """
 
 from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, Launch, Parameter, Probe
+from ._language import Language, StructFacts
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, started
 from ._shared import DTYPES, FLOATS, NAMES, array_text
@@ -19,10 +20,12 @@ __all__ = [
     "Engine",
     "FLOATS",
     "FieldFacts",
+    "Language",
     "Launch",
     "NAMES",
     "Parameter",
     "Probe",
+    "StructFacts",
     "array_text",
     "get",
     "init",

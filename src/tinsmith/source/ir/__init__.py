@@ -2,5 +2,8 @@
 
 from . import _nodes as nodes
 from . import _types as types
+from ._lower import Lowered, lower
+from ._print import printed
+from ._refusals import NotCovered
 
-__all__ = ["nodes", "types"]
+__all__ = ["Lowered", "NotCovered", "lower", "nodes", "printed", "types"]

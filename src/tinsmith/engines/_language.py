@@ -1,0 +1,105 @@
+"""An engine's language: what the objects that a kernel's names stand for are, to who reads the source.
+
+Both engines' front ends are Python packages of one descent: functions that make an instruction, functions
+written in the language itself (`ti.math.mix`, `v.norm()`), types that are called. Everything here is read off
+names and attributes that both have; tests/engines/test_language.py holds each.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from . import _shared
+from ._contract import Engine
+
+
+class StructFacts(NamedTuple):
+    """Members of a struct, of its type or of a field of structs: values, types or fields; and functions on it."""
+
+    members: Mapping[str, Any]
+    methods: Mapping[str, Any]
+
+
+class Language:
+    """What one engine's objects mean in a kernel."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._matrix_operations = importlib.import_module(f"{engine.name}.lang.matrix_ops")
+        self._matrix_type = importlib.import_module(f"{engine.name}.lang.matrix").MatrixType
+        self._structs = importlib.import_module(f"{engine.name}.lang.struct")
+
+    @property
+    def default_types(self) -> tuple[str, str]:
+        """Types of Python's floats and integers, in the engine as it runs now."""
+        runtime = _shared.require_started(self.engine)
+        return runtime.default_fp.to_string(), runtime.default_ip.to_string()
+
+    def name_of(self, value: object) -> str:
+        """What an object of the engine's own is called inside its package: "lang.ops.sin"; "" for a stranger's."""
+        name = getattr(value, "__qualname__", None)
+        if not isinstance(name, str) or not self.engine.owns(value):
+            return ""
+        return f"{value.__module__.removeprefix(self.engine.name).lstrip('.')}.{name}"
+
+    def function_of(self, value: object) -> Callable[..., Any] | None:
+        """The Python function of anything written in the language, by a user or by the engine's authors."""
+        if not getattr(value, f"_is_{self.engine.name}_function", False):
+            return None
+        return inspect.unwrap(getattr(value, "quadrants_callable", getattr(value, "__func__", value)))  # type: ignore[arg-type]
+
+    def owner_of(self, function: object) -> object | None:
+        """The object that a bound function is called on."""
+        if not self.engine.is_bound(function):
+            return None
+        return getattr(function, "__self__", None) or getattr(function, "instance", None)
+
+    def matrix_operation(self, name: str) -> object | None:
+        """The function behind a method of a vector or matrix."""
+        found = getattr(self._matrix_operations, name, None)
+        return found if callable(found) else None
+
+    def scalar_type(self, value: object) -> str | None:
+        """A dtype's name; None for anything else."""
+        text = getattr(value, "to_string", None)
+        if not self.engine.owns(value) or isinstance(value, self._matrix_type) or not callable(text):
+            return None
+        name = text()
+        return name if name in _shared.DTYPES else None
+
+    def matrix_type(self, value: object) -> tuple[tuple[int, ...], str | None] | None:
+        """Dims and dtype of a vector or matrix type."""
+        if not isinstance(value, self._matrix_type):
+            return None
+        kind = value.dtype
+        return _shared.element_of(value), None if kind is None else kind.to_string()
+
+    def struct_type(self, value: object) -> StructFacts | None:
+        """What a struct type declares."""
+        if not isinstance(value, self._structs.StructType):
+            return None
+        return StructFacts(value.members, value.methods)
+
+    def struct_of(self, value: Any) -> StructFacts | None:
+        """The members of a struct, or of a field of structs, that Python holds."""
+        if isinstance(value, self._structs.StructField):
+            return StructFacts({key: value.get_member_field(key) for key in value.keys}, value.struct_methods)
+        if isinstance(value, self._structs.Struct):
+            return StructFacts(dict(value.items), value.methods)
+        return None
+
+    def rows_of(self, value: Any) -> list[Any] | None:
+        """The numbers of a Python-scope vector or matrix, as its constructor takes them."""
+        return value.to_list() if self.engine.matrix_entries(value) is not None else None
+
+    def is_template(self, annotation: object) -> bool:
+        """Whether a parameter stands for the very thing that it is given."""
+        template = self.engine.lang.template
+        return annotation is template or isinstance(annotation, template)
+
+    def is_array(self, annotation: object) -> bool:
+        """Whether a parameter is declared an array."""
+        return isinstance(annotation, self.engine.lang.types.ndarray)

@@ -1,0 +1,173 @@
+"""Calls: of Python's functions, of the engine's, of types, of functions written in the language."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import _constructors, _engine_functions, _functions
+from ._refusals import Misfit
+from ._values import ArrayValue, Bound, Matrix, Ranges, Struct, is_expression, plain
+
+if TYPE_CHECKING:
+    from ._lower import Lowering
+
+
+def is_static(low: Lowering, node: ast.expr) -> bool:
+    """Whether an expression is a call of `ti.static`."""
+    return called_name(low, node) == "lang.impl.static"
+
+
+def called_name(low: Lowering, node: ast.expr) -> str:
+    """What the engine calls the function that an expression calls; "" for any other expression."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        return ""
+    if _root(node.func) in {name for scope in low.state.frame.scopes for name in scope}:
+        return ""
+    return low.language.name_of(low.value(node.func))
+
+
+def _root(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def called(low: Lowering, node: ast.Call) -> Any:
+    """The value of a call."""
+    from ._expressions import spread  # the two files describe one recursion
+
+    function = low.value(node.func)
+    outer = low.state.is_static
+    low.state.is_static = outer or low.language.name_of(function) in ("lang.impl.static", "lang.impl.static_assert")
+    try:
+        positional = spread(low, node.args)
+        named: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = low.value(keyword.value)
+            named.update(value if keyword.arg is None else {keyword.arg: value})
+    finally:
+        low.state.is_static = outer
+    return apply(low, function, positional, named, node)
+
+
+def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr) -> Any:
+    """The value of a function for these arguments."""
+    if isinstance(function, Bound):
+        if function.function == "get_shape":
+            return function.owner.shape
+        return apply(low, function.function, [function.owner, *positional], named, node)
+    if isinstance(function, type) and function in _BUILTINS or _is_known_builtin(function):
+        return _BUILTINS[function](low, positional, node)
+    made = _constructors.made(low, function, positional, named)
+    if made is not NotImplemented:
+        return made
+    name = low.language.name_of(function)
+    if name:
+        known = _engine_functions.applied(low, name, function, positional, named, node)
+        if known is not NotImplemented:
+            return known
+    written = low.language.function_of(function)
+    if written is not None:
+        owner = low.language.owner_of(function)
+        first = [] if owner is None else [owner]
+        return _functions.inlined(
+            low, written, [*first, *positional], named, node, is_library=low.engine.owns(function)
+        )
+    return _ordinary(low, function, positional, named, node)
+
+
+def _is_known_builtin(function: Any) -> bool:
+    try:
+        return function in _BUILTINS
+    except TypeError:
+        return False
+
+
+def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr) -> Any:
+    """A function of Python's, on values that are known."""
+    if not callable(function):
+        raise Misfit(f"a call of a {type(function).__name__}")
+    if any(_depends_on_run(value) for value in (*positional, *named.values())):
+        raise low.refused(f"the Python function `{ast.unparse(getattr(node, 'func', node))}` of a run-time value", node)
+    try:
+        return plain(function(*positional, **named))
+    except Exception as reason:
+        raise low.refused(f"`{ast.unparse(node)}`, which raises {type(reason).__name__}: {reason}", node) from reason
+
+
+def _depends_on_run(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_depends_on_run(item) for item in value)
+    if isinstance(value, dict):
+        return any(_depends_on_run(item) for item in value.values())
+    return is_expression(value) or isinstance(value, Matrix | Struct | ArrayValue | Bound | Ranges)
+
+
+# Python's own functions, which the engines know ----------------------------------------------------
+
+
+def _extreme(name: str) -> Callable[[Lowering, list[Any], ast.expr], Any]:
+    def applied(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+        return _engine_functions.extreme(low, name, values)
+
+    return applied
+
+
+def _converted(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lowering, list[Any], ast.expr], Any]:
+    def applied(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+        if len(values) != 1 or not low.ops.is_run_time(values[0]):
+            return python(*values)
+        return low.ops.cast(values[0], kind(low))
+
+    return applied
+
+
+def _absolute(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+    return low.ops.unary("abs", values[0]) if low.ops.is_run_time(values[0]) else abs(values[0])
+
+
+def _power(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+    return low.ops.binary("pow", *values)
+
+
+def _length(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+    return values[0].shape[0] if isinstance(values[0], Matrix) else len(values[0])
+
+
+def _total(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+    from ._expressions import iterated
+
+    total: Any = values[1] if len(values) > 1 else 0
+    for item in iterated(values[0]):
+        total = low.ops.binary("+", total, item)
+    return total
+
+
+def _all_or_any(name: str) -> Callable[[Lowering, list[Any], ast.expr], Any]:
+    def applied(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+        return apply(low, low.language.matrix_operation(name), values, {}, node)
+
+    return applied
+
+
+def _nothing(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+    return None
+
+
+_BUILTINS: dict[Any, Callable[[Lowering, list[Any], ast.expr], Any]] = {
+    builtins.min: _extreme("min"),
+    builtins.max: _extreme("max"),
+    builtins.int: _converted(int, lambda low: low.ops.defaults.ip),
+    builtins.float: _converted(float, lambda low: low.ops.defaults.fp),
+    builtins.bool: _converted(bool, lambda low: "u1"),
+    builtins.abs: _absolute,
+    builtins.pow: _power,
+    builtins.len: _length,
+    builtins.sum: _total,
+    builtins.any: _all_or_any("any"),
+    builtins.all: _all_or_any("all"),
+    builtins.print: _nothing,
+}

@@ -1,0 +1,185 @@
+"""Elements and attributes: `x[i]`, `v[k]`, `v.xy`, `ray.origin`, `x.shape`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from . import _nodes as nodes
+from ._refusals import Misfit
+from ._values import ArrayValue, Bound, Matrix, Picked, Scalar, Struct, is_expression, plain
+
+if TYPE_CHECKING:
+    from ._lower import Lowering
+
+SWIZZLES = ("xyzw", "rgba", "stpq")
+UNKNOWN_SIZE = "an index that only the run knows"
+
+
+def array_of(low: Lowering, value: Any, node: ast.expr) -> ArrayValue | None:
+    """A value as an array, if it is one: a parameter, or a field of numbers."""
+    if isinstance(value, ArrayValue):
+        return value
+    if low.engine.is_field(value) and low.language.struct_of(value) is None:
+        return low.fields.array(value, ast.unparse(node))
+    return None
+
+
+def place(low: Lowering, node: ast.Subscript) -> Any:
+    """What a subscript stands for, for reading or for assignment."""
+    value = low.value(node.value)
+    index = low.value(node.slice)
+    indices = list(index) if isinstance(index, tuple) else [index]
+    return element(low, value, indices, node.value)
+
+
+def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> Any:
+    """An element of an array, a matrix, or of a container of Python's."""
+    array = array_of(low, value, node)
+    if array is not None:
+        return _of_array(low, array, indices)
+    if low.engine.is_field(value):
+        facts = low.language.struct_of(value)
+        if facts is None:
+            raise Misfit("a field of no numbers")
+        label = ast.unparse(node)
+        parts = {
+            key: element(low, member, indices, ast.parse(f"({label}).{key}", mode="eval").body)
+            for key, member in facts.members.items()
+        }
+        return Struct(parts, facts.methods)
+    if not isinstance(value, Matrix) and any(low.ops.is_run_time(index) for index in indices):
+        rows = low.language.rows_of(value)
+        if rows is None:
+            raise Misfit(f"{UNKNOWN_SIZE} into a {type(value).__name__}")
+        value = low.ops.matrix(rows)
+    if isinstance(value, Matrix):
+        return _of_matrix(low, value, [_known(index) for index in indices])
+    if is_expression(value):
+        raise Misfit("an index into a number")
+    try:
+        return plain(value[tuple(indices) if len(indices) > 1 else indices[0]])
+    except (TypeError, LookupError) as reason:
+        raise Misfit(f"an index into a {type(value).__name__}: {reason}") from None
+
+
+def _known(index: Any) -> Any:
+    return index.value if isinstance(index, nodes.Const) else index
+
+
+def _of_array(low: Lowering, value: ArrayValue, indices: list[Any]) -> Any:
+    array = value.array
+    flat: list[Any] = []
+    for index in indices:
+        flat += [] if index is None else low.ops.tensor(index).entries if isinstance(index, Matrix) else [index]
+    if len(flat) != array.rank:
+        raise Misfit(f"{len(flat)} indices into `{array.label or array.name}`, which has {array.rank}")
+    numbers = tuple(low.ops.scalar(index) for index in flat)
+    if any(number.type[0] == "f" for number in numbers):
+        raise Misfit(f"a float as index into `{array.label or array.name}`")
+    if not array.element:
+        return nodes.Load(array.name, numbers, (), array.type)
+    numbers = tuple(low.state.shared(number) for number in numbers)
+    entries = Matrix(array.element, ()).indices
+    return Matrix(array.element, tuple(nodes.Load(array.name, numbers, entry, array.type) for entry in entries))
+
+
+def _of_matrix(low: Lowering, value: Matrix, indices: list[Any]) -> Any:
+    if len(indices) != len(value.shape):
+        raise Misfit(f"{len(indices)} indices into a matrix of shape {value.shape}")
+    if any(isinstance(index, slice) for index in indices):
+        return _sliced(value, indices)
+    if any(is_expression(index) for index in indices):
+        return Picked(value, tuple(low.state.shared(i) if is_expression(i) else i for i in indices))
+    try:
+        return value[tuple(indices)]
+    except (IndexError, TypeError):
+        raise Misfit(f"the index {indices} into a matrix of shape {value.shape}") from None
+
+
+def _sliced(value: Matrix, indices: list[Any]) -> Matrix:
+    if any(is_expression(index) for index in indices):
+        raise Misfit("a slice beside " + UNKNOWN_SIZE)
+    ranges = [
+        range(*index.indices(size)) if isinstance(index, slice) else [index]
+        for index, size in zip(indices, value.shape, strict=True)
+    ]
+    kept = tuple(len(r) for r, index in zip(ranges, indices, strict=True) if isinstance(index, slice))
+    chosen = [(i,) for i in ranges[0]] if len(ranges) == 1 else [(i, j) for i in ranges[0] for j in ranges[1]]
+    return Matrix(kept, tuple(value[index] for index in chosen))
+
+
+def read(low: Lowering, found: Any) -> Any:
+    """The value of a place: an entry by an index that only the run knows is selected."""
+    if not isinstance(found, Picked):
+        return found
+    entries = found.matrix.indices
+    result = found.matrix.entries[-1]
+    for index in reversed(entries[:-1]):
+        result = nodes.Select(hits(low, found, index), found.matrix[index], result, result.type)
+    return result
+
+
+def hits(low: Lowering, found: Picked, index: tuple[int, ...]) -> Scalar:
+    """Whether it is this entry that the run's index means."""
+    tests = [low.ops.binary("==", wanted, k) for wanted, k in zip(found.index, index, strict=True)]
+    tests = [test for test in tests if test is not True]
+    if any(test is False for test in tests):
+        return nodes.Const(False, "u1")
+    condition = tests[0]
+    for test in tests[1:]:
+        condition = nodes.Binary("and", condition, test, "u1")
+    return condition
+
+
+def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
+    """`value.name`."""
+    name = node.attr
+    if isinstance(value, Struct):
+        return _of_struct(value, name)
+    if isinstance(value, ArrayValue):
+        return _of_whole_array(value, name)
+    if not isinstance(value, Matrix) and not is_expression(value):
+        try:
+            return getattr(value, name)
+        except AttributeError as reason:
+            raise low.refused(f"`{ast.unparse(node)}`: {reason}", node) from None
+    if isinstance(value, Matrix):
+        swizzled = swizzle(value, name)
+        if swizzled is not None:
+            return swizzled
+        if name in ("n", "m") and len(value.shape) > "nm".index(name):
+            return value.shape["nm".index(name)]
+    operation = low.language.matrix_operation(name)
+    if name == "get_shape" or operation is not None:
+        return Bound(name if operation is None else operation, value)
+    raise low.refused(f"`{ast.unparse(node)}`", node)
+
+
+def _of_struct(value: Struct, name: str) -> Any:
+    if name in value.members:
+        return value.members[name]
+    if name in value.methods:
+        return Bound(value.methods[name], value)
+    if name == "keys":
+        return list(value.members)
+    raise Misfit(f"`.{name}` of a struct with {', '.join(value.members)}")
+
+
+def _of_whole_array(value: ArrayValue, name: str) -> Any:
+    if name == "shape":
+        return value.shape
+    if name in ("n", "m") and len(value.array.element) > "nm".index(name):
+        return value.array.element["nm".index(name)]
+    raise Misfit(f"`.{name}` of the array `{value.array.name}`")
+
+
+def swizzle(value: Matrix, name: str) -> Any:
+    """`v.x`, `v.zyx`; None for what is no such name."""
+    if len(value.shape) != 1 or len(name) > 4:
+        return None
+    for letters in SWIZZLES:
+        if set(name) <= set(letters[: value.shape[0]]):
+            chosen = tuple(value.entries[letters.index(letter)] for letter in name)
+            return chosen[0] if len(name) == 1 else Matrix((len(name),), chosen)
+    return None

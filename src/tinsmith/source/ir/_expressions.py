@@ -1,0 +1,243 @@
+"""Expressions: from a node of Python's tree to its value."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import _calls, _elements
+from . import _nodes as nodes
+from ._logic import chosen, compared, joined
+from ._refusals import Misfit
+from ._values import Matrix, Struct
+
+if TYPE_CHECKING:
+    from ._lower import Lowering
+
+BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.FloorDiv: "//",
+    ast.Mod: "%",
+    ast.Pow: "pow",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+}
+UNARY: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Not: "not", ast.Invert: "~"}
+
+
+def value_of(low: Lowering, node: ast.expr) -> Any:
+    """The value of an expression. Raises NotCovered, or Misfit for values that do not go together."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    known = _KINDS.get(type(node))
+    if known is None:
+        raise low.refused(f"`{ast.unparse(node)}`", node)
+    return known(low, node)
+
+
+def _name(low: Lowering, node: ast.Name) -> Any:
+    is_local, value = low.state.find(node.id)
+    if is_local:
+        return value
+    try:
+        return low.state.frame.source.lookup(node.id)
+    except KeyError:
+        raise low.refused(f"the name `{node.id}`, which has no value", node) from None
+
+
+def _attribute(low: Lowering, node: ast.Attribute) -> Any:
+    return _elements.attribute(low, low.value(node.value), node)
+
+
+def _subscript(low: Lowering, node: ast.Subscript) -> Any:
+    return _elements.read(low, _elements.place(low, node))
+
+
+def _binary(low: Lowering, node: ast.BinOp) -> Any:
+    left, right = low.value(node.left), low.value(node.right)
+    if isinstance(node.op, ast.MatMult):
+        return _calls.apply(low, low.language.matrix_operation("matmul"), [left, right], {}, node)
+    return operated(low, BINARY[type(node.op)], left, right)
+
+
+def operated(low: Lowering, operator: str, left: Any, right: Any) -> Any:
+    """A binary operation; a number that goes with every entry of a vector is worked out once."""
+    left, right = (_alone(low, one, other) for one, other in ((left, right), (right, left)))
+    try:
+        return low.ops.binary(operator, left, right)
+    except (TypeError, ValueError, ArithmeticError) as reason:
+        raise Misfit(f"`{operator}` of {_kind(left)} and {_kind(right)}: {reason}") from None
+
+
+def _alone(low: Lowering, value: Any, other: Any) -> Any:
+    is_broadcast = isinstance(other, Matrix) and isinstance(
+        value, nodes.Load | nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast
+    )
+    return low.state.shared(value) if is_broadcast else value
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Matrix):
+        return f"a matrix of shape {value.shape}"
+    return f"a {type(value).__name__}"
+
+
+def _unary(low: Lowering, node: ast.UnaryOp) -> Any:
+    value = low.value(node.operand)
+    if isinstance(node.op, ast.UAdd):
+        return value
+    if not low.ops.is_run_time(value):
+        return {"neg": lambda: -value, "not": lambda: not value, "~": lambda: ~value}[UNARY[type(node.op)]]()
+    return low.ops.unary(UNARY[type(node.op)], value)
+
+
+def _bool(low: Lowering, node: ast.BoolOp) -> Any:
+    is_and = isinstance(node.op, ast.And)
+    if low.state.is_static:
+        value: Any = is_and
+        for operand in node.values:
+            value = low.value(operand)
+            if bool(value) is not is_and:
+                break
+        return value
+    return _chain(low, is_and, node.values)
+
+
+def _chain(low: Lowering, is_and: bool, operands: list[ast.expr]) -> Any:
+    """`a and b and c`, as `a and (b and c)`: each is evaluated only where those before do not decide."""
+    left = low.value(operands[0])
+    if len(operands) == 1:
+        return left
+    right, written = low.aside(lambda: _chain(low, is_and, operands[1:]))
+    return joined(low, is_and, left, right, written)
+
+
+def _compare(low: Lowering, node: ast.Compare) -> Any:
+    values = [low.value(operand) for operand in (node.left, *node.comparators)]
+    result: Any = True
+    for operator, left, right in zip(node.ops, values, values[1:], strict=False):
+        result = joined(low, True, result, compared(low, operator, left, right))
+    return result
+
+
+def _ternary(low: Lowering, node: ast.IfExp) -> Any:
+    if low.state.is_static or _calls.is_static(low, node.test):
+        return low.value(node.body if low.known(node.test) else node.orelse)
+    test = low.value(node.test)
+    then, otherwise = (low.aside(lambda part=part: low.value(part)) for part in (node.body, node.orelse))
+    return chosen(low, test, *then, *otherwise)
+
+
+def _tuple(low: Lowering, node: ast.Tuple) -> Any:
+    return tuple(spread(low, node.elts))
+
+
+def _list(low: Lowering, node: ast.List) -> Any:
+    return spread(low, node.elts)
+
+
+def spread(low: Lowering, items: list[ast.expr]) -> list[Any]:
+    """The values of a list of expressions, with what has a star laid open."""
+    values: list[Any] = []
+    for item in items:
+        if isinstance(item, ast.Starred):
+            values.extend(iterated(low.value(item.value)))
+        else:
+            values.append(low.value(item))
+    return values
+
+
+def iterated(value: Any) -> list[Any]:
+    """The items of a value that is iterated over while lowering."""
+    if isinstance(value, Matrix):
+        return value.rows
+    if isinstance(value, Struct):
+        return list(value.members.values())
+    try:
+        return list(value)
+    except TypeError:
+        raise Misfit(f"iteration over {_kind(value)}") from None
+
+
+def _dict(low: Lowering, node: ast.Dict) -> Any:
+    result: dict[Any, Any] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if key is None:
+            result.update(low.value(value))
+        else:
+            result[low.value(key)] = low.value(value)
+    return result
+
+
+def _list_comprehension(low: Lowering, node: ast.ListComp) -> Any:
+    return [low.value(node.elt) for _ in _generated(low, node.generators)]
+
+
+def _dict_comprehension(low: Lowering, node: ast.DictComp) -> Any:
+    return {low.value(node.key): low.value(node.value) for _ in _generated(low, node.generators)}
+
+
+def _generated(low: Lowering, generators: list[ast.comprehension]) -> Iterator[None]:
+    """Step through a comprehension; its names have their values while the caller uses them."""
+    if not generators:
+        yield
+        return
+    first, *others = generators
+    for item in iterated(low.known(first.iter)):
+        with low.state.scope():
+            give(low, first.target, item)
+            if all(low.known(condition) for condition in first.ifs):
+                yield from _generated(low, others)
+
+
+def give(low: Lowering, target: ast.expr, value: Any) -> None:
+    """Give the names of a target a meaning, without a local of the run's."""
+    if isinstance(target, ast.Name):
+        low.state.let(target.id, value)
+        return
+    if not isinstance(target, ast.Tuple):
+        raise low.refused(f"the target `{ast.unparse(target)}`", target)
+    values = iterated(value)
+    if len(values) != len(target.elts):
+        raise low.refused(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
+    for part, item in zip(target.elts, values, strict=True):
+        give(low, part, item)
+
+
+def _call(low: Lowering, node: ast.Call) -> Any:
+    return _calls.called(low, node)
+
+
+def _slice(low: Lowering, node: ast.Slice) -> Any:
+    return slice(*(None if part is None else low.value(part) for part in (node.lower, node.upper, node.step)))
+
+
+def _joined_text(low: Lowering, node: ast.JoinedStr) -> Any:
+    return ""  # only prints and assertions take one, and they are left out
+
+
+_KINDS: dict[type[ast.expr], Callable[[Lowering, Any], Any]] = {
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.BinOp: _binary,
+    ast.UnaryOp: _unary,
+    ast.BoolOp: _bool,
+    ast.Compare: _compare,
+    ast.IfExp: _ternary,
+    ast.Tuple: _tuple,
+    ast.List: _list,
+    ast.Dict: _dict,
+    ast.ListComp: _list_comprehension,
+    ast.DictComp: _dict_comprehension,
+    ast.Call: _call,
+    ast.Slice: _slice,
+    ast.JoinedStr: _joined_text,
+}

@@ -1,0 +1,126 @@
+"""Functions written in the language, put in the place of their calls.
+
+An argument is copied into a local, unless it is a template: then the parameter is the very thing that the call
+names, and what the function stores there the caller sees.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .._read import Source, read
+from . import _constructors
+from . import _nodes as nodes
+from ._refusals import Misfit
+from ._state import Frame
+from ._values import ArrayValue, Matrix, Struct, is_expression, is_number
+
+if TYPE_CHECKING:
+    from ._lower import Lowering
+
+DEEPEST = 64
+
+
+def inlined(
+    low: Lowering,
+    function: Callable[..., Any],
+    positional: list[Any],
+    named: dict[str, Any],
+    node: ast.expr,
+    *,
+    is_library: bool,
+) -> Any:
+    """What a function returns for these arguments; its statements are written here."""
+    if len(low.state.frames) > DEEPEST:
+        raise low.refused(f"`{function.__name__}`, which calls itself", node)
+    source = read(function)
+    given = _given(low, function, positional, named, node)
+    frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library)
+    scope = {name: _passed(low, source, function, name, value, frame) for name, value in given.items()}
+    frame.scopes[0].update(scope)
+    state = low.state
+    outer = state.is_quiet, state.is_static
+    state.frames.append(frame)
+    state.is_static = False
+    try:
+        low.run(source.tree.body)
+    finally:
+        state.frames.pop()
+        state.is_quiet, state.is_static = outer
+    return frame.result
+
+
+def _given(
+    low: Lowering, function: Callable[..., Any], positional: list[Any], named: dict[str, Any], node: ast.expr
+) -> dict[str, Any]:
+    """The arguments by the parameters' names, defaults among them."""
+    try:
+        bound = inspect.signature(function).bind(*positional, **named)
+    except TypeError as reason:
+        raise low.refused(f"the call `{ast.unparse(node)}`: {reason}", node) from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _passed(low: Lowering, source: Source, function: Callable[..., Any], name: str, value: Any, frame: Frame) -> Any:
+    """What a parameter is inside the function."""
+    annotation = function.__annotations__.get(name)
+    language = low.language
+    is_first = name == source.parameters[0] and name == "self"
+    if is_first or language.is_template(annotation) or language.is_array(annotation):
+        return value
+    if isinstance(value, ArrayValue) or low.engine.is_field(value):
+        return value
+    kind = language.scalar_type(annotation)
+    if kind is not None:
+        value = low.ops.cast(value, kind)
+    if _needs_no_copy(value, frame.is_library) and source.is_constant(name):
+        return value
+    rows = language.rows_of(value)
+    if rows is not None:
+        value = low.ops.matrix(rows)
+    return low.state.named(name, value, low.ops.scalar)
+
+
+def _needs_no_copy(value: Any, is_library: bool) -> bool:
+    """Whether a value cannot change while the function runs: the engines' own functions change nothing."""
+    if isinstance(value, Matrix):
+        return all(_needs_no_copy(entry, is_library) for entry in value.entries)
+    if isinstance(value, Struct):
+        return all(_needs_no_copy(member, is_library) for member in value.members.values())
+    if isinstance(value, nodes.Local):
+        return is_library
+    return isinstance(value, nodes.Const | nodes.Argument | nodes.Size) or (is_number(value) and is_library)
+
+
+def returned(low: Lowering, statement: ast.Return) -> None:
+    """A `return`: only the run's end of a function, or a branch that is decided while lowering."""
+    frame = low.state.frame
+    if len(low.state.frames) == 1 and statement.value is not None:
+        raise low.refused(f"`{ast.unparse(statement)}` of a kernel", statement)
+    if frame.branches or any(not is_static for is_static, _ in frame.loops):
+        raise low.refused(f"`{ast.unparse(statement)}` inside a loop or branch that the run decides", statement)
+    frame.status = "return"
+    if statement.value is None:
+        return
+    frame.result = _converted(low, frame.source, low.value(statement.value))
+
+
+def _converted(low: Lowering, source: Source, value: Any) -> Any:
+    """A result as the return annotation wants it: numbers alone are converted."""
+    annotation = source.function.__annotations__.get("return")
+    if isinstance(annotation, list | tuple):
+        if not isinstance(value, list | tuple) or len(value) != len(annotation):
+            raise Misfit("a result that does not fit the return annotation")
+        return tuple(_as(low, kind, item) for kind, item in zip(annotation, value, strict=True))
+    return _as(low, annotation, value)
+
+
+def _as(low: Lowering, annotation: Any, value: Any) -> Any:
+    kind = low.language.scalar_type(annotation) if annotation is not None else None
+    if kind is None and annotation in (float, int, bool):
+        kind = _constructors.dtype(low, annotation)
+    return value if kind is None or not (is_expression(value) or is_number(value)) else low.ops.cast(value, kind)

@@ -1,0 +1,180 @@
+"""Loops: over ranges, over arrays, static ones, and `while`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from . import _elements
+from . import _nodes as nodes
+from ._calls import called_name, is_static
+from ._refusals import Misfit
+from ._values import ArrayValue, Matrix, Ranges, Scalar
+
+if TYPE_CHECKING:
+    from ._lower import Lowering
+
+Bounds = tuple[tuple[Scalar, Scalar], ...]
+
+
+@contextmanager
+def _inside(low: Lowering, *, is_static: bool) -> Iterator[None]:
+    """A loop's body: what `break` and `continue` in it mean."""
+    frame = low.state.frame
+    frame.loops.append([is_static, 0])
+    try:
+        yield
+    finally:
+        frame.loops.pop()
+
+
+def over(low: Lowering, loop: ast.For) -> None:
+    """A `for`."""
+    if loop.orelse:
+        raise low.refused("`else` of a `for`", loop)
+    if is_static(low, loop.iter):
+        _unrolled(low, loop)
+    elif _is_range(low, loop.iter):
+        assert isinstance(loop.iter, ast.Call)
+        _over_range(low, loop, loop.iter.args)
+    else:
+        name = called_name(low, loop.iter)
+        value = low.value(loop.iter)
+        if isinstance(value, Ranges):
+            _over_ranges(low, loop, value)
+        else:
+            _over_array(low, loop, value, is_grouped=name == "lang.impl.grouped")
+
+
+def _is_range(low: Lowering, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
+
+
+def _unrolled(low: Lowering, loop: ast.For) -> None:
+    from ._expressions import give, iterated
+
+    frame = low.state.frame
+    values = low.value(loop.iter)
+    items = [_vector(low, item) for item in values] if isinstance(values, Ranges) and values.is_grouped else values
+    for item in iterated(items):
+        with low.state.scope(), _inside(low, is_static=True):
+            one = item[0] if isinstance(values, Ranges) and not values.is_grouped and _is_one(loop, item) else item
+            give(low, loop.target, one)
+            low.run(loop.body)
+        if frame.status == "continue":
+            frame.status = ""
+        if frame.status == "break":
+            frame.status = ""
+            return
+        if frame.status:
+            return
+
+
+def _is_one(loop: ast.For, item: tuple[Any, ...]) -> bool:
+    return isinstance(loop.target, ast.Name) and len(item) == 1
+
+
+def _vector(low: Lowering, index: tuple[int, ...]) -> Any:
+    return low.ops.matrix(list(index))
+
+
+def _over_range(low: Lowering, loop: ast.For, arguments: list[ast.expr]) -> None:
+    if len(arguments) not in (1, 2) or not isinstance(loop.target, ast.Name):
+        raise low.refused(f"the loop over `{ast.unparse(loop.iter)}`", loop)
+    bounds = [_bound(low, low.number(argument)) for argument in arguments]
+    first = bounds[0] if len(bounds) == 2 else nodes.Const(0, "i32")
+    _written(low, loop, (loop.target.id,), ((first, bounds[-1]),), [None])
+
+
+def _bound(low: Lowering, number: Scalar) -> Scalar:
+    if number.type[0] == "f":
+        raise Misfit("a float as bound of a loop")
+    return low.ops.cast(number, "i32")
+
+
+def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
+    starts = [low.ops.scalar(first) for first, _ in ranges.bounds]
+    kinds = [low.ops.binary("+", nodes.Const(0, "i32"), start).type for start in starts]
+    bounds = tuple(
+        (_bound(low, s), _bound(low, low.ops.scalar(end))) for s, (_, end) in zip(starts, ranges.bounds, strict=True)
+    )
+    names = _names(low, loop, len(bounds), is_grouped=ranges.is_grouped)
+    _written(low, loop, names, bounds, [None if kind == "i32" or ranges.is_grouped else kind for kind in kinds])
+
+
+def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -> None:
+    array = _elements.array_of(
+        low, value, loop.iter.args[0] if is_grouped and isinstance(loop.iter, ast.Call) else loop.iter
+    )
+    if array is None:
+        array = _of_struct_field(low, value, loop)
+    if not array.is_dense:
+        raise low.refused(f"the loop over `{ast.unparse(loop.iter)}`, a sparse field", loop)
+    first = [low.ops.scalar(start) for start in array.first]
+    ends = [
+        low.ops.scalar(low.ops.binary("+", start, size) if start else size)
+        for start, size in zip(array.first, array.shape, strict=True)
+    ]
+    names = _names(low, loop, len(ends), is_grouped=is_grouped)
+    bounds = tuple((_bound(low, start), _bound(low, end)) for start, end in zip(first, ends, strict=True))
+    _written(low, loop, names, bounds, [None] * len(bounds))
+
+
+def _of_struct_field(low: Lowering, value: Any, loop: ast.For) -> ArrayValue:
+    """A field of structs runs over the indices of any of its members."""
+    facts = low.language.struct_of(value) if low.engine.is_field(value) else None
+    if facts is None:
+        raise low.refused(f"the loop over `{ast.unparse(loop.iter)}`", loop)
+    name, member = next(iter(facts.members.items()))
+    return low.fields.array(member, f"{ast.unparse(loop.iter)}.{name}")
+
+
+def _names(low: Lowering, loop: ast.For, rank: int, *, is_grouped: bool) -> tuple[str, ...]:
+    if isinstance(loop.target, ast.Name):
+        if is_grouped:
+            return tuple(f"{loop.target.id}_{axis}" for axis in range(rank))
+        names: tuple[str, ...] = (loop.target.id,)
+    else:
+        assert isinstance(loop.target, ast.Tuple)
+        names = tuple(part.id for part in loop.target.elts if isinstance(part, ast.Name))
+    if len(names) != rank:
+        raise low.refused(f"{len(names)} loop variables over {rank} dims in `{ast.unparse(loop.iter)}`", loop)
+    return names
+
+
+def _written(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bounds, kinds: list[str | None]) -> None:
+    """Write a loop of the run's. A variable whose engine type is not i32 gets a local of that type."""
+    state = low.state
+    is_parallel = state.depth == 0 and not state.is_serial_next
+    state.is_serial_next = False
+    line = state.line
+    own = tuple(state.fresh(name) for name in names)
+    state.loop_names |= set(own)
+    with state.block() as written, state.scope(), _inside(low, is_static=False):
+        variables: list[Any] = [nodes.Local(name, "i32") for name in own]
+        for axis, kind in enumerate(kinds):
+            if kind is not None:
+                variables[axis] = state.bind(own[axis], low.ops.cast(variables[axis], kind))
+        for name, variable in zip(names, variables, strict=True):
+            state.let(name, variable)
+        if isinstance(loop.target, ast.Name) and loop.target.id not in names:
+            state.let(loop.target.id, Matrix((len(own),), tuple(variables)))
+        low.run(loop.body)
+    state.frame.status = ""
+    state.emit(nodes.For(own, bounds, tuple(written), is_parallel, line))
+
+
+def while_true(low: Lowering, loop: ast.While) -> None:
+    """A `while`: its condition is tested first thing in the body."""
+    if loop.orelse:
+        raise low.refused("`else` of a `while`", loop)
+    line = low.state.line
+    with low.state.block() as written, _inside(low, is_static=False):
+        condition = low.ops.truth(low.number(loop.test))
+        if condition != nodes.Const(True, "u1"):
+            low.state.emit(nodes.If(nodes.Unary("not", condition, "u1"), (nodes.Break(line),), (), line))
+        low.run(loop.body)
+    low.state.frame.status = ""
+    low.state.emit(nodes.While(tuple(written), line))

@@ -1,0 +1,207 @@
+"""From the IR back to source that an engine compiles, the same for the same kernel.
+
+What is printed calls the engine's module `_lang`. A number whose type is not that of a literal is written with its
+type; an operation on numbers that are all known is written so that the engine, not Python, works it out.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+
+from . import _nodes as nodes
+from . import _types as types
+from ._types import Defaults
+
+_OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
+    **{"+": ast.Add(), "-": ast.Sub(), "*": ast.Mult(), "/": ast.Div(), "//": ast.FloorDiv(), "%": ast.Mod()},
+    **{"pow": ast.Pow(), "<<": ast.LShift(), ">>": ast.RShift(), "&": ast.BitAnd(), "|": ast.BitOr()},
+    **{"^": ast.BitXor(), "==": ast.Eq(), "!=": ast.NotEq(), "<": ast.Lt(), "<=": ast.LtE(), ">": ast.Gt()},
+    **{">=": ast.GtE(), "neg": ast.USub(), "not": ast.Not(), "~": ast.Invert()},
+}
+_CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz"}
+"""Operations that the engines call otherwise than the IR."""
+
+
+def printed(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defaults) -> ast.FunctionDef:
+    """A kernel as source.
+
+    Args:
+        kernel: the kernel.
+        annotations: of every array and argument, as source; they give the parameters' order.
+        defaults: types of literals in the engine that compiles it.
+
+    Example:
+        >>> k = nodes.Kernel("one", "", {"y": nodes.Array("y", "f32", 0)}, {}, {},
+        ...                  (nodes.Store("y", (), (), nodes.Const(1.0, "f32")),))
+        >>> print(ast.unparse(printed(k, {"y": "_lang.types.ndarray()"}, Defaults())))
+        def one(y: _lang.types.ndarray()):
+            y[None] = 1.0
+    """
+    writer = _Writer(kernel, defaults)
+    parameters = [ast.arg(name, _parsed(text)) for name, text in annotations.items()]
+    arguments = ast.arguments([], parameters, None, [], [], None, [])
+    tree = ast.FunctionDef(kernel.name, arguments, writer.body(kernel.body, is_top=True), [], None)
+    return ast.fix_missing_locations(tree)
+
+
+def _parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+class _Writer:
+    """Writes one kernel."""
+
+    def __init__(self, kernel: nodes.Kernel, defaults: Defaults) -> None:
+        self.kernel = kernel
+        self.defaults = defaults
+
+    # Statements -------------------------------------------------------------------------------
+
+    def body(self, statements: Sequence[nodes.Stmt], *, is_top: bool = False) -> list[ast.stmt]:
+        written: list[ast.stmt] = []
+        for statement in statements:
+            if is_top and isinstance(statement, nodes.For) and not statement.is_parallel:
+                serial = ast.Call(_lang("loop_config"), [], [ast.keyword("serialize", ast.Constant(True))])
+                written.append(ast.Expr(serial))
+            written.append(self.statement(statement))
+        return written or [ast.Pass()]
+
+    def statement(self, one: nodes.Stmt) -> ast.stmt:
+        match one:
+            case nodes.Assign():
+                value = self.cast(one.value, self.kernel.locals[one.name])
+                return _assign(ast.Name(one.name, ast.Store()), value)
+            case nodes.Draw():
+                return _assign(ast.Name(one.name, ast.Store()), _call("random", _lang(one.type)))
+            case nodes.Store():
+                return _assign(self.element(one), self.expression(one.value))
+            case nodes.Atomic():
+                call = _call(f"atomic_{one.operator}", self.element(one), self.expression(one.value))
+                return ast.Expr(call) if one.result is None else _assign(ast.Name(one.result, ast.Store()), call)
+            case nodes.If():
+                orelse = self.body(one.orelse) if one.orelse else []
+                return ast.If(self.expression(one.condition), self.body(one.body), orelse)
+            case nodes.For():
+                return self.loop(one)
+            case nodes.While():
+                return ast.While(ast.Constant(True), self.body(one.body), [])
+            case nodes.Break():
+                return ast.Break()
+            case nodes.Continue():
+                return ast.Continue()
+
+    def loop(self, one: nodes.For) -> ast.For:
+        names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in one.names]
+        if len(names) == 1:
+            first, end = one.bounds[0]
+            bounds = [end] if first == nodes.Const(0, "i32") else [first, end]
+            iterator = ast.Call(ast.Name("range", ast.Load()), [self.expression(bound) for bound in bounds], [])
+            return ast.For(names[0], iterator, self.body(one.body), [])
+        pairs = [self.bound(*bound) for bound in one.bounds]
+        target: ast.expr = ast.Tuple(names, ast.Store()) if names else ast.Name("_", ast.Store())
+        iterator = _call("ndrange", *pairs) if names else ast.Call(ast.Name("range", ast.Load()), [ast.Constant(1)], [])
+        return ast.For(target, iterator, self.body(one.body), [])
+
+    def bound(self, first: nodes.Expr, end: nodes.Expr) -> ast.expr:
+        if first == nodes.Const(0, "i32"):
+            return self.expression(end)
+        return ast.Tuple([self.expression(first), self.expression(end)], ast.Load())
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def expression(self, one: nodes.Expr) -> ast.expr:
+        match one:
+            case nodes.Const():
+                return self.constant(one, is_typed=one.type != types.of_literal(one.value, self.defaults))
+            case nodes.Local():
+                return ast.Name(one.name, ast.Load())
+            case nodes.Argument():
+                return self.entry(ast.Name(one.name, ast.Load()), one.entry)
+            case nodes.Size():
+                shape = ast.Attribute(ast.Name(one.array, ast.Load()), "shape", ast.Load())
+                return ast.Subscript(shape, ast.Constant(one.axis), ast.Load())
+            case nodes.Load():
+                return self.element(one)
+            case nodes.Cast():
+                return _call("bit_cast" if one.keeps_bits else "cast", self.operand(one.value), _lang(one.type))
+            case nodes.Select():
+                values = (one.condition, one.then, one.otherwise)
+                return _call("select", self.operand(values[0]), *(self.expression(value) for value in values[1:]))
+            case nodes.Unary():
+                return self.unary(one)
+            case nodes.Binary():
+                return self.binary(one)
+
+    def unary(self, one: nodes.Unary) -> ast.expr:
+        value = self.operand(one.value)
+        operator = _OPERATORS.get(one.operator)
+        if isinstance(operator, ast.unaryop):
+            return ast.UnaryOp(operator, value)
+        return _call(_CALLS.get(one.operator, one.operator), value)
+
+    def binary(self, one: nodes.Binary) -> ast.expr:
+        is_known = isinstance(one.left, nodes.Const) and isinstance(one.right, nodes.Const)
+        left = self.operand(one.left) if is_known else self.expression(one.left)
+        right = self.expression(one.right)
+        if one.operator in ("and", "or"):
+            return ast.BoolOp(ast.And() if one.operator == "and" else ast.Or(), [left, right])
+        operator = _OPERATORS.get(one.operator)
+        if isinstance(operator, ast.operator):
+            return ast.BinOp(left, operator, right)
+        if isinstance(operator, ast.cmpop):
+            return ast.Compare(left, [operator], [right])
+        return _call(_CALLS.get(one.operator, one.operator), left, right)
+
+    def operand(self, one: nodes.Expr) -> ast.expr:
+        """An expression that must be the engine's, not a number that Python could work with."""
+        return self.constant(one, is_typed=True) if isinstance(one, nodes.Const) else self.expression(one)
+
+    def constant(self, one: nodes.Const, *, is_typed: bool) -> ast.expr:
+        number: ast.expr = _parsed(repr(one.value)) if _is_plain(one.value) else _special(float(one.value))
+        return ast.Call(_lang(one.type), [number], []) if is_typed else number
+
+    def cast(self, value: nodes.Expr, kind: str) -> ast.expr:
+        """A value as a local of this type gets it."""
+        same = value.type == kind
+        return self.expression(value) if same else _call("cast", self.operand(value), _lang(kind))
+
+    def element(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
+        context = ast.Store() if isinstance(one, nodes.Store) else ast.Load()
+        index = [self.expression(part) for part in one.index]
+        slot: ast.expr = ast.Constant(None) if not index else index[0] if len(index) == 1 else _tuple(index)
+        element = ast.Subscript(ast.Name(one.array, ast.Load()), slot, ast.Load() if one.entry else context)
+        return self.entry(element, one.entry, context)
+
+    def entry(self, value: ast.expr, entry: tuple[int, ...], context: ast.expr_context | None = None) -> ast.expr:
+        if not entry:
+            return value
+        numbers: list[ast.expr] = [ast.Constant(number) for number in entry]
+        return ast.Subscript(value, numbers[0] if len(numbers) == 1 else _tuple(numbers), context or ast.Load())
+
+
+def _is_plain(value: bool | int | float) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _special(value: float) -> ast.expr:
+    """Infinity, or no number: names of the engine's own."""
+    name = _lang("math.nan" if math.isnan(value) else "math.inf")
+    return ast.UnaryOp(ast.USub(), name) if value < 0 else name
+
+
+def _tuple(items: list[ast.expr]) -> ast.expr:
+    return ast.Tuple(items, ast.Load())
+
+
+def _lang(name: str) -> ast.expr:
+    return _parsed(f"_lang.{name}")
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(_lang(name), list(arguments), [])
+
+
+def _assign(target: ast.expr, value: ast.expr) -> ast.Assign:
+    return ast.Assign([target], value, lineno=1)

@@ -1,0 +1,103 @@
+"""Whether the calls of a statement leave memory and the caller's locals as they are.
+
+Then its parts may be worked out in any order, and what is used several times may be put in a local. Where
+that cannot be told, the answer is no.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .._read import Source, read
+from ._values import Bound, Struct
+
+if TYPE_CHECKING:
+    from ._lower import Lowering
+
+_CHANGING = ("atomic_", "random", "append", "activate", "fill")
+_UNKNOWN = object()
+
+
+def is_quiet(low: Lowering, *expressions: ast.AST | None) -> bool:
+    """Whether no call in these expressions changes anything."""
+
+    def value(node: ast.expr) -> Any:
+        return _meaning(low, node)
+
+    return all(_are_calls_quiet(low, expression, value, 0) for expression in expressions if expression is not None)
+
+
+def _are_calls_quiet(low: Lowering, tree: ast.AST, meaning: Callable[[ast.expr], Any], depth: int) -> bool:
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return all(_is_call_quiet(low, node, meaning, depth) for node in calls)
+
+
+def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], Any], depth: int) -> bool:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name.startswith(_CHANGING):
+        return False
+    value = meaning(node.func)
+    if value is _UNKNOWN:
+        return low.language.matrix_operation(name) is not None or name == "get_shape"
+    function = low.engine.inner_function(value.function if isinstance(value, Bound) else value)
+    if function is None:
+        return (
+            low.language.name_of(value) != "" or not callable(value) or hasattr(builtins, name) or _is_type(low, value)
+        )
+    return depth < 16 and _is_function_quiet(low, read(function), depth)
+
+
+def _is_type(low: Lowering, value: Any) -> bool:
+    language = low.language
+    return language.matrix_type(value) is not None or language.struct_type(value) is not None or low.engine.owns(value)
+
+
+def _is_function_quiet(low: Lowering, source: Source, depth: int) -> bool:
+    if any(source.is_template(parameter) for parameter in source.parameters[1:]):
+        return False
+    first = source.parameters[:1]
+    if first and source.is_template(first[0]) and first[0] != "self":
+        return False
+    for node in source.nodes:
+        for target in _targets(node):
+            if not isinstance(target, ast.Name):
+                return False
+    return all(
+        _are_calls_quiet(low, statement, lambda node: _free(source, node), depth + 1) for statement in source.tree.body
+    )
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    if isinstance(node, ast.Assign):
+        flat = [part.elts if isinstance(part, ast.Tuple) else [part] for part in node.targets]
+        return [target for part in flat for target in part]
+    return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr) else []
+
+
+def _free(source: Source, node: ast.expr) -> Any:
+    """What a free name, or an attribute of one, means in a function."""
+    if isinstance(node, ast.Attribute):
+        return getattr(_free(source, node.value), node.attr, _UNKNOWN)
+    if isinstance(node, ast.Name) and node.id not in source.parameters and source.is_constant(node.id):
+        try:
+            return source.lookup(node.id)
+        except KeyError:
+            return _UNKNOWN
+    return _UNKNOWN
+
+
+def _meaning(low: Lowering, node: ast.expr) -> Any:
+    """What a name, or an attribute of one, means where the statement stands."""
+    if isinstance(node, ast.Attribute):
+        value = _meaning(low, node.value)
+        if isinstance(value, Struct):
+            method = value.methods.get(node.attr, _UNKNOWN)
+            return value.members.get(node.attr, method)
+        return getattr(value, node.attr, _UNKNOWN) if value is not _UNKNOWN else _UNKNOWN
+    if not isinstance(node, ast.Name):
+        return _UNKNOWN
+    is_local, value = low.state.find(node.id)
+    return value if is_local else _free(low.state.frame.source, node)

@@ -1,0 +1,157 @@
+"""What lowering has written so far: statements, locals and their names, and what names mean here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .._read import Source
+from . import _nodes as nodes
+from ._types import Defaults
+from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number
+
+RESERVED = frozenset({"range", "_lang", "part"})
+Status = Literal["", "break", "continue", "return"]
+
+
+@dataclass
+class Frame:
+    """A function while its body is lowered.
+
+    `scopes` hold what its names mean, the innermost last; `fixed` are parameters, which nobody may assign to.
+    `loops` are the loops around the present statement: whether each is static, and how many branches
+    that only the run decides lie between it and the statement.
+    """
+
+    source: Source
+    scopes: list[dict[str, Any]]
+    fixed: frozenset[str] = frozenset()
+    status: Status = ""
+    result: Any = None
+    loops: list[list[Any]] = field(default_factory=list)
+    branches: int = 0
+    is_library: bool = False
+
+
+@dataclass
+class State:
+    """Everything that grows while a kernel is lowered.
+
+    Attributes:
+        body: the statements of the innermost block.
+        types: of every local.
+        depth: loops and branches around the statement; 0 is the kernel's top level.
+        is_static: whether an expression is evaluated inside `ti.static`.
+        is_quiet: whether no call of the present statement changes memory or locals.
+        is_serial_next: whether `loop_config(serialize=True)` stood before.
+    """
+
+    defaults: Defaults
+    arrays: dict[str, nodes.Array]
+    taken: set[str]
+    frames: list[Frame]
+    types: dict[str, str] = field(default_factory=dict)
+    body: list[nodes.Stmt] = field(default_factory=list)
+    loop_names: set[str] = field(default_factory=set)
+    depth: int = 0
+    line: int = 0
+    is_static: bool = False
+    is_quiet: bool = True
+    is_serial_next: bool = False
+
+    @property
+    def frame(self) -> Frame:
+        return self.frames[-1]
+
+    # Names ------------------------------------------------------------------------------------
+
+    def fresh(self, name: str) -> str:
+        """A name that nothing has yet: `c`, or `c_2`, `c_3`."""
+        stem, number = name, 1
+        while name in self.taken:
+            number += 1
+            name = f"{stem}_{number}"
+        self.taken.add(name)
+        return name
+
+    def find(self, name: str) -> tuple[bool, Any]:
+        """What a name means in this function, if it was given a value in it."""
+        for scope in reversed(self.frame.scopes):
+            if name in scope:
+                return True, scope[name]
+        return False, None
+
+    def let(self, name: str, value: Any) -> None:
+        """Give a name a meaning, from here to the end of its block."""
+        self.frame.scopes[-1][name] = value
+
+    @contextmanager
+    def scope(self, names: Mapping[str, Any] | None = None) -> Iterator[None]:
+        """A block of the source: names of its own."""
+        self.frame.scopes.append(dict(names or {}))
+        try:
+            yield
+        finally:
+            self.frame.scopes.pop()
+
+    # Statements -------------------------------------------------------------------------------
+
+    def emit(self, statement: nodes.Stmt) -> None:
+        """Write a statement."""
+        self.body.append(statement)
+
+    @contextmanager
+    def block(self) -> Iterator[list[nodes.Stmt]]:
+        """Write the statements of a body into the list that this gives."""
+        outer, self.body = self.body, []
+        self.depth += 1
+        try:
+            yield self.body
+        finally:
+            self.body = outer
+            self.depth -= 1
+
+    # Locals -----------------------------------------------------------------------------------
+
+    def local(self, name: str, kind: str) -> nodes.Local:
+        """A new local, without a value yet."""
+        name = self.fresh(name)
+        self.types[name] = kind
+        return nodes.Local(name, kind)
+
+    def bind(self, name: str, value: Scalar) -> nodes.Local:
+        """A new local with this value."""
+        local = self.local(name, value.type)
+        self.emit(nodes.Assign(local.name, value, self.line))
+        return local
+
+    def named(self, name: str, value: Any, scalar: Any) -> Any:
+        """New locals that hold a value: `c` for a number, `c_0` and `c_1` for a vector, `c_x` for a member."""
+        if isinstance(value, Matrix):
+            names = [f"{name}_{'_'.join(map(str, index))}" for index in value.indices]
+            return Matrix(value.shape, tuple(self.bind(n, e) for n, e in zip(names, value.entries, strict=True)))
+        if isinstance(value, Struct):
+            members = {key: self.named(f"{name}_{key}", member, scalar) for key, member in value.members.items()}
+            return Struct(members, value.methods)
+        if isinstance(value, list | tuple):
+            return type(value)([self.named(f"{name}_{i}", item, scalar) for i, item in enumerate(value)])
+        if isinstance(value, dict):
+            return {key: self.named(f"{name}_{key}", item, scalar) for key, item in value.items()}
+        if is_expression(value) or is_number(value):
+            return self.bind(name, scalar(value))
+        return value
+
+    def shared(self, value: Scalar) -> Scalar:
+        """A value that will be used several times: in a local of its own, where that cannot change what it is."""
+        if isinstance(value, nodes.Const | nodes.Local | nodes.Argument | nodes.Size) or not self.is_quiet:
+            return value
+        return self.bind("part", value)
+
+
+def is_place(value: Any) -> bool:
+    """Whether a value can be assigned to."""
+    if isinstance(value, Matrix):
+        return all(isinstance(entry, nodes.Local | nodes.Load) for entry in value.entries)
+    return isinstance(value, nodes.Local | nodes.Load | Struct | Picked)

@@ -1,0 +1,95 @@
+"""Statements: which file lowers which; branches and what leaves a loop are here."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import _assignments, _functions, _loops
+from . import _nodes as nodes
+from ._calls import is_static
+from ._quiet import is_quiet
+
+if TYPE_CHECKING:
+    from ._lower import Lowering
+
+
+def run(low: Lowering, statement: ast.stmt) -> None:
+    """Lower one statement. Raises NotCovered, or Misfit."""
+    known = _KINDS.get(type(statement))
+    if known is None:
+        raise low.refused(f"`{ast.unparse(statement).splitlines()[0]}`", statement)
+    low.state.is_quiet = is_quiet(low, *_own_expressions(statement))
+    known(low, statement)
+
+
+def _own_expressions(statement: ast.stmt) -> list[ast.AST]:
+    """The expressions of a statement, without the statements inside it."""
+    if isinstance(statement, ast.If | ast.While):
+        return [statement.test]
+    return [statement.iter] if isinstance(statement, ast.For) else [statement]
+
+
+def _expression(low: Lowering, statement: ast.Expr) -> None:
+    if not isinstance(statement.value, ast.Constant):  # a docstring
+        low.value(statement.value)
+
+
+def _branch(low: Lowering, statement: ast.If) -> None:
+    if is_static(low, statement.test):
+        low.run(statement.body if low.value(statement.test) else statement.orelse)
+        return
+    condition = low.ops.truth(low.number(statement.test))
+    line = low.state.line
+    body, orelse = (_arm(low, arm) for arm in (statement.body, statement.orelse))
+    low.state.emit(nodes.If(condition, body, orelse, line))
+
+
+def _arm(low: Lowering, body: list[ast.stmt]) -> tuple[nodes.Stmt, ...]:
+    frame = low.state.frame
+    innermost = frame.loops[-1] if frame.loops else [False, 0]
+    frame.branches += 1
+    innermost[1] += 1
+    try:
+        with low.state.block() as written:
+            low.run(body)
+    finally:
+        frame.branches -= 1
+        innermost[1] -= 1
+    if frame.status in ("break", "continue"):
+        frame.status = ""  # of a loop of the run's: the statement is written
+    return tuple(written)
+
+
+def _leave(low: Lowering, statement: ast.Break | ast.Continue) -> None:
+    frame = low.state.frame
+    word = "break" if isinstance(statement, ast.Break) else "continue"
+    if not frame.loops:
+        raise low.refused(f"`{word}` outside a loop", statement)
+    is_unrolled, branches = frame.loops[-1]
+    if is_unrolled and branches:
+        raise low.refused(f"`{word}` of a static loop inside a branch that the run decides", statement)
+    if not is_unrolled:
+        low.state.emit((nodes.Break if word == "break" else nodes.Continue)(low.state.line))
+    frame.status = word  # what follows it in its block is never reached
+
+
+def _nothing(low: Lowering, statement: ast.stmt) -> None:
+    return None
+
+
+_KINDS: dict[type[ast.stmt], Callable[[Lowering, Any], None]] = {
+    ast.Assign: _assignments.assigned,
+    ast.AnnAssign: _assignments.annotated,
+    ast.AugAssign: _assignments.augmented,
+    ast.Expr: _expression,
+    ast.If: _branch,
+    ast.For: _loops.over,
+    ast.While: _loops.while_true,
+    ast.Break: _leave,
+    ast.Continue: _leave,
+    ast.Return: _functions.returned,
+    ast.Pass: _nothing,
+    ast.Assert: _nothing,
+}

@@ -1,0 +1,153 @@
+"""Values that an expression of a kernel has while it is lowered.
+
+A number that is known, a text, a list, a type, a function, a module: Python's own value. What is known at run time
+only is an IR expression. Between them stand the few containers of this file, which take vectors, structs
+and arrays apart into such numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from . import _nodes as nodes
+
+Scalar: TypeAlias = "nodes.Expr"
+EXPRESSIONS = (
+    nodes.Const,
+    nodes.Local,
+    nodes.Argument,
+    nodes.Size,
+    nodes.Load,
+    nodes.Unary,
+    nodes.Binary,
+    nodes.Select,
+    nodes.Cast,
+)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A vector or matrix: one expression an entry, row by row, all of one type."""
+
+    shape: tuple[int, ...]
+    entries: tuple[Scalar, ...]
+
+    def __getitem__(self, index: tuple[int, ...]) -> Scalar:
+        return self.entries[flat(index, self.shape)]
+
+    @property
+    def indices(self) -> list[tuple[int, ...]]:
+        """Indices of the entries, in their order."""
+        return list(itertools.product(*(range(size) for size in self.shape)))
+
+    @property
+    def rows(self) -> list[Any]:
+        """A list of expressions, or of such lists."""
+        if len(self.shape) == 1:
+            return list(self.entries)
+        width = self.shape[1]
+        return [list(self.entries[row * width : (row + 1) * width]) for row in range(self.shape[0])]
+
+
+@dataclass(frozen=True)
+class Struct:
+    """A struct: its members by name, and the functions that may be called on it."""
+
+    members: Mapping[str, Any]
+    methods: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ArrayValue:
+    """An array of the kernel, whole. `shape` are numbers where it is a field; `first` its first index."""
+
+    array: nodes.Array
+    shape: tuple[int | Scalar, ...]
+    first: tuple[int, ...]
+    is_dense: bool = True
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A function with its first argument: `v.norm`, `ray.at`."""
+
+    function: Any
+    owner: Any
+
+
+@dataclass(frozen=True)
+class Picked:
+    """An entry of a matrix by an index that only the run knows."""
+
+    matrix: Matrix
+    index: tuple[int | Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """What `ndrange` gives: first value and end of each dim."""
+
+    bounds: tuple[tuple[Any, Any], ...]
+    is_grouped: bool = False
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.product(*(range(*bound) for bound in self.bounds))
+
+
+def flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """The place of an entry, row by row. Raises IndexError outside."""
+    if len(index) != len(shape) or not all(0 <= i < size for i, size in zip(index, shape, strict=True)):
+        raise IndexError(index)
+    return index[0] if len(shape) == 1 else index[0] * shape[1] + index[1]
+
+
+def is_expression(value: object) -> bool:
+    """Whether a value is a number that only the run knows."""
+    return isinstance(value, EXPRESSIONS)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number that is known."""
+    return isinstance(value, bool | int | float)
+
+
+def plain(value: Any) -> Any:
+    """A number of numpy's as Python's own; other values as they are."""
+    if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.shape):
+        return value.item()
+    return value
+
+
+def parts(expression: Scalar) -> Iterator[Scalar]:
+    """An expression and all that it is made of."""
+    yield expression
+    if isinstance(expression, nodes.Load):
+        children: tuple[Scalar, ...] = expression.index
+    elif isinstance(expression, nodes.Unary | nodes.Cast):
+        children = (expression.value,)
+    elif isinstance(expression, nodes.Binary):
+        children = (expression.left, expression.right)
+    elif isinstance(expression, nodes.Select):
+        children = (expression.condition, expression.then, expression.otherwise)
+    else:
+        children = ()
+    for child in children:
+        yield from parts(child)
+
+
+def mapped(value: Any, change: Callable[[Scalar], Any]) -> Any:
+    """A value with each number that only the run knows, or that is known, changed; containers are kept."""
+    if isinstance(value, Matrix):
+        return Matrix(value.shape, tuple(change(entry) for entry in value.entries))
+    if isinstance(value, Struct):
+        return Struct({name: mapped(member, change) for name, member in value.members.items()}, value.methods)
+    if isinstance(value, list | tuple):
+        return type(value)([mapped(item, change) for item in value])
+    if isinstance(value, dict):
+        return {key: mapped(item, change) for key, item in value.items()}
+    return change(value) if is_expression(value) or is_number(value) else value

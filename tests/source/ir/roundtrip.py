@@ -1,0 +1,91 @@
+"""Lower a kernel, print it, run both on the same inputs."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import torch
+
+from tinsmith.engines import NAMES, Language, Parameter, array_text, of_kernel
+from tinsmith.source import build, read
+from tinsmith.source.ir import Lowered, lower, nodes, printed, types
+
+
+def lowered(kernel: Any, *arguments: Any) -> Lowered:
+    """A kernel as IR, for these arguments."""
+    engine = of_kernel(kernel)
+    arrays, scalars, templates = {}, {}, {}
+    for parameter, value in zip(engine.parameters(kernel), arguments, strict=True):
+        if isinstance(value, torch.Tensor):
+            arrays[parameter.name] = _array(parameter, value)
+        elif parameter.kind in ("scalar", "matrix"):
+            scalars[parameter.name] = (_scalar_type(kernel, parameter), parameter.element)
+        else:
+            templates[parameter.name] = value
+    source = read(engine.function_of(kernel))
+    return lower(
+        source, engine, arrays, arguments=scalars, templates=templates, owner=engine.owner_of(kernel)
+    )
+
+
+def _array(parameter: Parameter, value: torch.Tensor) -> nodes.Array:
+    rank = value.ndim - len(parameter.element)
+    return nodes.Array(parameter.name, NAMES[value.dtype], rank, parameter.element)
+
+
+def _scalar_type(kernel: Any, parameter: Parameter) -> str:
+    defaults = _defaults(kernel)
+    scalar = parameter.text.rpartition("_lang.")[2].rstrip(")")
+    return {"float": defaults.fp, "int": defaults.ip}.get(scalar, scalar)
+
+
+def _defaults(kernel: Any) -> types.Defaults:
+    return types.Defaults(*Language(of_kernel(kernel)).default_types)
+
+
+def text(kernel: Any, *arguments: Any) -> str:
+    """What is printed."""
+    return ast.unparse(_tree(kernel, lowered(kernel, *arguments), arguments))
+
+
+def _tree(kernel: Any, found: Lowered, arguments: tuple[Any, ...]) -> ast.FunctionDef:
+    annotations = {}
+    for parameter, value in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True):
+        array = found.kernel.arrays.get(parameter.name)
+        if array is not None:
+            annotations[parameter.name] = array_text(value.dtype, array.rank, array.element, "unsafe", False)
+        elif parameter.kind != "template":
+            annotations[parameter.name] = parameter.text
+    annotations |= dict.fromkeys(found.fields, "_lang.template()")
+    return printed(found.kernel, annotations, _defaults(kernel))
+
+
+def twin(kernel: Any, *arguments: Any) -> Any:
+    """The printed kernel as a function of the same arguments."""
+    engine = of_kernel(kernel)
+    found = lowered(kernel, *arguments)
+    function, _ = build(_tree(kernel, found, arguments), {"_lang": engine.lang}, "printed")
+    compiled = engine.lang.kernel(function)
+    kinds = [parameter.kind for parameter in engine.parameters(kernel)]
+
+    def call(*values: Any) -> None:
+        kept = [v for v, kind in zip(values, kinds, strict=True) if kind != "template" or isinstance(v, torch.Tensor)]
+        compiled(*kept, *found.fields.values())
+
+    return call
+
+
+def assert_same(kernel: Any, *arguments: Any, exact: bool = True) -> str:
+    """Run a kernel and its printed twin on clones of the arguments; gives the printed text."""
+    mine, theirs = (
+        [value.clone() if isinstance(value, torch.Tensor) else value for value in arguments] for _ in range(2)
+    )
+    shown = text(kernel, *arguments)
+    kernel(*theirs)
+    twin(kernel, *arguments)(*mine)
+    for one, other in zip(mine, theirs, strict=True):
+        if isinstance(one, torch.Tensor):
+            rtol, atol = (0.0, 0.0) if exact else (1e-5, 1e-6)
+            torch.testing.assert_close(one, other, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: m + "\n" + shown)
+    return shown
