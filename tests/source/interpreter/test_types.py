@@ -46,13 +46,38 @@ def expression(dice, depth=3):
     return dice.choice(forms)
 
 
+def exact(dice, depth=2):
+    """An expression whose value single precision holds exactly, however it is rounded in between."""
+    if depth == 0:
+        name = dice.choice(["f32", "f64", "i8", "i16", "i32", "i64"])
+        return dice.choice(
+            [f"ti.{name}(a)", f"ti.{name}(b)", f"ti.f32(a) * {dice.choice([0.25, 0.5, 1.5])}", "ti.f64(b) / 8"]
+        )
+    one, two = (exact(dice, depth - 1) for _ in range(2))
+    forms = [
+        *(f"({one} {name} {two})" for name in ("+", "-", "*")),
+        *(f"ti.{name}(ti.f32({one}))" for name in ("floor", "ceil", "round")),
+        *(f"({one} {name} {dice.choice(['2.0', '0.5', '4.0', '-8.0'])})" for name in ("/", "//", "%")),
+        *(f"ti.{name}(ti.f32({one}), {two})" for name in ("min", "max")),
+        f"ti.select({one} < {two}, {one}, {two})",
+        f"({one} if {one} > 1 or {two} != 0 else {two})",
+        f"ti.i32({one})",
+        f"(ti.i32({one}) / 4)",
+        f"(ti.f32({one}) ** 2)",
+        f"abs(ti.f64({one}))",
+        f"(-{one})",
+    ]
+    return dice.choice(forms)
+
+
 @pytest.fixture
-def kernel(lang, seed, tmp_path):
+def kernel(lang, seed, tmp_path, writer):
     dice = random.Random(seed)
     lines = ["def build(ti):", "    @ti.kernel"]
     lines += ["    def table(x: ti.types.ndarray(), z: ti.types.ndarray(), out: ti.types.ndarray()):"]
     lines += ["        for i in range(x.shape[0]):", "            a = x[i]", "            b = z[i]"]
-    lines += [f"            out[i, {row}] = ti.i64({expression(dice)})" for row in range(COUNT)]
+    kind, expression = writer
+    lines += [f"            out[i, {row}] = ti.{kind}({expression(dice)})" for row in range(COUNT)]
     path = tmp_path / "table.py"
     path.write_text("\n".join([*lines, "    return table", ""]))
     names = {}
@@ -60,17 +85,32 @@ def kernel(lang, seed, tmp_path):
     return names["build"](lang), lines[-COUNT:]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_integers_of_all_types(kernel):
+def disagreements(kernel, kind, x, z):
+    """Lines whose values differ."""
     kernel, lines = kernel
+    out = torch.zeros(len(x), COUNT, dtype=torch.int64 if kind == "i64" else torch.float64)
+    kernel(x, z, out)
+    engine = of_kernel(kernel)
+    arrays = {"x": nodes.Array("x", "i32", 1), "z": nodes.Array("z", "i32", 1), "out": nodes.Array("out", kind, 2)}
+    lowered = lower(read(engine.function_of(kernel)), engine, arrays).kernel
+    found = run(lowered, {"x": x, "z": z, "out": torch.zeros_like(out)}, {}, faithful=True).arrays["out"]
+    same = found.eq(out).all(0).tolist()
+    return [
+        (line.strip(), found[:, row].tolist(), out[:, row].tolist()) for row, line in enumerate(lines) if not same[row]
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("writer", [("i64", expression)], ids=["integers"])
+def test_integers_of_all_types(kernel):
     x, z = torch.randint(-(2**31), 2**31, (2, 12), generator=torch.Generator().manual_seed(5)).int()
     x[:6] %= 200
     z[3:9] %= 7
-    out = torch.zeros(12, COUNT, dtype=torch.int64)
-    kernel(x, z, out)
-    engine = of_kernel(kernel)
-    arrays = {"x": nodes.Array("x", "i32", 1), "z": nodes.Array("z", "i32", 1), "out": nodes.Array("out", "i64", 2)}
-    lowered = lower(read(engine.function_of(kernel)), engine, arrays).kernel
-    found = run(lowered, {"x": x, "z": z, "out": torch.zeros_like(out)}, {}).arrays["out"]
-    for row, line in enumerate(lines):
-        assert found[:, row].tolist() == out[:, row].tolist(), line.strip()
+    assert not disagreements(kernel, "i64", x, z)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("writer", [("f64", exact)], ids=["floats"])
+def test_floats_and_integers_together(kernel):
+    x, z = torch.randint(-8, 9, (2, 12), generator=torch.Generator().manual_seed(6)).int()
+    assert not disagreements(kernel, "f64", x, z)
