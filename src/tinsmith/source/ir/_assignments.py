@@ -159,12 +159,13 @@ def _matched(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]]:
 
 def _reads(number: Scalar, target: Any) -> bool:
     """Whether a number depends on what a store to `target` may change."""
-    for part in parts(number):
-        if isinstance(part, nodes.Local) and part == target:
-            return True
-        if isinstance(part, nodes.Load) and isinstance(target, nodes.Load) and part.array == target.array:
-            return part.index != target.index or part.entry == target.entry
-    return False
+    return any(_is_touched(part, target) for part in parts(number))
+
+
+def _is_touched(part: Scalar, target: Any) -> bool:
+    if isinstance(part, nodes.Load) and isinstance(target, nodes.Load) and part.array == target.array:
+        return part.index != target.index or part.entry == target.entry
+    return isinstance(part, nodes.Local) and part == target
 
 
 def _write(low: Lowering, target: Any, number: Scalar) -> None:

@@ -23,6 +23,9 @@ def made(low: Lowering, function: Any, positional: list[Any], named: dict[str, A
         return _number(low, kind, positional)
     if low.language.name_of(function) in _MATRICES:
         return _listed(low, *positional, **named)
+    if low.language.name_of(function) == "lang.struct.Struct":
+        members = positional[0] if positional else named
+        return Struct({name: _member(low, value) for name, value in members.items()}, {})
     matrix = low.language.matrix_type(function)
     if matrix is not None:
         return _typed(low, *matrix, positional)
@@ -97,6 +100,13 @@ def _struct(low: Lowering, facts: Any, positional: list[Any], named: dict[str, A
         value = positional[place] if place < len(positional) else named.get(name, 0)
         members[name] = as_member(low, kind, value)
     return Struct(members, facts.methods)
+
+
+def _member(low: Lowering, value: Any) -> Any:
+    """A value as a member of a struct without a type."""
+    if isinstance(value, dict):
+        return Struct({name: _member(low, item) for name, item in value.items()}, {})
+    return value if isinstance(value, Struct) else low.ops.tensor(value)
 
 
 def as_member(low: Lowering, kind: Any, value: Any) -> Any:

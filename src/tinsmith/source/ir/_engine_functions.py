@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _assignments, _constructors
 from . import _nodes as nodes
-from ._matrix_operations import OPERATIONS
+from ._matrix_operations import OPERATIONS, SQUARE, check_square
 from ._refusals import Misfit
 from ._values import Matrix, Ranges, is_expression, is_number, plain
 
@@ -45,16 +45,18 @@ def applied(
         return _operation(low, last, function, positional, named)
     if room == "lang.matrix_ops" and last in OPERATIONS:
         return OPERATIONS[last](low, *positional, **named)
+    if room == "lang.matrix_ops" and last in SQUARE:
+        check_square(low, last, *positional, **named)
     special = _SPECIAL.get(name)
     if special is not None:
         return special(low, *positional, **named)
     if room == "lang.matrix.Matrix":
         return _filled(low, last, positional, named)
-    if low.language.function_of(function) is None and low.state.is_static:
+    if low.language.function_of(function) is not None:
+        return NotImplemented
+    if low.state.is_static or low.state.frame.is_library:
         return plain(function(*positional, **named))
-    if low.language.function_of(function) is None:
-        raise low.refused(f"`{ast.unparse(getattr(node, 'func', node))}`, which is {name} of {low.engine.name}", node)
-    return NotImplemented
+    raise low.refused(f"`{ast.unparse(getattr(node, 'func', node))}`, which is {name} of {low.engine.name}", node)
 
 
 def _operation(low: Lowering, name: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:

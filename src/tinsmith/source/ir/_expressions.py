@@ -129,7 +129,11 @@ def _compare(low: Lowering, node: ast.Compare) -> Any:
 
 def _ternary(low: Lowering, node: ast.IfExp) -> Any:
     if low.state.is_static or _calls.is_static(low, node.test):
-        return low.value(node.body if low.known(node.test) else node.orelse)
+        taken, _ = (node.body, node.orelse) if low.known(node.test) else (node.orelse, node.body)
+        if not low.state.is_quiet and not low.state.is_static:  # the engines run the calls of both
+            values = {part: low.value(part) for part in (node.body, node.orelse)}
+            return values[taken]
+        return low.value(taken)
     test = low.value(node.test)
     then, otherwise = (low.aside(lambda part=part: low.value(part)) for part in (node.body, node.orelse))
     return chosen(low, test, *then, *otherwise)

@@ -92,6 +92,14 @@ def _matmul(low: Lowering, mat_x: Any, mat_y: Any) -> Any:
     return Matrix((left.shape[0], *right.shape[1:]), entries)
 
 
+def check_square(low: Lowering, name: str, mat: Any) -> None:
+    """Refuse what the engines refuse: a determinant or inverse of a matrix that is not square, or too big."""
+    shape = _matrix(low, mat, 2).shape
+    if shape[0] != shape[1] or shape[0] > 4:
+        raise Misfit(f"`{name}` of a matrix of shape {shape}")
+
+
+SQUARE = ("determinant", "inverse")
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "sum": _folded("+"),
     "max": _folded("max"),

@@ -24,9 +24,7 @@ def lowered(kernel: Any, *arguments: Any) -> Lowered:
         else:
             templates[parameter.name] = value
     source = read(engine.function_of(kernel))
-    return lower(
-        source, engine, arrays, arguments=scalars, templates=templates, owner=engine.owner_of(kernel)
-    )
+    return lower(source, engine, arrays, arguments=scalars, templates=templates, owner=engine.owner_of(kernel))
 
 
 def _array(parameter: Parameter, value: torch.Tensor) -> nodes.Array:
