@@ -1,0 +1,47 @@
+"""The table of kernels that the IR's front end is tried on, interpreted: the values that compiled kernels give."""
+
+import pytest
+import torch
+
+import rows
+from rows import Draw
+from support.roundtrip import lowered
+from tinsmith.engines import of_kernel
+from tinsmith.source.interpreter import run
+
+SINGULAR = {"matrices"}  # divides by zero, of which an engine's fast maths make anything
+ROWS = [row for row in rows.ALL if row.name not in SINGULAR]
+
+
+def disagree(kernel, arguments, **tolerance):
+    """Run a kernel compiled and interpreted; compare everything that it may have written."""
+    found = lowered(kernel, *arguments)
+    names = [*found.kernel.arrays.keys() - found.fields.keys()]
+    given = _by_name(kernel, arguments)
+    before = {**{name: given[name].clone() for name in names}, **_fields(found)}
+    kernel(*arguments)
+    after = {**{name: given[name] for name in names}, **_fields(found)}
+    scalars = {name: given[name] for name in found.kernel.arguments}
+    mine = run(found.kernel, before, scalars, faithful=True).arrays
+    for name, wanted in after.items():
+        torch.testing.assert_close(mine[name].to(wanted.dtype), wanted, equal_nan=True, **tolerance)
+
+
+def _by_name(kernel, arguments):
+    return {p.name: value for p, value in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True)}
+
+
+def _fields(found):
+    return {name: field.to_torch() for name, field in found.fields.items()}
+
+
+@pytest.mark.filterwarnings("ignore:.*Calling non-")
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_float32(row, lang):
+    disagree(row.build(lang, lang.f32), row.draw(Draw(torch.float32)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:.*Calling non-")
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_float64(row, lang64):
+    disagree(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), rtol=1e-12, atol=1e-13)
