@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from rows._table import Table
 
 ROWS = Table()
@@ -23,8 +25,8 @@ def over_two_dims(lang, real):
     def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
         for i, j in x:
             y[i, j] = x[i, j] * (i + 2 * j)
-        for I in lang.grouped(x):
-            y[I] += x[I] * I[0] + I.y
+        for ij in lang.grouped(x):
+            y[ij] += x[ij] * ij[0] + ij.y
         z[None] = x[0, 0] + x.shape[0] * x.shape[1]
 
     return kernel
@@ -51,10 +53,10 @@ def ndranges(lang, real):
     def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i, j in lang.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1)):
             y[i, j] = x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1] - 4 * x[i, j]
-        for I in lang.grouped(lang.ndrange((2, 4), 3)):
-            y[I] = x[I + 1] * 2
+        for ij in lang.grouped(lang.ndrange((2, 4), 3)):
+            y[ij] = x[ij + 1] * 2
             for o in lang.static(lang.grouped(lang.ndrange((-1, 2), (0, 2)))):
-                y[I] += x[I + o]
+                y[ij] += x[ij + o]
         for i in lang.ndrange((1, 3)):
             y[i, 0] = 3 + i
 
@@ -164,7 +166,7 @@ def static(lang, real):
                 if lang.static(k > 1):
                     break
                 total -= w
-            for a, b in lang.static(zip(range(2), weights)):
+            for a, b in lang.static(zip(range(3), weights, strict=True)):
                 total += a * b
             for p, q in lang.static(lang.ndrange(2, 2)):
                 total += p * x[q]
@@ -197,7 +199,7 @@ def scopes(lang, real):
                 y[i] = b - a
             a, c = y[i], a
             y[i] = c - a
-            print(a, "dropped")
+            print(a, "dropped")  # noqa: T201
             assert c > -1e9, "dropped"
 
     return kernel
@@ -221,7 +223,7 @@ def top_level(lang, real):
     return kernel
 
 
-@ROWS.row(lambda d: (d(6), d.integers(6, low=1, high=5, dtype=__import__("torch").int64), d.zeros(6)))
+@ROWS.row(lambda d: (d(6), d.integers(6, low=1, high=5, dtype=torch.int64), d.zeros(6)))
 def bounds_of_other_types(lang, real):
     @lang.kernel
     def kernel(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):

@@ -1,6 +1,7 @@
 """Rows with functions, data-oriented objects, captured values and fields."""
 
 import torch
+
 from rows._table import Table
 
 ROWS = Table()
@@ -76,7 +77,7 @@ def order_of_evaluation(lang, real):
     @lang.func
     def bump(total: lang.template()):
         total = total * 2 + 1
-        return total
+        return total  # noqa: RET504
 
     @lang.func
     def half(v):
@@ -155,8 +156,8 @@ def fields(lang, real):
             particles[i].at = points[i] * 2
         for i in particles:
             y[i, 0] += particles[i].mass + particles[i].at.sum() + particles.mass[i]
-        for I in lang.grouped(points):
-            y[I[0], 1] += points[I].sum()
+        for ij in lang.grouped(points):
+            y[ij[0], 1] += points[ij].sum()
 
     return kernel
 

@@ -1,6 +1,7 @@
 """Rows with numbers: types, casts, functions, atomics."""
 
 import torch
+
 from rows._table import Table
 
 ROWS = Table()

@@ -1,6 +1,7 @@
 """Rows with vectors, matrices and structs."""
 
 import numpy as np
+
 from rows._table import Table
 
 ROWS = Table()
@@ -199,11 +200,11 @@ def indices(lang, real):
 
     @lang.kernel
     def kernel(x: lang.types.ndarray(), k: lang.types.ndarray(dtype=ivec2, ndim=1), y: lang.types.ndarray()):
-        for I in lang.grouped(x):
-            J = I.yx
-            y[I] = x[J] + x[k[I[0]]] + x[I[0], (I[1] + 1) % 3]
+        for ij in lang.grouped(x):
+            J = ij.yx
+            y[ij] = x[J] + x[k[ij[0]]] + x[ij[0], (ij[1] + 1) % 3]
             J += 1
             if all(J < 3):
-                y[I] += x[J] * J.sum()
+                y[ij] += x[J] * J.sum()
 
     return kernel

@@ -38,7 +38,7 @@ class Language:
         runtime = _shared.require_started(self.engine)
         return runtime.default_fp.to_string(), runtime.default_ip.to_string()
 
-    def name_of(self, value: object) -> str:
+    def name_of(self, value: Any) -> str:
         """What an object of the engine's own is called inside its package: "lang.ops.sin"; "" for a stranger's."""
         name = getattr(value, "__qualname__", None)
         if not isinstance(name, str) or not self.engine.owns(value):
@@ -62,22 +62,22 @@ class Language:
         found = getattr(self._matrix_operations, name, None)
         return found if callable(found) else None
 
-    def scalar_type(self, value: object) -> str | None:
+    def scalar_type(self, value: Any) -> str | None:
         """A dtype's name; None for anything else."""
         text = getattr(value, "to_string", None)
         if not self.engine.owns(value) or isinstance(value, self._matrix_type) or not callable(text):
             return None
-        name = text()
+        name = str(text())
         return name if name in _shared.DTYPES else None
 
-    def matrix_type(self, value: object) -> tuple[tuple[int, ...], str | None] | None:
+    def matrix_type(self, value: Any) -> tuple[tuple[int, ...], str | None] | None:
         """Dims and dtype of a vector or matrix type."""
         if not isinstance(value, self._matrix_type):
             return None
         kind = value.dtype
         return _shared.element_of(value), None if kind is None else kind.to_string()
 
-    def struct_type(self, value: object) -> StructFacts | None:
+    def struct_type(self, value: Any) -> StructFacts | None:
         """What a struct type declares."""
         if not isinstance(value, self._structs.StructType):
             return None

@@ -144,7 +144,7 @@ def sine_of_an_integer(lang):
 def parameter(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray()):
-        x = 1  # here
+        x = 1  # noqa: F841  # here
 
     return kernel
 

@@ -34,7 +34,7 @@ def _asked(lang, ask):
     def note(key, operation):
         try:
             given[key] = operation().ptr.get_rvalue_type().to_string()
-        except Exception:
+        except Exception:  # noqa: BLE001  # each engine has its own kinds of refusal
             refused.add(key)
         return 0
 

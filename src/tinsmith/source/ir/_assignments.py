@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from . import _elements
+from . import _constructors, _elements
 from . import _nodes as nodes
 from ._refusals import Misfit
 from ._state import is_place
@@ -15,8 +15,14 @@ if TYPE_CHECKING:
     from ._lower import Lowering
 
 _OPERATORS = {
-    **{"add": "+", "sub": "-", "mul": "*", "min": "min", "max": "max"},
-    **{"and": "&", "or": "|", "xor": "^"},
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "min": "min",
+    "max": "max",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
 }
 ATOMIC_AUGMENTED: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -102,9 +108,7 @@ def assign(low: Lowering, target: ast.expr, value: Any) -> None:
 
 
 def _declare(low: Lowering, name: str, value: Any) -> None:
-    rows = low.language.rows_of(value)
-    value = value if rows is None else low.ops.matrix(rows)
-    low.state.let(name, low.state.named(name, value, low.ops.scalar))
+    low.state.let(name, low.state.named(name, _constructors.held(low, value), low.ops.scalar))
 
 
 def store(low: Lowering, place: Any, value: Any) -> None:
@@ -141,6 +145,7 @@ def _flattened(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]
 
 def _matched(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]]:
     if isinstance(place, Struct):
+        value = _constructors.held(low, value)
         members = value.members if isinstance(value, Struct) else value
         if not isinstance(members, dict) or set(members) != set(place.members):
             raise Misfit("an assignment of what has other members than the struct")

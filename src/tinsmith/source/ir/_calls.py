@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import _constructors, _engine_functions, _functions
+from ._matrix_operations import OPERATIONS
 from ._refusals import Misfit
 from ._values import ArrayValue, Bound, Matrix, Ranges, Struct, is_expression, plain
 
@@ -59,8 +60,8 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
         if function.function == "get_shape":
             return function.owner.shape
         return apply(low, function.function, [function.owner, *positional], named, node)
-    if isinstance(function, type) and function in _BUILTINS or _is_known_builtin(function):
-        return _BUILTINS[function](low, positional, node)
+    if _is_known_builtin(function):
+        return _BUILTINS[function](low, positional)
     made = _constructors.made(low, function, positional, named)
     if made is not NotImplemented:
         return made
@@ -109,15 +110,15 @@ def _depends_on_run(value: Any) -> bool:
 # Python's own functions, which the engines know ----------------------------------------------------
 
 
-def _extreme(name: str) -> Callable[[Lowering, list[Any], ast.expr], Any]:
-    def applied(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+def _extreme(name: str) -> Callable[[Lowering, list[Any]], Any]:
+    def applied(low: Lowering, values: list[Any]) -> Any:
         return _engine_functions.extreme(low, name, values)
 
     return applied
 
 
-def _converted(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lowering, list[Any], ast.expr], Any]:
-    def applied(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+def _converted(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lowering, list[Any]], Any]:
+    def applied(low: Lowering, values: list[Any]) -> Any:
         if len(values) != 1 or not low.ops.is_run_time(values[0]):
             return python(*values)
         return low.ops.cast(values[0], kind(low))
@@ -125,19 +126,19 @@ def _converted(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lower
     return applied
 
 
-def _absolute(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+def _absolute(low: Lowering, values: list[Any]) -> Any:
     return low.ops.unary("abs", values[0]) if low.ops.is_run_time(values[0]) else abs(values[0])
 
 
-def _power(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+def _power(low: Lowering, values: list[Any]) -> Any:
     return low.ops.binary("pow", *values)
 
 
-def _length(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+def _length(_low: Lowering, values: list[Any]) -> Any:
     return values[0].shape[0] if isinstance(values[0], Matrix) else len(values[0])
 
 
-def _total(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+def _total(low: Lowering, values: list[Any]) -> Any:
     from ._expressions import iterated
 
     total: Any = values[1] if len(values) > 1 else 0
@@ -146,18 +147,18 @@ def _total(low: Lowering, values: list[Any], node: ast.expr) -> Any:
     return total
 
 
-def _all_or_any(name: str) -> Callable[[Lowering, list[Any], ast.expr], Any]:
-    def applied(low: Lowering, values: list[Any], node: ast.expr) -> Any:
-        return apply(low, low.language.matrix_operation(name), values, {}, node)
+def _all_or_any(name: str) -> Callable[[Lowering, list[Any]], Any]:
+    def applied(low: Lowering, values: list[Any]) -> Any:
+        return OPERATIONS[name](low, *values)
 
     return applied
 
 
-def _nothing(low: Lowering, values: list[Any], node: ast.expr) -> Any:
+def _nothing(_low: Lowering, _values: list[Any]) -> Any:
     return None
 
 
-_BUILTINS: dict[Any, Callable[[Lowering, list[Any], ast.expr], Any]] = {
+_BUILTINS: dict[Any, Callable[[Lowering, list[Any]], Any]] = {
     builtins.min: _extreme("min"),
     builtins.max: _extreme("max"),
     builtins.int: _converted(int, lambda low: low.ops.defaults.ip),

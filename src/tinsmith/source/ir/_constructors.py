@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _types as types
 from ._refusals import Misfit
-from ._values import Matrix, Struct, is_expression, is_number
+from ._values import Matrix, Struct, is_expression, is_number, plain
 
 if TYPE_CHECKING:
     from ._lower import Lowering
@@ -107,6 +107,17 @@ def _member(low: Lowering, value: Any) -> Any:
     if isinstance(value, dict):
         return Struct({name: _member(low, item) for name, item in value.items()}, {})
     return value if isinstance(value, Struct) else low.ops.tensor(value)
+
+
+def held(low: Lowering, value: Any) -> Any:
+    """A vector, matrix or struct that Python holds, as one of the run's; other values as they are."""
+    rows = low.language.rows_of(value)
+    if rows is not None:
+        return low.ops.matrix(rows)
+    facts = None if low.engine.is_field(value) else low.language.struct_of(value)
+    if facts is None:
+        return value
+    return Struct({name: held(low, plain(item)) for name, item in facts.members.items()}, facts.methods)
 
 
 def as_member(low: Lowering, kind: Any, value: Any) -> Any:

@@ -71,7 +71,7 @@ def _of_array(low: Lowering, value: ArrayValue, indices: list[Any]) -> Any:
     array = value.array
     flat: list[Any] = []
     for index in indices:
-        flat += [] if index is None else low.ops.tensor(index).entries if isinstance(index, Matrix) else [index]
+        flat += [] if index is None else index.entries if isinstance(index, Matrix) else [index]
     if len(flat) != array.rank:
         raise Misfit(f"{len(flat)} indices into `{array.label or array.name}`, which has {array.rank}")
     numbers = tuple(low.ops.scalar(index) for index in flat)

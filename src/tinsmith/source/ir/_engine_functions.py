@@ -21,16 +21,43 @@ if TYPE_CHECKING:
 
 UNARY = {
     **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "abs")},
-    **{"neg": "neg", "logical_not": "not", "bit_not": "~", "popcnt": "popcnt", "clz": "clz"},
-    **{"_floor": "floor", "_ceil": "ceil", "_round": "round"},
+    "neg": "neg",
+    "logical_not": "not",
+    "bit_not": "~",
+    "popcnt": "popcnt",
+    "clz": "clz",
+    "_floor": "floor",
+    "_ceil": "ceil",
+    "_round": "round",
 }
 ROUNDING = ("floor", "ceil", "round")
 BINARY = {
-    **{"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "pow"},
-    **{"bit_and": "&", "bit_or": "|", "bit_xor": "^", "bit_shl": "<<", "bit_sar": ">>", "bit_shr": ">>>"},
-    **{"cmp_lt": "<", "cmp_le": "<=", "cmp_gt": ">", "cmp_ge": ">=", "cmp_eq": "==", "cmp_ne": "!="},
-    **{"max_impl": "max", "min_impl": "min", "atan2": "atan2", "raw_div": "raw_div", "raw_mod": "raw_mod"},
-    **{"logical_and": "and", "logical_or": "or"},
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "pow",
+    "bit_and": "&",
+    "bit_or": "|",
+    "bit_xor": "^",
+    "bit_shl": "<<",
+    "bit_sar": ">>",
+    "bit_shr": ">>>",
+    "cmp_lt": "<",
+    "cmp_le": "<=",
+    "cmp_gt": ">",
+    "cmp_ge": ">=",
+    "cmp_eq": "==",
+    "cmp_ne": "!=",
+    "max_impl": "max",
+    "min_impl": "min",
+    "atan2": "atan2",
+    "raw_div": "raw_div",
+    "raw_mod": "raw_mod",
+    "logical_and": "and",
+    "logical_or": "or",
 }
 ATOMICS = ("add", "sub", "mul", "min", "max", "and", "or", "xor")
 Arguments = dict[str, Any]
@@ -127,19 +154,19 @@ def _random(low: Lowering, dtype: Any = float) -> Any:
     return local
 
 
-def _static(low: Lowering, x: Any, *xs: Any) -> Any:
+def _static(_low: Lowering, x: Any, *xs: Any) -> Any:
     for value in (x, *xs):
         if is_expression(value):
             raise Misfit("`static` of what only the run knows")
     return [x, *xs] if xs else x
 
 
-def _static_assert(low: Lowering, cond: Any, msg: Any = None) -> Any:
+def _static_assert(_low: Lowering, cond: Any, msg: Any = None) -> Any:
     if not cond:
         raise Misfit(f"a `static_assert` that does not hold: {msg}")
 
 
-def _ranges(low: Lowering, *args: Any, axes: Any = None) -> Ranges:
+def _ranges(_low: Lowering, *args: Any, axes: Any = None) -> Ranges:
     if axes is not None:
         raise Misfit("`ndrange` with `axes`")
     bounds = [tuple(arg) if isinstance(arg, list | tuple) else (0, arg) for arg in args]
@@ -148,7 +175,7 @@ def _ranges(low: Lowering, *args: Any, axes: Any = None) -> Ranges:
     return Ranges(tuple((plain(first), plain(end)) for first, end in bounds))
 
 
-def _grouped(low: Lowering, x: Any) -> Any:
+def _grouped(_low: Lowering, x: Any) -> Any:
     return Ranges(x.bounds, is_grouped=True) if isinstance(x, Ranges) else x
 
 
@@ -160,11 +187,11 @@ def _one(low: Lowering, x: Any) -> Any:
     return low.ops.binary("+", low.ops.binary("*", x, 0), 1)
 
 
-def _loop_config(low: Lowering, *, serialize: bool = False, **others: Any) -> None:
+def _loop_config(low: Lowering, *, serialize: bool = False, **_others: Any) -> None:
     low.state.is_serial_next = low.state.is_serial_next or serialize
 
 
-def _nothing(low: Lowering, *positional: Any, **named: Any) -> None:
+def _nothing(_low: Lowering, *_positional: Any, **_named: Any) -> None:
     return None
 
 

@@ -223,7 +223,7 @@ def _slice(low: Lowering, node: ast.Slice) -> Any:
     return slice(*(None if part is None else low.value(part) for part in (node.lower, node.upper, node.step)))
 
 
-def _joined_text(low: Lowering, node: ast.JoinedStr) -> Any:
+def _joined_text(_low: Lowering, _node: ast.JoinedStr) -> Any:
     return ""  # only prints and assertions take one, and they are left out
 
 

@@ -79,10 +79,7 @@ def _passed(low: Lowering, source: Source, function: Callable[..., Any], name: s
         value = low.ops.cast(value, kind)
     if _needs_no_copy(value, frame.is_library) and source.is_constant(name):
         return value
-    rows = language.rows_of(value)
-    if rows is not None:
-        value = low.ops.matrix(rows)
-    return low.state.named(name, value, low.ops.scalar)
+    return low.state.named(name, _constructors.held(low, value), low.ops.scalar)
 
 
 def _needs_no_copy(value: Any, is_library: bool) -> bool:

@@ -36,7 +36,7 @@ def over(low: Lowering, loop: ast.For) -> None:
         raise low.refused("`else` of a `for`", loop)
     if is_static(low, loop.iter):
         _unrolled(low, loop)
-    elif _is_range(low, loop.iter):
+    elif _is_range(loop.iter):
         assert isinstance(loop.iter, ast.Call)
         _over_range(low, loop, loop.iter.args)
     else:
@@ -48,7 +48,7 @@ def over(low: Lowering, loop: ast.For) -> None:
             _over_array(low, loop, value, is_grouped=name == "lang.impl.grouped")
 
 
-def _is_range(low: Lowering, node: ast.expr) -> bool:
+def _is_range(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
 
 

@@ -122,7 +122,8 @@ class Lowering:
     def aside(self, lowered: Callable[[], Any]) -> tuple[Any, list[nodes.Stmt]]:
         """A value, and the statements that it takes, which are not written yet.
 
-        Where a call changes memory they are written at once: engines run every call, whether its result is wanted or not.
+        Where a call changes memory they are written at once: engines run every call, whether its result is
+        wanted or not.
         """
         outer, self.state.body = self.state.body, []
         try:

@@ -136,7 +136,10 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Atomic:
-    """Change an element by "add", "sub", "min", "max", "and", "or", "xor" or "mul", with the old value into `result`."""
+    """Change an element by "add", "sub", "min", "max", "and", "or", "xor" or "mul".
+
+    The element's old value goes into the local `result`, where there is one; `value` has the array's type.
+    """
 
     operator: str
     array: str
@@ -222,7 +225,8 @@ class Kernel:
         name: for people, and for what is printed.
         path: the file that `line` of a statement counts in.
         arrays, arguments: what it is given, by name, in its own order; an argument is (type, element dims).
-        locals: types of its locals by name. A local that is first given a value inside a loop is fresh in each iteration.
+        locals: types of its locals by name. A local that is first given a value inside a loop is fresh in each
+            iteration.
     """
 
     name: str

@@ -57,7 +57,7 @@ class Operations:
             raise Misfit(f"a {type(value).__name__} where a number is wanted")
         return self.constant(value, types.of_literal(value, self.defaults))
 
-    def constant(self, value: bool | int | float, kind: str) -> Scalar:
+    def constant(self, value: bool | float, kind: str) -> Scalar:
         """A known number of a type of its own."""
         if isinstance(value, int) and not types.fits(value, kind):
             raise Misfit(f"the number {value}, which is no {kind}")

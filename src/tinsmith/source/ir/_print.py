@@ -15,10 +15,27 @@ from . import _types as types
 from ._types import Defaults
 
 _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
-    **{"+": ast.Add(), "-": ast.Sub(), "*": ast.Mult(), "/": ast.Div(), "//": ast.FloorDiv(), "%": ast.Mod()},
-    **{"pow": ast.Pow(), "<<": ast.LShift(), ">>": ast.RShift(), "&": ast.BitAnd(), "|": ast.BitOr()},
-    **{"^": ast.BitXor(), "==": ast.Eq(), "!=": ast.NotEq(), "<": ast.Lt(), "<=": ast.LtE(), ">": ast.Gt()},
-    **{">=": ast.GtE(), "neg": ast.USub(), "not": ast.Not(), "~": ast.Invert()},
+    "+": ast.Add(),
+    "-": ast.Sub(),
+    "*": ast.Mult(),
+    "/": ast.Div(),
+    "//": ast.FloorDiv(),
+    "%": ast.Mod(),
+    "pow": ast.Pow(),
+    "<<": ast.LShift(),
+    ">>": ast.RShift(),
+    "&": ast.BitAnd(),
+    "|": ast.BitOr(),
+    "^": ast.BitXor(),
+    "==": ast.Eq(),
+    "!=": ast.NotEq(),
+    "<": ast.Lt(),
+    "<=": ast.LtE(),
+    ">": ast.Gt(),
+    ">=": ast.GtE(),
+    "neg": ast.USub(),
+    "not": ast.Not(),
+    "~": ast.Invert(),
 }
 _CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz"}
 """Operations that the engines call otherwise than the IR."""
@@ -181,7 +198,7 @@ class _Writer:
         return ast.Subscript(value, numbers[0] if len(numbers) == 1 else _tuple(numbers), context or ast.Load())
 
 
-def _is_plain(value: bool | int | float) -> bool:
+def _is_plain(value: bool | float) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 

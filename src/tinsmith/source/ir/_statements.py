@@ -75,7 +75,7 @@ def _leave(low: Lowering, statement: ast.Break | ast.Continue) -> None:
     frame.status = word  # what follows it in its block is never reached
 
 
-def _nothing(low: Lowering, statement: ast.stmt) -> None:
+def _nothing(_low: Lowering, _statement: ast.stmt) -> None:
     return None
 
 

@@ -52,7 +52,7 @@ def promoted(one: str, other: str) -> str:
     return one if one in UNSIGNED and other not in UNSIGNED else other
 
 
-def of_literal(value: bool | int | float, defaults: Defaults) -> str:
+def of_literal(value: bool | float, defaults: Defaults) -> str:
     """The type of a Python number in a kernel."""
     if isinstance(value, bool):
         return "u1"
