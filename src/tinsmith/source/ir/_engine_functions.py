@@ -213,6 +213,9 @@ def _filled(low: Lowering, name: str, positional: list[Any], named: dict[str, An
         dim, val = _in_order(positional, named, ("dim", "val"))
         value = low.state.shared(low.ops.scalar(val))
         return low.ops.filled([value if i == j else 0 for i in range(dim) for j in range(dim)], (dim, dim), None)
+    if name in ("rows", "cols"):
+        matrix = low.ops.matrix(positional[0])
+        return matrix if name == "rows" else OPERATIONS["transpose"](low, matrix)
     raise Misfit(f"`Matrix.{name}`")
 
 

@@ -143,7 +143,10 @@ class Operations:
             kind = types.of_operation(operator, one.type, other.type, self.defaults)
             return nodes.Binary(operator, one, other, kind)
 
-        return self.each(two, self.tensor(left), self.tensor(right))
+        values = [self.tensor(left), self.tensor(right)]
+        if operator == "atan2" and any(isinstance(value, Matrix) for value in values):
+            values = [self.cast(value, "f32") for value in values]  # of vectors both engines make f32, even of f64
+        return self.each(two, *values)
 
     def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
         """One of two values, both evaluated."""
