@@ -141,3 +141,22 @@ def constants_are_the_engines(lang, real):
             y[i] += 1e-30 * 1e-10 * 1e38 + 16777217
 
     return kernel
+
+
+@ROWS.row(lambda d: (d(4, 2, 2), d(4, 3, 3), d.zeros(4, 4)), exact=False)
+def decompositions(lang, real):
+    mat2, mat3 = lang.types.matrix(2, 2, real), lang.types.matrix(3, 3, real)
+
+    @lang.kernel
+    def kernel(
+        a: lang.types.ndarray(dtype=mat2, ndim=1), b: lang.types.ndarray(dtype=mat3, ndim=1), y: lang.types.ndarray()
+    ):
+        for i in a:
+            u, s, v = lang.svd(a[i], real)
+            y[i, 0] = (u @ s @ v.transpose()).sum()
+            r, p = lang.polar_decompose(a[i], real)
+            y[i, 1] = r[0, 0] + p.trace()
+            y[i, 2] = s[0, 0]
+            y[i, 3] = lang.solve(b[i], lang.Vector([1.0, 2.0, 3.0], real), real).y
+
+    return kernel

@@ -40,7 +40,7 @@ def assigned(low: Lowering, statement: ast.Assign) -> None:
     from ._expressions import give
 
     value = low.value(statement.value)
-    if is_static(low, statement.value):
+    if low.state.is_static or is_static(low, statement.value):
         for target in statement.targets:
             give(low, target, value)
         return

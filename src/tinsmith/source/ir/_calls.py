@@ -77,6 +77,8 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
         return _functions.inlined(
             low, written, [*first, *positional], named, node, is_library=low.engine.owns(function)
         )
+    if name.startswith("_funcs."):  # of the engine's own, in Python: they choose a function of the language
+        return _functions.inlined(low, function, positional, named, node, is_library=True, is_python=True)
     return _ordinary(low, function, positional, named, node)
 
 

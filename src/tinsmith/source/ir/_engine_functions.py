@@ -79,7 +79,7 @@ def applied(
         return special(low, *positional, **named)
     if room == "lang.matrix.Matrix":
         return _filled(low, last, positional, named)
-    if low.language.function_of(function) is not None:
+    if low.language.function_of(function) is not None or room == "_funcs":
         return NotImplemented
     if low.state.is_static or low.state.frame.is_library:
         return plain(function(*positional, **named))

@@ -32,19 +32,24 @@ def inlined(
     node: ast.expr,
     *,
     is_library: bool,
+    is_python: bool = False,
 ) -> Any:
-    """What a function returns for these arguments; its statements are written here."""
+    """What a function returns for these arguments; its statements are written here.
+
+    Of a function in plain Python (`is_python`) the branches are Python's, decided now.
+    """
     if len(low.state.frames) > DEEPEST:
         raise low.refused(f"`{function.__name__}`, which calls itself", node)
     source = read(function)
     given = _given(low, function, positional, named, node)
     frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library)
-    scope = {name: _passed(low, source, function, name, value, frame) for name, value in given.items()}
-    frame.scopes[0].update(scope)
+    if not is_python:
+        given = {name: _passed(low, source, function, name, value, frame) for name, value in given.items()}
+    frame.scopes[0].update(given)
     state = low.state
     outer = state.is_quiet, state.is_static
     state.frames.append(frame)
-    state.is_static = False
+    state.is_static = is_python
     try:
         low.run(source.tree.body)
     finally:

@@ -139,10 +139,14 @@ class Lowering:
     def run(self, body: list[ast.stmt]) -> None:
         """Lower statements, in a block of their own."""
         with self.state.scope():
-            for statement in body:
-                if self.state.frame.status:
-                    return
-                self.step(statement)
+            self.steps(body)
+
+    def steps(self, body: list[ast.stmt]) -> None:
+        """Lower statements, until one leaves their block."""
+        for statement in body:
+            if self.state.frame.status:
+                return
+            self.step(statement)
 
     def step(self, statement: ast.stmt) -> None:
         """Lower one statement."""

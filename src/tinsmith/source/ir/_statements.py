@@ -37,6 +37,9 @@ def _expression(low: Lowering, statement: ast.Expr) -> None:
 
 
 def _branch(low: Lowering, statement: ast.If) -> None:
+    if low.state.is_static:  # Python's own `if`, which opens no scope
+        low.steps(statement.body if low.value(statement.test) else statement.orelse)
+        return
     if is_static(low, statement.test):
         low.run(statement.body if low.value(statement.test) else statement.orelse)
         return

@@ -1,0 +1,97 @@
+"""Kernels from elsewhere go through the IR unchanged too: the table of ops, the splat kernels, random ones."""
+
+import linecache
+
+import pytest
+import torch
+
+import cases
+from support import random_kernels
+from support.roundtrip import assert_same, lowered, text
+from tinsmith.kernels import splat
+from tinsmith.source.ir import nodes
+
+SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 12 else []) for seed in range(300)]
+
+
+def _statements(body):
+    for statement in body:
+        yield statement
+        for inner in (getattr(statement, "body", ()), getattr(statement, "orelse", ())):
+            yield from _statements(inner)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_random_kernels(lang64, seed):
+    source = random_kernels.Writer(seed).source()
+    path = f"<printed kernel {seed}>"
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    scope = {"lang": lang64}
+    exec(compile(source, path, "exec", dont_inherit=True), scope)
+    x, w = (torch.rand(7, dtype=torch.float64) - 0.3 for _ in range(2))
+    h, y, z = (torch.zeros(7, dtype=torch.float64) for _ in range(3))
+    k = torch.randperm(7).int()
+    assert_same(lang64.kernel(scope["kernel"]), x, w, k, h, torch.zeros(7, dtype=torch.int32), y, z, exact=False)
+
+
+@pytest.mark.parametrize("case", [case for case in cases.ALL if case.name != "batched"], ids=str)
+def test_the_table_of_ops(case, lang):
+    op = case.raw_op(lang, torch.float32)
+    bound = op._bound(case.inputs(torch.float32), dict(case.keywords))
+    core, call = op._core, op._route(bound).call
+    values = dict(zip(core.signature.arrays, bound.tensors, strict=True)) | bound.scalars | bound.templates
+    values |= {made.name: torch.zeros(made.shape, dtype=made.dtype) for made in core.made(call)}
+    for stage in core.signature.stages:
+        own = stage.source.parameters[1:] if stage.is_method else stage.source.parameters
+        if all(stage.parameters[name].kind == "array" for name in own if name in stage.arrays):
+            assert_same(stage.kernel, *(values[name] for name in own), exact=False)
+
+
+@pytest.mark.parametrize("is_serial", [True, False])
+def test_splat(lang, is_serial):
+    kernels = splat(lang, serial=is_serial)
+    n, h, w = 20, 12, 9
+    pos = torch.rand(n, 2) * 9
+    inputs = pos, torch.rand(n, 2) + 0.5, torch.rand(n) * 6, torch.rand(n, 3), torch.rand(n)
+    assert_same(kernels.forward, *inputs, torch.zeros(h, w, 3), exact=False)
+    gradients = [torch.zeros_like(one) for one in inputs]
+    assert_same(kernels.backward, *inputs, torch.randn(h, w, 3), *gradients, exact=False)
+
+
+def test_random_numbers_are_drawn(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = lang.random() + lang.random(lang.f32) * 2 + lang.randn() * 0
+
+    found = lowered(kernel, torch.zeros(5)).kernel
+    drawn = [s for s in _statements(found.body) if isinstance(s, nodes.Draw)]
+    assert [s.type for s in drawn] == ["f32"] * 4
+    assert "random = _lang.random(_lang.f32)" in text(kernel, torch.zeros(5))
+
+
+def test_lines_and_parallel_loops(lang):
+    @lang.func
+    def inner(v):
+        return v * 2
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:  # parallel
+            x[i] += 1
+        lang.loop_config(serialize=True)
+        for i in x:  # serial
+            for j in range(3):  # inside
+                x[i] += inner(x[j])  # store
+        if x.shape[0] > 2:
+            for i in x:  # in a branch
+                x[i] = 0
+
+    with open(__file__) as file:
+        lines = file.read().splitlines()
+    found = lowered(kernel, torch.zeros(4)).kernel
+    assert found.path == __file__
+    loops = [s for s in _statements(found.body) if isinstance(s, nodes.For)]
+    told = [(lines[s.line - 1].partition("# ")[2], s.is_parallel) for s in loops]
+    assert told == [("parallel", True), ("serial", False), ("inside", False), ("in a branch", False)]
+    assert any(isinstance(s, nodes.Atomic) and lines[s.line - 1].endswith("# store") for s in _statements(found.body))
