@@ -80,6 +80,18 @@ def order_of_evaluation(lang, real):
         return total  # noqa: RET504
 
     @lang.func
+    def same(v: lang.template()):
+        return kept(v)
+
+    @lang.func
+    def kept(v):
+        return v
+
+    @lang.func
+    def scaled(v, by: lang.template()):
+        return v * (by * by)
+
+    @lang.func
     def half(v):
         v *= 0.5
         return v
@@ -92,6 +104,9 @@ def order_of_evaluation(lang, real):
             y[i] = y[i] + bump(y[i]) * half(y[i])
             a = half(a) + half(half(a))
             y[i] += a
+            b = a
+            c = scaled(lang.Vector([1.0, 2.0]), b) * bump(b) + same(b)
+            y[i] += c.x + c.y
 
     return kernel
 

@@ -160,3 +160,37 @@ def decompositions(lang, real):
             y[i, 3] = lang.solve(b[i], lang.Vector([1.0, 2.0, 3.0], real), real).y
 
     return kernel
+
+
+@ROWS.row(lambda d: (d(5), d.zeros(5)))
+def first_parameters(lang, real):
+    @lang.func
+    def grown(it, by):
+        it.a += by  # of a copy: no class surrounds it
+        return it.a
+
+    pair = lang.types.struct(a=real, b=real, __struct_methods={"grown": grown})
+
+    @lang.dataclass
+    class Box:
+        a: real
+
+        @lang.func
+        def grown(this, by):
+            this.a += by
+            return this.a
+
+    @lang.func
+    def doubled(it: Box):
+        it.a *= 2
+        return it.a
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            p = pair(x[i], 2)
+            q = Box(x[i])
+            y[i] = p.grown(1) * q.grown(2) + p.a
+            y[i] += q.a * doubled(q) + q.a
+
+    return kernel

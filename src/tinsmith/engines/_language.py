@@ -57,6 +57,12 @@ class Language:
             return None
         return getattr(function, "__self__", None) or getattr(function, "instance", None)
 
+    def is_method(self, value: object) -> bool:
+        """Whether a function was written inside a class: then its first parameter is the very object."""
+        bare = getattr(value, "quadrants_callable", getattr(value, "__func__", value))
+        holder = getattr(bare, "wrapper", None) or getattr(bare, "func", None)
+        return bool(getattr(holder, "classfunc", False))
+
     def matrix_operation(self, name: str) -> object | None:
         """The function behind a method of a vector or matrix."""
         found = getattr(self._matrix_operations, name, None)

@@ -74,9 +74,9 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
     if written is not None:
         owner = low.language.owner_of(function)
         first = [] if owner is None else [owner]
-        return _functions.inlined(
-            low, written, [*first, *positional], named, node, is_library=low.engine.owns(function)
-        )
+        values = [*first, *positional]
+        is_library, is_method = low.engine.owns(function), low.language.is_method(function)
+        return _functions.inlined(low, written, values, named, node, is_library=is_library, is_method=is_method)
     if name.startswith("_funcs."):  # of the engine's own, in Python: they choose a function of the language
         return _functions.inlined(low, function, positional, named, node, is_library=True, is_python=True)
     return _ordinary(low, function, positional, named, node)

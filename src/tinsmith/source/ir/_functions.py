@@ -32,6 +32,7 @@ def inlined(
     node: ast.expr,
     *,
     is_library: bool,
+    is_method: bool = False,
     is_python: bool = False,
 ) -> Any:
     """What a function returns for these arguments; its statements are written here.
@@ -42,9 +43,11 @@ def inlined(
         raise low.refused(f"`{function.__name__}`, which calls itself", node)
     source = read(function)
     given = _given(low, function, positional, named, node)
-    frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library)
-    if not is_python:
-        given = {name: _passed(low, source, function, name, value, frame) for name, value in given.items()}
+    frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library, is_quiet=low.state.is_quiet)
+    owner = source.parameters[0] if is_method and source.parameters[0] not in function.__annotations__ else None
+    for name, value in given.items():
+        is_itself = is_python or name == owner
+        given[name] = value if is_itself else _passed(low, source, function, name, value, frame)
     frame.scopes[0].update(given)
     state = low.state
     outer = state.is_quiet, state.is_static
@@ -74,28 +77,43 @@ def _passed(low: Lowering, source: Source, function: Callable[..., Any], name: s
     """What a parameter is inside the function."""
     annotation = function.__annotations__.get(name)
     language = low.language
-    is_first = name == source.parameters[0] and name == "self"
-    if is_first or language.is_template(annotation) or language.is_array(annotation):
+    if language.is_template(annotation) or language.is_array(annotation):
         return value
     if isinstance(value, ArrayValue) or low.engine.is_field(value):
         return value
     kind = language.scalar_type(annotation)
     if kind is not None:
         value = low.ops.cast(value, kind)
-    if _needs_no_copy(value, frame.is_library) and source.is_constant(name):
+    is_steady = frame.is_library or low.state.is_quiet
+    if _needs_no_copy(value, is_steady) and not _is_changed(source, name):
         return value
     return low.state.named(name, _constructors.held(low, value), low.ops.scalar)
 
 
-def _needs_no_copy(value: Any, is_library: bool) -> bool:
-    """Whether a value cannot change while the function runs: the engines' own functions change nothing."""
+def _needs_no_copy(value: Any, is_steady: bool) -> bool:
+    """Whether a value is simple, and cannot change before the function's result is used.
+
+    `is_steady` says that nothing of the calling statement, the function included, changes the caller's locals.
+    """
     if isinstance(value, Matrix):
-        return all(_needs_no_copy(entry, is_library) for entry in value.entries)
+        return all(_needs_no_copy(entry, is_steady) for entry in value.entries)
     if isinstance(value, Struct):
-        return all(_needs_no_copy(member, is_library) for member in value.members.values())
-    if isinstance(value, nodes.Local):
-        return is_library
-    return isinstance(value, nodes.Const | nodes.Argument | nodes.Size) or (is_number(value) and is_library)
+        return all(_needs_no_copy(member, is_steady) for member in value.members.values())
+    if isinstance(value, nodes.Local) or is_number(value):
+        return is_steady
+    return isinstance(value, nodes.Const | nodes.Argument | nodes.Size)
+
+
+def _is_changed(source: Source, name: str) -> bool:
+    """Whether a function stores to a parameter, or to a part of it."""
+    stored = (n for n in source.nodes if isinstance(n, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
+    return any(isinstance(node.ctx, ast.Store) and _root(node) == name for node in stored)
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def returned(low: Lowering, statement: ast.Return) -> None:

@@ -22,7 +22,7 @@ class Frame:
 
     `scopes` hold what its names mean, the innermost last; `fixed` are parameters, which nobody may assign to.
     `loops` are the loops around the present statement: whether each is static, and how many branches
-    that only the run decides lie between it and the statement.
+    that only the run decides lie between it and the statement. `is_quiet` tells of the statement that called it.
     """
 
     source: Source
@@ -33,6 +33,7 @@ class Frame:
     loops: list[list[Any]] = field(default_factory=list)
     branches: int = 0
     is_library: bool = False
+    is_quiet: bool = True
 
 
 @dataclass

@@ -20,7 +20,9 @@ def run(low: Lowering, statement: ast.stmt) -> None:
     known = _KINDS.get(type(statement))
     if known is None:
         raise low.refused(f"`{ast.unparse(statement).splitlines()[0]}`", statement)
-    low.state.is_quiet = is_quiet(low, *_own_expressions(statement))
+    quiet = is_quiet(low, *_own_expressions(statement))
+    # A result is worked out where the call's own statement uses it, after all calls of that.
+    low.state.is_quiet = quiet and (low.state.frame.is_quiet or not isinstance(statement, ast.Return))
     known(low, statement)
 
 
