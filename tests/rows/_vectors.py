@@ -92,6 +92,10 @@ def entries(lang, real):
             y[i, 0] = v[0] + v[1] * v[2]
             y[i, 1] = m[k[i] % 2, k[i]] + m[1, k[i]] + m[0, 0] + m.n * m.m + len(w)
             y[i, 2] = w[1:3].sum() + m[0, 1:].sum() + w[3]
+            own = lang.Vector([k[i] % 2, 2, 0])
+            own[own[0]] = 1
+            own[own[1]] += 1
+            y[i, 0] += own[0] + 10 * own[1] + 100 * own[2]
             a, b, c = v
             y[i, 3] = a + b * c + max(v[0], v[1]) + lang.Vector([True, False])[0]
 

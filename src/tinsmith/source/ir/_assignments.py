@@ -9,7 +9,7 @@ from . import _constructors, _elements
 from . import _nodes as nodes
 from ._refusals import Misfit
 from ._state import is_place
-from ._values import Matrix, Picked, Scalar, Struct, is_number, mapped, parts
+from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number, mapped, parts
 
 if TYPE_CHECKING:
     from ._lower import Lowering
@@ -123,6 +123,7 @@ def store(low: Lowering, place: Any, value: Any) -> None:
 def _store_picked(low: Lowering, place: Picked, value: Any) -> None:
     """Store to the entry that the run's index means: locals are selected, of memory nothing else may be touched."""
     number = low.state.bind("part", low.ops.scalar(value))
+    place = _steady(low, place)
     for index in place.matrix.indices:
         entry, hit = place.matrix[index], _elements.hits(low, place, index)
         if isinstance(entry, nodes.Load):
@@ -131,6 +132,17 @@ def _store_picked(low: Lowering, place: Picked, value: Any) -> None:
             low.state.emit(nodes.If(hit, tuple(written), (), low.state.line))
         else:
             _write(low, entry, nodes.Select(hit, low.ops.cast(number, entry.type), entry, entry.type))
+
+
+def _steady(low: Lowering, place: Picked) -> Picked:
+    """A place whose index no store to the matrix itself can change: `v[v[0]] = 1`."""
+    entries = place.matrix.entries
+
+    def kept(index: Any) -> Any:
+        is_disturbed = is_expression(index) and any(_reads(index, entry) for entry in entries)
+        return low.state.bind("part", index) if is_disturbed else index
+
+    return Picked(place.matrix, tuple(kept(index) for index in place.index))
 
 
 def _flattened(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]]:
@@ -217,6 +229,7 @@ def changed(low: Lowering, name: str, place: Any, value: Any, *, is_wanted: bool
 def _changed_picked(low: Lowering, name: str, place: Picked, value: Any, is_wanted: bool) -> Any:
     """An atomic on the entry that the run's index means."""
     number = low.state.bind("part", low.ops.cast(low.ops.scalar(value), place.matrix.entries[0].type))
+    place = _steady(low, place)
     before = low.state.bind("before", _elements.read(low, place)) if is_wanted else None
     for index in place.matrix.indices:
         with low.state.block() as written:
