@@ -168,7 +168,7 @@ class Writer:
     def _while(self, scope: Scope) -> Scope:
         name = self._name("t")
         self._line(scope.indent, f"{name} = 0")
-        self._line(scope.indent, f"while {name} < 4 and {self.condition(scope)}:")
+        self._line(scope.indent, f"while {name} < 4 and ({self.condition(scope)}):")
         self._line(scope.indent + "    ", f"{name} += 1")
         names = {"whole": (*scope.whole, name), "fixed": (*scope.fixed, name)}
         self._change(self._body(scope.inner(is_loop=True, **names)))
