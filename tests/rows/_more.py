@@ -129,15 +129,22 @@ def memory_of_other_types(lang, real):
     return kernel
 
 
-@ROWS.row(lambda d: (d(5), d.zeros(5)))
+@ROWS.row(lambda d: (d(5), d.zeros(5)), exact=False)
 def constants_are_the_engines(lang, real):
     @lang.kernel
     def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
             third = lang.f32(1.0) / 3
-            y[i] = third * x[i] + lang.f64(0.1) * lang.f32(0.2) - lang.i32(7) // -2 + 7 % -3 + -7 // 2
+            y[i] = third * x[i] + lang.f64(0.1) * lang.f32(0.2) - lang.i32(7) // 2 + 7 % -3 + -7 // 2
             y[i] += lang.math.inf if x[i] > 5 else -0.0
-            y[i] += lang.i32(-7) // 2 + lang.i32(-7) % 3 + (-7 + i) // 2 + (-7 + i) % 3 + lang.cast(-2.7, lang.i32)
+            y[i] += (
+                lang.i32(8) // 2
+                + lang.i32(7) % 3
+                + lang.bit_shr(71, 6)
+                + (-7 + i) // 2
+                + (-7 + i) % 3
+                + lang.cast(-2.7, lang.i32)
+            )
             y[i] += 1e-30 * 1e-10 * 1e38 + 16777217
 
     return kernel

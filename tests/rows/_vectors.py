@@ -53,7 +53,8 @@ def matrices(lang, real):
             z[i] = n.inverse() * n.determinant() + v[i].outer_product(v[i]) + lang.math.eye(2) * n.trace()
             z[i][0, 1] += n.sum()
             n[1, 0] = 3
-            n.fill(0.5) if lang.static(False) else None
+            n.fill(0.5)
+            n[0, 1] = v[i].x + 3
             y[i][1] -= n[1, 0] + n[0, 0] + lang.math.determinant(n) + lang.math.inverse(n)[0, 1]
             z[i] += n
 

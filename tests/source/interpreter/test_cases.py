@@ -6,10 +6,8 @@ import torch
 import cases
 from support.interpreted import interpreted
 
-ROWS = [case for case in cases.ALL if case.name != "batched"]  # batch dims are none of the kernel's
 
-
-@pytest.mark.parametrize("case", ROWS, ids=str)
+@pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_interpreted(lang64, case):
     op, inputs = case.raw_op(lang64, torch.float64), case.inputs(torch.float64)
 
@@ -20,7 +18,7 @@ def test_interpreted(lang64, case):
     cases.assert_close(ours(*inputs), case.op(lang64, torch.float64)(*inputs))
 
 
-@pytest.mark.parametrize("case", ROWS, ids=str)
+@pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_interpreted_faithfully(lang, case):
     """In single precision nothing but the engine's contracted products and its own functions differs."""
     op, inputs = case.raw_op(lang, torch.float32), case.inputs(torch.float32)

@@ -9,9 +9,6 @@ from support.roundtrip import lowered
 from tinsmith.engines import of_kernel
 from tinsmith.source.interpreter import run
 
-SINGULAR = {"matrices"}  # divides by zero, of which an engine's fast maths make anything
-ROWS = [row for row in rows.ALL if row.name not in SINGULAR]
-
 
 def disagree(kernel, arguments, **tolerance):
     """Run a kernel compiled and interpreted; compare everything that it may have written."""
@@ -36,12 +33,12 @@ def _fields(found):
 
 
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("row", rows.ALL, ids=str)
 def test_float32(row, lang):
     disagree(row.build(lang, lang.f32), row.draw(Draw(torch.float32)), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("row", rows.ALL, ids=str)
 def test_float64(row, lang64):
     disagree(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), rtol=1e-12, atol=1e-13)

@@ -125,6 +125,8 @@ class Expressions:
         if expr.operator == "not":
             return _then(self.truth(expr.value), lambda value: int(not value))
         name, kind = expr.operator, expr.type
+        if name == "ffs":  # of 64 bits too it is an i32
+            return _then(self.run(expr.value), self._known(integer_unary(name, expr.value.type), name, kind))
         rule = FLOAT_UNARY.get(name) if types.is_float(kind) else integer_unary(name, kind)
         return _then(self.as_type(expr.value, kind), self._known(rule, name, kind))
 

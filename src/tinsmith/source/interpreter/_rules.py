@@ -121,6 +121,7 @@ def integer_unary(name: str, kind: str) -> Callable[[int], int] | None:
         "sgn": lambda value: (value > 0) - (value < 0),
         "popcnt": lambda value: (value & mask).bit_count(),
         "clz": lambda value: width - (value & mask).bit_length(),
+        "ffs": lambda value: (value & -value).bit_length(),
     }.get(name)
 
 

@@ -2,8 +2,9 @@
 
 from . import _nodes as nodes
 from . import _types as types
+from . import _walk as walk
 from ._lower import Lowered, lower
 from ._print import printed
 from ._refusals import NotCovered
 
-__all__ = ["Lowered", "NotCovered", "lower", "nodes", "printed", "types"]
+__all__ = ["Lowered", "NotCovered", "lower", "nodes", "printed", "types", "walk"]

@@ -26,6 +26,7 @@ UNARY = {
     "bit_not": "~",
     "popcnt": "popcnt",
     "clz": "clz",
+    "ffs": "ffs",
     "_floor": "floor",
     "_ceil": "ceil",
     "_round": "round",
@@ -99,6 +100,8 @@ def _operation(low: Lowering, name: str, function: Any, positional: list[Any], n
         obj, kind = (*positional, *named.values())
         return low.ops.with_bits(obj, _constructors.dtype(low, kind) or "")
     if all(_is_known(low, value) for value in (*positional, *named.values())):
+        if name == "bit_shr":  # the only one that both engines refuse outside a kernel
+            return low.ops.binary(">>", *positional, *named.values())
         return plain(function(*positional, **named))
     if name in ROUNDING:
         return _rounded(low, name, *positional, **named)

@@ -52,6 +52,14 @@ def _norm_sqr(low: Lowering, mat: Any) -> Scalar:
     return _folded("+")(low, low.ops.binary("*", matrix, matrix))
 
 
+def _norm(low: Lowering, mat: Any, eps: Any = 0.0) -> Scalar:
+    """The length, of its own operator where nothing is added below the root: its derivative at 0 is 0, not infinite."""
+    square = low.ops.binary("+", _norm_sqr(low, mat), eps)
+    if low.ops.is_run_time(eps) or eps:
+        return low.ops.unary("sqrt", square)
+    return low.ops.unary("norm", low.ops.cast(square.left, square.type))
+
+
 def _dot(low: Lowering, vec_x: Any, vec_y: Any) -> Scalar:
     return _folded("+")(low, low.ops.binary("*", _matrix(low, vec_x, 1), _matrix(low, vec_y, 1)))
 
@@ -106,6 +114,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "min": _folded("min"),
     "any": _truth("or"),
     "all": _truth("and"),
+    "norm": _norm,
     "norm_sqr": _norm_sqr,
     "dot": _dot,
     "trace": _trace,

@@ -64,7 +64,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """An operation on one number: "neg", "not", "~", or a function by the engine's name: "sin", "sqrt", "abs"."""
+    """An operation on one number: "neg", "not", "~", or a function by the engine's name: "sin", "sqrt", "abs".
+
+    "norm" is the root of a sum of squares: "sqrt" whose derivative at 0 is 0.
+    """
 
     operator: str
     value: Expr

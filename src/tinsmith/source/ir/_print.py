@@ -37,7 +37,7 @@ _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
     "not": ast.Not(),
     "~": ast.Invert(),
 }
-_CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz"}
+_CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
 """Operations that the engines call otherwise than the IR."""
 
 

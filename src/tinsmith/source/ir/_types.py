@@ -70,8 +70,8 @@ def fits(value: int, kind: str) -> bool:
 
 def of_unary(operator: str, kind: str, defaults: Defaults) -> str:
     """The type of an operation on one."""
-    if operator == "not":
-        return "u1"
+    if operator in ("not", "ffs"):
+        return "u1" if operator == "not" else "i32"
     return defaults.fp if operator in WIDENING and not is_float(kind) else kind
 
 
