@@ -19,7 +19,7 @@ from ._errors import (
     TinsmithError,
 )
 from ._version import __version__
-from .bridge import Op, chain, op
+from .bridge import Answer, Op, chain, op, oracle
 from .engines import init
 from .layers import (
     AnyDim,
@@ -39,6 +39,7 @@ from .layers import (
 )
 
 __all__ = [
+    "Answer",
     "AnyDim",
     "ArgumentError",
     "BatchDim",
@@ -69,6 +70,7 @@ __all__ = [
     "input",
     "kernel",
     "op",
+    "oracle",
     "output",
     "weight",
 ]

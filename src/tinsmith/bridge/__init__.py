@@ -4,12 +4,14 @@ from ._binding import Bound
 from ._foresight import Foresight
 from ._launcher import Launcher
 from ._op import Op, chain, op
+from ._oracle import Answer, oracle
 from ._pickling import Reference, reference_to
 from ._stage import FieldArray, Links
 from ._streams import in_order
 from ._tracing import constant_when_traced, is_plain, is_transformed
 
 __all__ = [
+    "Answer",
     "Bound",
     "FieldArray",
     "Foresight",
@@ -23,5 +25,6 @@ __all__ = [
     "is_plain",
     "is_transformed",
     "op",
+    "oracle",
     "reference_to",
 ]

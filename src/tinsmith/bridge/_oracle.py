@@ -1,0 +1,243 @@
+"""Oracle: what an op gives and what its gradient is, by running its kernels number by number in float64.
+
+The kernels are interpreted and torch's autograd follows every number, so nothing here depends on how an engine
+compiles or differentiates, nor on the passes that make gradient kernels. Slow, for small sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+
+from .._errors import ArgumentError, ShapeError, refusal
+from ..source.interpreter import interpret
+from ..source.ir import Lowered
+from ._binding import Bound
+from ._core import Call
+from ._lowered import lowered
+from ._op import Op
+from ._route import Route
+from ._tracing import is_transformed
+
+Cotangents: TypeAlias = "torch.Tensor | Mapping[str, torch.Tensor] | Sequence[torch.Tensor | None]"
+_Tensors: TypeAlias = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the oracle says of one call of an op.
+
+    Attributes:
+        outputs: by name; float64 where the op's are floating, and of its own dtype where they are not.
+        gradients: by name, in float64, of floating inputs (as the call gave them) and of floating scalar
+            arguments; empty where no cotangents were given.
+    """
+
+    outputs: Mapping[str, torch.Tensor]
+    gradients: Mapping[str, torch.Tensor]
+
+
+def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: Any) -> Answer:
+    """What an op gives, and its exact gradient, by interpreting its kernels number by number in float64.
+
+    With outputs y = op(x):   gradients[x] = sum over y of cotangents[y] * dy/dx
+
+    All kernels of a chain are run, in order; a batch sample by sample; fields that a kernel reads have
+    the values that they have now. Outputs start at zero. At kinks and singular points derivatives are torch's: none
+    where `norm` is 0, half for each of two equal operands of `max`. About 10 us an operation.
+
+    Args:
+        op: made by `tinsmith.op` or `tinsmith.chain`. A `backward=` that it has is not used.
+        inputs: what the op is called with. They are not changed, and no graph is kept.
+        cotangents: incoming gradients of outputs, shaped like them: one tensor for an op with one output; a mapping
+            by name, or a sequence with None for those without. Outputs that are left out get none.
+        named: inputs by name, and dims that nothing else fixes.
+
+    Returns:
+        `.outputs` and `.gradients`, tensors by name, where the inputs are.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does; cotangents that do not fit.
+        KernelError: a kernel uses what tinsmith cannot follow, an index outside an array, or divides an integer by 0.
+
+    Example:
+        >>> import taichi as ti, tinsmith as ts, torch
+        >>> ti.init(ti.cpu)                                                # doctest: +SKIP
+        >>> @ts.op("x[n] -> y[n]")                                         # doctest: +SKIP
+        ... @ti.kernel
+        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i] * x[i]
+        >>> ts.oracle(square, torch.arange(3.0), cotangents=torch.ones(3)).gradients["x"]   # doctest: +SKIP
+        tensor([0., 2., 4.], dtype=torch.float64)
+    """
+    if not isinstance(op, Op):
+        words = "ts.oracle takes an op"
+        remedy = "Make one of a kernel with `ts.op(spec)(kernel)`."
+        raise ArgumentError(refusal(words, [("came", type(op).__name__)], remedy))
+    if is_transformed():
+        words = f"ts.oracle of op `{op.name}` was asked inside a transform of torch.func, or forward mode"
+        raise ArgumentError(refusal(words, remedy="Ask it outside: it differentiates by itself, given `cotangents`."))
+    bound, route = called(op, inputs, named)
+    wanted = None if cotangents is None else _by_output(op, cotangents)
+    leaves = {} if wanted is None else _leaves(bound, route)
+    with torch.set_grad_enabled(wanted is not None):
+        outputs = followed(bound, route, leaves)
+    _check_shapes(op, wanted or {}, outputs)
+    gradients = {} if wanted is None else _pulled_back(outputs, wanted, leaves)
+    return Answer({name: tensor.detach() for name, tensor in outputs.items()}, gradients)
+
+
+def called(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Bound, Route]:
+    """A call's arguments by kind, and how the op would run them. Raises what a call would."""
+    bound = op._bound(inputs, dict(named))
+    return bound, op._route(bound)
+
+
+def followed(bound: Bound, route: Route, leaves: Mapping[str, Any], *, faithful: bool = False) -> _Tensors:
+    """Outputs by name, connected in torch's autograd with `leaves`, which stand for inputs and scalars of their name.
+
+    `faithful` rounds every float to its type in the kernel, as the compiled kernel does.
+    """
+    call = route.call
+    signature = call.core.signature
+    given = [leaves.get(name, tensor) for name, tensor in zip(signature.arrays, bound.tensors, strict=True)]
+    arrays = dict(zip(signature.arrays, _flat(route, given), strict=True))
+    scalars = {name: leaves.get(name, value) for name, value in bound.scalars.items()}
+    single = Call(call.core, call.shapes, call.dtypes, call.scalars, call.templates, call.sizes)
+    run = _Run(single, scalars, faithful)
+    if call.batch is None:
+        return _placed(run.outputs(arrays), route, faithful)
+    samples = [
+        run.outputs({name: tensor[sample] if name in call.batched else tensor for name, tensor in arrays.items()})
+        for sample in range(call.batch)
+    ]
+    outputs = {name: _stacked([one[name] for one in samples], run, name) for name in signature.outputs}
+    return _placed(outputs, route, faithful)
+
+
+class _Run:
+    """An op's kernels as IR, to be run on one sample after the other."""
+
+    def __init__(self, call: Call, scalars: Mapping[str, Any], faithful: bool) -> None:
+        signature = call.core.signature
+        self._signature = signature
+        self._faithful = faithful
+        self.made = {one.name: one for one in call.core.made(call)}
+        shapes = dict(zip(signature.arrays, call.shapes, strict=True))
+        shapes |= {name: one.shape for name, one in self.made.items()}
+        dtypes = dict(zip(signature.arrays, call.dtypes, strict=True))
+        dtypes |= {name: one.dtype for name, one in self.made.items()}
+        self._kernels: list[Lowered] = []
+        for stage in signature.stages:
+            stage.check_fields(signature.op)
+            self._kernels.append(lowered(signature.op, stage, shapes, dtypes, call.templates))
+        self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
+
+    def outputs(self, inputs: Mapping[str, torch.Tensor]) -> _Tensors:
+        """The outputs of one sample."""
+        arrays = {**inputs, **{name: torch.zeros(one.shape, dtype=one.dtype) for name, one in self.made.items()}}
+        for kernel, fields in self._kernels:
+            given = {name: arrays[name] for name in kernel.arrays if name in arrays}
+            given |= {name: field.to_torch().cpu() for name, field in fields.items()}
+            after = interpret(kernel, given, self._scalars, faithful=self._faithful)
+            arrays |= {name: after[name] for name in self.made if name in after}
+            arrays |= {name: arrays[name].detach() for name in self._signature.detached}
+        return {name: arrays[name] for name in self._signature.outputs}
+
+
+def _flat(route: Route, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Tensors with their batch dims made one, on the CPU. No float is rounded."""
+    call, names = route.call, route.call.core.signature.arrays
+    lead = len(route.lead)
+    merged = (
+        tensor.reshape(call.batch or 0, *tensor.shape[lead:]) if name in call.batched else tensor
+        for name, tensor in zip(names, tensors, strict=True)
+    )
+    return [tensor.cpu() for tensor in merged]
+
+
+def _stacked(samples: list[torch.Tensor], run: _Run, name: str) -> torch.Tensor:
+    return torch.stack(samples) if samples else torch.zeros(0, *run.made[name].shape, dtype=run.made[name].dtype)
+
+
+def _placed(outputs: _Tensors, route: Route, faithful: bool) -> _Tensors:
+    """Outputs with the batch dims that the call had, on the device that it was on."""
+    inner = 0 if route.call.batch is None else 1
+    shaped = {name: tensor.reshape((*route.lead, *tensor.shape[inner:])) for name, tensor in outputs.items()}
+    wide = {name: tensor.is_floating_point() and not faithful for name, tensor in shaped.items()}
+    return {name: one.to(route.device, torch.float64 if wide[name] else one.dtype) for name, one in shaped.items()}
+
+
+def _scalar(value: Any, element: tuple[int, ...]) -> Any:
+    """A scalar argument as the interpreter takes it: a vector's or matrix's numbers in their shape."""
+    return torch.as_tensor(value).reshape(element) if element else value
+
+
+def _leaves(bound: Bound, route: Route) -> _Tensors:
+    """Floating inputs and scalars in float64, as new leaves of torch's autograd."""
+    signature = route.call.core.signature
+    found = {n: t for n, t in zip(signature.arrays, bound.tensors, strict=True) if t.is_floating_point()}
+    floats = {n: value for n, value in bound.scalars.items() if _is_float(route, n)}
+    found |= {n: torch.tensor(v, dtype=torch.float64, device=route.device) for n, v in floats.items()}
+    return {name: tensor.detach().double().clone().requires_grad_() for name, tensor in found.items()}
+
+
+def _is_float(route: Route, name: str) -> bool:
+    dtypes = route.call.core.signature.parameters(name)[0].dtypes or ()
+    return any(dtype.is_floating_point for dtype in dtypes)
+
+
+# Cotangents -------------------------------------------------------------------------------------
+
+
+def _by_output(op: Op, cotangents: Cotangents) -> _Tensors:
+    """Cotangents by the output's name. Raises ArgumentError."""
+    names = op._core.signature.outputs
+    if isinstance(cotangents, torch.Tensor):
+        cotangents = [cotangents]
+    if isinstance(cotangents, Mapping):
+        found: Mapping[str, Any] = cotangents
+        unknown = [name for name in found if name not in names]
+        if unknown:
+            raise _misfit(op, names, f"`{unknown[0]}`, which is no output of op `{op.name}`", ", ".join(found))
+    elif isinstance(cotangents, Sequence) and len(cotangents) == len(names):
+        found = dict(zip(names, cotangents, strict=True))
+    else:
+        count = str(len(cotangents)) if isinstance(cotangents, Sequence) else type(cotangents).__name__
+        raise _misfit(op, names, f"something else than one for each output of op `{op.name}`", count)
+    found = {name: one for name, one in found.items() if one is not None}
+    for name, one in found.items():
+        if not isinstance(one, torch.Tensor):
+            raise _misfit(op, names, f"no tensor for `{name}` of op `{op.name}`", type(one).__name__)
+    return dict(found)
+
+
+def _misfit(op: Op, names: Iterable[str], came: str, what: str) -> ArgumentError:
+    rows = [("outputs", ", ".join(names)), ("came", what)]
+    remedy = f"Pass a mapping, a tensor by name: `cotangents={{'{op._core.signature.outputs[0]}': ...}}`."
+    return ArgumentError(refusal(f"`cotangents` of ts.oracle name or hold {came}", rows, remedy))
+
+
+def _check_shapes(op: Op, wanted: _Tensors, outputs: _Tensors) -> None:
+    for name, one in wanted.items():
+        if not outputs[name].is_floating_point():
+            words = f"output `{name}` of op `{op.name}` holds no floats, and can have no cotangent"
+            raise ArgumentError(refusal(words, [("dtype", str(outputs[name].dtype))], "Leave it out, or pass None."))
+        if one.shape != outputs[name].shape:
+            words = f"the cotangent of output `{name}` does not fit op `{op.name}`"
+            rows = [("output", str(tuple(outputs[name].shape))), ("cotangent", str(tuple(one.shape)))]
+            raise ShapeError(refusal(words, rows, "Pass one of the output's shape."))
+
+
+def _pulled_back(outputs: _Tensors, cotangents: _Tensors, leaves: _Tensors) -> _Tensors:
+    reached = [name for name in cotangents if outputs[name].requires_grad]
+    if not reached or not leaves:
+        return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
+    ends = [outputs[name] for name in reached]
+    seeds = [cotangents[name].detach().to(outputs[name]) for name in reached]
+    found = torch.autograd.grad(ends, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
+    return dict(zip(leaves, found, strict=True))
