@@ -10,10 +10,12 @@ from ._rehomed import rehomed
 from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
+from ._slopes import Slope, slopes
 from ._unstored import unstored
 
 __all__ = [
     "NotRewritable",
+    "Slope",
     "annotated",
     "batched",
     "fielded",
@@ -23,5 +25,6 @@ __all__ = [
     "renamed",
     "serial",
     "simplified",
+    "slopes",
     "unstored",
 ]

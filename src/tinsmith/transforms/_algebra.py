@@ -1,0 +1,101 @@
+"""Algebra: expressions of the IR put together with what is known of 0 and 1, so that they stay short.
+
+A known 0 takes what it is multiplied with away, even infinity: it says that there is nothing, not that a
+number is small. Operands of one builder have one type, which is the result's.
+"""
+
+from __future__ import annotations
+
+from ..source.ir import nodes, types
+
+
+def constant(value: float, kind: str) -> nodes.Const:
+    """A known number of a type.
+
+    Example:
+        >>> constant(1, "f32")
+        Const(value=1.0, type='f32')
+    """
+    return nodes.Const(float(value) if types.is_float(kind) else int(value), kind)
+
+
+def is_constant(expr: nodes.Expr, value: float | None = None) -> bool:
+    """Whether an expression is a known number; this one, if told."""
+    return isinstance(expr, nodes.Const) and (value is None or expr.value == value)
+
+
+def cast(expr: nodes.Expr, kind: str) -> nodes.Expr:
+    """An expression as another type; itself where it has that type."""
+    if expr.type == kind:
+        return expr
+    if isinstance(expr, nodes.Const) and types.is_float(kind) and expr.value in range(-2048, 2049):
+        return constant(expr.value, kind)
+    return nodes.Cast(expr, kind)
+
+
+def negated(expr: nodes.Expr) -> nodes.Expr:
+    """`-expr`."""
+    match expr:
+        case nodes.Const(value, kind):
+            return constant(-value, kind) if value else expr
+        case nodes.Unary("neg", value, kind) if value.type == kind:
+            return value
+        case nodes.Binary("*" | "/" as operator, nodes.Const(value, kind), right, whole) if kind == whole:
+            return nodes.Binary(operator, constant(-value, kind), right, whole)
+    return nodes.Unary("neg", expr, expr.type)
+
+
+def plus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """`left + right`."""
+    if is_constant(left, 0):
+        return right
+    if is_constant(right, 0):
+        return left
+    if isinstance(right, nodes.Unary) and right.operator == "neg" and right.value.type == right.type:
+        return nodes.Binary("-", left, right.value, left.type)
+    return nodes.Binary("+", left, right, left.type)
+
+
+def minus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """`left - right`."""
+    if is_constant(left, 0):
+        return negated(right)
+    if is_constant(right, 0):
+        return left
+    return nodes.Binary("-", left, right, left.type)
+
+
+def times(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """`left * right`, a known number first."""
+    if is_constant(right) and not is_constant(left):
+        left, right = right, left
+    if isinstance(left, nodes.Const):
+        match left.value:
+            case 0:
+                return left
+            case 1:
+                return right
+            case -1:
+                return negated(right)
+        if isinstance(right, nodes.Const):
+            return constant(left.value * right.value, left.type)
+    return nodes.Binary("*", left, right, left.type)
+
+
+def over(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """`left / right`."""
+    if is_constant(left, 0) or is_constant(right, 1):
+        return left
+    if is_constant(right, -1):
+        return negated(left)
+    return nodes.Binary("/", left, right, left.type)
+
+
+def either(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
+    """One of two, by a condition; no choice where they are the same."""
+    return then if then == otherwise else nodes.Select(condition, then, otherwise, then.type)
+
+
+def compared(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """A comparison: "==", "<"..."""
+    return nodes.Binary(operator, left, right, "u1")
