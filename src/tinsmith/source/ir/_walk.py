@@ -1,0 +1,117 @@
+"""Going through the IR: parts of expressions, statements inside statements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from . import _nodes as nodes
+
+
+def operands(expr: nodes.Expr) -> tuple[nodes.Expr, ...]:
+    """The expressions that one is made of; of a load, its index."""
+    match expr:
+        case nodes.Load():
+            return expr.index
+        case nodes.Unary() | nodes.Cast():
+            return (expr.value,)
+        case nodes.Binary():
+            return expr.left, expr.right
+        case nodes.Select():
+            return expr.condition, expr.then, expr.otherwise
+        case _:
+            return ()
+
+
+def rebuilt(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Expr:
+    """An expression with each of its operands changed."""
+    match expr:
+        case nodes.Load():
+            return replace(expr, index=tuple([change(one) for one in expr.index]))
+        case nodes.Unary() | nodes.Cast():
+            return replace(expr, value=change(expr.value))
+        case nodes.Binary():
+            return replace(expr, left=change(expr.left), right=change(expr.right))
+        case nodes.Select():
+            parts = change(expr.condition), change(expr.then), change(expr.otherwise)
+            return nodes.Select(*parts, expr.type)
+        case _:
+            return expr
+
+
+def parts(expr: nodes.Expr) -> Iterator[nodes.Expr]:
+    """An expression and everything inside it."""
+    yield expr
+    for one in operands(expr):
+        yield from parts(one)
+
+
+def locals_in(exprs: Sequence[nodes.Expr]) -> set[str]:
+    """Names of locals that expressions read."""
+    return {one.name for expr in exprs for one in parts(expr) if isinstance(one, nodes.Local)}
+
+
+def substituted(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr:
+    """An expression with locals replaced."""
+    if isinstance(expr, nodes.Local):
+        return values.get(expr.name, expr)
+    return rebuilt(expr, lambda one: substituted(one, values))
+
+
+def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
+    """What a statement works out itself, without the statements inside it."""
+    match statement:
+        case nodes.Assign():
+            return (statement.value,)
+        case nodes.Store() | nodes.Atomic():
+            return (*statement.index, statement.value)
+        case nodes.If():
+            return (statement.condition,)
+        case nodes.For():
+            return tuple([bound for pair in statement.bounds for bound in pair])
+        case _:
+            return ()
+
+
+def bodies(statement: nodes.Stmt) -> tuple[tuple[nodes.Stmt, ...], ...]:
+    """The blocks inside a statement."""
+    match statement:
+        case nodes.If():
+            return statement.body, statement.orelse
+        case nodes.For() | nodes.While():
+            return (statement.body,)
+        case _:
+            return ()
+
+
+def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
+    """Statements and everything inside them, in the order of the text."""
+    for one in body:
+        yield one
+        for inner in bodies(one):
+            yield from statements(inner)
+
+
+def assigned(statement: nodes.Stmt) -> tuple[str, ...]:
+    """Names of locals that a statement gives a value itself."""
+    match statement:
+        case nodes.Assign() | nodes.Draw():
+            return (statement.name,)
+        case nodes.Atomic():
+            return () if statement.result is None else (statement.result,)
+        case nodes.For():
+            return statement.names
+        case _:
+            return ()
+
+
+def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
+    """Every load in statements."""
+    for statement in statements(body):
+        for expr in expressions(statement):
+            yield from (one for one in parts(expr) if isinstance(one, nodes.Load))
+
+
+def stores(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Store | nodes.Atomic]:
+    """Every statement that changes memory."""
+    return (one for one in statements(body) if isinstance(one, nodes.Store | nodes.Atomic))
