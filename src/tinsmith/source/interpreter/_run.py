@@ -20,7 +20,7 @@ from ..ir import nodes, types
 from ._accesses import Record
 from ._casts import Number, Precision, wrapping
 from ._expressions import Expressions
-from ._memory import remember
+from ._memory import Memory, remember
 from ._statements import Statements
 
 Argument: TypeAlias = "bool | int | float | torch.Tensor"
@@ -73,7 +73,9 @@ def run(
     if cotangents is None:
         with torch.no_grad():
             return Outcome(interpret(kernel, arrays, arguments, **options), {})
-    floating_arrays = {name for name, array in kernel.arrays.items() if types.is_float(array.type)}
+    floating_arrays = {
+        name for name, array in kernel.arrays.items() if types.is_float(array.type) and name not in kernel.cells
+    }
     floating_arguments = {name for name, (kind, _) in kernel.arguments.items() if types.is_float(kind)}
     arrays = {name: _leaf(one) if name in floating_arrays else one for name, one in arrays.items()}
     arguments = {name: _leaf(one) if name in floating_arguments else one for name, one in arguments.items()}
@@ -100,16 +102,23 @@ def interpret(
     Args as of `run`.
     """
     precision = Precision(faithful)
-    memories = {
-        name: remember(array, _fitting(kernel, array, arrays), precision) for name, array in kernel.arrays.items()
-    }
+    given = {name: array for name, array in kernel.arrays.items() if name not in kernel.cells}
+    memories = {name: remember(array, _fitting(kernel, array, arrays), precision) for name, array in given.items()}
+    memories |= {name: _cell(kernel.arrays[name], precision) for name in kernel.cells}
     expressions = Expressions(memories, _entries(kernel, arguments, precision), precision, record)
     statements = Statements(expressions, kernel.locals, random.Random(seed))
     steps = [statements.task(number, stmt) for number, stmt in enumerate(kernel.body)]
     held: dict[str, object] = {}
     for step in steps:
         step(held)
-    return {name: memory.back() for name, memory in memories.items()}
+    return {name: memories[name].back() for name in given}
+
+
+def _cell(array: nodes.Array, precision: Precision) -> Memory:
+    """Memory of the kernel's own."""
+    return remember(
+        array, torch.zeros((), dtype=torch.float64 if types.is_float(array.type) else torch.int64), precision
+    )
 
 
 def _leaf(given: Argument) -> torch.Tensor:

@@ -126,7 +126,7 @@ def _store_picked(low: Lowering, place: Picked, value: Any) -> None:
     place = _steady(low, place)
     for index in place.matrix.indices:
         entry, hit = place.matrix[index], _elements.hits(low, place, index)
-        if isinstance(entry, nodes.Load):
+        if isinstance(entry, nodes.Load) or low.state.is_cell(entry):
             with low.state.block() as written:
                 _write(low, entry, number)
             low.state.emit(nodes.If(hit, tuple(written), (), low.state.line))
@@ -189,6 +189,7 @@ def _write(low: Lowering, target: Any, number: Scalar) -> None:
     if isinstance(target, nodes.Load):
         low.state.emit(nodes.Store(target.array, target.index, target.entry, number, low.state.line))
     elif isinstance(target, nodes.Local) and target.name not in low.state.loop_names:
+        low.state.cells |= {target.name} if low.state.is_cell(target) else set()
         low.state.emit(nodes.Assign(target.name, number, low.state.line))
     else:
         raise Misfit("an assignment to a loop's own variable, or to no variable")
@@ -242,10 +243,12 @@ def _changed_picked(low: Lowering, name: str, place: Picked, value: Any, is_want
 
 def _changed_one(low: Lowering, name: str, target: Any, number: Scalar, is_wanted: bool) -> Scalar:
     state = low.state
-    if isinstance(target, nodes.Load):
+    if isinstance(target, nodes.Load) or state.is_cell(target):
         result = state.local("before", target.type) if is_wanted else None
         old = result.name if result else None
-        state.emit(nodes.Atomic(name, target.array, target.index, target.entry, number, old, state.line))
+        place = (target.array, target.index, target.entry) if isinstance(target, nodes.Load) else (target.name, (), ())
+        state.cells |= {target.name} if isinstance(target, nodes.Local) else set()
+        state.emit(nodes.Atomic(name, *place, number, old, state.line))
         return result or target
     before = state.bind("before", target) if is_wanted else target
     _write(low, target, low.ops.binary(_OPERATORS[name], target, number))

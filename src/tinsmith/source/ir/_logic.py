@@ -85,7 +85,7 @@ def _branched(
     if not state.is_quiet:
         raise Misfit("a choice that reads memory, beside a call that changes memory")
     local = state.local("part", types.promoted(then.type, otherwise.type))
-    zero = nodes.Const(0.0 if types.is_float(local.type) else False if local.type == "u1" else 0, local.type)
+    zero: Scalar = nodes.Const(types.zero(local.type), local.type)
     body = (*before, nodes.Assign(local.name, then, state.line))
     orelse = (*instead, nodes.Assign(local.name, otherwise, state.line))
     if not instead and not is_guarded(otherwise):

@@ -149,6 +149,7 @@ def _written(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bound
     state = low.state
     is_parallel = state.depth == 0 and not state.is_serial_next
     state.is_serial_next = False
+    state.is_parallel = state.is_parallel or is_parallel
     line = state.line
     own = tuple(state.fresh(name) for name in names)
     state.loop_names |= set(own)
@@ -163,6 +164,7 @@ def _written(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bound
             state.let(loop.target.id, Matrix((len(own),), tuple(variables)))
         low.run(loop.body)
     state.frame.status = ""
+    state.is_parallel = state.is_parallel and not is_parallel
     state.emit(nodes.For(own, bounds, tuple(written), is_parallel, line))
 
 

@@ -15,6 +15,7 @@ from ...engines import Engine, Language
 from .._read import Source
 from . import _expressions, _statements
 from . import _nodes as nodes
+from ._cells import with_cells
 from ._fields import Fields
 from ._operations import Operations
 from ._refusals import Misfit, NotCovered
@@ -91,7 +92,7 @@ class Lowering:
         self.run(source.tree.body)
         state = self.state
         kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, tuple(state.body))
-        return Lowered(kernel, self.fields.found)
+        return Lowered(with_cells(kernel, frozenset(state.cells)), self.fields.found)
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression."""

@@ -227,9 +227,12 @@ class Kernel:
     Attributes:
         name: for people, and for what is printed.
         path: the file that `line` of a statement counts in.
-        arrays, arguments: what it is given, by name, in its own order; an argument is (type, element dims).
+        arrays: what it is given, by name, in its own order; and its cells.
+        arguments: numbers that it is given, by name: (type, element dims).
         locals: types of its locals by name. A local that is first given a value inside a loop is fresh in each
             iteration.
+        cells: names of those arrays that are the kernel's own, of rank 0 and zero at its start: locals of the top
+            level that a parallel loop changes, where an atomic is one.
     """
 
     name: str
@@ -238,3 +241,4 @@ class Kernel:
     arguments: Mapping[str, tuple[str, tuple[int, ...]]]
     locals: Mapping[str, str]
     body: tuple[Stmt, ...]
+    cells: tuple[str, ...] = ()

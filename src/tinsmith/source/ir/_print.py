@@ -59,7 +59,8 @@ def printed(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defa
     writer = _Writer(kernel, defaults)
     parameters = [ast.arg(name, _parsed(text)) for name, text in annotations.items()]
     arguments = ast.arguments([], parameters, None, [], [], None, [])
-    tree = ast.FunctionDef(kernel.name, arguments, writer.body(kernel.body, is_top=True), [], None)
+    body = [*writer.cells(), *writer.body(kernel.body, is_top=True)]
+    tree = ast.FunctionDef(kernel.name, arguments, body, [], None)
     return ast.fix_missing_locations(tree)
 
 
@@ -75,6 +76,12 @@ class _Writer:
         self.defaults = defaults
 
     # Statements -------------------------------------------------------------------------------
+
+    def cells(self) -> list[ast.stmt]:
+        """The kernel's own memory, as locals of its top level, which both engines share out to parallel loops."""
+        kinds = [(name, self.kernel.arrays[name].type) for name in self.kernel.cells]
+        zeros = [(name, nodes.Const(types.zero(kind), kind)) for name, kind in kinds]
+        return [_assign(ast.Name(name, ast.Store()), self.expression(zero)) for name, zero in zeros]
 
     def body(self, statements: Sequence[nodes.Stmt], *, is_top: bool = False) -> list[ast.stmt]:
         written: list[ast.stmt] = []
@@ -186,6 +193,8 @@ class _Writer:
 
     def element(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
         context = ast.Store() if isinstance(one, nodes.Store) else ast.Load()
+        if one.array in self.kernel.cells:
+            return ast.Name(one.array, context)
         index = [self.expression(part) for part in one.index]
         slot: ast.expr = ast.Constant(None) if not index else index[0] if len(index) == 1 else _tuple(index)
         element = ast.Subscript(ast.Name(one.array, ast.Load()), slot, ast.Load() if one.entry else context)

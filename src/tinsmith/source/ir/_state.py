@@ -47,6 +47,9 @@ class State:
         is_static: whether an expression is evaluated inside `ti.static`.
         is_quiet: whether no call of the present statement changes memory or locals.
         is_serial_next: whether `loop_config(serialize=True)` stood before.
+        is_parallel: whether the statement stands in a parallel loop.
+        outer: names of the top level's locals.
+        cells: those of them that a parallel loop changes.
     """
 
     defaults: Defaults
@@ -61,6 +64,9 @@ class State:
     is_static: bool = False
     is_quiet: bool = True
     is_serial_next: bool = False
+    is_parallel: bool = False
+    outer: set[str] = field(default_factory=set)
+    cells: set[str] = field(default_factory=set)
 
     @property
     def frame(self) -> Frame:
@@ -120,6 +126,8 @@ class State:
         """A new local, without a value yet."""
         name = self.fresh(name)
         self.types[name] = kind
+        if self.depth == 0:
+            self.outer.add(name)
         return nodes.Local(name, kind)
 
     def bind(self, name: str, value: Scalar) -> nodes.Local:
@@ -127,6 +135,10 @@ class State:
         local = self.local(name, value.type)
         self.emit(nodes.Assign(local.name, value, self.line))
         return local
+
+    def is_cell(self, place: Any) -> bool:
+        """Whether a place that is to be changed here is a local that the iterations of a parallel loop share."""
+        return self.is_parallel and isinstance(place, nodes.Local) and place.name in self.outer
 
     def named(self, name: str, value: Any, scalar: Any) -> Any:
         """New locals that hold a value: `c` for a number, `c_0` and `c_1` for a vector, `c_x` for a member."""

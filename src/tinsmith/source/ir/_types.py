@@ -33,6 +33,13 @@ def is_float(kind: str) -> bool:
     return kind in FLOATS
 
 
+def zero(kind: str) -> bool | int | float:
+    """A type's zero, as Python has it."""
+    if kind == "u1":
+        return False
+    return 0.0 if is_float(kind) else 0
+
+
 def width(kind: str) -> int:
     """Bits of a type; a truth takes as many as a byte."""
     return max(8, int(kind[1:]))
