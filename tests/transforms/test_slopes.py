@@ -56,6 +56,9 @@ def by_table(operation, values, kinds, seeds):
         contribution = slope.of(nodes.Local("s", operation.type))
         assert_types_are_right(contribution)
         assert contribution.type == slope.operand.type == kinds[name]
+        tangent = slope.along(nodes.Local("t", kinds[name]))
+        assert_types_are_right(tangent)
+        assert tangent.type == operation.type
         assert name not in targets
         targets[name] = array(f"{name}_bar", kinds[name])
         body.append(store(targets[name], "i", E(contribution)))
@@ -143,6 +146,7 @@ def test_casts(source, target):
     assert found[0].of(nodes.Local("s", target)) == (
         nodes.Local("s", target) if source == target else nodes.Cast(nodes.Local("s", target), source)
     )
+    assert found[0].along(nodes.Local("t", source)).type == target
     wholes = slopes(nodes.Cast(nodes.Local("k", "i32"), target), nodes.Local("value", target))
     assert not wholes
 
@@ -153,6 +157,8 @@ def test_what_is_whole_or_a_truth_has_none():
         binary("+", local("j", "i32"), 2),
         binary("and", local("a", "u1"), local("b", "u1"), "u1"),
         unary("not", local("a", "u1")),
+        cast(local("x"), "i32", keeps_bits=True),
+        cast(local("j", "i32"), "f32", keeps_bits=True),
         binary("/", local("j", "i32"), 2),
     ):
         assert slopes(operation.expr, nodes.Local("value", operation.expr.type)) == ()
@@ -186,7 +192,6 @@ def test_what_is_known_is_left_out():
     [
         (unary("erf", local("x")), "the derivative of `erf`"),
         (binary("raw_mod", local("x"), local("z")), "the derivative of `raw_mod`"),
-        (cast(local("x"), "i32", keeps_bits=True), "the derivative of a float's bits"),
     ],
 )
 def test_what_the_table_has_not_is_refused(operation, words):

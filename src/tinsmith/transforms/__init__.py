@@ -12,10 +12,12 @@ from ._serial import serial
 from ._simplified import simplified
 from ._slopes import Slope, slopes
 from ._unstored import unstored
+from .tangent import Tangent, tangent
 
 __all__ = [
     "NotRewritable",
     "Slope",
+    "Tangent",
     "annotated",
     "batched",
     "fielded",
@@ -26,5 +28,6 @@ __all__ = [
     "serial",
     "simplified",
     "slopes",
+    "tangent",
     "unstored",
 ]

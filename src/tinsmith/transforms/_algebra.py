@@ -51,6 +51,8 @@ def plus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
         return right
     if is_constant(right, 0):
         return left
+    if left == right:
+        return times(constant(2, left.type), left)
     if isinstance(right, nodes.Unary) and right.operator == "neg" and right.value.type == right.type:
         return nodes.Binary("-", left, right.value, left.type)
     return nodes.Binary("+", left, right, left.type)

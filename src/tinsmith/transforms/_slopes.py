@@ -19,19 +19,26 @@ Operation: TypeAlias = nodes.Unary | nodes.Binary | nodes.Cast
 Contribution: TypeAlias = Callable[[nodes.Expr], nodes.Expr]
 
 
+def _same(seed: nodes.Expr) -> nodes.Expr:
+    return seed
+
+
 class Slope(NamedTuple):
     """The derivative of an operation by one of its operands.
 
     Attributes:
         operand: the operand, as the operation has it.
-        of: seed -> seed times the partial derivative, in the operand's type; the seed has the operation's. Linear in
-            the seed, and a number is its own transpose: the seed is an adjoint or a tangent.
+        of: adjoint of the result -> what it adds to the operand's, in the operand's type: the product with the partial
+            derivative. Linear in the seed, which it may name more than once.
         is_singular: it can be infinite or not a number where the seed is 0 and the operands are finite.
+        along: the same product the other way: tangent of the operand -> what it adds to the result's, in the
+            operation's type.
     """
 
     operand: nodes.Expr
     of: Contribution
     is_singular: bool = False
+    along: Contribution = _same
 
 
 def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
@@ -42,8 +49,7 @@ def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
         value: its result, of its type, as an expression that costs nothing: a local.
 
     Raises:
-        NotCovered: an operation on floats that the table has not, or one that reads a float's bits. Its line is 0: only
-            who has the statement knows it.
+        NotCovered: an operation on floats that the table has not. Its line is 0: only who has the statement knows it.
 
     Example:
         >>> x = nodes.Local("x", "f32")
@@ -59,6 +65,11 @@ def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
     return tuple(_in_type_of(slope, operation.type) for slope in found if _is_variable(slope.operand))
 
 
+def is_flat(operator: str) -> bool:
+    """Whether an operation on floats has derivative 0 wherever it has one."""
+    return operator in _FLAT
+
+
 _FLAT = frozenset({"floor", "ceil", "round", "sgn", "//"})
 
 
@@ -67,20 +78,18 @@ def _is_variable(operand: nodes.Expr) -> bool:
 
 
 def _in_type_of(slope: Slope, kind: str) -> Slope:
-    """The same for a seed of the operation's type, a contribution of the operand's."""
-    of, target = slope.of, slope.operand.type
-    return slope._replace(of=lambda seed: cast(of(cast(seed, kind)), target))
+    """A slope whose product is worked out in the operation's type, and then as its operand's or its own."""
+    product, target = slope.of, slope.operand.type
+    return slope._replace(
+        of=lambda seed: cast(product(cast(seed, kind)), target), along=lambda seed: product(cast(seed, kind))
+    )
 
 
 def _of_cast(operation: nodes.Cast) -> tuple[Slope, ...]:
-    source = operation.value.type
-    if not types.is_float(source):
+    source, kind = operation.value.type, operation.type
+    if not types.is_float(source) or not types.is_float(kind):
         return ()
-    if operation.keeps_bits:
-        raise NotCovered("the derivative of a float's bits", 0, "an expression")
-    if not types.is_float(operation.type):
-        return ()
-    return (Slope(operation.value, lambda seed: cast(seed, source)),)
+    return (Slope(operation.value, lambda seed: cast(seed, source), along=lambda seed: cast(seed, kind)),)
 
 
 # Of one number ----------------------------------------------------------------------------------
@@ -277,10 +286,6 @@ def _by_exponent(two: _Two) -> nodes.Expr:
     zero = two.number(0)
     is_flat = nodes.Binary("and", compared("==", two.a, zero), compared(">=", two.b, zero), "u1")
     return either(is_flat, zero, times(two.y, nodes.Unary("log", two.a, two.y.type)))
-
-
-def _same(seed: nodes.Expr) -> nodes.Expr:
-    return seed
 
 
 _BINARY: dict[str, Callable[[_Two], list[Slope]]] = {

@@ -1,0 +1,153 @@
+"""Duals: an expression's value and tangent, with what both use worked out once, in locals before them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import NamedTuple
+
+from ...source.ir import nodes, types, walk
+from .._algebra import cast, constant, plus
+from .._slopes import slopes
+from ._activity import Activity
+from ._names import Names
+
+
+class Dual(NamedTuple):
+    """A value, and its tangent where it has one."""
+
+    value: nodes.Expr
+    tangent: nodes.Expr | None = None
+
+    @property
+    def moved(self) -> nodes.Expr:
+        """The tangent, 0 where there is none."""
+        return constant(0, self.value.type) if self.tangent is None else self.tangent
+
+
+def is_simple(expr: nodes.Expr) -> bool:
+    """Whether it costs nothing to write an expression twice."""
+    return isinstance(expr, nodes.Const | nodes.Local | nodes.Argument | nodes.Size)
+
+
+@dataclass
+class Expressions:
+    """What expressions of one statement are about.
+
+    Attributes:
+        activity: what has a tangent.
+        companions: names of the tangents of locals, and of arrays and arguments.
+        names: gives names to locals.
+        stem: what those are named after.
+        line: of the statement.
+        before: statements that work out locals, to be run before it.
+    """
+
+    activity: Activity
+    companions: Mapping[str, str]
+    names: Names
+    stem: str
+    line: int
+    before: list[nodes.Stmt] = field(default_factory=list)
+    _known: dict[nodes.Expr, Dual] = field(default_factory=dict)
+    _bound: dict[nodes.Expr, nodes.Local] = field(default_factory=dict)
+
+    def dual(self, expr: nodes.Expr) -> Dual:
+        """Value and tangent of an expression."""
+        if not types.is_float(expr.type) or not self.activity.has(expr):
+            return Dual(expr)
+        found = self._known.get(expr)
+        if found is None:
+            found = self._known[expr] = self._dual(expr)
+        return found
+
+    def bound(self, expr: nodes.Expr) -> nodes.Expr:
+        """An expression that costs nothing: itself, or a local that holds its value."""
+        if is_simple(expr):
+            return expr
+        local = self._bound.get(expr)
+        if local is None:
+            local = self._bound[expr] = self.names.local(self.stem, expr.type)
+            self.before.append(nodes.Assign(local.name, expr, self.line))
+        return local
+
+    def _dual(self, expr: nodes.Expr) -> Dual:
+        match expr:
+            case nodes.Local(name, kind):
+                return Dual(expr, nodes.Local(self.companions[name], kind))
+            case nodes.Argument(name, kind, entry):
+                return Dual(expr, nodes.Argument(self.companions[name], kind, entry))
+            case nodes.Load(array, index, entry, kind):
+                return Dual(expr, nodes.Load(self.companions[array], index, entry, kind))
+            case nodes.Select():
+                return self._choice(expr)
+            case nodes.Unary() | nodes.Binary() | nodes.Cast():
+                return self._operation(expr)
+            case _:
+                return Dual(expr)
+
+    def _choice(self, expr: nodes.Select) -> Dual:
+        condition, kind = self.bound(expr.condition), expr.type
+        then, otherwise = self.dual(expr.then), self.dual(expr.otherwise)
+        values = cast(then.value, kind), cast(otherwise.value, kind)
+        tangents = cast(then.moved, kind), cast(otherwise.moved, kind)
+        return Dual(nodes.Select(condition, *values, kind), nodes.Select(condition, *tangents, kind))
+
+    def _operation(self, expr: nodes.Unary | nodes.Binary | nodes.Cast) -> Dual:
+        """First written with a placeholder for each part, to see which of them the tangent uses."""
+        shell = _Shell(self)
+        operation = walk.rebuilt(expr, shell.operand)
+        assert isinstance(operation, nodes.Unary | nodes.Binary | nodes.Cast)
+        result = nodes.Local("result ", expr.type)
+        moved = [slope.along(seed) for slope in slopes(operation, result) if (seed := shell.tangent(slope.operand))]
+        if not moved:
+            return Dual(expr)
+        total = reduce(plus, moved)
+        uses = Counter(part.name for part in walk.parts(total) if isinstance(part, nodes.Local))
+        parts = shell.parts(uses)
+        value = walk.substituted(operation, parts)
+        if uses[result.name]:
+            value = parts[result.name] = self.bound(value)
+        return Dual(value, walk.substituted(total, parts))
+
+
+class _Shell:
+    """Placeholders for the operands of one operation, and for their tangents."""
+
+    def __init__(self, expressions: Expressions) -> None:
+        self.expressions = expressions
+        self._values: dict[str, nodes.Expr] = {}
+        self._tangents: dict[str, nodes.Expr] = {}
+        self._moved: dict[nodes.Expr, nodes.Expr] = {}
+
+    def operand(self, expr: nodes.Expr) -> nodes.Expr:
+        """What stands for an operand."""
+        value, tangent = self.expressions.dual(expr)
+        held = _held(value, "value", self._values)
+        if tangent is not None:
+            self._moved[held] = _held(tangent, "tangent", self._tangents)
+        return held
+
+    def tangent(self, operand: nodes.Expr) -> nodes.Expr | None:
+        """What stands for the tangent of an operand; None if it has none."""
+        return self._moved.get(operand)
+
+    def parts(self, uses: Mapping[str, int]) -> dict[str, nodes.Expr]:
+        """What placeholders stand for: locals where that is used more than once."""
+        bound: Callable[[nodes.Expr], nodes.Expr] = self.expressions.bound
+        values = {name: bound(expr) if uses[name] else expr for name, expr in self._values.items()}
+        return values | {name: bound(expr) if uses[name] > 1 else expr for name, expr in self._tangents.items()}
+
+
+def _held(expr: nodes.Expr, wish: str, parts: dict[str, nodes.Expr]) -> nodes.Expr:
+    """An expression, or what stands for it where it costs something."""
+    if is_simple(expr):
+        return expr
+    for known, part in parts.items():
+        if part == expr:
+            return nodes.Local(known, expr.type)
+    name = f"{wish} {len(parts)}"  # no local of a kernel is called so
+    parts[name] = expr
+    return nodes.Local(name, expr.type)

@@ -1,0 +1,159 @@
+"""Tangents of atomic maxima and minima: those of the candidates that won, evenly where several did.
+
+Beside such an array lies a count, `ties`: how many candidates equal the element, beyond the first one. In
+code that runs in order the tangent is a running mean. In a parallel loop nobody knows the winner before all iterations
+are through: the loop runs, and then once more, where each iteration whose value won adds its tangent.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from ...source.ir import nodes, walk
+from .._algebra import cast, compared, constant, minus, over, plus, times
+from ._names import Names
+
+INTEGER = "i32"
+ONE = constant(1, INTEGER)
+Change: TypeAlias = Callable[[tuple[nodes.Expr, ...], tuple[int, ...]], list[nodes.Stmt]]
+"""What happens to the number of an array at an index and entry."""
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """An array whose elements are maxima or minima, and what lies beside it.
+
+    Attributes:
+        array: the array.
+        tangent: its companion's name.
+        ties: name of the count.
+        before: name of a copy from before a parallel loop.
+    """
+
+    array: nodes.Array
+    tangent: str
+    ties: str
+    before: str
+
+    def load(self, name: str, index: tuple[nodes.Expr, ...], entry: tuple[int, ...]) -> nodes.Load:
+        """An element of the array or of what lies beside it."""
+        return nodes.Load(name, index, entry, INTEGER if name == self.ties else self.array.type)
+
+
+def in_order(extreme: Extreme, atomic: nodes.Atomic, moved: nodes.Expr, names: Names) -> tuple[nodes.Stmt, ...]:
+    """What goes before an atomic that nobody else interferes with; its value and tangent cost nothing."""
+    index, entry, line = atomic.index, atomic.entry, atomic.line
+    old = extreme.load(atomic.array, index, entry)
+    tangent, ties = (extreme.load(name, index, entry) for name in (extreme.tangent, extreme.ties))
+    count = names.local(extreme.ties, INTEGER)
+    number = cast(nodes.Binary("+", count, ONE, INTEGER), extreme.array.type)
+    mean = plus(tangent, over(minus(moved, tangent), number))
+    won = (
+        nodes.Store(extreme.tangent, index, entry, moved, line),
+        nodes.Store(extreme.ties, index, entry, constant(0, INTEGER), line),
+    )
+    tied = (
+        nodes.Assign(count.name, plus(ties, ONE), line),
+        nodes.Store(extreme.tangent, index, entry, mean, line),
+        nodes.Store(extreme.ties, index, entry, count, line),
+    )
+    is_tied = nodes.If(compared("==", atomic.value, old), tied, (), line)
+    beats = ">" if atomic.operator == "max" else "<"
+    return (nodes.If(compared(beats, atomic.value, old), won, (is_tied,), line),)
+
+
+def of_winner(extreme: Extreme, atomic: nodes.Atomic, moved: nodes.Expr) -> tuple[nodes.Stmt, ...]:
+    """What stands for an atomic when its loop runs for the second time."""
+    index, entry, line = atomic.index, atomic.entry, atomic.line
+    add = (
+        nodes.Atomic("add", extreme.tangent, index, entry, moved, None, line),
+        nodes.Atomic("add", extreme.ties, index, entry, ONE, None, line),
+    )
+    return (nodes.If(compared("==", atomic.value, extreme.load(atomic.array, index, entry)), add, (), line),)
+
+
+def kept(extreme: Extreme, names: Names, line: int) -> tuple[nodes.Stmt, ...]:
+    """Before a parallel loop: a copy of every element."""
+
+    def copied(index: tuple[nodes.Expr, ...], entry: tuple[int, ...]) -> list[nodes.Stmt]:
+        return [nodes.Store(extreme.before, index, entry, extreme.load(extreme.array.name, index, entry), line)]
+
+    return _over_all(extreme, names, line, copied)
+
+
+def settled(extreme: Extreme, names: Names, line: int) -> tuple[nodes.Stmt, ...]:
+    """After it: what stood there before may have won too. Tangents are sums for now, and `ties` all candidates."""
+
+    def changed(index: tuple[nodes.Expr, ...], entry: tuple[int, ...]) -> list[nodes.Stmt]:
+        now, before = (extreme.load(name, index, entry) for name in (extreme.array.name, extreme.before))
+        tangent, ties = (extreme.load(name, index, entry) for name in (extreme.tangent, extreme.ties))
+        count = names.local(extreme.ties, INTEGER)
+        total = times(tangent, cast(count, tangent.type))
+        stays = (
+            nodes.Assign(count.name, plus(ties, ONE), line),
+            nodes.Store(extreme.tangent, index, entry, total, line),
+            nodes.Store(extreme.ties, index, entry, count, line),
+        )
+        goes = (
+            nodes.Store(extreme.tangent, index, entry, constant(0, tangent.type), line),
+            nodes.Store(extreme.ties, index, entry, constant(0, INTEGER), line),
+        )
+        return [nodes.If(compared("==", now, before), stays, goes, line)]
+
+    return _over_all(extreme, names, line, changed)
+
+
+def shared(extreme: Extreme, names: Names, line: int) -> tuple[nodes.Stmt, ...]:
+    """At last: means from sums. Where no candidate was found again, which must not be, the tangent is no number."""
+
+    def divided(index: tuple[nodes.Expr, ...], entry: tuple[int, ...]) -> list[nodes.Stmt]:
+        tangent, ties = (extreme.load(name, index, entry) for name in (extreme.tangent, extreme.ties))
+        mean = over(tangent, cast(ties, tangent.type))
+        return [
+            nodes.Store(extreme.tangent, index, entry, mean, line),
+            nodes.Store(extreme.ties, index, entry, minus(ties, ONE), line),
+        ]
+
+    return _over_all(extreme, names, line, divided)
+
+
+def sliced(body: Sequence[nodes.Stmt], arrays: frozenset[str]) -> tuple[nodes.Stmt, ...]:
+    """A loop's body without what it does to other arrays than these."""
+    return tuple(_sliced(body, arrays))
+
+
+def _sliced(body: Sequence[nodes.Stmt], arrays: frozenset[str]) -> Iterator[nodes.Stmt]:
+    for one in body:
+        match one:
+            case nodes.Store():
+                continue
+            case nodes.Atomic() if one.array not in arrays and one.result is None:
+                continue
+            case nodes.If():
+                yield replace(one, body=sliced(one.body, arrays), orelse=sliced(one.orelse, arrays))
+            case nodes.For() | nodes.While():
+                yield replace(one, body=sliced(one.body, arrays))
+            case _:
+                yield one
+
+
+def _over_all(extreme: Extreme, names: Names, line: int, change: Change) -> tuple[nodes.Stmt, ...]:
+    """Something for every number of an array: a task of its own."""
+    array = extreme.array
+    loop_names = tuple(names.like(f"i{axis}") for axis in range(array.rank))
+    index = tuple(nodes.Local(name, INTEGER) for name in loop_names)
+    entries = itertools.product(*map(range, array.element))
+    body = tuple(statement for entry in entries for statement in change(index, entry))
+    if not array.rank:
+        return body
+    bounds = tuple((constant(0, INTEGER), nodes.Size(array.name, axis)) for axis in range(array.rank))
+    return (nodes.For(loop_names, bounds, body, is_parallel=True, line=line),)
+
+
+def extremes_in(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> list[nodes.Atomic]:
+    """Every maximum and minimum that statements take of elements of these arrays."""
+    atomics = [one for one in walk.stores(body) if isinstance(one, nodes.Atomic)]
+    return [one for one in atomics if one.operator in ("min", "max") and one.array in arrays]

@@ -1,0 +1,231 @@
+"""The tangent of a kernel: what it computes, and how that moves when what it is given does.
+
+    kernel(x, y)  ->  kernel(x, y, x_dot, y_dot)
+
+Everything that depends on something with a tangent has a companion of the same type, that holds the derivative of its
+value in the direction of the tangents that were given. The kernel's own statements stay: a tangent needs
+their values, and is worked out before each. What comes out is a kernel like any other, of which there is a
+tangent, or an adjoint, again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from ...source.ir import NotCovered, nodes, types, walk
+from .._bits import check_bits
+from ._activity import Activity
+from ._extremes import INTEGER, Extreme, extremes_in, kept, settled, shared, sliced
+from ._names import Names
+from ._statements import Block, Statements
+
+
+@dataclass(frozen=True)
+class Tangent:
+    """The tangent of a kernel.
+
+    Attributes:
+        kernel: what to run. What it is given: all that the kernel was given, then companions, then scratch.
+        companions: names of the tangents of its arrays and arguments, by their names. One of an array is given the
+            tangent that the array has before the run, 0 for most, and holds the one it has afterwards.
+        scratch: arrays that must be 0 before the run, by name: an array that has the same sizes.
+    """
+
+    kernel: nodes.Kernel
+    companions: Mapping[str, str]
+    scratch: Mapping[str, str] = field(default_factory=dict)
+
+
+def tangent(kernel: nodes.Kernel, active: frozenset[str]) -> Tangent:
+    """Forward mode: a kernel that carries tangents along.
+
+    Args:
+        kernel: the kernel.
+        active: names of the arrays and arguments that are given a tangent. What is not floating has none.
+
+    Raises:
+        NotCovered: with the line, a construct whose tangent nobody can tell.
+
+    Example:
+        >>> tangent(kernel, frozenset({"x"})).companions
+        {'x': 'x_dot', 'y': 'y_dot'}
+    """
+    return _Pass(kernel, frozenset(name for name in active if types.is_float(_kind(kernel, name)))).result()
+
+
+def _without_idle_results(kernel: nodes.Kernel) -> Block:
+    """Its body, where atomics whose result nobody reads have none: of a maximum it would be in the way."""
+    used = {name for one in walk.statements(kernel.body) for name in walk.locals_in(walk.expressions(one))}
+    return tuple([_without_results(one, used) for one in kernel.body])
+
+
+def _without_results(one: nodes.Stmt, used: set[str]) -> nodes.Stmt:
+    match one:
+        case nodes.Atomic() if one.result not in used:
+            return replace(one, result=None)
+        case nodes.If():
+            body, orelse = (tuple([_without_results(inner, used) for inner in part]) for part in walk.bodies(one))
+            return replace(one, body=body, orelse=orelse)
+        case nodes.For() | nodes.While():
+            return replace(one, body=tuple([_without_results(inner, used) for inner in one.body]))
+        case _:
+            return one
+
+
+def _kind(kernel: nodes.Kernel, name: str) -> str:
+    return kernel.arrays[name].type if name in kernel.arrays else kernel.arguments[name][0]
+
+
+class _Pass:
+    """One tangent being made."""
+
+    def __init__(self, kernel: nodes.Kernel, active: frozenset[str]) -> None:
+        self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
+        self.names = Names(kernel)
+        self.activity = activity = Activity(kernel, active)
+        check_bits(kernel, activity.has)
+        self.arrays = [array for array in kernel.arrays.values() if activity.has_array(array.name)]
+        self.arguments = {name: one for name, one in kernel.arguments.items() if activity.has_argument(name)}
+        self.locals = {name: kind for name, kind in kernel.locals.items() if activity.has_local(name)}
+        moving = [*(array.name for array in self.arrays), *self.arguments, *self.locals]
+        self.companions = {name: self.names.like(f"{name}_dot") for name in moving}
+        self.scratch: list[tuple[nodes.Array, str]] = []
+        self.extremes = self._extremes()
+        kinds = {name: array.type for name, array in kernel.arrays.items()}
+        self.statements = Statements(kernel.path, kinds, activity, self.companions, self.names, self.extremes)
+
+    def result(self) -> Tangent:
+        body = tuple(chain.from_iterable(self._task(one) for one in self.kernel.body))
+        companions = [replace(one, name=self.companions[one.name], label="") for one in self.arrays]
+        scratch = [array for array, _ in self.scratch]
+        arguments = {self.companions[name]: one for name, one in self.arguments.items()}
+        locals_ = {self.companions[name]: kind for name, kind in self.locals.items()}
+        kernel = replace(
+            self.kernel,
+            name=f"{self.kernel.name}_tangent",
+            arrays={**self.kernel.arrays, **{one.name: one for one in [*companions, *scratch]}},
+            arguments={**self.kernel.arguments, **arguments},
+            locals={**self.kernel.locals, **locals_, **self.names.types},
+            body=body,
+            cells=(*self.kernel.cells, *self._own_cells()),
+        )
+        given = [one.name for one in self.arrays if one.name not in self.kernel.cells]
+        return Tangent(
+            kernel,
+            {name: self.companions[name] for name in [*given, *self.arguments]},
+            {array.name: of for array, of in self.scratch if of not in self.kernel.cells},
+        )
+
+    def _own_cells(self) -> list[str]:
+        """What lies beside the kernel's own memory is its own too."""
+        cells = self.kernel.cells
+        companions = [self.companions[name] for name in cells if name in self.companions]
+        return [*companions, *(array.name for array, of in self.scratch if of in cells)]
+
+    # Maxima and minima ------------------------------------------------------------------------
+
+    def _extremes(self) -> dict[str, Extreme]:
+        """What lies beside arrays that take maxima or minima of what has a tangent."""
+        found = {one.array for one in extremes_in(self.kernel.body, self.companions)}
+        return {array.name: self._extreme(array) for array in self.arrays if array.name in found}
+
+    def _extreme(self, array: nodes.Array) -> Extreme:
+        ties, before = self.names.like(f"{array.name}_ties"), self.names.like(f"{array.name}_before")
+        self.scratch.append((replace(array, name=ties, type=INTEGER, label=""), array.name))
+        if self._is_raced(array.name):
+            self.scratch.append((replace(array, name=before, label=""), array.name))
+        return Extreme(array, self.companions[array.name], ties, before)
+
+    def _is_raced(self, array: str) -> bool:
+        return any(array in self._later(task) for task in self.kernel.body)
+
+    def _later(self, task: nodes.Stmt) -> frozenset[str]:
+        """Arrays of which several iterations of a parallel task take the maximum or minimum of an element."""
+        if not isinstance(task, nodes.For) or not _is_parallel(task):
+            return frozenset()
+        return frozenset(one.array for one in extremes_in(task.body, self.companions)) - _owned(task)
+
+    # Tasks ------------------------------------------------------------------------------------
+
+    def _task(self, task: nodes.Stmt) -> Block:
+        """A statement of the top level."""
+        if not isinstance(task, nodes.For) or not _is_parallel(task):
+            return self.statements.statement(task)
+        later = self._later(task)
+        statements = replace(self.statements, owned=_owned(task), later=later)
+        if not later:
+            return statements.statement(task)
+        extremes = [self.extremes[name] for name in self.extremes if name in later]
+        second = replace(task, body=self._second(task, later))
+        return (
+            *chain.from_iterable(kept(one, self.names, task.line) for one in extremes),
+            *statements.statement(task),
+            *chain.from_iterable(settled(one, self.names, task.line) for one in extremes),
+            *replace(statements, is_second=True).statement(second),
+            *chain.from_iterable(shared(one, self.names, task.line) for one in extremes),
+        )
+
+    def _second(self, task: nodes.For, later: frozenset[str]) -> Block:
+        """A parallel loop once more, only to see which of its values won."""
+        for one in walk.stores(task.body):
+            if one.array in later and not self._is_plain(one, task):
+                raise self._refused("a maximum or minimum that its own parallel loop uses or changes otherwise", one)
+        body = sliced(task.body, later)
+        written = {one.array for one in walk.stores(task.body)}
+        for one in walk.statements(body):
+            if isinstance(one, nodes.Draw) or (isinstance(one, nodes.Atomic) and one.array not in later):
+                raise self._refused("a maximum or minimum in a parallel loop that cannot be run twice", one)
+            read = {
+                load.array
+                for expr in walk.expressions(one)
+                for load in walk.parts(expr)
+                if isinstance(load, nodes.Load)
+            }
+            if read & written:
+                raise self._refused("a maximum or minimum in a parallel loop that changes what it reads", one)
+        return body
+
+    def _is_plain(self, one: nodes.Store | nodes.Atomic, task: nodes.For) -> bool:
+        """Whether a parallel loop does nothing with an array but take maxima, or minima, of its elements."""
+        if (
+            not isinstance(one, nodes.Atomic)
+            or one.result is not None
+            or one.array in _read(*walk.statements(task.body))
+        ):
+            return False
+        others = [other for other in walk.stores(task.body) if other.array == one.array]
+        return all(isinstance(other, nodes.Atomic) and other.operator == one.operator for other in others)
+
+    def _refused(self, construct: str, one: nodes.Stmt) -> NotCovered:
+        return NotCovered(f"the tangent of {construct}", one.line, f"{self.kernel.path}:{one.line}")
+
+
+def _read(*statements: nodes.Stmt) -> set[str]:
+    """Arrays whose elements statements read, apart from those inside them."""
+    parts = (part for one in statements for expr in walk.expressions(one) for part in walk.parts(expr))
+    return {part.array for part in parts if isinstance(part, nodes.Load)}
+
+
+def _is_parallel(loop: nodes.For) -> bool:
+    """Whether iterations may run at once: not where there is only one."""
+    return loop.is_parallel and not all(_counts_one(*bound) for bound in loop.bounds)
+
+
+def _counts_one(first: nodes.Expr, end: nodes.Expr) -> bool:
+    return isinstance(first, nodes.Const) and isinstance(end, nodes.Const) and end.value - first.value <= 1
+
+
+def _owned(loop: nodes.For) -> frozenset[str]:
+    """Arrays whose every access in a parallel loop has the loop's own names at the same places of its index."""
+    accesses: dict[str, set[tuple[int, ...]]] = {}
+    for one in [*walk.loads(loop.body), *walk.stores(loop.body)]:
+        accesses.setdefault(one.array, set()).add(_places(one.index, loop.names))
+    return frozenset(name for name, places in accesses.items() if len(places) == 1 and -1 not in next(iter(places)))
+
+
+def _places(index: tuple[nodes.Expr, ...], names: tuple[str, ...]) -> tuple[int, ...]:
+    """Where in an index each name stands alone; -1 where it does not."""
+    held = [one.name if isinstance(one, nodes.Local) else "" for one in index]
+    return tuple(held.index(name) if name in held else -1 for name in names)

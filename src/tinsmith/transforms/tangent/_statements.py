@@ -1,0 +1,174 @@
+"""Statements with their tangents: the tangent first, since it uses the old values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...source.ir import NotCovered, nodes
+from .._algebra import cast, constant, plus, times
+from ._activity import Activity
+from ._expressions import Dual, Expressions
+from ._extremes import Extreme, in_order, of_winner
+from ._names import Names
+
+Block = tuple[nodes.Stmt, ...]
+
+
+@dataclass(frozen=True)
+class Statements:
+    """What statements are about.
+
+    Attributes:
+        path: the kernel's file.
+        kinds: types of its arrays.
+        activity, companions, names: as of `Expressions`.
+        extremes: arrays whose elements are maxima or minima somewhere, by name.
+        owned: in a parallel loop, arrays whose elements one iteration alone touches; None in code that runs in order.
+        later: arrays whose maxima or minima in this loop get their tangents when all iterations are through.
+        is_second: this is the second run of such a loop.
+    """
+
+    path: str
+    kinds: Mapping[str, str]
+    activity: Activity
+    companions: Mapping[str, str]
+    names: Names
+    extremes: Mapping[str, Extreme]
+    owned: frozenset[str] | None = None
+    later: frozenset[str] = frozenset()
+    is_second: bool = False
+
+    def block(self, body: Sequence[nodes.Stmt]) -> Block:
+        """Statements in order, with their tangents."""
+        return tuple([new for old in body for new in self.statement(old)])
+
+    def statement(self, one: nodes.Stmt) -> Block:
+        """A statement with its tangent. Raises NotCovered."""
+        match one:
+            case nodes.Assign():
+                return self._assign(one)
+            case nodes.Draw():
+                return (one, *self._still(one.name, one.type, one.line))
+            case nodes.Store():
+                return self._store(one)
+            case nodes.Atomic():
+                return self._atomic(one)
+            case nodes.If():
+                return (replace(one, body=self.block(one.body), orelse=self.block(one.orelse)),)
+            case nodes.For() | nodes.While():
+                return (replace(one, body=self.block(one.body)),)
+            case nodes.Break() | nodes.Continue():
+                return (one,)
+
+    def _still(self, name: str, kind: str, line: int) -> Block:
+        """A local whose new value has no tangent."""
+        if not self.activity.has_local(name):
+            return ()
+        return (nodes.Assign(self.companions[name], constant(0, kind), line),)
+
+    def _dual(self, expr: nodes.Expr, stem: str, line: int) -> tuple[Expressions, Dual]:
+        expressions = Expressions(self.activity, self.companions, self.names, stem, line)
+        try:
+            return expressions, expressions.dual(expr)
+        except NotCovered as error:
+            raise self._refused(error.construct, line) from error
+
+    def _refused(self, construct: str, line: int) -> NotCovered:
+        return NotCovered(construct, line, f"{self.path}:{line}")
+
+    # Locals -----------------------------------------------------------------------------------
+
+    def _assign(self, one: nodes.Assign) -> Block:
+        if not self.activity.has_local(one.name):
+            return (one,)
+        expressions, dual = self._dual(one.value, one.name, one.line)
+        companion = nodes.Assign(self.companions[one.name], dual.moved, one.line)
+        return (*expressions.before, companion, replace(one, value=dual.value))
+
+    # Memory -----------------------------------------------------------------------------------
+
+    def _store(self, one: nodes.Store) -> Block:
+        if not self.activity.has_array(one.array):
+            return (one,)
+        expressions, dual = self._dual(one.value, one.array, one.line)
+        one = replace(one, value=dual.value)
+        companion = replace(one, array=self.companions[one.array], value=dual.moved)
+        return (*expressions.before, companion, *self._untied(one), one)
+
+    def _untied(self, one: nodes.Store | nodes.Atomic) -> Block:
+        """An element that is no maximum any more has no ties."""
+        extreme = self.extremes.get(one.array)
+        if extreme is None:
+            return ()
+        return (nodes.Store(extreme.ties, one.index, one.entry, constant(0, "i32"), one.line),)
+
+    def _atomic(self, one: nodes.Atomic) -> Block:
+        if not self.activity.has_array(one.array):
+            return (one, *self._still(one.result or "", self.kinds[one.array], one.line))
+        self._check_order(one)
+        expressions, dual = self._dual(one.value, one.array, one.line)
+        if self.is_second and one.array in self.later:
+            return self._winner(one, expressions, dual)
+        if one.operator in ("add", "sub"):
+            changes, one = self._sum(one, dual)
+        elif one.operator == "mul":
+            changes, one = self._product(one, expressions, dual)
+        elif one.array in self.later:
+            changes, one = (), replace(one, value=dual.value)
+        else:
+            changes, one = self._extreme(one, expressions, dual)
+        return (*expressions.before, *self._result(one), *changes, one)
+
+    def _is_alone(self, array: str) -> bool:
+        """Whether nobody else touches an element that is touched here."""
+        return self.owned is None or array in self.owned
+
+    def _check_order(self, one: nodes.Atomic) -> None:
+        if self._is_alone(one.array):
+            return
+        if one.result is not None and self.activity.has_local(one.result):
+            raise self._refused(
+                f"the tangent of what `atomic_{one.operator}` returns in a parallel loop, which depends on the order",
+                one.line,
+            )
+        if one.operator == "mul":
+            raise self._refused("the tangent of `atomic_mul` on an element that several iterations change", one.line)
+
+    def _result(self, one: nodes.Atomic) -> Block:
+        """The tangent of the old value."""
+        if one.result is None or not self.activity.has_local(one.result):
+            return ()
+        old = nodes.Load(self.companions[one.array], one.index, one.entry, self.kinds[one.array])
+        return (nodes.Assign(self.companions[one.result], old, one.line),)
+
+    def _sum(self, one: nodes.Atomic, dual: Dual) -> tuple[Block, nodes.Atomic]:
+        one = replace(one, value=dual.value)
+        if dual.tangent is None:
+            return self._untied(one), one
+        value = cast(dual.tangent, self.kinds[one.array])
+        companion = replace(one, array=self.companions[one.array], value=value, result=None)
+        return (companion, *self._untied(one)), one
+
+    def _product(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[Block, nodes.Atomic]:
+        kind = self.kinds[one.array]
+        value = expressions.bound(cast(dual.value, kind))
+        one = replace(one, value=value)
+        companion = self.companions[one.array]
+        old, moved = (nodes.Load(name, one.index, one.entry, kind) for name in (one.array, companion))
+        total = plus(times(moved, value), times(old, cast(dual.moved, kind)))
+        return (nodes.Store(companion, one.index, one.entry, total, one.line), *self._untied(one)), one
+
+    def _extreme(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[Block, nodes.Atomic]:
+        one, moved = self._settled(one, expressions, dual)
+        return in_order(self.extremes[one.array], one, moved, self.names), one
+
+    def _winner(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> Block:
+        one, moved = self._settled(one, expressions, dual)
+        return (*expressions.before, *of_winner(self.extremes[one.array], one, moved))
+
+    def _settled(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[nodes.Atomic, nodes.Expr]:
+        """Value and tangent as the array has them, in locals: both are used twice."""
+        kind = self.kinds[one.array]
+        moved = expressions.bound(cast(dual.moved, kind))
+        return replace(one, value=expressions.bound(cast(dual.value, kind))), moved

@@ -1,0 +1,92 @@
+"""A kernel's tangent by the pass, and by torch's forward mode through the interpreted kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from tinsmith.source.interpreter import interpret
+from tinsmith.source.ir import nodes, types
+from tinsmith.transforms import Tangent, tangent
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+def directions(kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+    """A random tangent for everything floating that a kernel is given."""
+    generator = torch.Generator().manual_seed(seed)
+    kinds = {name: array.type for name, array in kernel.arrays.items() if name not in kernel.cells}
+    kinds |= {name: kind for name, (kind, _) in kernel.arguments.items()}
+    given = {**arrays, **{name: torch.as_tensor(one) for name, one in arguments.items()}}
+    return {
+        name: torch.randn(given[name].shape, generator=generator, dtype=torch.float64)
+        for name, kind in kinds.items()
+        if types.is_float(kind)
+    }
+
+
+def given_to(
+    made: Tangent, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Arrays and arguments of the tangent's kernel."""
+    beside = {of: one for of, one in made.companions.items() if one in made.kernel.arrays}
+    tangents = {
+        one: moved[of].to(arrays[of].dtype) if of in moved else torch.zeros_like(arrays[of])
+        for of, one in beside.items()
+    }
+    kinds = {name: torch.int32 if made.kernel.arrays[name].type == "i32" else None for name in made.scratch}
+    scratch = {name: torch.zeros_like(arrays[of], dtype=kinds[name]) for name, of in made.scratch.items()}
+    numbers = {one: moved[of] for of, one in made.companions.items() if one in made.kernel.arguments}
+    return {**arrays, **tangents, **scratch}, {**arguments, **numbers}
+
+
+def by_pass(
+    kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """Arrays after the run of the tangent's kernel, and their tangents."""
+    made = tangent(kernel, frozenset(moved))
+    after = interpret(made.kernel, *given_to(made, arrays, arguments, moved))
+    beside = {of: one for of, one in made.companions.items() if one in made.kernel.arrays}
+    return {name: after[name] for name in arrays}, {of: after[one] for of, one in beside.items()}
+
+
+def by_torch(
+    kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
+) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The same by torch's forward mode."""
+    with forward_ad.dual_level():
+        arrays, arguments = (
+            {name: _dual(name, one, moved) for name, one in part.items()} for part in (arrays, arguments)
+        )
+        after = {name: forward_ad.unpack_dual(one) for name, one in interpret(kernel, arrays, arguments).items()}
+    floating = {name: one for name, one in after.items() if one.primal.is_floating_point()}
+    tangents = {
+        name: torch.zeros_like(one.primal) if one.tangent is None else one.tangent for name, one in floating.items()
+    }
+    return {name: one.primal for name, one in after.items()}, tangents
+
+
+def _dual(name: str, given: Any, moved: Tensors) -> Any:
+    if name not in moved:
+        return given
+    return forward_ad.make_dual(torch.as_tensor(given).to(torch.float64), moved[name])
+
+
+def assert_tangents_agree(
+    kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], still: Iterable[str] = (), **tolerance: float
+) -> None:
+    """By the pass and by torch: the same values, and the same tangents; none where the pass says there is none."""
+    moved = {name: one for name, one in directions(kernel, arrays, arguments).items() if name not in set(still)}
+    tolerance = {"rtol": 1e-9, "atol": 1e-10, **tolerance}
+    values, tangents = by_pass(kernel, arrays, arguments, moved)
+    wanted_values, wanted = by_torch(kernel, arrays, arguments, moved)
+    for name, one in wanted_values.items():
+        torch.testing.assert_close(values[name], one, equal_nan=True, rtol=1e-12, atol=1e-13)
+    for name, one in wanted.items():
+        mine = tangents.get(name, torch.zeros_like(one))
+        torch.testing.assert_close(
+            mine, one, equal_nan=True, msg=lambda words, name=name: f"{name}: {words}", **tolerance
+        )
