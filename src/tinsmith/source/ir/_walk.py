@@ -115,3 +115,29 @@ def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
 def stores(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Store | nodes.Atomic]:
     """Every statement that changes memory."""
     return (one for one in statements(body) if isinstance(one, nodes.Store | nodes.Atomic))
+
+
+def changed(
+    statement: nodes.Stmt,
+    expression: Callable[[nodes.Expr], nodes.Expr],
+    after: Callable[[nodes.Stmt], nodes.Stmt] = lambda one: one,
+) -> nodes.Stmt:
+    """A statement with every expression in it changed, and then every statement."""
+    match statement:
+        case nodes.Assign():
+            found: nodes.Stmt = replace(statement, value=expression(statement.value))
+        case nodes.Store() | nodes.Atomic():
+            index = tuple([expression(one) for one in statement.index])
+            found = replace(statement, index=index, value=expression(statement.value))
+        case nodes.If():
+            body, orelse = (tuple([changed(one, expression, after) for one in part]) for part in bodies(statement))
+            found = nodes.If(expression(statement.condition), body, orelse, statement.line)
+        case nodes.For():
+            bounds = tuple([(expression(first), expression(end)) for first, end in statement.bounds])
+            body = tuple([changed(one, expression, after) for one in statement.body])
+            found = replace(statement, bounds=bounds, body=body)
+        case nodes.While():
+            found = replace(statement, body=tuple([changed(one, expression, after) for one in statement.body]))
+        case _:
+            found = statement
+    return after(found)

@@ -1,0 +1,128 @@
+"""Leave out what nobody needs: assignments to locals that are not read, stores to memory that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from ..source.ir import nodes, walk
+
+Block = tuple[nodes.Stmt, ...]
+
+
+def pruned(body: Sequence[nodes.Stmt], wanted: Collection[str] = (), *, private: Collection[str] = ()) -> Block:
+    """Statements without what has no effect.
+
+    Args:
+        body: the statements.
+        wanted: locals whose values are read afterwards.
+        private: arrays that nobody reads afterwards: stores to them stay only where a load is left.
+    """
+    body, read = tuple(body), set[str]()
+    while True:
+        found, _ = _Pruning(set(private) - read).block(body, set(wanted))
+        seen = {load.array for load in walk.loads(found)} & set(private)
+        if seen <= read:
+            return found
+        read |= seen
+
+
+def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> set[str]:
+    """Locals that statements read before they give them a value, where only some matter afterwards."""
+    wanted = {name for one in walk.statements(body) for name in walk.assigned(one) if is_wanted(name)}
+    return _Pruning(set()).block(tuple(body), wanted)[1] - wanted
+
+
+class _Pruning:
+    """One pass, backwards, with the set of locals that are still read."""
+
+    def __init__(self, idle: set[str]) -> None:
+        self.idle = idle
+        self.after_break: list[set[str]] = []
+        self.after_continue: list[set[str]] = []
+
+    def block(self, body: Block, live: set[str]) -> tuple[Block, set[str]]:
+        """A block without what has no effect, and the locals that it reads; `live` are read after it."""
+        kept: list[nodes.Stmt] = []
+        for statement in reversed(body):
+            found, live = self.statement(statement, live)
+            if found is not None:
+                kept.append(found)
+        return tuple(reversed(kept)), live
+
+    def statement(self, one: nodes.Stmt, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:
+        match one:
+            case nodes.Assign() | nodes.Draw():
+                if one.name not in live:
+                    return None, live
+                return one, (live - {one.name}) | walk.locals_in(walk.expressions(one))
+            case nodes.Store():
+                if one.array in self.idle:
+                    return None, live
+                return one, live | walk.locals_in(walk.expressions(one))
+            case nodes.Atomic():
+                return self.atomic(one, live)
+            case nodes.If():
+                return self.branch(one, live)
+            case nodes.For():
+                return self.loop(one, live)
+            case nodes.While():
+                return self.endless(one, live)
+            case nodes.Break():
+                return one, set(self.after_break[-1])
+            case nodes.Continue():
+                return one, set(self.after_continue[-1])
+
+    def atomic(self, one: nodes.Atomic, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:
+        is_read = one.result is not None and one.result in live
+        if one.array in self.idle and not is_read:
+            return None, live
+        kept = one if is_read else replace(one, result=None)
+        return kept, (live - set(walk.assigned(kept))) | walk.locals_in(walk.expressions(one))
+
+    def branch(self, one: nodes.If, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:
+        body, before = self.block(one.body, live)
+        orelse, otherwise = self.block(one.orelse, live)
+        if not body and not orelse:
+            return None, live
+        read = before | otherwise | walk.locals_in([one.condition])
+        if not body:
+            return nodes.If(_denied(one.condition), orelse, (), one.line), read
+        return replace(one, body=body, orelse=orelse), read
+
+    def loop(self, one: nodes.For, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:
+        body, before = self.settled(one.body, live)
+        if not _acts(body):
+            return None, live
+        read = live | (before - set(one.names)) | walk.locals_in(walk.expressions(one))
+        return replace(one, body=body), read
+
+    def endless(self, one: nodes.While, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:
+        body, before = self.settled(one.body, live)
+        if not _acts(body):
+            return None, live
+        return replace(one, body=body), live | before
+
+    def settled(self, body: Block, live: set[str]) -> tuple[Block, set[str]]:
+        """A loop's body: what one iteration reads, the one before it must leave."""
+        after = set(live)
+        while True:
+            self.after_break.append(live)
+            self.after_continue.append(after)
+            kept, before = self.block(body, after)
+            self.after_break.pop()
+            self.after_continue.pop()
+            if before <= after:
+                return kept, before
+            after = after | before
+
+
+def _acts(body: Block) -> bool:
+    """Whether anything is left but leaving."""
+    return any(not isinstance(one, nodes.Break | nodes.Continue | nodes.If) for one in walk.statements(body))
+
+
+def _denied(condition: nodes.Expr) -> nodes.Expr:
+    if isinstance(condition, nodes.Unary) and condition.operator == "not":
+        return condition.value
+    return nodes.Unary("not", condition, "u1")

@@ -1,0 +1,7 @@
+"""The adjoint: from a kernel of the IR to the kernels that its gradient takes."""
+
+from ._adjoint import adjoint
+from ._evaluated import evaluated
+from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
+
+__all__ = ["Action", "Copy", "Fresh", "Program", "Reserve", "Run", "TapeSize", "adjoint", "evaluated"]

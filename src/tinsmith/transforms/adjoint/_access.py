@@ -1,0 +1,140 @@
+"""How a task uses memory: which elements belong to one iteration, and what an atomic leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...source.ir import NotCovered, nodes
+from ._evaluated import evaluated, extent
+from ._form import Branch, Loop, Step, loads_in, stores_in
+from ._names import Names
+
+
+def owned(steps: Sequence[Step]) -> frozenset[str]:
+    """Arrays no element of which two parallel iterations touch, as their indices tell."""
+    found: dict[str, list[tuple[nodes.Expr, ...]]] = {}
+    for access in (*loads_in(steps), *stores_in(steps)):
+        found.setdefault(access.array, []).append(access.index)
+    parallel = _parallel(steps)
+    if parallel is None:
+        return frozenset(found)
+    return frozenset(name for name, indices in found.items() if _is_owned(parallel.names, indices))
+
+
+def _parallel(steps: Sequence[Step]) -> Loop | None:
+    only = steps[-1] if steps else None
+    if not isinstance(only, Loop) or not only.is_parallel:
+        return None
+    is_single = all(isinstance(bound, nodes.Const) for pair in only.bounds for bound in pair) and (
+        evaluated(extent(only.bounds) or only.bounds[0][0], {}, {}) <= 1
+    )
+    return None if is_single else only
+
+
+def _is_owned(names: Sequence[str], indices: Sequence[tuple[nodes.Expr, ...]]) -> bool:
+    """Whether every loop variable stands alone at one and the same place of all indices."""
+
+    def places(name: str) -> set[int]:
+        local = nodes.Local(name, "i32")
+        return set.intersection(*({axis for axis, one in enumerate(index) if one == local} for index in indices))
+
+    return all(places(name) for name in names)
+
+
+def sequential(
+    steps: Sequence[Step], arrays: dict[str, nodes.Array], own: frozenset[str], names: Names, path: str
+) -> tuple[Step, ...]:
+    """Steps in which an atomic whose old or new value matters is a load and a store.
+
+    Raises:
+        NotCovered: such an atomic changes what other parallel iterations change too.
+    """
+    return _Sequential(frozenset(load.array for load in loads_in(steps)), arrays, own, names, path).block(steps)
+
+
+class _Sequential:
+    def __init__(
+        self, loaded: frozenset[str], arrays: dict[str, nodes.Array], own: frozenset[str], names: Names, path: str
+    ) -> None:
+        self.loaded = loaded
+        self.arrays = arrays
+        self.own = own
+        self.names = names
+        self.path = path
+
+    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        found: list[Step] = []
+        for step in steps:
+            match step:
+                case nodes.Atomic():
+                    found += self.atomic(step)
+                case Branch():
+                    found.append(replace(step, body=self.block(step.body), orelse=self.block(step.orelse)))
+                case Loop():
+                    found.append(replace(step, body=self.block(step.body)))
+                case _:
+                    found.append(step)
+        return tuple(found)
+
+    def atomic(self, one: nodes.Atomic) -> Sequence[Step]:
+        is_sum = one.operator in ("add", "sub")
+        if one.result is None and is_sum and one.array not in self.loaded:
+            return [one]
+        if one.array not in self.own:
+            return [self.shared(one)]
+        kind = self.arrays[one.array].type
+        operator = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}.get(
+            one.operator, one.operator
+        )
+        old = one.result or self.names.fresh(f"{one.array}_at", kind)
+        new = self.names.fresh(f"{one.array}_new", kind)
+        load = nodes.Load(one.array, one.index, one.entry, kind)
+        value = nodes.Binary(operator, nodes.Local(old, kind), one.value, kind)
+        return [
+            nodes.Assign(old, load, one.line),
+            nodes.Assign(new, value, one.line),
+            nodes.Store(one.array, one.index, one.entry, nodes.Local(new, kind), one.line),
+        ]
+
+    def shared(self, one: nodes.Atomic) -> Step:
+        """An atomic on what other parallel iterations change too: its result depends on who came first."""
+        if one.result is not None:
+            raise self.refused(f"the value that atomic_{one.operator} returned in a parallel loop", one)
+        if one.array in self.loaded:
+            raise self.refused(
+                f"`{one.array}`, read in the parallel loop that changes it by atomic_{one.operator}", one
+            )
+        return one
+
+    def refused(self, construct: str, one: nodes.Atomic) -> NotCovered:
+        return NotCovered(construct, one.line, f"{self.path}:{one.line}")
+
+
+def written_once(tasks: Sequence[Sequence[Step]]) -> frozenset[int]:
+    """Stores (by `id`) to elements that nothing else writes or reads: there is no earlier value to clear for."""
+    uses: dict[str, int] = {}
+    for steps in tasks:
+        for access in (*loads_in(steps), *stores_in(steps)):
+            uses[access.array] = uses.get(access.array, 0) + 1
+    found: set[int] = set()
+    for steps in tasks:
+        _once(steps, (), uses, found)
+    return frozenset(found)
+
+
+def _once(steps: Sequence[Step], names: tuple[str, ...] | None, uses: dict[str, int], found: set[int]) -> None:
+    """`names` are those of all loops around; None inside one without a name."""
+    for step in steps:
+        match step:
+            case nodes.Store() if names is not None and uses[step.array] == 1:
+                if all(nodes.Local(name, "i32") in step.index for name in names):
+                    found.add(id(step))
+            case Branch():
+                _once(step.body, names, uses, found)
+                _once(step.orelse, names, uses, found)
+            case Loop():
+                inside = None if names is None or not step.names else (*names, *step.names)
+                _once(step.body, inside, uses, found)
+            case _:
+                pass

@@ -1,0 +1,93 @@
+"""Activity: which locals and arrays depend on an input that wants a gradient, and reach a result that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...source.ir import nodes, types
+from ._form import Loop, Step, steps_in
+
+FLAT = frozenset({"floor", "ceil", "round", "sgn", "//"})
+"""Operations on floats whose derivative is 0 wherever they have one."""
+Edge = tuple[str, str]
+"""From what, to what: a local's name, or an array's with an `@` before it."""
+
+
+class Activity:
+    """What has a gradient in some tasks.
+
+    Args:
+        tasks: the steps of every task of an op.
+        inputs: arrays that want a gradient.
+        outputs: arrays that are given one.
+    """
+
+    def __init__(self, tasks: Iterable[Sequence[Step]], inputs: Iterable[str], outputs: Iterable[str]) -> None:
+        edges = [edge for steps in tasks for step in steps_in(steps) for edge in _edges(step)]
+        varied = _reached({f"@{name}" for name in inputs}, edges)
+        useful = _reached({f"@{name}" for name in outputs}, [(end, start) for start, end in edges])
+        self._active = varied & useful
+
+    def __contains__(self, local: str) -> bool:
+        return local in self._active
+
+    def add(self, local: str) -> None:
+        """A new local that stands for a part of an active expression."""
+        self._active.add(local)
+
+    def has_array(self, name: str) -> bool:
+        """Whether an array has an adjoint."""
+        return f"@{name}" in self._active
+
+    def depends(self, expr: nodes.Expr) -> bool:
+        """Whether an expression's value has an adjoint."""
+        return any(source in self._active for source in sources(expr))
+
+
+def _reached(start: set[str], edges: Sequence[Edge]) -> set[str]:
+    """Everything that edges lead to."""
+    after: dict[str, list[str]] = {}
+    for source, target in edges:
+        after.setdefault(source, []).append(target)
+    found, waiting = set(start), list(start)
+    while waiting:
+        for target in after.get(waiting.pop(), ()):
+            if target not in found:
+                found.add(target)
+                waiting.append(target)
+    return found
+
+
+def sources(expr: nodes.Expr) -> Iterator[str]:
+    """What the derivative of an expression depends on."""
+    if not types.is_float(expr.type):
+        return
+    match expr:
+        case nodes.Local():
+            yield expr.name
+        case nodes.Load():
+            yield f"@{expr.array}"
+        case nodes.Unary() if expr.operator not in FLAT:
+            yield from sources(expr.value)
+        case nodes.Cast():
+            yield from sources(expr.value)
+        case nodes.Binary() if expr.operator not in FLAT:
+            yield from sources(expr.left)
+            yield from sources(expr.right)
+
+
+def _edges(step: Step) -> Iterator[Edge]:
+    match step:
+        case nodes.Assign():
+            yield from ((source, step.name) for source in sources(step.value))
+        case nodes.Store() | nodes.Atomic():
+            yield from ((source, f"@{step.array}") for source in sources(step.value))
+        case Loop():
+            for one in step.carried:
+                for source in (*sources(one.first), *sources(one.next)):
+                    yield source, one.head
+                    yield source, one.last
+        case _:
+            return
+    if isinstance(step, nodes.Atomic) and step.result is not None and types.is_float(step.value.type):
+        yield f"@{step.array}", step.result

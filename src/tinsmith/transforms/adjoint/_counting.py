@@ -1,0 +1,163 @@
+"""How much tape an iteration needs: a formula where trip counts are known before the launch, else a counting kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...source.ir import nodes
+from .._algebra import cast, constant, plus, times
+from ._evaluated import extent
+from ._form import Loop, Step, frame_steps, stores_in
+from ._names import Names
+from ._plain import Plain, Renamed
+from ._reversal import Kept
+from ._sums import expanded
+from ._tapes import Tape, tape_type
+
+Block = list[nodes.Stmt]
+Need = dict[str, nodes.Expr]
+"""Entries by the key of their tape."""
+
+
+def pushed(kept: Kept, names: Names) -> dict[str, int]:
+    """Entries that each iteration of a loop puts on the tapes of numbers."""
+    found: dict[str, int] = {}
+    for kind in (*(names.types[name] for name in kept.heads), *("i32" for _ in kept.logged)):
+        key = tape_type(kind)
+        found[key] = found.get(key, 0) + 1
+    return found
+
+
+# A formula --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Formula:
+    """Works out what an iteration of a task needs, from sizes and arguments alone."""
+
+    names: Names
+    kept: Mapping[int, Kept]
+    definitions: dict[str, nodes.Expr]
+
+    def need(self, body: Sequence[Step]) -> Need | None:
+        """Entries that a frame needs at most; None where only a run can tell."""
+        total: Need = {}
+        for step in frame_steps(body):
+            if not isinstance(step, Loop):
+                continue
+            inner = self.need(step.body)
+            own = self.loop(step)
+            if inner is None or own is None:
+                return None
+            total = _joined(total, _joined(own, inner))
+        return total
+
+    def loop(self, loop: Loop) -> Need | None:
+        """Entries that a loop's own run puts on tapes."""
+        kept = self.kept[id(loop)]
+        counts: Need = {key: constant(count, "i32") for key, count in pushed(kept, self.names).items()}
+        for array in kept.logged:
+            stores = self.stores(loop.body, array)
+            if stores is None:
+                return None
+            counts[array] = stores
+        if not counts:
+            return {}
+        trips = self.trips(loop)
+        return None if trips is None else {key: times(trips, count) for key, count in counts.items()}
+
+    def trips(self, loop: Loop) -> nodes.Expr | None:
+        if not loop.names or loop.exit is not None:
+            return None
+        bounds = [(expanded(a, set(), self.definitions), expanded(b, set(), self.definitions)) for a, b in loop.bounds]
+        return extent(bounds)
+
+    def stores(self, body: Sequence[Step], array: str) -> nodes.Expr | None:
+        """How often an iteration changes an array, at most."""
+        total: nodes.Expr = constant(0, "i32")
+        for step in frame_steps(body):
+            if isinstance(step, nodes.Store | nodes.Atomic) and step.array == array:
+                total = plus(total, constant(1, "i32"))
+            if isinstance(step, Loop) and any(store.array == array for store in stores_in(step.body)):
+                inner, trips = self.stores(step.body, array), self.trips(step)
+                if inner is None or trips is None:
+                    return None
+                total = plus(total, times(trips, inner))
+        return total
+
+
+def _joined(one: Need, other: Need) -> Need:
+    zero = constant(0, "i32")
+    return {key: plus(one.get(key, zero), other.get(key, zero)) for key in {**one, **other}}
+
+
+# A kernel ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Counting:
+    """Writes the statements that count what one iteration needs."""
+
+    names: Names
+    kept: Mapping[int, Kept]
+    tapes: Mapping[str, Tape]
+    state: frozenset[str]
+    need: dict[str, str] = field(default_factory=dict)
+    done: dict[str, str] = field(default_factory=dict)
+
+    def counted(self, body: Sequence[Step]) -> tuple[Block, dict[str, str]]:
+        """Statements that run a frame, and the locals that hold the entries it needs by the key of their tape."""
+        self.need = self.fresh("need")
+        self.done = {key: self.names.fresh(f"changes_{key}", "i32") for key, tape in self.tapes.items() if tape.of}
+        total = dict(self.need)
+        plain = _CountingPlain(self)
+        return [*self.zeros(self.need), *self.zeros(self.done), *plain.block(body, {})], total
+
+    def fresh(self, word: str) -> dict[str, str]:
+        return {key: self.names.fresh(f"{word}_{key}", "i32") for key in self.tapes}
+
+    def zeros(self, locals_: Mapping[str, str]) -> Block:
+        return [nodes.Assign(name, constant(0, "i32")) for name in locals_.values()]
+
+    def changed(self, store: nodes.Store | nodes.Atomic) -> Block:
+        """A change of memory, counted where it would be logged."""
+        if store.array not in self.state:
+            return []
+        done = self.done.get(store.array)
+        return [store] if done is None else [_more(done, constant(1, "i32")), store]
+
+
+class _CountingPlain(Plain):
+    def __init__(self, counting: Counting) -> None:
+        super().__init__(counting.names, counting.changed)
+        self.counting = counting
+
+    def step(self, step: Step, renamed: Renamed) -> Block:
+        return self.counted(step, renamed) if isinstance(step, Loop) else super().step(step, renamed)
+
+    def counted(self, loop: Loop, renamed: Renamed) -> Block:
+        """A loop: what its iterations put on tapes, and the most that one of them needs when it is reversed."""
+        counting = self.counting
+        outer, inner, most, before = counting.need, *(counting.fresh(word) for word in ("inner", "most", "before"))
+        kept = counting.kept[id(loop)]
+        each = [_more(outer[key], constant(count, "i32")) for key, count in pushed(kept, self.names).items()]
+        counting.need = inner
+        tail = [nodes.Assign(most[key], nodes.Binary("max", _i32(most[key]), _i32(inner[key]), "i32")) for key in most]
+        body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], tail)
+        counting.need = outer
+        begun = [nodes.Assign(before[key], _i32(done)) for key, done in counting.done.items()]
+        after = [_more(outer[key], _i32(most[key])) for key in outer]
+        logged = [key for key in kept.logged if key in counting.done]
+        after += [
+            _more(outer[key], nodes.Binary("-", _i32(counting.done[key]), _i32(before[key]), "i32")) for key in logged
+        ]
+        return [*counting.zeros(most), *begun, *body, *after]
+
+
+def _i32(name: str) -> nodes.Local:
+    return nodes.Local(name, "i32")
+
+
+def _more(name: str, value: nodes.Expr) -> nodes.Stmt:
+    return nodes.Assign(name, plus(_i32(name), cast(value, "i32")))

@@ -1,0 +1,113 @@
+"""The form of a kernel that is reversed: every local gets its value once, and loops say what they carry.
+
+A *frame* is what runs straight through: a task, or the body of a loop. In a frame every local is given a value at
+most once on each path, so that all of them can still be read when the frame is reversed. What changes from one
+iteration to the next is carried by the loop in a cell. There is no `break` or `continue`: what would be skipped
+stands under an `if`, and a loop that may end early has an `exit`, asked after each iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...source.ir import nodes, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A local that an iteration hands to the next.
+
+    Attributes:
+        first: its value before the loop.
+        head: what an iteration calls what it is handed.
+        next: what the iteration hands on.
+        last: what it is called after the loop.
+        cell: what holds it in between.
+    """
+
+    first: nodes.Expr
+    head: str
+    next: nodes.Expr
+    last: str
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop: over `bounds` if it has names, else until `exit`, a truth that its body gives a value."""
+
+    names: tuple[str, ...]
+    bounds: tuple[tuple[nodes.Expr, nodes.Expr], ...]
+    body: tuple[Step, ...]
+    carried: tuple[Carried, ...] = ()
+    exit: str | None = None
+    is_parallel: bool = False
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`if`. Its condition is a local's value, a constant or an argument: it can be asked again."""
+
+    condition: nodes.Expr
+    body: tuple[Step, ...]
+    orelse: tuple[Step, ...]
+    line: int = 0
+
+
+Step: TypeAlias = nodes.Assign | nodes.Store | nodes.Atomic | Branch | Loop
+
+
+def steps_in(body: Sequence[Step]) -> Iterator[Step]:
+    """Steps and everything inside them, in order."""
+    for one in body:
+        yield one
+        if isinstance(one, Branch):
+            yield from steps_in(one.body)
+            yield from steps_in(one.orelse)
+        elif isinstance(one, Loop):
+            yield from steps_in(one.body)
+
+
+def frame_steps(body: Sequence[Step]) -> Iterator[Step]:
+    """The steps of a frame: what stands in branches too, what stands in inner loops not."""
+    for one in body:
+        yield one
+        if isinstance(one, Branch):
+            yield from frame_steps(one.body)
+            yield from frame_steps(one.orelse)
+
+
+def frame_locals(body: Sequence[Step]) -> list[str]:
+    """Locals that a frame gives a value, in order; without loops' names and carried heads."""
+    found: dict[str, None] = {}
+    for one in frame_steps(body):
+        if isinstance(one, nodes.Assign):
+            found[one.name] = None
+        elif isinstance(one, Loop):
+            found |= dict.fromkeys(carried.last for carried in one.carried)
+    return list(found)
+
+
+def loads_in(body: Sequence[Step]) -> Iterator[nodes.Load]:
+    """Every load: each is a step of its own."""
+    return (one.value for one in steps_in(body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load))
+
+
+def stores_in(body: Sequence[Step]) -> Iterator[nodes.Store | nodes.Atomic]:
+    """Every change of memory."""
+    return (one for one in steps_in(body) if isinstance(one, nodes.Store | nodes.Atomic))
+
+
+def locals_read(step: Step) -> set[str]:
+    """Locals that a step reads itself."""
+    match step:
+        case Branch():
+            return walk.locals_in([step.condition])
+        case Loop():
+            handed = [expr for one in step.carried for expr in (one.first, one.next)]
+            return walk.locals_in([*handed, *(bound for pair in step.bounds for bound in pair)])
+        case _:
+            return walk.locals_in(walk.expressions(step))

@@ -1,0 +1,92 @@
+"""`break` and `continue` put as conditions: what they skip stands under an `if`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ...source.ir import nodes, walk
+from ._names import Names
+
+Leaves = Literal["never", "perhaps", "always"]
+Block = tuple[nodes.Stmt, ...]
+
+
+@dataclass(frozen=True)
+class Straight:
+    """A loop's body without `break` and `continue`; `exit` is the local that says that the loop ends."""
+
+    body: Block
+    exit: str | None
+
+
+def straightened(body: Sequence[nodes.Stmt], names: Names) -> Straight:
+    """A loop's body, in which a `break` has become a truth. Bodies of loops inside are left as they are."""
+    own = list(_own(body))
+    if not any(isinstance(one, nodes.Break | nodes.Continue) for one in own):
+        return Straight(tuple(body), None)
+    has_break = any(isinstance(one, nodes.Break) for one in own)
+    leave = names.fresh("leave", "u1") if has_break else None
+    goes_on = names.fresh("goes_on", "u1")
+    inner, _ = _Straightening(leave, goes_on).block(tuple(body))
+    first = [nodes.Assign(goes_on, _truth(True))]
+    if leave is not None:
+        first.insert(0, nodes.Assign(leave, _truth(False)))
+    return Straight((*first, *inner), leave)
+
+
+def _own(body: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
+    """Statements of a loop's body, without those of loops inside it."""
+    found: list[nodes.Stmt] = []
+    for one in body:
+        found.append(one)
+        if isinstance(one, nodes.If):
+            found += [*_own(one.body), *_own(one.orelse)]
+    return found
+
+
+@dataclass(frozen=True)
+class _Straightening:
+    leave: str | None
+    goes_on: str
+
+    def block(self, body: Block) -> tuple[Block, Leaves]:
+        for place, one in enumerate(body):
+            if isinstance(one, nodes.Break | nodes.Continue):
+                return (*body[:place], *self.left(one)), "always"
+            if isinstance(one, nodes.If) and any(isinstance(s, nodes.Break | nodes.Continue) for s in _own([one])):
+                rest, leaves = self.branch(one, body[place + 1 :])
+                return (*body[:place], *rest), leaves
+        return body, "never"
+
+    def left(self, one: nodes.Break | nodes.Continue) -> Block:
+        stop = nodes.Assign(self.goes_on, _truth(False), one.line)
+        if isinstance(one, nodes.Continue) or self.leave is None:
+            return (stop,)
+        return nodes.Assign(self.leave, _truth(True), one.line), stop
+
+    def branch(self, one: nodes.If, after: Block) -> tuple[Block, Leaves]:
+        body, first = self.block(one.body)
+        orelse, second = self.block(one.orelse)
+        rest, then = self.block(after)
+        if first == "always" and second == "always":
+            return (replace(one, body=body, orelse=orelse),), "always"
+        ends: Leaves = "always" if then == "always" else "perhaps"
+        if first == "always" and second == "never":
+            return (replace(one, body=body, orelse=(*orelse, *rest)),), ends
+        if second == "always" and first == "never":
+            return (replace(one, body=(*body, *rest), orelse=orelse),), ends
+        joined = replace(one, body=body, orelse=orelse)
+        if not rest:
+            return (joined,), "perhaps"
+        return (joined, nodes.If(nodes.Local(self.goes_on, "u1"), rest, (), one.line)), ends
+
+
+def _truth(value: bool) -> nodes.Const:
+    return nodes.Const(value, "u1")
+
+
+def has_leaves(body: Sequence[nodes.Stmt]) -> bool:
+    """Whether `break` or `continue` stands anywhere in statements."""
+    return any(isinstance(one, nodes.Break | nodes.Continue) for one in walk.statements(body))

@@ -1,0 +1,38 @@
+"""Names that are not taken yet, and the types of locals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+
+class Names:
+    """Hands out names; remembers the type of every local."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._count: dict[str, int] = {}
+        self.types: dict[str, str] = {}
+
+    def fresh(self, wish: str, kind: str | None = None) -> str:
+        """A name like `wish`, with a number behind it where that is taken; of a local of type `kind`."""
+        name = wish if wish not in self._taken else ""
+        stem = re.sub(r"_\d+$", "", wish)
+        while not name:
+            self._count[stem] = self._count.get(stem, 0) + 1
+            candidate = f"{stem}_{self._count[stem]}"
+            name = candidate if candidate not in self._taken else ""
+        self._taken.add(name)
+        if kind is not None:
+            self.types[name] = kind
+        return name
+
+    def copied(self) -> Names:
+        """The same names taken, from here on apart."""
+        other = Names(self._taken)
+        other._count, other.types = dict(self._count), dict(self.types)
+        return other
+
+    def like(self, local: str, wish: str | None = None) -> str:
+        """A fresh local of another one's type."""
+        return self.fresh(wish or local, self.types[local])

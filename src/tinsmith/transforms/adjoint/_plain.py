@@ -1,0 +1,99 @@
+"""Plain copies of steps: what runs forward only to reach a later state, with locals of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ...source.ir import nodes, walk
+from ._form import Branch, Loop, Step
+from ._names import Names
+
+Renamed = dict[str, nodes.Expr]
+Block = list[nodes.Stmt]
+Changed = Callable[[nodes.Store | nodes.Atomic], Block]
+"""What takes the place of a change of memory, whose locals have been renamed already."""
+Inside = Callable[[Renamed], Block]
+"""Statements for the head of an iteration, from what its locals are called."""
+
+
+class Plain:
+    """Copies steps as statements.
+
+    Args:
+        names: where the copies' locals get their names.
+        changed: what becomes of stores.
+    """
+
+    def __init__(self, names: Names, changed: Changed) -> None:
+        self.names = names
+        self.changed = changed
+
+    def block(self, body: Sequence[Step], renamed: Renamed) -> Block:
+        """Steps as statements. `renamed` learns what their locals are called."""
+        found: Block = []
+        for step in body:
+            found += self.step(step, renamed)
+        return found
+
+    def step(self, step: Step, renamed: Renamed) -> Block:
+        match step:
+            case nodes.Assign():
+                value = walk.substituted(step.value, renamed)
+                return [replace(step, name=self.name(step.name, renamed), value=value)]
+            case nodes.Store() | nodes.Atomic():
+                index = tuple(walk.substituted(one, renamed) for one in step.index)
+                return self.changed(replace(step, index=index, value=walk.substituted(step.value, renamed)))
+            case Branch():
+                condition = walk.substituted(step.condition, renamed)
+                body, orelse = (tuple(self.block(part, renamed)) for part in (step.body, step.orelse))
+                return [nodes.If(condition, body, orelse, step.line)]
+            case Loop():
+                return self.loop(step, renamed)
+
+    def name(self, local: str, renamed: Renamed) -> str:
+        """What a local is called in this copy."""
+        known = renamed.get(local)
+        if isinstance(known, nodes.Local):
+            return known.name
+        name = self.names.like(local)
+        renamed[local] = nodes.Local(name, self.names.types[local])
+        return name
+
+    def loop(self, loop: Loop, renamed: Renamed, head: Inside | None = None, tail: Sequence[nodes.Stmt] = ()) -> Block:
+        """A loop that runs forward; `head` gives the first statements of an iteration, `tail` are its last."""
+        for one in loop.names:
+            self.name(one, renamed)
+        before, first, last, after = self.carried(loop, renamed)
+        body = [*first, *(head(renamed) if head else []), *self.block(loop.body, renamed), *last(), *tail]
+        if loop.exit is not None:
+            body.append(nodes.If(walk.substituted(nodes.Local(loop.exit, "u1"), renamed), (nodes.Break(),)))
+        return [*before, around(loop, body, renamed, self.name), *after]
+
+    def carried(self, loop: Loop, renamed: Renamed) -> tuple[Block, Block, Callable[[], Block], Block]:
+        """What a loop's carried locals take: before it, at an iteration's head and end, and after it."""
+        before: Block = []
+        first: Block = []
+        after: Block = []
+        cells = []
+        for one in loop.carried:
+            kind = self.names.types[one.head]
+            cell = nodes.Local(self.name(one.cell, renamed), kind)
+            before.append(nodes.Assign(cell.name, walk.substituted(one.first, renamed)))
+            first.append(nodes.Assign(self.name(one.head, renamed), cell))
+            cells.append((cell, one))
+        for cell, one in cells:
+            after.append(nodes.Assign(self.name(one.last, renamed), cell))
+
+        def last() -> Block:
+            return [nodes.Assign(cell.name, walk.substituted(one.next, renamed)) for cell, one in cells]
+
+        return before, first, last, after
+
+
+def around(loop: Loop, body: Sequence[nodes.Stmt], renamed: Renamed, name: Callable[[str, Renamed], str]) -> nodes.Stmt:
+    """The loop itself, around the statements of an iteration."""
+    if not loop.names:
+        return nodes.While(tuple(body), loop.line)
+    bounds = tuple((walk.substituted(a, renamed), walk.substituted(b, renamed)) for a, b in loop.bounds)
+    return nodes.For(tuple(name(one, renamed) for one in loop.names), bounds, tuple(body), line=loop.line)

@@ -1,0 +1,88 @@
+"""What a backward pass does: kernels to launch in order, and the memory that they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...source.ir import nodes
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """Memory with the shape of an array of the op, all zeros."""
+
+    name: str
+    like: str
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of other memory of this program."""
+
+    name: str
+    of: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A launch. `memory` says which memory each of the kernel's arrays is, where that has another name."""
+
+    kernel: nodes.Kernel
+    memory: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class TapeSize:
+    """How large a task's tape is to be.
+
+    Attributes:
+        arrays: its arrays: name, type, and how many numbers an entry has in each.
+        depth: name of the argument that says how many entries an iteration may need, and its formula; with it, that
+            many are reserved for each.
+        starts: else name of an array that says where each iteration's part starts, and of the one in which they
+            were counted.
+    """
+
+    arrays: tuple[tuple[str, str, int], ...]
+    depth: tuple[str, nodes.Expr] | None
+    starts: tuple[str, str] | None
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Tapes for a task.
+
+    Attributes:
+        iterations: how many parallel iterations it has: worked out from sizes and arguments, or by a kernel that
+            stores it in the array `total`.
+        count: counts, where a tape has no formula, what each iteration needs.
+    """
+
+    tapes: tuple[TapeSize, ...]
+    iterations: nodes.Expr | Run
+    total: str
+    count: Run | None
+
+
+Action: TypeAlias = Fresh | Copy | Run | Reserve
+
+
+@dataclass(frozen=True)
+class Program:
+    """A backward pass.
+
+    Attributes:
+        actions: what to do, in order.
+        arrays: what is known of every array of the op, cells among them.
+        gradients: names of the memory of adjoints, by array. Those of outputs are given, others start at zero.
+        reads: arrays of the op whose values it reads, as they were after the forward pass.
+        spoils: outputs to whose adjoint it writes.
+    """
+
+    actions: tuple[Action, ...]
+    arrays: Mapping[str, nodes.Array]
+    gradients: Mapping[str, str]
+    reads: frozenset[str]
+    spoils: frozenset[str]

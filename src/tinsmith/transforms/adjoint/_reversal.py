@@ -1,0 +1,360 @@
+"""The reverse of one task: run forward what is needed, then every step backwards.
+
+A frame runs forward once (`forward`), and all its locals stay; then its steps are reversed. A loop inside
+runs forward too, keeping on a tape what each iteration was handed, as far as the reverse needs it;
+when it is reversed, each iteration takes that back, and is a frame of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...source.ir import NotCovered, nodes, types, walk
+from .._algebra import compared, constant, either, minus, negated, plus
+from .._pruned import live_before
+from .._slopes import slopes
+from ._activity import Activity
+from ._form import Branch, Loop, Step, frame_locals, frame_steps, steps_in, stores_in
+from ._names import Names
+from ._plain import Plain, Renamed
+from ._sums import Frame, Sums
+from ._tapes import Tapes
+
+Block = list[nodes.Stmt]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a loop keeps of each iteration: locals by name, and arrays whose overwritten values are logged."""
+
+    heads: tuple[str, ...]
+    logged: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is known of a task's memory.
+
+    Attributes:
+        arrays: all arrays by name.
+        gradients: names of the adjoints of arrays that have one.
+        state: arrays that the task reads and changes: it works on copies of them.
+        changed: arrays that the task changes.
+        own: arrays no element of which two parallel iterations touch.
+        once: stores (by `id`) that write an element which nothing wrote or read before.
+        restores: whether overwritten values are put back: where loops run a second time.
+    """
+
+    arrays: Mapping[str, nodes.Array]
+    gradients: Mapping[str, str]
+    state: frozenset[str]
+    changed: frozenset[str]
+    own: frozenset[str]
+    once: frozenset[int]
+    restores: bool
+    path: str
+
+
+@dataclass
+class Reversal:
+    """Makes the reverse of one task."""
+
+    task: Task
+    activity: Activity
+    names: Names
+    tapes: Tapes = field(init=False)
+    sums: Sums = field(init=False)
+    kept: dict[int, Kept] = field(default_factory=dict)
+    trips: dict[int, str] = field(default_factory=dict)
+    adjoints: dict[str, str] = field(default_factory=dict)
+    _old: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Start with empty tapes."""
+        self.tapes = Tapes(self.names)
+        self.sums = Sums(self.names)
+
+    # Frames -----------------------------------------------------------------------------------
+
+    def frame(self, body: Sequence[Step], given: Iterable[str], handed: Sequence[tuple[str, nodes.Expr]] = ()) -> Block:
+        """A frame run forward and then backwards.
+
+        Args:
+            body: its steps.
+            given: locals that it finds: loops' names and what they are handed.
+            handed: adjoints that come in at its end, of the expressions they belong to.
+        """
+        mine = [*given, *frame_locals(body)]
+        frame = Frame(frozenset(mine), definitions(body, self.task.changed))
+        with self.sums.inside(frame):
+            backwards: Block = []
+            for adjoint, expr in handed:
+                backwards += self.pulled(expr, nodes.Local(adjoint, expr.type))
+            backwards += self.backward(body)
+        forward = self.forward(body)
+        zeros = [self.zero(name) for name in mine if name in self.adjoints]
+        added = [step for total in frame.totals for step in self.added(total)]
+        begun = [nodes.Assign(total.local, constant(0, total.load.type)) for total in frame.totals]
+        return [*forward, *begun, *zeros, *backwards, *added]
+
+    def zero(self, local: str) -> nodes.Stmt:
+        return nodes.Assign(self.adjoints[local], constant(0, self.names.types[local]))
+
+    def adjoint(self, local: str) -> nodes.Local:
+        """The local that gathers another one's adjoint."""
+        if local not in self.adjoints:
+            self.adjoints[local] = self.names.like(local, f"grad_{local}")
+        return nodes.Local(self.adjoints[local], self.names.types[local])
+
+    # Forward ----------------------------------------------------------------------------------
+
+    def forward(self, body: Sequence[Step]) -> Block:
+        """Steps of a frame that is going to be reversed: its locals stay."""
+        found: Block = []
+        for step in body:
+            match step:
+                case nodes.Assign():
+                    found.append(step)
+                case nodes.Store():
+                    found += self.overwritten(step)
+                case nodes.Atomic():
+                    pass  # nobody reads what it changes: a read one has become a load and a store
+                case Branch():
+                    then, other = (tuple(self.forward(part)) for part in (step.body, step.orelse))
+                    found.append(nodes.If(step.condition, then, other, step.line))
+                case Loop():
+                    found += self.forward_loop(step)
+        return found
+
+    def overwritten(self, store: nodes.Store) -> Block:
+        """A store to a copy: what was there before is kept in a local."""
+        if store.array not in self.task.state:
+            return []
+        old = self.old_of(store)
+        before = nodes.Load(store.array, store.index, store.entry, old.type)
+        return [nodes.Assign(old.name, before, store.line), store]
+
+    def forward_loop(self, loop: Loop) -> Block:
+        """A loop in a frame: its iterations leave only what `kept` says."""
+        kept = self.kept[id(loop)]
+        plain = Plain(self.names, lambda store: self.logged(store, kept))
+        renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
+
+        def head(inner: Renamed) -> Block:
+            found: Block = []
+            for name in kept.heads:
+                now = inner[name]
+                assert isinstance(now, nodes.Local)
+                found += self.tapes.push(now)
+            for array in kept.logged:
+                tape = self.tapes.for_array(self.task.arrays[array])
+                found += self.tapes.push(nodes.Local(tape.top, "i32"))
+            return found
+
+        trips = self.trips.get(id(loop))
+        if trips is None:
+            return plain.loop(loop, renamed, head)
+        more = plus(nodes.Local(trips, "i32"), constant(1, "i32"))
+        begun = nodes.Assign(trips, constant(0, "i32"))
+        return [begun, *plain.loop(loop, renamed, head, [nodes.Assign(trips, more)])]
+
+    def logged(self, store: nodes.Store | nodes.Atomic, kept: Kept) -> Block:
+        """A store in a loop that runs forward."""
+        if store.array not in self.task.state:
+            return []
+        if store.array not in kept.logged:
+            return [store]
+        tape = self.tapes.for_array(self.task.arrays[store.array])
+        return [*self.tapes.log(tape, store.index), store]
+
+    # Backwards --------------------------------------------------------------------------------
+
+    def backward(self, body: Sequence[Step]) -> Block:
+        """The reverse of a frame's steps, the last first."""
+        found: Block = []
+        for step in reversed(body):
+            match step:
+                case nodes.Assign():
+                    found += self.assigned(step)
+                case nodes.Store():
+                    found += self.stored(step)
+                case nodes.Atomic():
+                    found += self.gathered(step)
+                case Branch():
+                    then, other = (tuple(self.backward(part)) for part in (step.body, step.orelse))
+                    found.append(nodes.If(step.condition, then, other, step.line))
+                case Loop():
+                    found += self.looped(step)
+        return found
+
+    def assigned(self, step: nodes.Assign) -> Block:
+        if step.name not in self.activity:
+            return []
+        seed = self.adjoint(step.name)
+        if isinstance(step.value, nodes.Load):
+            return self.loaded(step.value, seed, step.line)
+        return self.pulled(step.value, seed, nodes.Local(step.name, seed.type), step.line)
+
+    def pulled(self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0) -> Block:
+        """Adds to the adjoints of an expression's locals, `seed` being its own."""
+        if isinstance(expr, nodes.Local):
+            if expr.name not in self.activity:
+                return []
+            target = self.adjoint(expr.name)
+            return [nodes.Assign(target.name, plus(target, seed), line)]
+        if not self.activity.depends(expr):
+            return []
+        assert isinstance(expr, nodes.Unary | nodes.Binary | nodes.Cast), expr
+        if isinstance(expr, nodes.Cast) and expr.keeps_bits:
+            raise NotCovered("the bits of a number that has a gradient", line, f"{self.task.path}:{line}")
+        found: Block = []
+        for slope in slopes(expr, expr if value is None else value):
+            part = slope.of(seed)
+            if slope.is_singular:
+                part = either(compared("!=", seed, constant(0, seed.type)), part, constant(0, part.type))
+            found += self.pulled(slope.operand, part, None, line)
+        return found
+
+    def loaded(self, load: nodes.Load, seed: nodes.Local, line: int) -> Block:
+        """A load hands its adjoint to the array's."""
+        if load.array not in self.task.gradients:
+            return []
+        total = None if load.array in self.task.changed else self.sums.total(load)
+        if total is not None:
+            return [nodes.Assign(total.name, plus(total, seed), line)]
+        return [self.add(load, seed, line)]
+
+    def add(self, load: nodes.Load, value: nodes.Expr, line: int = 0) -> nodes.Stmt:
+        """Add to the adjoint of an element: plainly where no other iteration can."""
+        gradient = self.task.gradients[load.array]
+        if load.array not in self.task.own:
+            return nodes.Atomic("add", gradient, load.index, load.entry, value, line=line)
+        old = nodes.Load(gradient, load.index, load.entry, load.type)
+        return nodes.Store(gradient, load.index, load.entry, plus(old, value), line)
+
+    def added(self, total: Sums.Total) -> Block:
+        """What a loop gathered, added once. Nothing gathered: the element may not be there."""
+        local = nodes.Local(total.local, total.load.type)
+        return [nodes.If(compared("!=", local, constant(0, local.type)), (self.add(total.load, local),))]
+
+    def stored(self, store: nodes.Store) -> Block:
+        found: Block = []
+        gradient = self.task.gradients.get(store.array)
+        if gradient is not None and types.is_float(store.value.type):
+            load = nodes.Load(gradient, store.index, store.entry, store.value.type)
+            found += self.taken(store, load)
+            if id(store) not in self.task.once:
+                zero = constant(0, store.value.type)
+                found.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
+        if store.array in self.task.state and self.task.restores:
+            found.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
+        return found
+
+    def old_of(self, store: nodes.Store) -> nodes.Local:
+        """The local that keeps what a store to a copy overwrites."""
+        kind = self.task.arrays[store.array].type
+        if id(store) not in self._old:
+            self._old[id(store)] = self.names.fresh(f"{store.array}_old", kind)
+        return nodes.Local(self._old[id(store)], kind)
+
+    def taken(self, store: nodes.Store | nodes.Atomic, adjoint: nodes.Expr) -> Block:
+        """An element's adjoint, handed to the value that was stored."""
+        return self.pulled(store.value, adjoint, None, store.line)
+
+    def gathered(self, atomic: nodes.Atomic) -> Block:
+        gradient = self.task.gradients.get(atomic.array)
+        if gradient is None or not self.activity.depends(atomic.value):
+            return []
+        adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
+        return self.taken(atomic, negated(adjoint) if atomic.operator == "sub" else adjoint)
+
+    # Loops ------------------------------------------------------------------------------------
+
+    def looped(self, loop: Loop) -> Block:
+        """The reverse of a loop: its iterations from the last to the first."""
+        logged = tuple(sorted({store.array for store in stores_in(loop.body)} & self.task.state))
+        active = [one for one in loop.carried if one.last in self.activity or one.head in self.activity]
+        if not loop.names or loop.exit is not None:
+            self.trips[id(loop)] = self.names.fresh("trips", "i32")
+        known = set(self.names.types)
+        for one in active:
+            self.adjoint(one.head)
+        handed = [(self.adjoint(one.last).name, one.next) for one in active]
+        inner = self.frame(loop.body, (*loop.names, *(one.head for one in loop.carried)), handed)
+        inner += [nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in active]
+        heads = self.needed(loop, inner, known)
+        self.kept[id(loop)] = Kept(heads, logged)
+        body = [*self.given_back(loop), *inner]
+        found = [self.backwards(loop, body, is_ordered=bool(heads or logged or active))]
+        for one in active:
+            found += self.pulled(one.first, self.adjoint(one.last))
+        return found
+
+    def needed(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
+        """Of what iterations are handed, what their reverse needs."""
+        own = _own_locals(loop)
+        own |= {adjoint for local, adjoint in self.adjoints.items() if local in own}
+        own |= {name for name in self.names.types if name not in known} - self._outer_adjoints(own)
+        live = live_before(inner, lambda name: name not in own)
+        return tuple(one.head for one in loop.carried if one.head in live)
+
+    def _outer_adjoints(self, own: set[str]) -> set[str]:
+        found = {adjoint for local, adjoint in self.adjoints.items() if local not in own}
+        return found | {total.local for frame in self.sums.frames for total in frame.totals}
+
+    def given_back(self, loop: Loop) -> Block:
+        """The head of a reversed iteration: what was kept, the latest first, and memory as it was."""
+        kept = self.kept[id(loop)]
+        found: Block = []
+        for array in reversed(kept.logged):
+            tape = self.tapes.for_array(self.task.arrays[array])
+            mark = nodes.Local(self.names.fresh(f"mark_{array}", "i32"), "i32")
+            found += [*self.tapes.pop(mark), *self.tapes.undo(tape, mark)]
+        for name in reversed(kept.heads):
+            found += self.tapes.pop(nodes.Local(name, self.names.types[name]))
+        return found
+
+    def backwards(self, loop: Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:
+        """The loop around reversed iterations."""
+        one = constant(1, "i32")
+        trips = self.trips.get(id(loop))
+        if trips is not None:
+            back = self.names.fresh("back", "i32")
+            bounds = ((constant(0, "i32"), nodes.Local(trips, "i32")),)
+            for name, (first, _) in zip(loop.names, loop.bounds, strict=True):
+                place = minus(minus(nodes.Local(trips, "i32"), one), nodes.Local(back, "i32"))
+                body = [nodes.Assign(name, plus(first, place)), *body]
+            return nodes.For((back,), bounds, tuple(body), line=loop.line)
+        if not is_ordered:
+            return nodes.For(loop.names, loop.bounds, tuple(body), line=loop.line)
+        backs = [self.names.fresh(f"{name}_back", "i32") for name in loop.names]
+        head: Block = []
+        bounds = []
+        for name, back, (first, end) in zip(loop.names, backs, loop.bounds, strict=True):
+            bounds.append((constant(0, "i32"), minus(end, first)))
+            head.append(nodes.Assign(name, minus(minus(end, one), nodes.Local(back, "i32"))))
+        return nodes.For(tuple(backs), tuple(bounds), (*head, *body), line=loop.line)
+
+
+def _own_locals(loop: Loop) -> set[str]:
+    """Every local of a loop's own, in inner loops too."""
+    own = {*loop.names, *(one.head for one in loop.carried)}
+    for step in steps_in(loop.body):
+        if isinstance(step, nodes.Assign):
+            own.add(step.name)
+        elif isinstance(step, Loop):
+            own |= {*step.names, *(name for one in step.carried for name in (one.head, one.last, one.cell))}
+    return own
+
+
+def definitions(body: Sequence[Step], changed: frozenset[str]) -> dict[str, nodes.Expr]:
+    """What locals of a frame that get their value at one place are worked out from, if that can be done again."""
+    found: dict[str, nodes.Expr] = {}
+    again: set[str] = set()
+    for step in frame_steps(body):
+        if isinstance(step, nodes.Assign):
+            again |= {step.name} & found.keys()
+            if not any(isinstance(one, nodes.Load) and one.array in changed for one in walk.parts(step.value)):
+                found[step.name] = step.value
+    return {name: value for name, value in found.items() if name not in again}

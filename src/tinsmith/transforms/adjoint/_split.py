@@ -1,0 +1,75 @@
+"""Active expressions taken apart, as far as their derivatives need the values of their parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...source.ir import nodes
+from ._activity import Activity
+from ._form import Branch, Loop, Step
+from ._names import Names
+
+_LINEAR = frozenset({"+", "-", "neg"})
+_LEAVES = (nodes.Local, nodes.Const, nodes.Argument, nodes.Size)
+
+
+def split(body: Sequence[Step], activity: Activity, names: Names) -> tuple[Step, ...]:
+    """Steps in which every operand of an active operation that is not linear has a name or is a product of such."""
+    return _Splitting(activity, names).block(body)
+
+
+class _Splitting:
+    def __init__(self, activity: Activity, names: Names) -> None:
+        self.activity = activity
+        self.names = names
+        self.steps: list[Step] = []
+
+    def block(self, body: Sequence[Step]) -> tuple[Step, ...]:
+        outer, self.steps = self.steps, []
+        for step in body:
+            self.steps.append(self.step(step))
+        found, self.steps = tuple(self.steps), outer
+        return found
+
+    def step(self, step: Step) -> Step:
+        match step:
+            case nodes.Assign() if step.name in self.activity and not isinstance(step.value, nodes.Load):
+                return replace(step, value=self.shaped(step.value, step.name, step.line, is_root=True))
+            case Branch():
+                return replace(step, body=self.block(step.body), orelse=self.block(step.orelse))
+            case Loop():
+                return replace(step, body=self.block(step.body))
+            case _:
+                return step
+
+    def shaped(self, expr: nodes.Expr, wish: str, line: int, *, is_root: bool = False) -> nodes.Expr:
+        """An expression whose derivative can be written down: sums of named values, or one operation on them."""
+        if isinstance(expr, _LEAVES) or not self.activity.depends(expr):
+            return expr
+        if isinstance(expr, nodes.Cast):
+            return replace(expr, value=self.shaped(expr.value, wish, line))
+        if isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _LINEAR:
+            return self.with_parts(expr, wish, line, self.shaped)
+        if is_root or (isinstance(expr, nodes.Binary) and expr.operator == "*"):
+            return self.with_parts(expr, wish, line, self.leaf)
+        return self.leaf(expr, wish, line)
+
+    def with_parts(self, expr: nodes.Expr, wish: str, line: int, change: object) -> nodes.Expr:
+        assert callable(change)
+        if isinstance(expr, nodes.Unary):
+            return replace(expr, value=change(expr.value, wish, line))
+        assert isinstance(expr, nodes.Binary)
+        return replace(expr, left=change(expr.left, wish, line), right=change(expr.right, wish, line))
+
+    def leaf(self, expr: nodes.Expr, wish: str, line: int) -> nodes.Expr:
+        """A value by name."""
+        if isinstance(expr, _LEAVES):
+            return expr
+        is_active = self.activity.depends(expr)
+        value = self.shaped(expr, wish, line, is_root=True) if is_active else expr
+        name = self.names.fresh(wish, expr.type)
+        self.steps.append(nodes.Assign(name, value, line))
+        if is_active:
+            self.activity.add(name)
+        return nodes.Local(name, expr.type)

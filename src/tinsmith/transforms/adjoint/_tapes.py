@@ -1,0 +1,138 @@
+"""Tapes: memory on which an iteration keeps what it cannot work out again. Last in, first out.
+
+There is one tape for numbers of each width, and one for each array that is overwritten (`Log`): where, and what was
+there. Every parallel iteration has a part of each tape for itself, and a local that says how far it is filled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...source.ir import nodes
+from .._algebra import cast, compared, constant
+from ._names import Names
+
+Block = list[nodes.Stmt]
+
+
+def tape_type(kind: str) -> str:
+    """The type of the tape that keeps numbers of a type."""
+    if kind in ("f16", "f32", "f64"):
+        return "f64" if kind == "f64" else "f32"
+    return "i64" if kind in ("i64", "u64", "u32") else "i32"
+
+
+@dataclass(frozen=True)
+class Tape:
+    """A tape: an array, the local that says how far it is filled, and how many numbers an entry has.
+
+    Attributes:
+        array: its name.
+        top: the local.
+        type: of the numbers on it.
+        of: the array whose overwritten values it keeps, "" for any numbers.
+        where: for such a one, the array with their places: `rank` numbers an entry.
+        width: numbers of an entry.
+    """
+
+    array: str
+    top: str
+    type: str
+    of: str = ""
+    where: str = ""
+    rank: int = 0
+    element: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.of or self.type
+
+    @property
+    def width(self) -> int:
+        count = 1
+        for size in self.element:
+            count *= size
+        return count
+
+
+@dataclass
+class Tapes:
+    """The tapes of one task."""
+
+    names: Names
+    found: dict[str, Tape] = field(default_factory=dict)
+
+    def for_type(self, kind: str) -> Tape:
+        """The tape for numbers of a type."""
+        kept = tape_type(kind)
+        if kept not in self.found:
+            top = self.names.fresh(f"top_{kept}", "i32")
+            self.found[kept] = Tape(self.names.fresh(f"tape_{kept}"), top, kept)
+        return self.found[kept]
+
+    def for_array(self, array: nodes.Array) -> Tape:
+        """The tape for overwritten values of an array."""
+        if array.name not in self.found:
+            names = [self.names.fresh(f"{array.name}_{word}") for word in ("was", "where")]
+            top = self.names.fresh(f"top_{array.name}", "i32")
+            self.found[array.name] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
+        return self.found[array.name]
+
+    def push(self, value: nodes.Local) -> Block:
+        """Keep a local's value."""
+        tape = self.for_type(value.type)
+        return [nodes.Store(tape.array, (_top(tape),), (), cast(value, tape.type)), _moved(tape, "+")]
+
+    def pop(self, local: nodes.Local) -> Block:
+        """Give a local the value that was kept last."""
+        tape = self.for_type(local.type)
+        kept: nodes.Expr = nodes.Load(tape.array, (_top(tape),), (), tape.type)
+        if local.type == "u1":
+            kept = compared("!=", kept, constant(0, tape.type))
+        return [_moved(tape, "-"), nodes.Assign(local.name, cast(kept, local.type))]
+
+    def log(self, tape: Tape, index: tuple[nodes.Expr, ...]) -> Block:
+        """Keep an element that is about to be overwritten, and where it is."""
+        block: Block = []
+        for axis, place in enumerate(index):
+            block.append(nodes.Store(tape.where, (_slot(tape, tape.rank, axis),), (), place))
+        for number, entry in enumerate(entries(tape.element)):
+            old = nodes.Load(tape.of, index, entry, tape.type)
+            block.append(nodes.Store(tape.array, (_slot(tape, tape.width, number),), (), old))
+        return [*block, _moved(tape, "+")]
+
+    def undo(self, tape: Tape, mark: nodes.Local) -> Block:
+        """Put back what was kept since `mark`, the latest first."""
+        index = tuple(nodes.Load(tape.where, (_slot(tape, tape.rank, axis),), (), "i32") for axis in range(tape.rank))
+        block: Block = [nodes.If(compared("<=", _top(tape), mark), (nodes.Break(),)), _moved(tape, "-")]
+        names = [self.names.fresh(f"{tape.of}_row", "i32") for _ in index]
+        block += [nodes.Assign(name, place) for name, place in zip(names, index, strict=True)]
+        places = tuple(nodes.Local(name, "i32") for name in names)
+        for number, entry in enumerate(entries(tape.element)):
+            old = nodes.Load(tape.array, (_slot(tape, tape.width, number),), (), tape.type)
+            block.append(nodes.Store(tape.of, places, entry, old))
+        return [nodes.While(tuple(block))]
+
+
+def entries(element: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Indices of the numbers of a vector or matrix; one empty index for a scalar."""
+    found: list[tuple[int, ...]] = [()]
+    for size in element:
+        found = [(*entry, number) for entry in found for number in range(size)]
+    return found
+
+
+def _top(tape: Tape) -> nodes.Local:
+    return nodes.Local(tape.top, "i32")
+
+
+def _moved(tape: Tape, way: str) -> nodes.Assign:
+    return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, "i32"), "i32"))
+
+
+def _slot(tape: Tape, width: int, number: int) -> nodes.Expr:
+    """The place of one number of the entry at the top."""
+    start: nodes.Expr = _top(tape)
+    if width > 1:
+        start = nodes.Binary("*", start, constant(width, "i32"), "i32")
+    return start if number == 0 else nodes.Binary("+", start, constant(number, "i32"), "i32")

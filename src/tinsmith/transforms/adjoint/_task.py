@@ -1,0 +1,232 @@
+"""One task's part of a backward pass: its reverse as a kernel, with its tapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...source.ir import nodes, walk
+from .._algebra import constant, plus, times
+from .._pruned import pruned
+from .._scoped import scoped
+from .._tidied import tidied
+from ._activity import Activity
+from ._counting import Counting, Formula
+from ._evaluated import extent
+from ._form import Loop, Step, loads_in, steps_in, stores_in
+from ._names import Names
+from ._program import Reserve, Run, TapeSize
+from ._reversal import Reversal, Task, definitions
+from ._tapes import Tape
+
+Block = list[nodes.Stmt]
+ONE = constant(1, "i32")
+ZERO = constant(0, "i32")
+
+
+@dataclass(frozen=True)
+class Given:
+    """A task in form, and what its reverse is made from.
+
+    Attributes:
+        kernel: the kernel that it is a part of.
+        number: its place among the tasks of the op.
+        steps: its steps.
+        own: arrays of which no two iterations touch one element.
+        is_serial: whether the backward pass uses one thread.
+    """
+
+    kernel: nodes.Kernel
+    number: int
+    steps: tuple[Step, ...]
+    own: frozenset[str]
+    activity: Activity
+    names: Names
+    gradients: Mapping[str, str]
+    once: frozenset[int]
+    is_serial: bool
+
+
+@dataclass(frozen=True)
+class Reversed:
+    """A task's reverse: tapes to reserve, the launch; arrays that it changes for itself and puts back."""
+
+    reserve: Reserve | None
+    kernel: nodes.Kernel
+    state: frozenset[str]
+    counts_state: frozenset[str]
+
+
+def reversed_task(given: Given) -> Reversed:
+    """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays."""
+    changed = frozenset(store.array for store in stores_in(given.steps))
+    state = frozenset(load.array for load in loads_in(given.steps)) & changed
+    while True:
+        found = _Writing(given, changed, state).reversed()
+        left = state & {load.array for load in walk.loads(found.kernel.body)}
+        if left == state:
+            return found
+        state = left
+
+
+class _Writing:
+    """Writes the reverse of a task that works on copies of the arrays in `state`."""
+
+    def __init__(self, given: Given, changed: frozenset[str], state: frozenset[str]) -> None:
+        self.given = given
+        names = given.names.copied()
+        restores = any(isinstance(step, Loop) and not step.is_parallel for step in steps_in(given.steps))
+        everything = frozenset(given.kernel.arrays)
+        own = everything if given.is_serial or self.parallel is None else given.own
+        task = Task(
+            given.kernel.arrays,
+            given.gradients,
+            state,
+            changed,
+            own,
+            given.once,
+            restores,
+            given.kernel.path,
+        )
+        self.state = state
+        self.names = names
+        self.reversal = Reversal(task, given.activity, names)
+
+    @property
+    def parallel(self) -> Loop | None:
+        only = self.given.steps[-1]
+        return only if isinstance(only, Loop) and only.is_parallel else None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return self.given.steps if self.parallel is None else self.parallel.body
+
+    def reversed(self) -> Reversed:
+        names = () if self.parallel is None else self.parallel.names
+        body = self.reversal.frame(self.steps, names)
+        body = list(pruned(body, private=self.state))
+        tapes = self.used(body)
+        reserve = self.reserve(tapes) if tapes else None
+        starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
+        whole = pruned([self.around([*starts, *body])], private=self.state)
+        kernel = self.kernel("adjoint", whole, reserve)
+        counts = reserve.count.kernel.body if reserve and reserve.count else ()
+        return Reversed(
+            reserve, kernel, self.state, frozenset(store.array for store in walk.stores(counts)) & self.state
+        )
+
+    def used(self, body: Block) -> list[Tape]:
+        loaded = {load.array for load in walk.loads(body)}
+        return [tape for tape in self.reversal.tapes.found.values() if tape.array in loaded]
+
+    def around(self, body: Block) -> nodes.Stmt:
+        """The task's loop around the statements of one iteration; a serial task is a loop of one."""
+        loop = self.parallel
+        if loop is None:
+            return nodes.For((self.names.fresh("once", "i32"),), ((ZERO, ONE),), tuple(body))
+        return nodes.For(loop.names, loop.bounds, tuple(body), not self.given.is_serial, loop.line)
+
+    def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:
+        """A kernel of its own, with the arrays that its statements use."""
+        given = self.given
+        before = self.before() if self.parallel is not None else ()
+        kinds = dict(self.names.types)
+        statements = scoped(tidied(pruned((*before, *body))), kinds)
+        used = _arrays_in(statements)
+        arrays = {name: array for name, array in self.arrays(reserve).items() if name in used}
+        arguments = dict(given.kernel.arguments)
+        if reserve is not None:
+            arguments |= {size.depth[0]: ("i32", ()) for size in reserve.tapes if size.depth}
+        mentioned = {one.name for one in _leaves(statements) if isinstance(one, nodes.Argument)}
+        arguments = {name: kind for name, kind in arguments.items() if name in mentioned}
+        name = f"{given.kernel.name}_{word}_{given.number}"
+        return nodes.Kernel(name, given.kernel.path, arrays, arguments, kinds, statements)
+
+    def before(self) -> tuple[nodes.Stmt, ...]:
+        """Statements that give the loop's bounds their values."""
+        return tuple(step for step in self.given.steps[:-1] if isinstance(step, nodes.Assign))
+
+    def arrays(self, reserve: Reserve | None) -> dict[str, nodes.Array]:
+        given = self.given
+        found = dict(given.kernel.arrays)
+        for name, gradient in given.gradients.items():
+            found[gradient] = replace(found[name], name=gradient, label="")
+        for tape in self.reversal.tapes.found.values():
+            found[tape.array] = nodes.Array(tape.array, tape.type, 1)
+            if tape.where:
+                found[tape.where] = nodes.Array(tape.where, "i32", 1)
+        for size in reserve.tapes if reserve else ():
+            for name in size.starts or ():
+                found[name] = nodes.Array(name, "i32", 1)
+        if reserve is not None:
+            found[reserve.total] = nodes.Array(reserve.total, "i32", 0)
+        return found
+
+    # Tapes ------------------------------------------------------------------------------------
+
+    def reserve(self, tapes: list[Tape]) -> Reserve:
+        formulas = Formula(self.names, self.reversal.kept, definitions(self.given.steps, frozenset())).need(self.steps)
+        sizes = []
+        for tape in tapes:
+            arrays = [(tape.array, tape.type, tape.width)]
+            arrays += [(tape.where, "i32", tape.rank)] if tape.where and tape.rank else []
+            depth = starts = None
+            if formulas is not None and self.iterations is not None:
+                depth = self.names.fresh(f"depth_{tape.key}"), formulas[tape.key]
+            else:
+                starts = self.names.fresh(f"start_{tape.key}"), self.names.fresh(f"count_{tape.key}")
+            sizes.append(TapeSize(tuple(arrays), depth, starts))
+        total = self.names.fresh("iterations")
+        plain = Reserve(tuple(sizes), ZERO, total, None)
+        iterations = self.iterations if self.iterations is not None else Run(self.measured(plain), {})
+        count = None if any(size.depth for size in sizes) else Run(self.counted(tapes, plain), {})
+        return Reserve(tuple(sizes), iterations, total, count)
+
+    @property
+    def iterations(self) -> nodes.Expr | None:
+        return ONE if self.parallel is None else extent(self.parallel.bounds)
+
+    def place(self) -> nodes.Expr:
+        """The number of this iteration among the parallel ones."""
+        found: nodes.Expr = ZERO
+        for name, (first, end) in (
+            zip(*(self.parallel.names, self.parallel.bounds), strict=True) if self.parallel else ()
+        ):
+            size = nodes.Binary("-", end, first, "i32") if first != ZERO else end
+            here = nodes.Local(name, "i32")
+            found = plus(times(found, size), here if first == ZERO else nodes.Binary("-", here, first, "i32"))
+        return found
+
+    def start(self, tape: Tape, size: TapeSize) -> nodes.Stmt:
+        """Where this iteration's part of a tape starts."""
+        if size.depth is not None:
+            return nodes.Assign(tape.top, times(self.place(), nodes.Argument(size.depth[0], "i32")))
+        assert size.starts is not None
+        return nodes.Assign(tape.top, nodes.Load(size.starts[0], (self.place(),), (), "i32"))
+
+    def counted(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
+        """The kernel that counts what each iteration needs."""
+        counting = Counting(self.names, self.reversal.kept, {tape.key: tape for tape in tapes}, self.state)
+        body, need = counting.counted(self.steps)
+        for tape, size in zip(tapes, reserve.tapes, strict=True):
+            assert size.starts is not None
+            body.append(nodes.Store(size.starts[1], (self.place(),), (), nodes.Local(need[tape.key], "i32")))
+        return self.kernel("count", pruned([self.around(body)], private=self.state), reserve)
+
+    def measured(self, reserve: Reserve) -> nodes.Kernel:
+        """The kernel that stores how many parallel iterations there are, where bounds are read from memory."""
+        assert self.parallel is not None
+        total: nodes.Expr = ONE
+        for first, end in self.parallel.bounds:
+            size = nodes.Binary("max", nodes.Binary("-", end, first, "i32"), ZERO, "i32")
+            total = times(total, size)
+        return self.kernel("iterations", [nodes.Store(reserve.total, (), (), total)], reserve)
+
+
+def _arrays_in(body: Sequence[nodes.Stmt]) -> set[str]:
+    found = {store.array for store in walk.stores(body)}
+    return found | {one.array for one in _leaves(body) if isinstance(one, nodes.Load | nodes.Size)}
+
+
+def _leaves(body: Sequence[nodes.Stmt]) -> list[nodes.Expr]:
+    return [part for one in walk.statements(body) for expr in walk.expressions(one) for part in walk.parts(expr)]

@@ -1,0 +1,97 @@
+"""A backward pass of generated kernels, run by the interpreter in float64."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from tinsmith.source.interpreter import interpret
+from tinsmith.source.ir import printed, types
+from tinsmith.transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluated
+
+KINDS = {"f16": torch.float64, "f32": torch.float64, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64}
+
+
+def gradients(
+    program: Program,
+    values: Mapping[str, torch.Tensor],
+    arguments: Mapping[str, Any],
+    cotangents: Mapping[str, torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    """Adjoints by array. `values` are those of all arrays after the forward pass."""
+    memory: dict[str, torch.Tensor] = {name: values[name] for name in program.reads}
+    shapes = {name: tensor.shape for name, tensor in values.items()} | {
+        name: torch.Size(()) for name in program.arrays if name not in values
+    }
+    for name, gradient in program.gradients.items():
+        like = cotangents.get(name)
+        memory[gradient] = torch.zeros(shapes[name], dtype=torch.float64) if like is None else like.double().clone()
+    arguments = dict(arguments)
+    for action in program.actions:
+        match action:
+            case Fresh(name, like):
+                kind = program.arrays[like].type
+                memory[name] = torch.zeros(shapes[like], dtype=KINDS.get(kind, torch.int64))
+            case Copy(name, of):
+                memory[name] = memory[of].clone()
+            case Run():
+                _run(action, memory, arguments)
+            case Reserve():
+                _reserve(action, memory, arguments, values)
+    return {name: memory[gradient] for name, gradient in program.gradients.items()}
+
+
+def _run(run: Run, memory: dict[str, torch.Tensor], arguments: Mapping[str, Any]) -> None:
+    given = {name: memory[run.memory.get(name, name)] for name in run.kernel.arrays}
+    wanted = {name: arguments[name] for name in run.kernel.arguments}
+    with torch.no_grad():
+        after = interpret(run.kernel, given, wanted)
+    for name, tensor in after.items():
+        memory[run.memory.get(name, name)] = tensor
+
+
+def _reserve(
+    reserve: Reserve, memory: dict[str, torch.Tensor], arguments: dict[str, Any], values: Mapping[str, torch.Tensor]
+) -> None:
+    shapes = {name: tuple(tensor.shape) for name, tensor in values.items()}
+    if isinstance(reserve.iterations, Run):
+        memory[reserve.total] = torch.zeros((), dtype=torch.int32)
+        _run(reserve.iterations, memory, arguments)
+        iterations = int(memory[reserve.total])
+    else:
+        iterations = evaluated(reserve.iterations, shapes, arguments)
+    for size in reserve.tapes:
+        if size.starts:
+            memory[size.starts[1]] = torch.zeros(iterations, dtype=torch.int32)
+    if reserve.count is not None:
+        _run(reserve.count, memory, arguments)
+    for size in reserve.tapes:
+        if size.depth is not None:
+            arguments[size.depth[0]] = evaluated(size.depth[1], shapes, arguments)
+            entries = iterations * arguments[size.depth[0]]
+        else:
+            assert size.starts is not None
+            counts = memory[size.starts[1]]
+            memory[size.starts[0]] = (counts.cumsum(0) - counts).int()
+            entries = int(counts.sum())
+        for name, kind, width in size.arrays:
+            memory[name] = torch.zeros(entries * width, dtype=KINDS[kind])
+            if KINDS[kind].is_floating_point:
+                memory[name].fill_(float("nan"))
+
+
+def shown(program: Program) -> str:
+    """Every kernel of a program, as text."""
+    texts = []
+    for action in program.actions:
+        runs = [action] if isinstance(action, Run) else []
+        if isinstance(action, Reserve):
+            runs = [one for one in (action.iterations, action.count) if isinstance(one, Run)]
+        texts += [str(action)[:300]] if not isinstance(action, Run) else []
+        for run in runs:
+            names = dict.fromkeys((*run.kernel.arrays, *run.kernel.arguments), "a")
+            texts.append(ast.unparse(printed(run.kernel, names, types.Defaults())))
+    return "\n\n".join(texts)
