@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from tinsmith.engines import DTYPES, array_text
+from tinsmith.source import build
 from tinsmith.source.interpreter import interpret
-from tinsmith.source.ir import nodes, types
+from tinsmith.source.ir import nodes, printed, types
 from tinsmith.transforms import Tangent, tangent
 
 Tensors = Mapping[str, torch.Tensor]
@@ -90,3 +92,72 @@ def assert_tangents_agree(
         torch.testing.assert_close(
             mine, one, equal_nan=True, msg=lambda words, name=name: f"{name}: {words}", **tolerance
         )
+
+
+def second_by_pass(
+    kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], along: Tensors, then: Tensors
+) -> dict[str, torch.Tensor]:
+    """The tangent of the tangent: how the derivative along one direction moves in the other."""
+    once = tangent(kernel, frozenset(along))
+    twice = tangent(once.kernel, frozenset(then))
+    given, numbers = given_to(once, arrays, arguments, along)
+    after = interpret(twice.kernel, *given_to(twice, given, numbers, then))
+    return {of: after[twice.companions[one]] for of, one in once.companions.items() if one in twice.companions}
+
+
+def second_by_torch(
+    kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], along: Tensors, then: Tensors
+) -> dict[str, torch.Tensor]:
+    """The same from two gradients, one of the other."""
+    leaves = {name: arrays[name].double().clone().requires_grad_() for name in along}
+    with torch.enable_grad():
+        after = interpret(kernel, {**arrays, **leaves}, arguments)
+        return {name: _second(one, leaves, along, then) for name, one in after.items() if one.is_floating_point()}
+
+
+def _second(one: torch.Tensor, leaves: Tensors, along: Tensors, then: Tensors) -> torch.Tensor:
+    if not one.requires_grad:
+        return torch.zeros_like(one)
+    cotangent = torch.zeros_like(one).requires_grad_()
+    pulled = torch.autograd.grad(one, list(leaves.values()), cotangent, create_graph=True, materialize_grads=True)
+    pushed = sum((back * along[name]).sum() for name, back in zip(leaves, pulled, strict=True))
+    if not pushed.requires_grad:
+        return torch.zeros_like(one)
+    (first,) = torch.autograd.grad(pushed, cotangent, create_graph=True, materialize_grads=True)
+    if not first.requires_grad:
+        return torch.zeros_like(one)
+    found = [
+        torch.autograd.grad(entry, list(leaves.values()), retain_graph=True, materialize_grads=True)
+        for entry in first.reshape(-1)
+    ]
+    rows = [sum((back * then[name]).sum() for name, back in zip(leaves, row, strict=True)) for row in found]
+    return torch.stack(rows).reshape(one.shape).detach()
+
+
+def compiled(made: nodes.Kernel, lang: Any, defaults: types.Defaults) -> Any:
+    """A kernel of the IR compiled: called with its arrays, then its arguments, both in their order."""
+    arrays = {name: one for name, one in made.arrays.items() if name not in made.cells}
+    annotations = {
+        name: array_text(DTYPES[one.type], one.rank, one.element, "unsafe", False) for name, one in arrays.items()
+    }
+    annotations |= {name: f"_lang.{kind}" for name, (kind, _) in made.arguments.items()}
+    function, _ = build(printed(made, annotations, defaults), {"_lang": lang}, "printed")
+    return lang.kernel(function)
+
+
+def assert_compiled_agrees(
+    kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], lang: Any, defaults: types.Defaults
+) -> None:
+    """The tangent's kernel compiled gives what it gives interpreted."""
+    moved = directions(kernel, arrays, arguments)
+    made = tangent(kernel, frozenset(moved))
+    given, numbers = given_to(made, arrays, arguments, moved)
+    wanted = interpret(made.kernel, given, numbers, faithful=True)
+    mine = {name: given[name].clone() for name in made.kernel.arrays if name not in made.kernel.cells}
+    scalars = [
+        numbers[name].item() if isinstance(numbers[name], torch.Tensor) else numbers[name]
+        for name in made.kernel.arguments
+    ]
+    compiled(made.kernel, lang, defaults)(*mine.values(), *scalars)
+    for name, one in mine.items():
+        torch.testing.assert_close(one, wanted[name].to(one.dtype), rtol=1e-10, atol=1e-11, equal_nan=True)

@@ -10,8 +10,15 @@ import rows
 from rows import Draw
 from support import random_nests
 from support.roundtrip import lowered
-from support.tangents import assert_tangents_agree
+from support.tangents import (
+    assert_compiled_agrees,
+    assert_tangents_agree,
+    directions,
+    second_by_pass,
+    second_by_torch,
+)
 from tinsmith.engines import of_kernel
+from tinsmith.source.ir import types
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 BITS = {"casts"}  # makes a float of another one's bits
@@ -44,12 +51,53 @@ def kernel_of(source, lang, seed):
     return lang.kernel(scope["kernel"])
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_nest(lang64, seed):
-    kernel = kernel_of(random_nests.Writer(random.Random(seed)).source(), lang64, seed)
+def nest_arguments(seed):
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(5, generator=generator, dtype=torch.float64) - 0.3
     w = torch.rand(5, 3, generator=generator, dtype=torch.float64) - 0.3
     k = torch.randperm(5, generator=generator).int()
-    zeros = [torch.zeros(5, dtype=torch.float64) for _ in range(3)]
-    assert_tangents_agree(*given(kernel, (x, w, k, *zeros)))
+    return x, w, k, *(torch.zeros(5, dtype=torch.float64) for _ in range(3))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_nest(lang64, seed):
+    kernel = kernel_of(random_nests.Writer(random.Random(seed)).source(), lang64, seed)
+    assert_tangents_agree(*given(kernel, nest_arguments(seed)))
+
+
+# Compiled ---------------------------------------------------------------------------------------
+
+DOUBLE = types.Defaults("f64", "i32")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_a_row_compiled(row, lang64):
+    kernel = row.build(lang64, lang64.f64)
+    arguments = row.draw(Draw(torch.float64))
+    if lowered(kernel, *arguments).fields:
+        pytest.skip("fields: launched by the bridge alone")
+    found, arrays, numbers = given(kernel, arguments)
+    if any(element for _, element in found.arguments.values()):
+        pytest.skip("matrix arguments: launched by the bridge alone")
+    assert_compiled_agrees(found, arrays, numbers, lang64, DOUBLE)
+
+
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 5 else []) for n in range(100)])
+def test_a_random_nest_compiled(lang64, seed):
+    kernel = kernel_of(random_nests.Writer(random.Random(seed)).source(), lang64, seed)
+    assert_compiled_agrees(*given(kernel, nest_arguments(seed)), lang64, DOUBLE)
+
+
+# Twice ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 10 else []) for n in range(100)])
+def test_second_derivatives_of_a_random_nest(lang64, seed):
+    kernel = kernel_of(random_nests.Writer(random.Random(seed)).source(), lang64, seed)
+    found, arrays, numbers = given(kernel, nest_arguments(seed))
+    along, then = ({name: directions(found, arrays, {}, way)[name] for name in "xw"} for way in (1, 2))
+    mine = second_by_pass(found, arrays, numbers, along, then)
+    wanted = second_by_torch(found, arrays, numbers, along, then)
+    for name in "syz":
+        zero = torch.zeros_like(wanted[name])
+        torch.testing.assert_close(mine.get(name, zero), wanted[name], rtol=1e-8, atol=1e-9)

@@ -21,10 +21,9 @@ class Dual(NamedTuple):
     value: nodes.Expr
     tangent: nodes.Expr | None = None
 
-    @property
-    def moved(self) -> nodes.Expr:
-        """The tangent, 0 where there is none."""
-        return constant(0, self.value.type) if self.tangent is None else self.tangent
+    def moved(self, kind: str) -> nodes.Expr:
+        """The tangent as a type, 0 where there is none."""
+        return constant(0, kind) if self.tangent is None else cast(self.tangent, kind)
 
 
 def is_simple(expr: nodes.Expr) -> bool:
@@ -92,7 +91,7 @@ class Expressions:
         condition, kind = self.bound(expr.condition), expr.type
         then, otherwise = self.dual(expr.then), self.dual(expr.otherwise)
         values = cast(then.value, kind), cast(otherwise.value, kind)
-        tangents = cast(then.moved, kind), cast(otherwise.moved, kind)
+        tangents = then.moved(kind), otherwise.moved(kind)
         return Dual(nodes.Select(condition, *values, kind), nodes.Select(condition, *tangents, kind))
 
     def _operation(self, expr: nodes.Unary | nodes.Binary | nodes.Cast) -> Dual:

@@ -93,7 +93,7 @@ class _Pass:
         self.companions = {name: self.names.like(f"{name}_dot") for name in moving}
         self.scratch: list[tuple[nodes.Array, str]] = []
         self.extremes = self._extremes()
-        kinds = {name: array.type for name, array in kernel.arrays.items()}
+        kinds = {**kernel.locals, **{name: array.type for name, array in kernel.arrays.items()}}
         self.statements = Statements(kernel.path, kinds, activity, self.companions, self.names, self.extremes)
 
     def result(self) -> Tangent:

@@ -21,7 +21,7 @@ class Statements:
 
     Attributes:
         path: the kernel's file.
-        kinds: types of its arrays.
+        kinds: types of its arrays and locals.
         activity, companions, names: as of `Expressions`.
         extremes: arrays whose elements are maxima or minima somewhere, by name.
         owned: in a parallel loop, arrays whose elements one iteration alone touches; None in code that runs in order.
@@ -83,7 +83,8 @@ class Statements:
         if not self.activity.has_local(one.name):
             return (one,)
         expressions, dual = self._dual(one.value, one.name, one.line)
-        companion = nodes.Assign(self.companions[one.name], dual.moved, one.line)
+        moved = dual.moved(self.kinds[one.name])
+        companion = nodes.Assign(self.companions[one.name], moved, one.line)
         return (*expressions.before, companion, replace(one, value=dual.value))
 
     # Memory -----------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ class Statements:
             return (one,)
         expressions, dual = self._dual(one.value, one.array, one.line)
         one = replace(one, value=dual.value)
-        companion = replace(one, array=self.companions[one.array], value=dual.moved)
+        companion = replace(one, array=self.companions[one.array], value=dual.moved(self.kinds[one.array]))
         return (*expressions.before, companion, *self._untied(one), one)
 
     def _untied(self, one: nodes.Store | nodes.Atomic) -> Block:
@@ -156,7 +157,7 @@ class Statements:
         one = replace(one, value=value)
         companion = self.companions[one.array]
         old, moved = (nodes.Load(name, one.index, one.entry, kind) for name in (one.array, companion))
-        total = plus(times(moved, value), times(old, cast(dual.moved, kind)))
+        total = plus(times(moved, value), times(old, dual.moved(kind)))
         return (nodes.Store(companion, one.index, one.entry, total, one.line), *self._untied(one)), one
 
     def _extreme(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[Block, nodes.Atomic]:
@@ -170,5 +171,5 @@ class Statements:
     def _settled(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[nodes.Atomic, nodes.Expr]:
         """Value and tangent as the array has them, in locals: both are used twice."""
         kind = self.kinds[one.array]
-        moved = expressions.bound(cast(dual.moved, kind))
+        moved = expressions.bound(dual.moved(kind))
         return replace(one, value=expressions.bound(cast(dual.value, kind))), moved
