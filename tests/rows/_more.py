@@ -201,3 +201,23 @@ def first_parameters(lang, real):
             y[i] += q.a * doubled(q) + q.a
 
     return kernel
+
+
+@ROWS.row(lambda d: (d(6), d.integers(6, low=0, high=6), d.zeros(6)), exact=False)
+def choices_inside_atomics(lang, real):
+    @lang.func
+    def formed(v, how: lang.template()):
+        if lang.static(how == 1):
+            return lang.sin(v)
+        else:
+            return v * 0.5
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            lang.atomic_add(y[k[i]], x[i] if x[k[i]] > 0.0 else 2.0 * x[0])
+        for i in x:
+            if formed(x[i], 1) > 0.1 or x[k[i]] < formed(x[0], 0):
+                lang.atomic_max(y[0], (x[i] if k[i] > 2 else x[1]) * 0.5)
+
+    return kernel

@@ -22,12 +22,23 @@ _UNKNOWN = object()
 
 
 def is_quiet(low: Lowering, *expressions: ast.AST | None) -> bool:
-    """Whether no call in these expressions changes anything."""
+    """Whether no call in these expressions changes anything, and no `:=` does."""
 
     def value(node: ast.expr) -> Any:
         return _meaning(low, node)
 
+    if any(isinstance(node, ast.NamedExpr) for one in expressions if one is not None for node in ast.walk(one)):
+        return False
     return all(_are_calls_quiet(low, expression, value, 0) for expression in expressions if expression is not None)
+
+
+def without_last_change(low: Lowering, statement: ast.AST) -> list[ast.AST]:
+    """The parts of a statement that are worked out before its own atomic, where it is nothing but that one."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return [statement]
+    call = statement.value
+    is_atomic = low.language.name_of(_meaning(low, call.func)).startswith("lang.ops.atomic")
+    return [*call.args] if is_atomic else [statement]
 
 
 def _are_calls_quiet(low: Lowering, tree: ast.AST, meaning: Callable[[ast.expr], Any], depth: int) -> bool:
@@ -56,14 +67,10 @@ def _is_type(low: Lowering, value: Any) -> bool:
 
 
 def _is_function_quiet(low: Lowering, source: Source, depth: int) -> bool:
-    if any(source.is_template(parameter) for parameter in source.parameters[1:]):
-        return False
-    first = source.parameters[:1]
-    if first and source.is_template(first[0]) and first[0] != "self":
-        return False
+    references = {name for name in source.parameters if source.is_template(name)}  # the caller's own locals and arrays
     for node in source.nodes:
         for target in _targets(node):
-            if not isinstance(target, ast.Name):
+            if not isinstance(target, ast.Name) or target.id in references:
                 return False
     return all(
         _are_calls_quiet(low, statement, lambda node: _free(source, node), depth + 1) for statement in source.tree.body

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _assignments, _functions, _loops
 from . import _nodes as nodes
 from ._calls import is_static
-from ._quiet import is_quiet
+from ._quiet import is_quiet, without_last_change
 
 if TYPE_CHECKING:
     from ._lower import Lowering
@@ -20,17 +20,17 @@ def run(low: Lowering, statement: ast.stmt) -> None:
     known = _KINDS.get(type(statement))
     if known is None:
         raise low.refused(f"`{ast.unparse(statement).splitlines()[0]}`", statement)
-    quiet = is_quiet(low, *_own_expressions(statement))
+    quiet = is_quiet(low, *_own_expressions(low, statement))
     # A result is worked out where the call's own statement uses it, after all calls of that.
     low.state.is_quiet = quiet and (low.state.frame.is_quiet or not isinstance(statement, ast.Return))
     known(low, statement)
 
 
-def _own_expressions(statement: ast.stmt) -> list[ast.AST]:
+def _own_expressions(low: Lowering, statement: ast.stmt) -> list[ast.AST]:
     """The expressions of a statement, without the statements inside it."""
     if isinstance(statement, ast.If | ast.While):
         return [statement.test]
-    return [statement.iter] if isinstance(statement, ast.For) else [statement]
+    return [statement.iter] if isinstance(statement, ast.For) else without_last_change(low, statement)
 
 
 def _expression(low: Lowering, statement: ast.Expr) -> None:
