@@ -14,6 +14,7 @@ from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import nodes, printed, types
 from tinsmith.transforms import Tangent, tangent
 
+DOUBLE = types.Defaults("f64", "i32")
 Tensors = Mapping[str, torch.Tensor]
 
 
@@ -39,7 +40,7 @@ def given_to(
         one: moved[of].to(arrays[of].dtype) if of in moved else torch.zeros_like(arrays[of])
         for of, one in beside.items()
     }
-    kinds = {name: torch.int32 if made.kernel.arrays[name].type == "i32" else None for name in made.scratch}
+    kinds = {name: DTYPES[made.kernel.arrays[name].type] for name in made.scratch}
     scratch = {name: torch.zeros_like(arrays[of], dtype=kinds[name]) for name, of in made.scratch.items()}
     numbers = {one: moved[of] for of, one in made.companions.items() if one in made.kernel.arguments}
     return {**arrays, **tangents, **scratch}, {**arguments, **numbers}
@@ -146,7 +147,12 @@ def compiled(made: nodes.Kernel, lang: Any, defaults: types.Defaults) -> Any:
 
 
 def assert_compiled_agrees(
-    kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], lang: Any, defaults: types.Defaults
+    kernel: nodes.Kernel,
+    arrays: Tensors,
+    arguments: Mapping[str, Any],
+    lang: Any,
+    defaults: types.Defaults,
+    rtol: float = 1e-10,
 ) -> None:
     """The tangent's kernel compiled gives what it gives interpreted."""
     moved = directions(kernel, arrays, arguments)
@@ -160,4 +166,4 @@ def assert_compiled_agrees(
     ]
     compiled(made.kernel, lang, defaults)(*mine.values(), *scalars)
     for name, one in mine.items():
-        torch.testing.assert_close(one, wanted[name].to(one.dtype), rtol=1e-10, atol=1e-11, equal_nan=True)
+        torch.testing.assert_close(one, wanted[name].to(one.dtype), rtol=rtol, atol=rtol / 10, equal_nan=True)

@@ -11,6 +11,7 @@ from rows import Draw
 from support import random_nests
 from support.roundtrip import lowered
 from support.tangents import (
+    DOUBLE,
     assert_compiled_agrees,
     assert_tangents_agree,
     directions,
@@ -18,7 +19,6 @@ from support.tangents import (
     second_by_torch,
 )
 from tinsmith.engines import of_kernel
-from tinsmith.source.ir import types
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 BITS = {"casts"}  # makes a float of another one's bits
@@ -66,8 +66,6 @@ def test_a_random_nest(lang64, seed):
 
 
 # Compiled ---------------------------------------------------------------------------------------
-
-DOUBLE = types.Defaults("f64", "i32")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)

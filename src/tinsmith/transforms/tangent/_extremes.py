@@ -2,7 +2,12 @@
 
 Beside such an array lies a count, `ties`: how many candidates equal the element, beyond the first one. In
 code that runs in order the tangent is a running mean. In a parallel loop nobody knows the winner before all iterations
-are through: the loop runs, and then once more, where each iteration whose value won adds its tangent.
+are through: the loop runs twice, and in the second run each iteration whose value won adds its tangent.
+
+Whose value won is told by its bits. Engines compile with fast maths, so that one expression has other last bits in
+another loop, and even a comparison may be rearranged: measured with Taichi 1.7.4 and Quadrants 1.3.3, two
+winners of three were lost by `==` in another loop. So both runs are the same loop, which finds nothing in the first
+run, as no number has the bits that `goal` begins with.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
-from .._algebra import cast, compared, constant, minus, over, plus, times
+from .._algebra import cast, compared, constant, either, minus, over, plus, times
 from ._names import Names
 
 INTEGER = "i32"
@@ -31,16 +36,29 @@ class Extreme:
         tangent: its companion's name.
         ties: name of the count.
         before: name of a copy from before a parallel loop.
+        goal: name of the bits of what won in it.
     """
 
     array: nodes.Array
     tangent: str
     ties: str
     before: str
+    goal: str
+
+    @property
+    def bits(self) -> str:
+        """The integers that are as wide as the array's numbers."""
+        return "i" + self.array.type[1:]
+
+    def bits_of(self, number: nodes.Expr) -> nodes.Expr:
+        """The bits of a number, of both zeros the same; it costs nothing."""
+        is_zero = compared("==", number, constant(0, number.type))
+        return either(is_zero, constant(0, self.bits), nodes.Cast(number, self.bits, keeps_bits=True))
 
     def load(self, name: str, index: tuple[nodes.Expr, ...], entry: tuple[int, ...]) -> nodes.Load:
         """An element of the array or of what lies beside it."""
-        return nodes.Load(name, index, entry, INTEGER if name == self.ties else self.array.type)
+        kind = {self.ties: INTEGER, self.goal: self.bits}.get(name, self.array.type)
+        return nodes.Load(name, index, entry, kind)
 
 
 def in_order(extreme: Extreme, atomic: nodes.Atomic, moved: nodes.Expr, names: Names) -> tuple[nodes.Stmt, ...]:
@@ -66,26 +84,30 @@ def in_order(extreme: Extreme, atomic: nodes.Atomic, moved: nodes.Expr, names: N
 
 
 def of_winner(extreme: Extreme, atomic: nodes.Atomic, moved: nodes.Expr) -> tuple[nodes.Stmt, ...]:
-    """What stands for an atomic when its loop runs for the second time."""
+    """What stands for an atomic in a parallel loop; its value and tangent cost nothing."""
     index, entry, line = atomic.index, atomic.entry, atomic.line
+    won = compared("==", extreme.bits_of(atomic.value), extreme.load(extreme.goal, index, entry))
     add = (
         nodes.Atomic("add", extreme.tangent, index, entry, moved, None, line),
         nodes.Atomic("add", extreme.ties, index, entry, ONE, None, line),
     )
-    return (nodes.If(compared("==", atomic.value, extreme.load(atomic.array, index, entry)), add, (), line),)
+    return (atomic, nodes.If(won, add, (), line))
 
 
 def kept(extreme: Extreme, names: Names, line: int) -> tuple[nodes.Stmt, ...]:
-    """Before a parallel loop: a copy of every element."""
+    """Before a parallel loop: a copy of every element, and nothing to be found."""
 
     def copied(index: tuple[nodes.Expr, ...], entry: tuple[int, ...]) -> list[nodes.Stmt]:
-        return [nodes.Store(extreme.before, index, entry, extreme.load(extreme.array.name, index, entry), line)]
+        return [
+            nodes.Store(extreme.before, index, entry, extreme.load(extreme.array.name, index, entry), line),
+            nodes.Store(extreme.goal, index, entry, constant(-1, extreme.bits), line),
+        ]
 
     return _over_all(extreme, names, line, copied)
 
 
 def settled(extreme: Extreme, names: Names, line: int) -> tuple[nodes.Stmt, ...]:
-    """After it: what stood there before may have won too. Tangents are sums for now, and `ties` all candidates."""
+    """Between both runs: what stood there before may have won too. Tangents are sums now, `ties` all candidates."""
 
     def changed(index: tuple[nodes.Expr, ...], entry: tuple[int, ...]) -> list[nodes.Stmt]:
         now, before = (extreme.load(name, index, entry) for name in (extreme.array.name, extreme.before))
@@ -101,7 +123,12 @@ def settled(extreme: Extreme, names: Names, line: int) -> tuple[nodes.Stmt, ...]
             nodes.Store(extreme.tangent, index, entry, constant(0, tangent.type), line),
             nodes.Store(extreme.ties, index, entry, constant(0, INTEGER), line),
         )
-        return [nodes.If(compared("==", now, before), stays, goes, line)]
+        value = names.local(extreme.array.name, now.type)
+        return [
+            nodes.Assign(value.name, now, line),
+            nodes.Store(extreme.goal, index, entry, extreme.bits_of(value), line),
+            nodes.If(compared("==", value, before), stays, goes, line),
+        ]
 
     return _over_all(extreme, names, line, changed)
 

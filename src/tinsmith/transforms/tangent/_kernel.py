@@ -132,11 +132,13 @@ class _Pass:
         return {array.name: self._extreme(array) for array in self.arrays if array.name in found}
 
     def _extreme(self, array: nodes.Array) -> Extreme:
-        ties, before = self.names.like(f"{array.name}_ties"), self.names.like(f"{array.name}_before")
-        self.scratch.append((replace(array, name=ties, type=INTEGER, label=""), array.name))
+        beside = [self.names.like(f"{array.name}_{what}") for what in ("ties", "before", "goal")]
+        extreme = Extreme(array, self.companions[array.name], *beside)
+        kinds = [(extreme.ties, INTEGER)]
         if self._is_raced(array.name):
-            self.scratch.append((replace(array, name=before, label=""), array.name))
-        return Extreme(array, self.companions[array.name], ties, before)
+            kinds += [(extreme.before, array.type), (extreme.goal, extreme.bits)]
+        self.scratch += [(replace(array, name=name, type=kind, label=""), array.name) for name, kind in kinds]
+        return extreme
 
     def _is_raced(self, array: str) -> bool:
         return any(array in self._later(task) for task in self.kernel.body)
@@ -158,17 +160,20 @@ class _Pass:
         if not later:
             return statements.statement(task)
         extremes = [self.extremes[name] for name in self.extremes if name in later]
-        second = replace(task, body=self._second(task, later))
+        winners = replace(task, body=self._for_winners(task, later))
+        run = replace(statements, is_for_winners=True).statement(winners)
+        has_more = any(one.array not in later for one in walk.stores(task.body))
         return (
+            *(statements.statement(task) if has_more else ()),
             *chain.from_iterable(kept(one, self.names, task.line) for one in extremes),
-            *statements.statement(task),
+            *run,
             *chain.from_iterable(settled(one, self.names, task.line) for one in extremes),
-            *replace(statements, is_second=True).statement(second),
+            *run,
             *chain.from_iterable(shared(one, self.names, task.line) for one in extremes),
         )
 
-    def _second(self, task: nodes.For, later: frozenset[str]) -> Block:
-        """A parallel loop once more, only to see which of its values won."""
+    def _for_winners(self, task: nodes.For, later: frozenset[str]) -> Block:
+        """A parallel loop's body with its maxima and minima alone: what may be run twice."""
         for one in walk.stores(task.body):
             if one.array in later and not self._is_plain(one, task):
                 raise self._refused("a maximum or minimum that its own parallel loop uses or changes otherwise", one)

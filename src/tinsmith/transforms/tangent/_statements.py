@@ -25,8 +25,8 @@ class Statements:
         activity, companions, names: as of `Expressions`.
         extremes: arrays whose elements are maxima or minima somewhere, by name.
         owned: in a parallel loop, arrays whose elements one iteration alone touches; None in code that runs in order.
-        later: arrays whose maxima or minima in this loop get their tangents when all iterations are through.
-        is_second: this is the second run of such a loop.
+        later: arrays whose maxima or minima in this loop have several iterations as candidates: another loop has them.
+        is_for_winners: this is that loop.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Statements:
     extremes: Mapping[str, Extreme]
     owned: frozenset[str] | None = None
     later: frozenset[str] = frozenset()
-    is_second: bool = False
+    is_for_winners: bool = False
 
     def block(self, body: Sequence[nodes.Stmt]) -> Block:
         """Statements in order, with their tangents."""
@@ -107,16 +107,16 @@ class Statements:
     def _atomic(self, one: nodes.Atomic) -> Block:
         if not self.activity.has_array(one.array):
             return (one, *self._still(one.result or "", self.kinds[one.array], one.line))
+        if one.array in self.later and not self.is_for_winners:
+            return ()
         self._check_order(one)
         expressions, dual = self._dual(one.value, one.array, one.line)
-        if self.is_second and one.array in self.later:
+        if one.array in self.later:
             return self._winner(one, expressions, dual)
         if one.operator in ("add", "sub"):
             changes, one = self._sum(one, dual)
         elif one.operator == "mul":
             changes, one = self._product(one, expressions, dual)
-        elif one.array in self.later:
-            changes, one = (), replace(one, value=dual.value)
         else:
             changes, one = self._extreme(one, expressions, dual)
         return (*expressions.before, *self._result(one), *changes, one)
