@@ -234,3 +234,66 @@ def bounds_of_other_types(lang, real):
                 y[i] += x[j] * j
 
     return kernel
+
+
+@ROWS.row(lambda d: (d(3, 4), d.zeros(3, 4), d.zeros(9)))
+def loop_variables_that_change(lang, real):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i, j in lang.ndrange(3, (1, 4)):
+            at = i
+            i += 2
+            j = j * 1.75
+            y[at, j % 4] += x[at, 0] * i
+        for ij in lang.grouped(lang.ndrange(3, 3)):
+            at = ij[0] * 3 + ij[1]
+            ij[0] += 1
+            ij.y *= 2
+            z[at] = ij[0] * 10 + ij[1]
+
+    return kernel
+
+
+@ROWS.row(lambda d: (d(9), d.zeros(9, 4)))
+def assignments_in_expressions(lang, real):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            if (a := x[i] * 2) > 1:
+                y[i, 0] = a
+            n = 0
+            y[i, 1] = (n := x[i] * 3) + (b := x[i] + 1) * b + n
+            k = 0
+            while (m := k * k) < i:
+                k += 1 + m // 100
+            y[i, 2] = (c := lang.Vector([x[i], 1.0])).x + c.sum() + k
+            y[i, 3] = (x[i + 1] if i < 8 else 0.0) + (x[(k := i // 2)] if k >= 0 and x[k] > 0 else x[0])
+
+    return kernel
+
+
+@ROWS.row(lambda d: (d(9), d.zeros(9, 5)))
+def choices_beside_changes(lang, real):
+    @lang.func
+    def bump(total: lang.template(), by):
+        total += by
+        return total
+
+    @lang.func
+    def first(x: lang.template(), i, total: lang.template()):
+        total += 1
+        return x[i + 1] if i < 8 and x[i + 1] > 0 else total
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            total = x[i]
+            y[i, 0] = (x[i + 1] if i < 8 else total) + bump(total, x[i])
+            y[i, 1] = bump(total, 1) + (total if x[i] > 0 else 7 // (i + 1))
+            if (i < 8 and x[i + 1] > 0) or bump(total, 2) > total:
+                y[i, 2] = total
+            y[i, 3] = (y[i, 0] if y[i, 1] > 0 else -1.0) + bump(y[i, 0], 1) + (y[i, 0] > 1 or y[i, 1] > y[i, 2])
+            y[i, 4] = first(x, i, total) * (total if i > 4 else first(x, i, total)) + total
+            y[i, 4] += bump(y[i, 4], x[i + 1] if i < 8 else 0.0)
+
+    return kernel

@@ -173,21 +173,6 @@ def recursion(lang):
     return kernel
 
 
-@case("a choice that reads memory, beside a call that changes memory")
-def choice_beside_change(lang):
-    @lang.func
-    def bump(total: lang.template()):
-        total += 1
-        return total
-
-    @lang.kernel
-    def kernel(x: lang.types.ndarray()):
-        for i in x:
-            x[i] = (x[i + 1] if i < 2 else 0.0) + bump(x[i])  # here
-
-    return kernel
-
-
 @case("`lambda")
 def unknown_expression(lang):
     @lang.kernel

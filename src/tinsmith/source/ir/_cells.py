@@ -27,25 +27,13 @@ def _block(body: tuple[nodes.Stmt, ...], names: frozenset[str]) -> tuple[nodes.S
 
 
 def _statement(one: nodes.Stmt, names: frozenset[str]) -> nodes.Stmt:
-    def value(expr: nodes.Expr) -> nodes.Expr:
-        return _loaded(expr, names)
-
-    def index(given: tuple[nodes.Expr, ...]) -> tuple[nodes.Expr, ...]:
-        return tuple([value(part) for part in given])
-
+    one = walk.with_expressions(one, lambda expr: _loaded(expr, names))
     match one:
         case nodes.Assign() if one.name in names:
-            return nodes.Store(one.name, (), (), value(one.value), one.line)
-        case nodes.Assign():
-            return replace(one, value=value(one.value))
-        case nodes.Store() | nodes.Atomic():
-            return replace(one, index=index(one.index), value=value(one.value))
+            return nodes.Store(one.name, (), (), one.value, one.line)
         case nodes.If():
-            return nodes.If(value(one.condition), _block(one.body, names), _block(one.orelse, names), one.line)
-        case nodes.For():
-            bounds = tuple([(value(first), value(end)) for first, end in one.bounds])
-            return replace(one, bounds=bounds, body=_block(one.body, names))
-        case nodes.While():
+            return replace(one, body=_block(one.body, names), orelse=_block(one.orelse, names))
+        case nodes.For() | nodes.While():
             return replace(one, body=_block(one.body, names))
         case _:
             return one

@@ -139,6 +139,18 @@ def _ternary(low: Lowering, node: ast.IfExp) -> Any:
     return chosen(low, test, *then, *otherwise)
 
 
+def _named(low: Lowering, node: ast.NamedExpr) -> Any:
+    """`(a := value)`: an assignment, made at once; its value is the variable."""
+    from ._assignments import assign  # the two files describe one recursion
+
+    value = low.value(node.value)
+    if low.state.is_static or _calls.is_static(low, node.value):
+        give(low, node.target, value)
+        return value
+    assign(low, node.target, value)
+    return low.value(node.target)
+
+
 def _tuple(low: Lowering, node: ast.Tuple) -> Any:
     return tuple(spread(low, node.elts))
 
@@ -236,6 +248,7 @@ _KINDS: dict[type[ast.expr], Callable[[Lowering, Any], Any]] = {
     ast.BoolOp: _bool,
     ast.Compare: _compare,
     ast.IfExp: _ternary,
+    ast.NamedExpr: _named,
     ast.Tuple: _tuple,
     ast.List: _list,
     ast.Dict: _dict,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .._read import Source, read
@@ -85,7 +85,7 @@ def _passed(low: Lowering, source: Source, function: Callable[..., Any], name: s
     if kind is not None:
         value = low.ops.cast(value, kind)
     is_steady = frame.is_library or low.state.is_quiet
-    if _needs_no_copy(value, is_steady) and not _is_changed(source, name):
+    if _needs_no_copy(value, is_steady) and not is_stored_to(source.tree.body, name):
         return value
     return low.state.named(name, _constructors.held(low, value), low.ops.scalar)
 
@@ -104,9 +104,10 @@ def _needs_no_copy(value: Any, is_steady: bool) -> bool:
     return isinstance(value, nodes.Const | nodes.Argument | nodes.Size)
 
 
-def _is_changed(source: Source, name: str) -> bool:
-    """Whether a function stores to a parameter, or to a part of it."""
-    stored = (n for n in source.nodes if isinstance(n, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
+def is_stored_to(body: Iterable[ast.stmt], name: str) -> bool:
+    """Whether statements store to a name, or to a part of what it means."""
+    nodes_ = (node for statement in body for node in ast.walk(statement))
+    stored = (n for n in nodes_ if isinstance(n, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
     return any(isinstance(node.ctx, ast.Store) and _root(node) == name for node in stored)
 
 

@@ -82,8 +82,8 @@ def _branched(
 ) -> Scalar:
     """A choice as a statement."""
     state = low.state
-    if not state.is_quiet:
-        raise Misfit("a choice that reads memory, beside a call that changes memory")
+    if not state.is_quiet and not before and not instead:
+        return state.deferred(low.ops.select(condition, then, otherwise))
     local = state.local("part", types.promoted(then.type, otherwise.type))
     zero: Scalar = nodes.Const(types.zero(local.type), local.type)
     body = (*before, nodes.Assign(local.name, then, state.line))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import _elements
 from . import _nodes as nodes
 from ._calls import called_name, is_static
+from ._functions import is_stored_to
 from ._refusals import Misfit
 from ._values import ArrayValue, Matrix, Ranges, Scalar
 
@@ -101,7 +102,15 @@ def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
         (_bound(low, s), _bound(low, low.ops.scalar(end))) for s, (_, end) in zip(starts, ranges.bounds, strict=True)
     )
     names = _names(low, loop, len(bounds), is_grouped=ranges.is_grouped)
-    _written(low, loop, names, bounds, [None if kind == "i32" or ranges.is_grouped else kind for kind in kinds])
+    if ranges.is_grouped:
+        is_changed = is_stored_to(loop.body, ast.unparse(loop.target))
+        own: list[str | None] = ["i32" if is_changed else None] * len(names)
+    else:
+        own = [
+            None if kind == "i32" and not is_stored_to(loop.body, name) else kind
+            for name, kind in zip(names, kinds, strict=True)
+        ]
+    _written(low, loop, names, bounds, own)
 
 
 def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -> None:
@@ -145,7 +154,7 @@ def _names(low: Lowering, loop: ast.For, rank: int, *, is_grouped: bool) -> tupl
 
 
 def _written(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bounds, kinds: list[str | None]) -> None:
-    """Write a loop of the run's. A variable whose engine type is not i32 gets a local of that type."""
+    """Write a loop of the run's. A variable with a kind is a local of that type: not i32, or changed in the body."""
     state = low.state
     is_parallel = state.depth == 0 and not state.is_serial_next
     state.is_serial_next = False
@@ -173,7 +182,7 @@ def while_true(low: Lowering, loop: ast.While) -> None:
     if loop.orelse:
         raise low.refused("`else` of a `while`", loop)
     line = low.state.line
-    with low.state.block() as written, _inside(low, is_static=False):
+    with low.state.block() as written, low.state.scope(), _inside(low, is_static=False):
         condition = low.ops.truth(low.number(loop.test))
         if condition != nodes.Const(True, "u1"):
             low.state.emit(nodes.If(nodes.Unary("not", condition, "u1"), (nodes.Break(line),), (), line))

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from .._read import Source
 from . import _nodes as nodes
-from ._types import Defaults
+from . import _walk as walk
+from ._types import Defaults, zero
 from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number
 
 RESERVED = frozenset({"range", "_lang", "part"})
@@ -40,6 +41,9 @@ class Frame:
 class State:
     """Everything that grows while a kernel is lowered.
 
+    Beside a call that changes memory, what an expression reads is read where the statement uses it, after the call.
+    So a choice of which one side alone may be evaluated is left in the expression until then (`deferred`).
+
     Attributes:
         body: the statements of the innermost block.
         types: of every local.
@@ -50,6 +54,7 @@ class State:
         is_parallel: whether the statement stands in a parallel loop.
         outer: names of the top level's locals.
         cells: those of them that a parallel loop changes.
+        choices: selections that become branches where they are used.
     """
 
     defaults: Defaults
@@ -67,6 +72,7 @@ class State:
     is_parallel: bool = False
     outer: set[str] = field(default_factory=set)
     cells: set[str] = field(default_factory=set)
+    choices: set[nodes.Select] = field(default_factory=set)
 
     @property
     def frame(self) -> Frame:
@@ -106,8 +112,30 @@ class State:
     # Statements -------------------------------------------------------------------------------
 
     def emit(self, statement: nodes.Stmt) -> None:
-        """Write a statement."""
+        """Write a statement, and before it the choices that waited for it."""
+        if self.choices:
+            statement = walk.with_expressions(statement, self._branched)
         self.body.append(statement)
+
+    def deferred(self, choice: nodes.Select) -> nodes.Select:
+        """A choice that becomes a branch in front of the statement that uses it."""
+        self.choices.add(choice)
+        return choice
+
+    def _branched(self, expr: nodes.Expr) -> nodes.Expr:
+        """An expression whose choices were made by branches, written here."""
+        if expr not in self.choices or not isinstance(expr, nodes.Select):
+            return walk.rebuilt(expr, self._branched)
+        condition = self._branched(expr.condition)
+        local = self.local("part", expr.type)
+        self.body.append(nodes.Assign(local.name, nodes.Const(zero(expr.type), expr.type), self.line))
+        sides: list[tuple[nodes.Stmt, ...]] = []
+        for side in (expr.then, expr.otherwise):
+            with self.block() as written:
+                self.emit(nodes.Assign(local.name, side, self.line))
+            sides.append(tuple(written))
+        self.body.append(nodes.If(condition, sides[0], sides[1], self.line))
+        return local
 
     @contextmanager
     def block(self) -> Iterator[list[nodes.Stmt]]:

@@ -73,6 +73,22 @@ def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
             return ()
 
 
+def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Stmt:
+    """A statement with each expression that it works out itself changed; statements inside it stay."""
+    match statement:
+        case nodes.Assign():
+            return replace(statement, value=change(statement.value))
+        case nodes.Store() | nodes.Atomic():
+            value = change(statement.value)
+            return replace(statement, index=tuple([change(one) for one in statement.index]), value=value)
+        case nodes.If():
+            return replace(statement, condition=change(statement.condition))
+        case nodes.For():
+            return replace(statement, bounds=tuple([(change(first), change(end)) for first, end in statement.bounds]))
+        case _:
+            return statement
+
+
 def bodies(statement: nodes.Stmt) -> tuple[tuple[nodes.Stmt, ...], ...]:
     """The blocks inside a statement."""
     match statement:
