@@ -37,7 +37,7 @@ def given_to(
     """Arrays and arguments of the tangent's kernel."""
     beside = {of: one for of, one in made.companions.items() if one in made.kernel.arrays}
     tangents = {
-        one: moved[of].to(arrays[of].dtype) if of in moved else torch.zeros_like(arrays[of])
+        one: moved[of] if of in moved else torch.zeros_like(arrays[of], dtype=torch.float64)
         for of, one in beside.items()
     }
     kinds = {name: DTYPES[made.kernel.arrays[name].type] for name in made.scratch}
@@ -75,7 +75,7 @@ def by_torch(
 def _dual(name: str, given: Any, moved: Tensors) -> Any:
     if name not in moved:
         return given
-    return forward_ad.make_dual(torch.as_tensor(given).to(torch.float64), moved[name])
+    return forward_ad.make_dual(torch.as_tensor(given, dtype=torch.float64), moved[name])
 
 
 def assert_tangents_agree(
@@ -158,6 +158,7 @@ def assert_compiled_agrees(
     moved = directions(kernel, arrays, arguments)
     made = tangent(kernel, frozenset(moved))
     given, numbers = given_to(made, arrays, arguments, moved)
+    given = {name: one.to(DTYPES[made.kernel.arrays[name].type]) for name, one in given.items()}
     wanted = interpret(made.kernel, given, numbers, faithful=True)
     mine = {name: given[name].clone() for name in made.kernel.arrays if name not in made.kernel.cells}
     scalars = [

@@ -50,8 +50,15 @@ class Expressions:
     stem: str
     line: int
     before: list[nodes.Stmt] = field(default_factory=list)
+    _shared: set[nodes.Expr] = field(default_factory=set)
     _known: dict[nodes.Expr, Dual] = field(default_factory=dict)
     _bound: dict[nodes.Expr, nodes.Local] = field(default_factory=dict)
+
+    def whole(self, expr: nodes.Expr) -> Dual:
+        """Value and tangent of all that the statement works out; what stands in it twice, in a local."""
+        uses = Counter(part for part in walk.parts(expr) if not is_simple(part))
+        self._shared = {part for part, count in uses.items() if count > 1}
+        return self.dual(expr)
 
     def dual(self, expr: nodes.Expr) -> Dual:
         """Value and tangent of an expression."""
@@ -59,8 +66,11 @@ class Expressions:
             return Dual(expr)
         found = self._known.get(expr)
         if found is None:
-            found = self._known[expr] = self._dual(expr)
+            found = self._known[expr] = self._kept(self._dual(expr)) if expr in self._shared else self._dual(expr)
         return found
+
+    def _kept(self, dual: Dual) -> Dual:
+        return Dual(self.bound(dual.value), None if dual.tangent is None else self.bound(dual.tangent))
 
     def bound(self, expr: nodes.Expr) -> nodes.Expr:
         """An expression that costs nothing: itself, or a local that holds its value."""

@@ -70,7 +70,7 @@ class Statements:
     def _dual(self, expr: nodes.Expr, stem: str, line: int) -> tuple[Expressions, Dual]:
         expressions = Expressions(self.activity, self.companions, self.names, stem, line)
         try:
-            return expressions, expressions.dual(expr)
+            return expressions, expressions.whole(expr)
         except NotCovered as error:
             raise self._refused(error.construct, line) from error
 
