@@ -15,8 +15,9 @@ from .._errors import DeviceError, DtypeError, refusal
 from ..engines import DTYPES
 from ..spec import solve
 from ._buffers import Buffer
+from ._case import Case
 from ._plan import Pace, Plan
-from ._reverse import Reverse
+from ._reverse import Reverse, ReverseAt
 from ._signature import Signature, common_float, fitting_dtypes
 from ._steps import Situation
 
@@ -54,6 +55,11 @@ class Call:
         """Inputs that can have a gradient."""
         pairs = zip(self.core.signature.arrays, self.dtypes, strict=True)
         return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
+
+    @cached_property
+    def reverse(self) -> ReverseAt:
+        """Where this call's gradient comes from."""
+        return self.core.reverse.at(self.core.case(self))
 
     def wanted(self, needs: Sequence[bool]) -> frozenset[str]:
         """Names of the inputs that need a gradient, from one flag an input."""
@@ -112,11 +118,21 @@ class Core:
         )
         found = self._plans.get(key)
         if found is None:
-            found = Plan(self._situation(call, device, fingerprints), self.reverse, self._pace)
+            found = Plan(self._situation(call, device, fingerprints), call.reverse, self._pace)
             if len(self._plans) >= config().plan_cache:
                 self._plans.clear()
             self._plans[key] = found
         return found
+
+    def case(self, call: Call) -> Case:
+        """The kind of a call."""
+        lead = () if call.batch is None else (call.batch,)
+        made = {buffer.name: buffer for buffer in self.made(call)}
+        names = self.signature.arrays
+        shapes = dict(zip(names, call.shapes, strict=True)) | {n: one.shape[len(lead) :] for n, one in made.items()}
+        dtypes = dict(zip(names, call.dtypes, strict=True)) | {n: one.dtype for n, one in made.items()}
+        batched = call.batched | (frozenset(made) if lead else frozenset())
+        return Case(self.signature, shapes, dtypes, batched, self.fingerprints(call.templates), call.templates)
 
     def made(self, call: Call) -> list[Buffer]:
         """Outputs and scratch of a call: their sizes, batch included, and dtypes."""

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .._errors import GradientError
+from ..transforms.adjoint import Copy, Fresh, Reserve, Run
 from ._core import Core
+from ._pullback import KernelReverse
+from ._reverse import ReverseAt
+from ._sourced import AutoReverse, SourceAt, SourceReverse
 from ._stage import ArrayType, Stage, Variant
+
+_ORIGINS = {
+    "auto": "generated from the kernels' source where they are covered, else the engine's reverse mode",
+    "source": "generated from the kernels' source",
+    "engine": "the engine's reverse mode",
+    "backward": "a hand-written kernel",
+}
 
 
 def explain(core: Core) -> str:
@@ -34,16 +45,56 @@ def _kernel(stage: Stage) -> Iterable[str]:
 
 
 def _gradient(core: Core) -> Iterable[str]:
-    source = {"engine": "the engine's reverse mode", "backward": "a hand-written kernel"}[core.reverse.name]
-    yield f"gradient: {source}"
-    active = frozenset(core.signature.arrays)
+    reverse = core.reverse
+    if isinstance(reverse, KernelReverse):
+        yield f"gradient: {_ORIGINS[reverse.name]}"
+        yield from _saved(reverse, frozenset(core.signature.arrays))
+        return
+    source = reverse.source if isinstance(reverse, AutoReverse) else reverse
+    assert isinstance(source, SourceReverse)
+    yield f"gradient: {_ORIGINS[reverse.name]}"
+    if not source.seen:
+        yield "  what it takes is known after the first call that wants one"
+    for at in source.seen:
+        for active, is_serial in at.asked:
+            yield f"  for {', '.join(sorted(active))}" + (" on one thread" if is_serial else "")
+            reason = at.refusal(active)
+            if reason is None:
+                yield from (f"    {line}" for line in _program(at, active, is_serial=is_serial))
+                continue
+            yield f"    not generated: {reason.construct}, at {reason.place}"
+            if isinstance(reverse, AutoReverse):
+                yield f"    instead: {_ORIGINS['engine']}"
+                yield from (f"  {line}" for line in _saved(reverse.engine, active))
+
+
+def _saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]:
     try:
-        core.reverse.check(active)
+        reverse.check(active)
     except GradientError as refusal:
         yield f"  refused: {refusal}"
         return
-    read = sorted(core.reverse.reads(active))
+    read = sorted(reverse.reads(active))
     yield f"  saved for the backward pass: {', '.join(read) or 'nothing'}"
+
+
+def _program(at: SourceAt, active: frozenset[str], *, is_serial: bool) -> Iterable[str]:
+    """A generated backward pass: what it keeps, and its kernels."""
+    program = at.program(active, is_serial=is_serial)
+    yield f"saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
+    yield from program.notes or ("tape: none, everything is worked out again",)
+    for action in program.actions:
+        match action:
+            case Fresh(name, like):
+                yield f"{name}: memory like `{like}`, zero"
+            case Copy(name, of):
+                yield f"{name}: a copy of {of}"
+            case Run():
+                yield from at.text(action).rstrip().splitlines()
+            case Reserve(tapes, _, _, count):
+                how = "counted by a kernel" if count else "by a formula"
+                names = ", ".join(name for size in tapes for name, _, _ in size.arrays)
+                yield f"room on {names}: {how}"
 
 
 def _batches(core: Core) -> Iterable[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ._engine_reverse import EngineReverse
 from ._op import Op
 
 
@@ -12,9 +13,8 @@ class Foresight:
     """The checks of an op's gradient, for whoever runs its kernels some other way than by the op."""
 
     def __init__(self, op: Op) -> None:
-        core = op._core
-        self._signature = core.signature
-        self._reverse = core.reverse
+        self._signature = op._core.signature
+        self._reverse = EngineReverse(self._signature)
 
     def check(self, active: frozenset[str]) -> None:
         """Raise GradientError where the gradients of these inputs cannot be had by kernels that are run whole."""

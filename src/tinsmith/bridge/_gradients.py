@@ -21,7 +21,7 @@ def saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
     """Arrays whose values the backward pass reads, in the order of all arrays."""
     if not active:
         return ()
-    reverse = call.core.reverse
+    reverse = call.reverse
     reverse.check(active)
     read = reverse.reads(active)
     return tuple(name for name in all_names(call) if name in read)

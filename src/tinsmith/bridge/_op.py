@@ -14,14 +14,17 @@ from ..spec import Spec, parse
 from . import _operator
 from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
+from ._by_hand import HandWritten
 from ._core import Core
+from ._engine_reverse import EngineReverse
 from ._explain import explain
 from ._lean import run_lean
 from ._packing import register
 from ._pickling import Reference, reference_to
-from ._reverse import EngineReverse, HandWritten, Reverse
+from ._reverse import Reverse
 from ._route import Route, key_of, quick_key_of, route
 from ._signature import Signature, fitting_dtypes, match
+from ._sourced import AutoReverse, SourceReverse
 from ._stage import Stage
 from ._tracing import has_modes, is_plain, is_tracing, is_transformed
 
@@ -255,8 +258,8 @@ def op(
         spec: the arrays that the kernel takes and gives, with their dims: `"x[n], k[m] -> y[n - m + 1]"`.
         scratch: arrays that the kernel uses in between, in the same language.
         init: `{"y": "empty"}` leaves an output's memory as it is; outputs start at zero otherwise.
-        adjoint: where the gradient comes from: `"auto"` a given `backward`, else the engine's reverse mode;
-            `"engine"` that one in any case.
+        adjoint: where the gradient comes from: `"auto"` a given `backward`, else an adjoint generated from the kernel's
+            source where that is covered, else the engine's reverse mode; `"source"` and `"engine"` force one.
         backward: a hand-written gradient kernel.
         engine: run the kernel on another engine than the one it was written for.
         name: for messages; the kernel's own otherwise.
@@ -324,13 +327,13 @@ def chain(
 
 def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
     adjoint, backward = options.get("adjoint", "auto"), options.get("backward")
-    if adjoint not in ("auto", "engine"):
+    kinds = {"auto": AutoReverse, "source": SourceReverse, "engine": EngineReverse}
+    if adjoint not in kinds:
         words = f"op `{signature.op}` does not know adjoint={adjoint!r}"
-        raise ArgumentError(
-            refusal(words, [("known", "'auto', 'engine'")], "Leave it out: 'auto' takes the best there is.")
-        )
-    if backward is None or adjoint == "engine":
-        return EngineReverse(signature)
+        known = ", ".join(map(repr, kinds))
+        raise ArgumentError(refusal(words, [("known", known)], "Leave it out: 'auto' takes the best there is."))
+    if backward is None or adjoint != "auto":
+        return kinds[adjoint](signature)
     if not is_kernel(backward):
         words = f"`backward` of op `{signature.op}` is no kernel of Taichi or Quadrants"
         came = f"{type(backward).__name__} {getattr(backward, '__name__', '')}".strip()

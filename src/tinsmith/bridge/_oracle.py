@@ -127,14 +127,9 @@ class _Run:
         self._signature = signature
         self._faithful = faithful
         self.made = {one.name: one for one in call.core.made(call)}
-        shapes = dict(zip(signature.arrays, call.shapes, strict=True))
-        shapes |= {name: one.shape for name, one in self.made.items()}
-        dtypes = dict(zip(signature.arrays, call.dtypes, strict=True))
-        dtypes |= {name: one.dtype for name, one in self.made.items()}
-        self._kernels: list[Lowered] = []
         for stage in signature.stages:
             stage.check_fields(signature.op)
-            self._kernels.append(lowered(signature.op, stage, shapes, dtypes, call.templates))
+        self._kernels: list[Lowered] = lowered(call.core.case(call))
         self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
 
     def outputs(self, inputs: Mapping[str, torch.Tensor]) -> _Tensors:

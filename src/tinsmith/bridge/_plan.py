@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from ._buffers import unread_maker, zeros_maker
-from ._pullback import Pullback
-from ._reverse import Reverse
+from ._reverse import Backward, ReverseAt
 from ._stage import Stage
 from ._steps import Situation, Step, Use, product, step
 from ._streams import in_order
@@ -48,7 +47,7 @@ class Pace:
 class Plan:
     """How to run one op in one situation, forward and backward."""
 
-    def __init__(self, situation: Situation, reverse: Reverse, pace: Pace) -> None:
+    def __init__(self, situation: Situation, reverse: ReverseAt, pace: Pace) -> None:
         buffers, signature = situation.buffers, situation.signature
         self.situation = situation
         self.signature = signature
@@ -68,7 +67,7 @@ class Plan:
         self.prepares_backward = any(situation.fingerprints) or reverse.depends_on_sizes
         self._is_cuda = situation.device.type == "cuda"
         self._steps: tuple[Step, ...] = ()
-        self._pullbacks: dict[frozenset[str], Pullback] = {}
+        self._pullbacks: dict[frozenset[str], Backward] = {}
         self._saved: dict[frozenset[str], tuple[int, ...]] = {}
 
     def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
@@ -119,11 +118,12 @@ class Plan:
             found = self._saved[active] = tuple(i for i, name in enumerate(self.names) if name in read)
         return found
 
-    def pullback(self, active: frozenset[str]) -> Pullback:
+    def pullback(self, active: frozenset[str]) -> Backward:
         """The backward pass for the inputs that want a gradient."""
         found = self._pullbacks.get(active)
         if found is None:
-            found = self._pullbacks[active] = Pullback(self.situation, self.reverse, active, is_serial=self.is_serial)
+            found = self.reverse.backward(self.situation, active, is_serial=self.is_serial)
+            self._pullbacks[active] = found
         return found
 
     def backward(
@@ -134,12 +134,7 @@ class Plan:
         scalars: Mapping[str, Any],
     ) -> list[torch.Tensor | None]:
         """Gradients of the inputs, in their order; None for those that are not `active`."""
-        pullback = self.pullback(active)
-        memory = pullback.memory(saved, cotangents)
-        pointers = [0 if tensor is None else tensor.data_ptr() for tensor in memory]
-        pointers.append(0)
-        self.launch(pullback.steps, pointers, scalars)
-        return pullback.gradients(memory)
+        return self.pullback(active).run(saved, cotangents, scalars, self.launch)
 
 
 def _run(steps: Sequence[Step], pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Pullback: the backward half of a plan, for one set of inputs that want a gradient.
+"""Pullback: a backward pass by one reverse kernel for each kernel of the op.
 
 Says, once, where each array's values and gradient come from in a backward pass; then fills
 in one call's memory.
@@ -6,15 +6,22 @@ in one call's memory.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 
 from .._config import config
 from ._buffers import Buffer, adjoint_of, private, unread, zeros, zeros_maker
-from ._reverse import Request, Reverse
+from ._case import Case
+from ._reverse import Backward, Launches, Reverse, ReverseAt
+from ._stage import Stage
 from ._steps import Situation, Step, Use, product, step
 
+Place = tuple[Literal["value", "gradient"], str]
+"""Memory of an array: its values, or its gradient."""
 Recipe = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 
 
@@ -22,10 +29,64 @@ SMALL = 4096
 """Elements of a buffer that a pullback may keep."""
 
 
+@dataclass(frozen=True)
+class Argument:
+    """An array argument of a launch: the kernel's parameter, its memory, and its gradient's array."""
+
+    parameter: str
+    memory: Place
+    gradient: str | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One launch that a reverse pass wants."""
+
+    stage: Stage
+    adjoint: bool
+    arguments: tuple[Argument, ...]
+
+
+class KernelReverse(Reverse, ReverseAt):
+    """A source of gradients that is one kernel for each of the op's, on memory of ours; the same for every call."""
+
+    def at(self, case: Case) -> ReverseAt:
+        return self
+
+    def stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
+        """Depth of the gradient stack for a stage's reverse kernel; 0 where there is none to set."""
+        return 0
+
+    def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
+        return Pullback(situation, self, active, is_serial=is_serial)
+
+    @abstractmethod
+    def gives(self, active: frozenset[str]) -> frozenset[str]:
+        """Inputs for which gradient memory is needed: `active`, or more where the kernel writes more."""
+
+    @abstractmethod
+    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+        """The launches, in order. `floats` are the arrays that can have a gradient in this call."""
+
+    @abstractmethod
+    def spoils(self, output: str) -> bool:
+        """Whether the reverse pass writes to this output's adjoint."""
+
+    @abstractmethod
+    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
+        """For an array without a gradient that the reverse pass writes again: the values it must start from."""
+
+    @abstractmethod
+    def sums_over_batch(self, name: str) -> bool:
+        """Whether an unbatched input's gradient may be one buffer for the whole batch."""
+
+
 class Pullback:
     """How to run a backward pass. Memory is laid out as all values, then all gradients."""
 
-    def __init__(self, situation: Situation, reverse: Reverse, active: frozenset[str], *, is_serial: bool) -> None:
+    def __init__(
+        self, situation: Situation, reverse: KernelReverse, active: frozenset[str], *, is_serial: bool
+    ) -> None:
         signature, buffers = situation.signature, situation.buffers
         floats = situation.floats
         self._situation = situation
@@ -52,6 +113,20 @@ class Pullback:
         )
         requests = reverse.requests(active, floats)
         self.steps: tuple[Step, ...] = tuple(self._step(request, is_serial) for request in requests)
+
+    def run(
+        self,
+        saved: Mapping[str, torch.Tensor],
+        cotangents: Sequence[torch.Tensor | None],
+        scalars: Mapping[str, Any],
+        launch: Launches,
+    ) -> list[torch.Tensor | None]:
+        """Gradients of the inputs, in their order; None for those that are not active."""
+        memory = self.memory(saved, cotangents)
+        pointers = [0 if tensor is None else tensor.data_ptr() for tensor in memory]
+        pointers.append(0)
+        launch(self.steps, pointers, scalars)
+        return self.gradients(memory)
 
     def memory(
         self, saved: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor | None]

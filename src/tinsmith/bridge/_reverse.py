@@ -1,306 +1,66 @@
-"""Where the gradient kernel comes from: the one replaceable part of an op.
+"""Where the gradient comes from: the one replaceable part of an op.
 
-A `Reverse` says which values it reads, and which kernels to launch on which memory. The
-plan does the rest: it allocates, copies and launches.
+A `Reverse` says, for a kind of call, which values it reads, and makes the backward pass. Some launch one kernel
+for each of the op's (`KernelReverse`: the engine's own reverse mode, or one written by hand); the generated one is
+a program of several.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-from .._errors import GradientError, SpecError, refusal
-from ..source import Access, Nest, carrying_nests, needed_reads, needed_returns, needed_values
-from ._signature import Signature, is_steady
-from ._stage import Stage
+import torch
 
-Place = tuple[Literal["value", "gradient"], str]
-"""Memory of an array: its values, or its gradient."""
+from ._case import Case
+from ._steps import Situation, Step
 
-
-@dataclass(frozen=True)
-class Argument:
-    """An array argument of a launch: the kernel's parameter, its memory, and its gradient's array."""
-
-    parameter: str
-    memory: Place
-    gradient: str | None = None
+Launches = Callable[[Sequence[Step], Sequence[int], Mapping[str, Any]], None]
+"""What runs steps on pointers, with scalars: the plan's own way of launching."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """One launch that a reverse pass wants."""
+class Backward(Protocol):
+    """A backward pass, for one set of inputs that want a gradient."""
 
-    stage: Stage
-    adjoint: bool
-    arguments: tuple[Argument, ...]
+    def run(
+        self,
+        saved: Mapping[str, torch.Tensor],
+        cotangents: Sequence[torch.Tensor | None],
+        scalars: Mapping[str, Any],
+        launch: Launches,
+    ) -> list[torch.Tensor | None]:
+        """Gradients of the inputs, in their order; None where none is wanted."""
+        ...
 
 
-class Reverse(ABC):
-    """A source of gradients for one op.
+class ReverseAt(ABC):
+    """Where the gradient comes from, for calls of one kind.
 
-    `scalars` are the arguments whose values its kernels are compiled for; `depends_on_sizes`
-    says whether sizes decide if there is a gradient at all.
+    `depends_on_sizes` says whether sizes decide if there is a gradient at all.
     """
 
-    name: str
-    scalars: tuple[str, ...] = ()
     depends_on_sizes: bool = False
-
-    def stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
-        """Depth of the gradient stack for a stage's reverse kernel; 0 where there is none to set."""
-        return 0
-
-    @abstractmethod
-    def reads(self, active: frozenset[str]) -> frozenset[str]:
-        """Arrays whose values the reverse pass reads when `active` inputs want a gradient."""
-
-    @abstractmethod
-    def gives(self, active: frozenset[str]) -> frozenset[str]:
-        """Inputs for which gradient memory is needed: `active`, or more where the kernel writes more."""
-
-    @abstractmethod
-    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
-        """The launches, in order. `floats` are the arrays that can have a gradient in this call."""
-
-    @abstractmethod
-    def spoils(self, output: str) -> bool:
-        """Whether the reverse pass writes to this output's adjoint."""
-
-    @abstractmethod
-    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
-        """For an array without a gradient that the reverse pass writes again: the values it must start from."""
-
-    @abstractmethod
-    def sums_over_batch(self, name: str) -> bool:
-        """Whether an unbatched input's gradient may be one buffer for the whole batch."""
 
     @abstractmethod
     def check(self, active: frozenset[str]) -> None:
         """Raise GradientError where these gradients cannot be had."""
 
     @abstractmethod
-    def check_whole(self, active: frozenset[str]) -> None:
-        """The same for kernels whose stores without an adjoint are not left out: those that work on fields."""
-
-
-DEFAULT_STACK = 32
-"""Entries of Taichi's gradient stack where it does not know how many it needs."""
-LARGEST_STACK = 1 << 16
-"""Entries, of all stacks of a kernel together, that still fit a thread's own memory (1 MiB in float64)."""
-
-
-class EngineReverse(Reverse):
-    """The engine's own reverse mode, on memory of ours."""
-
-    name = "engine"
-
-    def __init__(self, signature: Signature) -> None:
-        self.signature = signature
-        self._made = frozenset(signature.outputs + signature.scratch)
-        self._steady = frozenset(name for name in self._made if is_steady(signature, name))
-        self._views = {stage: stage.reversed_view(self._steady) for stage in signature.stages}
-        everything = frozenset(signature.arrays) | self._made
-        self._nests = {
-            stage: carrying_nests(*view, everything, stage.home) if stage.engine.needs_stack_depth else ()
-            for stage, view in self._views.items()
-        }
-        self._needed: dict[tuple[Stage, frozenset[str]], frozenset[str]] = {}
-        self._checked: set[frozenset[str]] = set()
-        self.depends_on_sizes = any(self._nests.values())
-        bounds = {name for nests in self._nests.values() for nest in nests for name in nest.names}
-        self.scalars = tuple(name for name in signature.scalars if name in bounds)
-
-    def stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
-        """A power of two, so that a new size seldom compiles anew."""
-        depths = [self._depth(nest, stage, shapes, values) for nest in self._nests[stage]]
-        needed = max(depths, default=0)
-        return 0 if needed <= DEFAULT_STACK else 1 << (needed - 1).bit_length()
-
-    def _depth(self, nest: Nest, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
-        depth = nest.depth(shapes, values)
-        if depth is not None and depth * len(self._nests[stage]) <= LARGEST_STACK:
-            return depth
-        op = self.signature.op
-        words = (
-            f"{stage.engine.name}'s reverse mode would overflow its gradient stack in op `{op}`, and kill the process"
-        )
-        count = "not known before the launch" if depth is None else str(depth)
-        rows = [("loop", f"carries `{nest.local}`, at {nest.place}"), ("values to keep", count)]
-        remedy = "Run it on Quadrants (`engine='quadrants'`), make the loop `ti.static`, or give `backward=`."
-        raise GradientError(refusal(words, rows, remedy))
-
     def reads(self, active: frozenset[str]) -> frozenset[str]:
-        return frozenset().union(*(self._needs(stage, active) for stage in self.signature.stages))
+        """Arrays whose values the backward pass reads when `active` inputs want a gradient."""
 
-    def _needs(self, stage: Stage, active: frozenset[str]) -> frozenset[str]:
-        """Arrays whose values one stage's reverse reads."""
-        found = self._needed.get((stage, active))
-        if found is None:
-            with_adjoint = active | (self._made - self._steady)
-            found = self._needed[stage, active] = needed_values(*self._views[stage], with_adjoint, stage.home)
-        return found
-
-    def gives(self, active: frozenset[str]) -> frozenset[str]:
-        return active
-
-    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
-        with_gradient = (active | self._made) & floats
-        found = []
-        for stage in reversed(self.signature.stages):
-            arguments = [
-                Argument(name, ("value", name), name if name in with_gradient else None) for name in stage.arrays
-            ]
-            found.append(Request(stage, True, tuple(arguments)))
-        return tuple(found)
-
-    def spoils(self, output: str) -> bool:
-        """A plain store's reverse zeroes the adjoint, and that of reading adds to it; an addition's leaves it alone."""
-        roles = [stage.roles[output] for stage in self.signature.stages if output in stage.roles]
-        return any(role.is_read or role.of("write") for role in roles)
-
-    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
-        """Stores without an adjoint that could not be left out run again, on throw-away memory."""
-        roles = [roles[name] for _, roles in self._views.values() if name in roles]
-        if name not in self._steady or not any(role.is_written for role in roles):
-            return ""
-        return "final" if any(role.is_read for role in roles) else "fresh"
-
-    def sums_over_batch(self, name: str) -> bool:
-        return True
-
-    def check(self, active: frozenset[str]) -> None:
-        if active in self._checked:
-            return
-        for place, stage in enumerate(self.signature.stages):
-            needed = self._needs(stage, active)
-            with_adjoint = active | (self._made - self._steady)
-            returns = needed_returns(*self._views[stage], with_adjoint, stage.home)
-            for name in stage.arrays:
-                self._refuse_unordered(stage, name, returns)
-                if name in needed:
-                    self._refuse_overwritten(stage, name, with_adjoint)
-            for later in self.signature.stages[place + 1 :]:
-                self._refuse_changed(stage, later, needed)
-        self._checked.add(active)
-
-    def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
-        """What an atomic returned is gone: run again it returns something else, and it has no slope."""
-        fetched = stage.roles[name].fetched
-        if fetched is None or (name in self._steady and name not in needed):
-            return
-        words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{name}` returned"
-        remedy = "Store it in an integer array, `slot[i] = ti.atomic_add(...)`, and use it in a later loop."
-        raise GradientError(refusal(words, [("at", fetched.place)], remedy))
-
-    def _refuse_overwritten(self, stage: Stage, name: str, with_adjoint: frozenset[str]) -> None:
-        view = self._views[stage][1][name]
-        if name in self._made and view.escapes:
-            self._refuse_lost(name, "used whole", view.escapes, "changed", "unseen")
-        found = stage.roles[name].overwritten(needed_reads(*self._views[stage], with_adjoint, stage.home, name))
-        if found is not None:
-            self._refuse_lost(name, "read", found[0].place, "overwritten", found[1].place)
-        again = view.of("add") if name in self._steady else []
-        if again and view.is_read:
-            self._refuse_lost(name, "read", view.of("read")[0].place, "counted up", again[0].place)
-
-    def check_whole(self, active: frozenset[str]) -> None:
-        for stage in self.signature.stages:
-            for name in sorted(self._steady & self._needs(stage, active)):
-                self._refuse_run_again(stage, name, active)
-
-    def _refuse_run_again(self, stage: Stage, name: str, active: frozenset[str]) -> None:
-        """A store whose new value rests on the old one, in the loop whose gradient needs it, is one more in reverse.
-
-        The loops of a kernel are reversed one by one, last first: a later one still finds the right value.
-        """
-        with_adjoint = active | (self._made - self._steady)
-        needed = needed_reads(*self._views[stage], with_adjoint, stage.home, name)
-        loops: dict[str, list[Access]] = {}
-        for access in stage.roles[name].accesses:
-            loops.setdefault(access.loops[0].key if access.loops else "", []).append(access)
-        for accesses in loops.values():
-            reads = [access for access in accesses if access.kind == "read" and access.place in needed]
-            changes = [access for access in accesses if access.kind != "read"]
-            if reads and changes and accesses[0].kind != "write":
-                self._refuse_lost(name, "read", reads[0].place, "counted up", changes[0].place)
-
-    def _refuse_lost(self, name: str, read: str, at: str, changed: str, where: str) -> None:
-        words = f"op `{self.signature.op}` overwrites a value of `{name}` that its gradient needs"
-        remedy = f"Write each value to a place of its own (`{name}[t + 1]` from `{name}[t]`), or give `backward=`."
-        raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
-
-    def _refuse_changed(self, stage: Stage, later: Stage, needed: frozenset[str]) -> None:
-        for name in sorted(needed & set(later.arrays)):
-            changes = later.roles[name].of("write", "add")
-            if changes:
-                op, reader = self.signature.op, stage.name
-                words = f"op `{op}` changes a `{name}` that its gradient needs and its kernel `{reader}` read"
-                rows = [(f"changed by `{later.name}`", changes[0].place)]
-                raise GradientError(
-                    refusal(words, rows, "Give each kernel an array of its own to write, in `scratch=`.")
-                )
+    @abstractmethod
+    def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
+        """The backward pass of a plan."""
 
 
-class HandWritten(Reverse):
-    """A gradient kernel that the user wrote: `grad_<name>` is an array's gradient."""
+class Reverse(ABC):
+    """A source of gradients for one op. `scalars` are the arguments that its backward passes are made for."""
 
-    name = "backward"
+    name: str
+    scalars: tuple[str, ...] = ()
 
-    def __init__(self, signature: Signature, stage: Stage) -> None:
-        self.signature = signature
-        self.stage = stage
-        self.targets = {name: f"grad_{name}" for name in signature.items if f"grad_{name}" in stage.parameters}
-        self._check_parameters()
-
-    def _check_parameters(self) -> None:
-        known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
-        unknown = [name for name in self.stage.parameters if name not in known]
-        if unknown:
-            words = f"the backward kernel of op `{self.signature.op}` has an unknown parameter `{unknown[0]}`"
-            remedy = "Use the op's own names, `grad_<output>` for a cotangent and `grad_<input>` for a gradient."
-            raise SpecError(refusal(words, [("known", ", ".join(sorted(known)))], remedy))
-        if not any(name in self.targets for name in self.signature.arrays):
-            words = f"the backward kernel of op `{self.signature.op}` gives no input a gradient"
-            raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
-
-    def check_whole(self, active: frozenset[str]) -> None:
-        """Nothing: every store of it is meant."""
-
-    def reads(self, active: frozenset[str]) -> frozenset[str]:
-        roles = {name: self.stage.roles[name] for name in self.signature.items if name in self.stage.roles}
-        return frozenset(name for name, role in roles.items() if role.is_read or role.of("add"))
-
-    def gives(self, active: frozenset[str]) -> frozenset[str]:
-        return frozenset(name for name in self.signature.arrays if name in self.targets)
-
-    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
-        arguments = []
-        for parameter in self.stage.arrays:
-            name = parameter.removeprefix("grad_")
-            is_gradient = self.targets.get(name) == parameter
-            arguments.append(Argument(parameter, ("gradient", name) if is_gradient else ("value", parameter)))
-        return (Request(self.stage, False, tuple(arguments)),)
-
-    def spoils(self, output: str) -> bool:
-        roles: Mapping[str, object] = self.stage.roles
-        return f"grad_{output}" in roles and self.stage.roles[f"grad_{output}"].is_written
-
-    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
-        return "final" if name in self.stage.roles and self.stage.roles[name].is_written else ""
-
-    def sums_over_batch(self, name: str) -> bool:
-        """A plain store to `grad_x` would keep the last sample's; every sample gets its own, summed after."""
-        return False
-
-    def check(self, active: frozenset[str]) -> None:
-        missing = sorted(active - self.targets.keys())
-        if missing:
-            words = (
-                f"`{missing[0]}` of op `{self.signature.op}` requires a gradient that its backward kernel does not give"
-            )
-            raise GradientError(
-                refusal(words, remedy=f"Add the parameter `grad_{missing[0]}`, or pass `{missing[0]}.detach()`.")
-            )
+    @abstractmethod
+    def at(self, case: Case) -> ReverseAt:
+        """The source of gradients for calls of one kind."""

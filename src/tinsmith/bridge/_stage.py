@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 import torch
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
-from ..engines import Compiled, Engine, FieldFacts, Parameter, array_text, get, of_kernel
+from ..engines import NAMES, Compiled, Engine, FieldFacts, Language, Parameter, array_text, get, of_kernel
 from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
+from ..source.ir import Lowered, lower, nodes, types
 from ..transforms import (
     NotRewritable,
     annotated,
@@ -130,6 +131,7 @@ class Stage:
         self.is_method = self.home.is_method(kernel)
         self.texts: dict[Variant, str] = {}
         self._compiled: dict[Variant, Compiled] = {}
+        self._lowered: dict[tuple[Variant, types.Defaults], Lowered] = {}
         self._constants: Constants | None = None
         self._seen: set[tuple[Any, ...]] = set()
         self._stamps: dict[int, tuple[Any, Any]] = {}
@@ -221,6 +223,29 @@ class Stage:
             self._compiled[variant] = found
         return found
 
+    def lowered(self, variant: Variant, values: Mapping[str, Any]) -> Lowered:
+        """The kernel as IR, for a variant. Raises NotCovered."""
+        defaults = types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
+        key = (variant, defaults)
+        if key not in self._lowered:
+            self._lowered[key] = self._lower(variant, values, defaults)
+        return self._lowered[key]
+
+    def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> Lowered:
+        given = dict(variant.arrays)
+        arrays = {n: nodes.Array(n, NAMES[a.dtype], a.rank + a.is_batched, a.element) for n, a in given.items()}
+        arguments = {
+            name: (_type_of(parameter, defaults), parameter.element)
+            for name, parameter in self.parameters.items()
+            if parameter.kind in ("scalar", "matrix") and name not in given
+        }
+        others = {n: values[n] for n, p in self.parameters.items() if p.kind == "template" and n not in given}
+        others["_lang"] = self.home.lang  # what rewritten trees call it
+        source = replace(self.source, tree=self._tree(variant))
+        return lower(
+            source, self.home, arrays, arguments=arguments, templates=others, owner=self.owner, defaults=defaults
+        )
+
     def batch_refusal(self, variant: Variant) -> str:
         """Why this variant cannot run a batch in one launch; "" where it can."""
         try:
@@ -306,6 +331,12 @@ def _without_result(tree: ast.FunctionDef) -> ast.FunctionDef:
     if isinstance(twin.body[-1], ast.Return):
         twin.body = [*twin.body[:-1], ast.Pass()] if len(twin.body) == 1 else twin.body[:-1]
     return twin
+
+
+def _type_of(parameter: Parameter, defaults: types.Defaults) -> str:
+    """The type of a scalar, or of a vector's numbers, by its annotation: `float` is the engine's default."""
+    kind = parameter.text.rpartition("_lang.")[2].rpartition(", ")[2].rstrip(")")
+    return {"float": defaults.fp, "int": defaults.ip, "bool": "u1"}.get(kind, kind)
 
 
 def _telling(cause: Exception) -> str:

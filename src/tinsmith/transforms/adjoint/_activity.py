@@ -20,10 +20,19 @@ class Activity:
         tasks: the steps of every task of an op.
         inputs: arrays that want a gradient.
         outputs: arrays that are given one.
+        closed: arrays that let none through.
     """
 
-    def __init__(self, tasks: Iterable[Sequence[Step]], inputs: Iterable[str], outputs: Iterable[str]) -> None:
-        edges = [edge for steps in tasks for step in steps_in(steps) for edge in _edges(step)]
+    def __init__(
+        self,
+        tasks: Iterable[Sequence[Step]],
+        inputs: Iterable[str],
+        outputs: Iterable[str],
+        closed: Iterable[str] = (),
+    ) -> None:
+        shut = {f"@{name}" for name in closed}
+        every = (edge for steps in tasks for step in steps_in(steps) for edge in _edges(step))
+        edges = [edge for edge in every if not shut & {*edge}]
         varied = _reached({f"@{name}" for name in inputs}, edges)
         useful = _reached({f"@{name}" for name in outputs}, [(end, start) for start, end in edges])
         self._active = varied & useful

@@ -24,6 +24,7 @@ class _Task:
     """A task: its statements as they were, and in form."""
 
     kernel: nodes.Kernel
+    source: int
     statements: tuple[nodes.Stmt, ...]
     steps: tuple[Step, ...]
     own: frozenset[str]
@@ -40,6 +41,7 @@ def adjoint(
     outputs: Collection[str],
     made: Collection[str],
     *,
+    detached: Collection[str] = (),
     is_serial: bool = False,
 ) -> Program:
     """What a backward pass does.
@@ -49,6 +51,7 @@ def adjoint(
         active: inputs that want a gradient.
         outputs: arrays whose adjoint is given.
         made: outputs and scratch: they start at zero.
+        detached: those of them that get no gradient and let none through.
         is_serial: use one thread, and no atomics.
 
     Raises:
@@ -57,8 +60,12 @@ def adjoint(
     parts = [parts_of(kernel) for kernel in kernels]
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
     cells = frozenset(cell for part in parts for cell in part.cells)
-    tasks = [_formed(part.kernel, statements, arrays) for part in parts for statements in part.tasks]
-    activity = Activity([task.steps for task in tasks], active, outputs)
+    tasks = [
+        _formed(part.kernel, source, statements, arrays)
+        for source, part in enumerate(parts)
+        for statements in part.tasks
+    ]
+    activity = Activity([task.steps for task in tasks], active, frozenset(outputs) - frozenset(detached), detached)
     tasks = [replace(task, steps=split(task.steps, activity, task.names)) for task in tasks]
     gradients = {name: f"grad_{name}" for name in arrays if activity.has_array(name)}
     once = written_once([task.steps for task in tasks])
@@ -71,12 +78,14 @@ def adjoint(
     return _Assembly(tasks, found, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
 
 
-def _formed(kernel: nodes.Kernel, statements: tuple[nodes.Stmt, ...], arrays: dict[str, nodes.Array]) -> _Task:
+def _formed(
+    kernel: nodes.Kernel, source: int, statements: tuple[nodes.Stmt, ...], arrays: dict[str, nodes.Array]
+) -> _Task:
     names = Names({*kernel.arrays, *kernel.arguments, *kernel.locals, *(f"grad_{name}" for name in arrays)})
     steps = Forming(kernel, names).task(statements)
     own = owned(steps)
     steps = sequential(steps, dict(kernel.arrays), own, names, kernel.path)
-    return _Task(kernel, statements, steps, own, names)
+    return _Task(kernel, source, statements, steps, own, names)
 
 
 class _Assembly:
@@ -110,7 +119,8 @@ class _Assembly:
         runs = [one for one in actions if isinstance(one, Run)]
         stored = {store.array for run in runs for store in walk.stores(run.kernel.body)}
         spoiled = frozenset(name for name in self.outputs if self.gradients.get(name) in stored)
-        return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled)
+        notes = tuple(note for one in self.found for note in one.notes)
+        return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, notes)
 
     def reverse(self, number: int) -> list[Action]:
         """The reverse of one task, with its memory."""
@@ -142,7 +152,7 @@ class _Assembly:
                 memory[name] = self.at(name, number)
             elif name in self.arrays:
                 self.reads.add(name)
-        return Run(kernel, memory)
+        return Run(kernel, self.tasks[number].source, memory)
 
     def writers(self, name: str) -> list[int]:
         return [number for number, task in enumerate(self.tasks) if name in task.changed]
@@ -199,7 +209,7 @@ class _Assembly:
         arrays = {name: array for name, array in task.kernel.arrays.items() if name in used}
         self.reads |= arrays.keys() - self.made
         kernel = replace(task.kernel, name=f"{task.kernel.name}_again_{number}", arrays=arrays, body=body)
-        return [Run(kernel, {name: f"{name}@replay" for name in arrays if name in needed})]
+        return [Run(kernel, task.source, {name: f"{name}@replay" for name in arrays if name in needed})]
 
 
 def _sizes(body: Sequence[nodes.Stmt]) -> set[str]:

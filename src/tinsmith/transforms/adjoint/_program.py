@@ -27,9 +27,16 @@ class Copy:
 
 @dataclass(frozen=True)
 class Run:
-    """A launch. `memory` says which memory each of the kernel's arrays is, where that has another name."""
+    """A launch.
+
+    Attributes:
+        kernel: what is launched.
+        source: the number of the op's kernel that it comes from.
+        memory: which memory each of its arrays is, where that has another name.
+    """
 
     kernel: nodes.Kernel
+    source: int
     memory: Mapping[str, str]
 
 
@@ -79,6 +86,7 @@ class Program:
         gradients: names of the memory of adjoints, by array. Those of outputs are given, others start at zero.
         reads: arrays of the op whose values it reads, as they were after the forward pass.
         spoils: outputs to whose adjoint it writes.
+        notes: what is kept on tapes, and what of, in words.
     """
 
     actions: tuple[Action, ...]
@@ -86,3 +94,4 @@ class Program:
     gradients: Mapping[str, str]
     reads: frozenset[str]
     spoils: frozenset[str]
+    notes: tuple[str, ...]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import nodes, walk
+from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
 from .._pruned import pruned
 from .._scoped import scoped
@@ -17,7 +17,7 @@ from ._form import Loop, Step, loads_in, steps_in, stores_in
 from ._names import Names
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal, Task, definitions
-from ._tapes import Tape
+from ._tapes import Tape, tape_type
 
 Block = list[nodes.Stmt]
 ONE = constant(1, "i32")
@@ -55,6 +55,7 @@ class Reversed:
     kernel: nodes.Kernel
     state: frozenset[str]
     counts_state: frozenset[str]
+    notes: tuple[str, ...]
 
 
 def reversed_task(given: Given) -> Reversed:
@@ -111,9 +112,24 @@ class _Writing:
         whole = pruned([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
         counts = reserve.count.kernel.body if reserve and reserve.count else ()
-        return Reversed(
-            reserve, kernel, self.state, frozenset(store.array for store in walk.stores(counts)) & self.state
-        )
+        counted = frozenset(store.array for store in walk.stores(counts)) & self.state
+        return Reversed(reserve, kernel, self.state, counted, tuple(self.notes({tape.key for tape in tapes})))
+
+    def notes(self, used: set[str]) -> Iterator[str]:
+        """What loops keep, in words."""
+        for step in steps_in(self.steps):
+            kept = self.reversal.kept.get(id(step))
+            if not isinstance(step, Loop) or kept is None:
+                continue
+            where = f"of each iteration of the loop in line {step.line}"
+            for name in kept.heads:
+                kind = self.names.types[name]
+                if tape_type(kind) in used:
+                    size = types.width(tape_type(kind)) // 8
+                    yield f"tape: `{name}` ({kind}) {where}, which its reverse needs: {size} bytes"
+            for array in kept.logged:
+                if array in used:
+                    yield f"tape: what stores to `{array}` overwrite, and where, {where}"
 
     def used(self, body: Block) -> list[Tape]:
         loaded = {load.array for load in walk.loads(body)}
@@ -150,6 +166,8 @@ class _Writing:
         given = self.given
         found = dict(given.kernel.arrays)
         for name, gradient in given.gradients.items():
+            if name not in found:
+                continue
             found[gradient] = replace(found[name], name=gradient, label="")
         for tape in self.reversal.tapes.found.values():
             found[tape.array] = nodes.Array(tape.array, tape.type, 1)
@@ -178,8 +196,8 @@ class _Writing:
             sizes.append(TapeSize(tuple(arrays), depth, starts))
         total = self.names.fresh("iterations")
         plain = Reserve(tuple(sizes), ZERO, total, None)
-        iterations = self.iterations if self.iterations is not None else Run(self.measured(plain), {})
-        count = None if any(size.depth for size in sizes) else Run(self.counted(tapes, plain), {})
+        iterations = self.iterations if self.iterations is not None else Run(self.measured(plain), 0, {})
+        count = None if any(size.depth for size in sizes) else Run(self.counted(tapes, plain), 0, {})
         return Reserve(tuple(sizes), iterations, total, count)
 
     @property

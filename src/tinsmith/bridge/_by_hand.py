@@ -1,0 +1,70 @@
+"""A gradient kernel that the user wrote as a source of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from .._errors import GradientError, SpecError, refusal
+from ._pullback import Argument, KernelReverse, Request
+from ._signature import Signature
+from ._stage import Stage
+
+
+class HandWritten(KernelReverse):
+    """A gradient kernel that the user wrote: `grad_<name>` is an array's gradient."""
+
+    name = "backward"
+
+    def __init__(self, signature: Signature, stage: Stage) -> None:
+        self.signature = signature
+        self.stage = stage
+        self.targets = {name: f"grad_{name}" for name in signature.items if f"grad_{name}" in stage.parameters}
+        self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
+        unknown = [name for name in self.stage.parameters if name not in known]
+        if unknown:
+            words = f"the backward kernel of op `{self.signature.op}` has an unknown parameter `{unknown[0]}`"
+            remedy = "Use the op's own names, `grad_<output>` for a cotangent and `grad_<input>` for a gradient."
+            raise SpecError(refusal(words, [("known", ", ".join(sorted(known)))], remedy))
+        if not any(name in self.targets for name in self.signature.arrays):
+            words = f"the backward kernel of op `{self.signature.op}` gives no input a gradient"
+            raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
+
+    def reads(self, active: frozenset[str]) -> frozenset[str]:
+        roles = {name: self.stage.roles[name] for name in self.signature.items if name in self.stage.roles}
+        return frozenset(name for name, role in roles.items() if role.is_read or role.of("add"))
+
+    def gives(self, active: frozenset[str]) -> frozenset[str]:
+        return frozenset(name for name in self.signature.arrays if name in self.targets)
+
+    def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
+        arguments = []
+        for parameter in self.stage.arrays:
+            name = parameter.removeprefix("grad_")
+            is_gradient = self.targets.get(name) == parameter
+            arguments.append(Argument(parameter, ("gradient", name) if is_gradient else ("value", parameter)))
+        return (Request(self.stage, False, tuple(arguments)),)
+
+    def spoils(self, output: str) -> bool:
+        roles: Mapping[str, object] = self.stage.roles
+        return f"grad_{output}" in roles and self.stage.roles[f"grad_{output}"].is_written
+
+    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
+        return "final" if name in self.stage.roles and self.stage.roles[name].is_written else ""
+
+    def sums_over_batch(self, name: str) -> bool:
+        """A plain store to `grad_x` would keep the last sample's; every sample gets its own, summed after."""
+        return False
+
+    def check(self, active: frozenset[str]) -> None:
+        missing = sorted(active - self.targets.keys())
+        if missing:
+            words = (
+                f"`{missing[0]}` of op `{self.signature.op}` requires a gradient that its backward kernel does not give"
+            )
+            raise GradientError(
+                refusal(words, remedy=f"Add the parameter `grad_{missing[0]}`, or pass `{missing[0]}.detach()`.")
+            )

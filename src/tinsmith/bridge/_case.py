@@ -1,0 +1,57 @@
+"""Case: a kind of call, as far as it decides which kernels it takes: dtypes, ranks, batches and Python values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from ._signature import Signature, element_of
+from ._stage import ArrayType, Stage, Variant
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A kind of call.
+
+    Attributes:
+        shapes, dtypes: of all arrays by name, without batch; of the shapes only ranks and element dims count.
+        batched: arrays that have a batch dimension.
+        fingerprints: pictures of the Python values that the kernels bake in.
+        templates: values of template arguments.
+    """
+
+    signature: Signature
+    shapes: Mapping[str, tuple[int, ...]]
+    dtypes: Mapping[str, torch.dtype]
+    batched: frozenset[str]
+    fingerprints: tuple[tuple[Any, ...], ...]
+    templates: Mapping[str, Any]
+
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """What each kernel is lowered for; a batch that a kernel cannot be written for is run sample by sample."""
+        variants = self._variants(self.batched)
+        pairs = zip(self.signature.stages, variants, strict=True)
+        is_looped = bool(self.batched) and any(stage.batch_refusal(variant) for stage, variant in pairs)
+        return self._variants(frozenset()) if is_looped else variants
+
+    @property
+    def is_looped(self) -> bool:
+        """Whether samples of a batch are run one by one."""
+        return bool(self.batched) and not any(array.is_batched for one in self.variants for _, array in one.arrays)
+
+    def _variants(self, batched: frozenset[str]) -> tuple[Variant, ...]:
+        stages = self.signature.stages
+        return tuple(
+            Variant(tuple((name, self._type(stage, name, batched)) for name in stage.arrays), fingerprint=picture)
+            for stage, picture in zip(stages, self.fingerprints, strict=True)
+        )
+
+    def _type(self, stage: Stage, name: str, batched: frozenset[str]) -> ArrayType:
+        element = element_of(stage, name, self.shapes[name])
+        rank = len(self.shapes[name]) - len(element)
+        return ArrayType(self.dtypes[name], rank, element, is_batched=name in batched)

@@ -1,0 +1,87 @@
+"""Emitted: generated kernels, printed and compiled for the engine that runs their op."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .._errors import EngineError, TinsmithError, refusal
+from ..engines import DTYPES, ArrayArgument, Compiled, Language, array_text
+from ..source import build
+from ..source.ir import nodes, printed, types
+from ._stage import Stage
+from ._steps import Step
+
+
+class Emitted:
+    """A generated kernel.
+
+    Args:
+        kernel: the kernel.
+        stage: the kernel of the op that it comes from: its engine, and its scalars' annotations.
+        fields: fields by the names of the arrays that stand for them.
+        op: the op's name, for messages.
+    """
+
+    def __init__(self, kernel: nodes.Kernel, stage: Stage, fields: Mapping[str, Any], op: str) -> None:
+        self.kernel = kernel
+        self.stage = stage
+        self.op = op
+        self.fields = {name: field for name, field in fields.items() if name in kernel.arrays}
+        self.arrays = tuple(name for name in kernel.arrays if name not in self.fields)
+        self._compiled: Compiled | None = None
+
+    @property
+    def text(self) -> str:
+        """Its source, as the engine gets it."""
+        return ast.unparse(self._tree()) + "\n"
+
+    def _tree(self) -> ast.FunctionDef:
+        texts = {}
+        for name in self.arrays:
+            array = self.kernel.arrays[name]
+            texts[name] = array_text(DTYPES[array.type], array.rank, array.element, "unsafe", False)
+        for name in self.kernel.arguments:
+            parameter = self.stage.parameters.get(name)
+            texts[name] = "_lang.i32" if parameter is None else parameter.text
+        texts |= dict.fromkeys(self.fields, "_lang.template()")
+        defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
+        return printed(self.kernel, texts, defaults)
+
+    def compiled(self) -> Compiled:
+        """The compiled kernel."""
+        engine = self.stage.engine
+        if self._compiled is not None and self._compiled.runtime is engine.runtime():
+            return self._compiled
+        engine.require_ready(self.op)
+        self.stage.check_fields(self.op)
+        function, _ = build(self._tree(), {"_lang": engine.lang}, self.kernel.name)
+        try:
+            self._compiled = engine.compile(function, dict(self.fields), adjoint=False)
+        except TinsmithError:
+            raise
+        except Exception as cause:
+            words = f"a kernel that was generated for the gradient of op `{self.op}` does not compile"
+            rows = [("kernel", self.kernel.name), (engine.name, str(cause).strip().splitlines()[-1])]
+            raise EngineError(refusal(words, rows, "Please report this, with the kernel.")) from cause
+        return self._compiled
+
+    def step(self, places: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> Step:
+        """A launch on memory: the place of each array among the pointers, and its shape with element dims."""
+        compiled = self.compiled()
+        entries: list[ArrayArgument] = []
+        for name in self.arrays:
+            array = self.kernel.arrays[name]
+            shape = tuple(shapes[name])
+            nbytes = DTYPES[array.type].itemsize
+            for size in shape:
+                nbytes *= size
+            outer = shape[: len(shape) - len(array.element)]
+            entries.append((compiled.slots[name], places[name], nbytes, outer, -1))
+        scalars = tuple((self._setter(name), compiled.slots[name], name) for name in self.kernel.arguments)
+        return Step(compiled.launch, tuple(entries), (0,) * len(entries), scalars, 1)
+
+    def _setter(self, name: str) -> str:
+        parameter = self.stage.parameters.get(name)
+        return "int" if parameter is None else parameter.setter

@@ -1,0 +1,225 @@
+"""Runner: a generated backward pass, run.
+
+Memory goes by name: values of the op's arrays, adjoints, copies that tasks work on, and tapes. What a call's
+values do not decide is laid out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .._errors import GradientError, refusal
+from ..engines import DTYPES
+from ..source.ir import Lowered
+from ..transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluated
+from ._buffers import Buffer, adjoint_of, unread, zeros
+from ._case import Case
+from ._emitted import Emitted
+from ._reverse import Launches
+from ._steps import Situation, Step
+
+LARGEST_TAPE = 2**31 - 1
+"""Numbers on a tape: engines count elements in 32 bits."""
+
+
+class Runner:
+    """Runs a program for one situation."""
+
+    def __init__(
+        self, case: Case, kernels: Sequence[Lowered], program: Program, situation: Situation, active: frozenset[str]
+    ) -> None:
+        self._program = program
+        self._situation = situation
+        self._signature = case.signature
+        self._device = situation.device
+        self._samples = situation.batch if case.is_looped else None
+        self._shapes = {
+            name: situation.core(name) if case.is_looped else buffer.shape for name, buffer in situation.buffers.items()
+        }
+        self._active = active
+        self._emitted = {
+            id(run): Emitted(run.kernel, case.signature.stages[run.source], kernels[run.source].fields, self._op)
+            for run in runs_of(program)
+        }
+        self._places: dict[str, int] = {}
+        self._steps: dict[int, Step] = {}
+
+    @property
+    def _op(self) -> str:
+        return self._signature.op
+
+    def run(
+        self,
+        saved: Mapping[str, torch.Tensor],
+        cotangents: Sequence[torch.Tensor | None],
+        scalars: Mapping[str, Any],
+        launch: Launches,
+    ) -> list[torch.Tensor | None]:
+        """Gradients of the inputs, in their order; None for those that are not active."""
+        memory = self._memory(saved, cotangents)
+        if self._samples is None:
+            _Pass(self, memory, scalars, launch).run()
+        for sample in range(self._samples or 0):
+            views = {name: self._sample(name, tensor, sample) for name, tensor in memory.items()}
+            _Pass(self, views, scalars, launch).run()
+        gradients = self._program.gradients
+        return [
+            None if name not in self._active else memory[gradients[name]] if name in gradients else self._zeros(name)
+            for name in self._signature.arrays
+        ]
+
+    def _memory(
+        self, saved: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor | None]
+    ) -> dict[str, torch.Tensor]:
+        """Values that are read, cotangents, and adjoints at zero."""
+        program, buffers = self._program, self._situation.buffers
+        memory = {name: saved[name] for name in program.reads if name in saved}
+        given = dict(zip(self._signature.outputs, cotangents, strict=True))
+        for name, gradient in program.gradients.items():
+            if name in given:
+                is_spoiled = name in program.spoils
+                memory[gradient] = adjoint_of(given[name], buffers[name], self._device, is_spoiled)
+            else:
+                memory[gradient] = self._zeros(name)
+        return memory
+
+    def _zeros(self, name: str) -> torch.Tensor:
+        """Memory like an array of the op's, or one element for a local of the top level."""
+        buffer = self._situation.buffers.get(name)
+        return zeros(buffer or Buffer(name, (), DTYPES[self._program.arrays[name].type]), self._device)
+
+    def _sample(self, name: str, tensor: torch.Tensor, sample: int) -> torch.Tensor:
+        """One sample's part of memory."""
+        owner = next((one for one, gradient in self._program.gradients.items() if gradient == name), name)
+        return tensor[sample] if owner in self._situation.batched else tensor
+
+    def like(self, name: str) -> torch.Tensor:
+        """Memory at zero with an array's shape, for one pass."""
+        kind = DTYPES[self._program.arrays[name].type]
+        return zeros(Buffer(name, self._shapes.get(name, ()), kind), self._device)
+
+    def place(self, name: str) -> int:
+        """The place of a memory's pointer."""
+        return self._places.setdefault(name, len(self._places))
+
+    def step(self, run: Run, memory: Mapping[str, torch.Tensor], *, is_fixed: bool) -> Step:
+        """A launch; the same for every call where its memory has the same sizes."""
+        if id(run) in self._steps:
+            return self._steps[id(run)]
+        names = {name: run.memory.get(name, name) for name in run.kernel.arrays}
+        places = {name: self.place(one) for name, one in names.items()}
+        emitted = self._emitted[id(run)]
+        step = emitted.step(places, {name: memory[names[name]].shape for name in emitted.arrays})
+        if is_fixed:
+            self._steps[id(run)] = step
+        return step
+
+    def iterations(self, reserve: Reserve, scalars: Mapping[str, Any]) -> int | None:
+        """Parallel iterations of a task, where they are known before the launch."""
+        return None if isinstance(reserve.iterations, Run) else evaluated(reserve.iterations, self._shapes, scalars)
+
+    def depth(self, reserve: Reserve, scalars: Mapping[str, Any]) -> dict[str, int]:
+        """Entries that each iteration needs, by the name of the argument that tells the kernel."""
+        known = (size.depth for size in reserve.tapes if size.depth is not None)
+        return {name: evaluated(formula, self._shapes, scalars) for name, formula in known}
+
+    def tape(self, name: str, kind: str, count: int) -> torch.Tensor:
+        """Memory of a tape."""
+        if count > LARGEST_TAPE:
+            words = f"the backward pass of op `{self._op}` needs a tape of {count} numbers, more than engines can count"
+            remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
+            raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))
+        return unread(Buffer(name, (count,), DTYPES[kind]), self._device)
+
+
+class _Pass:
+    """One run of a program."""
+
+    def __init__(
+        self, runner: Runner, memory: dict[str, torch.Tensor], scalars: Mapping[str, Any], launch: Launches
+    ) -> None:
+        self.runner = runner
+        self.memory = dict(memory)
+        self.scalars = dict(scalars)
+        self.launch = launch
+        self.waiting: list[Step] = []
+        self.taped: set[str] = set()
+
+    def run(self) -> None:
+        """Do everything; launches that nothing comes between go out together."""
+        for action in self.runner._program.actions:
+            match action:
+                case Fresh(name, like):
+                    self.memory[name] = self.runner.like(like)
+                case Copy(name, of):
+                    self.flush()
+                    self.memory[name] = self.memory[of].clone()
+                case Run():
+                    is_fixed = not any(action.memory.get(name, name) in self.taped for name in action.kernel.arrays)
+                    self.waiting.append(self.runner.step(action, self.memory, is_fixed=is_fixed))
+                case Reserve():
+                    self.reserve(action)
+        self.flush()
+
+    def flush(self) -> None:
+        if not self.waiting:
+            return
+        pointers = [0] * (len(self.runner._places) + 1)
+        for name, place in self.runner._places.items():
+            tensor = self.memory.get(name)
+            pointers[place] = 0 if tensor is None else tensor.data_ptr()
+        self.launch(self.waiting, pointers, self.scalars)
+        self.waiting = []
+
+    def now(self, run: Run) -> None:
+        """Launch, and wait until it is asked for."""
+        self.waiting.append(self.runner.step(run, self.memory, is_fixed=False))
+        self.flush()
+
+    def reserve(self, reserve: Reserve) -> None:
+        """Make room for a task's tapes."""
+        iterations = self.runner.iterations(reserve, self.scalars)
+        if isinstance(reserve.iterations, Run):
+            self.memory[reserve.total] = self.runner.tape(reserve.total, "i32", 1).zero_().reshape(())
+            self.now(reserve.iterations)
+            iterations = int(self.memory[reserve.total])
+        assert iterations is not None
+        depth = self.runner.depth(reserve, self.scalars)
+        self.scalars |= depth
+        entries = {size: iterations * depth[size.depth[0]] for size in reserve.tapes if size.depth}
+        entries |= self.counted(reserve, iterations)
+        for size in reserve.tapes:
+            for name, kind, width in size.arrays:
+                self.memory[name] = self.runner.tape(name, kind, entries[size] * width)
+                self.taped.add(name)
+
+    def counted(self, reserve: Reserve, iterations: int) -> dict[Any, int]:
+        """Entries of tapes for which a kernel has to count."""
+        sizes = [size for size in reserve.tapes if size.starts is not None]
+        if reserve.count is None:
+            return {}
+        for size in sizes:
+            assert size.starts is not None
+            self.memory[size.starts[1]] = self.runner.tape(size.starts[1], "i32", iterations).zero_()
+        self.now(reserve.count)
+        found = {}
+        for size in sizes:
+            assert size.starts is not None
+            counts = self.memory[size.starts[1]]
+            ends = counts.cumsum(0)
+            self.memory[size.starts[0]] = (ends - counts).int()
+            self.taped.add(size.starts[0])
+            found[size] = int(ends[-1]) if iterations else 0
+        return found
+
+
+def runs_of(program: Program) -> Iterator[Run]:
+    """Every launch of a program."""
+    for action in program.actions:
+        if isinstance(action, Run):
+            yield action
+        if isinstance(action, Reserve):
+            yield from (one for one in (action.iterations, action.count) if isinstance(one, Run))

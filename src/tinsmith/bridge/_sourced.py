@@ -1,0 +1,157 @@
+"""The adjoint that is generated from the kernels' source, as a source of gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._errors import GradientError, refusal
+from ..engines import Language
+from ..source.ir import Lowered, NotCovered
+from ..transforms.adjoint import Program, Run, adjoint
+from ._case import Case
+from ._emitted import Emitted
+from ._engine_reverse import EngineReverse
+from ._reverse import Backward, Reverse, ReverseAt
+from ._runner import Runner
+from ._signature import Signature
+from ._steps import Situation
+
+
+class SourceReverse(Reverse):
+    """The generated adjoint of an op."""
+
+    name = "source"
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self._at: dict[Any, SourceAt] = {}
+
+    @property
+    def seen(self) -> tuple[SourceAt, ...]:
+        """The kinds of calls so far."""
+        return tuple(self._at.values())
+
+    def at(self, case: Case) -> SourceAt:
+        defaults = tuple(Language(stage.engine).default_types for stage in self.signature.stages)
+        key = (case.variants, case.is_looped, defaults)
+        if key not in self._at:
+            self._at[key] = SourceAt(case)
+        return self._at[key]
+
+
+class SourceAt(ReverseAt):
+    """The generated adjoint for calls of one kind.
+
+    Attributes:
+        case: the kind.
+        programs: what was generated, by the inputs that want a gradient and whether it uses one thread.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.programs: dict[tuple[frozenset[str], bool], Program] = {}
+        self._kernels: list[Lowered] | None = None
+        self._refused: dict[frozenset[str], NotCovered] = {}
+
+    @property
+    def kernels(self) -> list[Lowered]:
+        """The op's kernels as IR."""
+        if self._kernels is None:
+            pairs = zip(self.case.signature.stages, self.case.variants, strict=True)
+            self._kernels = [stage.lowered(variant, self.case.templates) for stage, variant in pairs]
+        return self._kernels
+
+    def program(self, active: frozenset[str], *, is_serial: bool = False) -> Program:
+        """The backward pass. Raises NotCovered."""
+        key = active, is_serial
+        if key not in self.programs:
+            signature = self.case.signature
+            self.programs[key] = adjoint(
+                [one.kernel for one in self.kernels],
+                active,
+                signature.outputs,
+                signature.outputs + signature.scratch,
+                detached=signature.detached,
+                is_serial=is_serial,
+            )
+        return self.programs[key]
+
+    def refusal(self, active: frozenset[str]) -> NotCovered | None:
+        """Why there is no generated adjoint for these inputs; None where there is."""
+        if active not in self._refused:
+            try:
+                self.program(active)
+            except NotCovered as reason:
+                self._refused[active] = reason
+        return self._refused.get(active)
+
+    @property
+    def asked(self) -> tuple[tuple[frozenset[str], bool], ...]:
+        """What was generated or refused so far: inputs that want a gradient, and whether on one thread."""
+        refused = ((active, False) for active in self._refused)
+        return (*self.programs, *refused)
+
+    def text(self, run: Run) -> str:
+        """A launch's kernel, as the engine gets it."""
+        stage, kernel = self.case.signature.stages[run.source], self.kernels[run.source]
+        return Emitted(run.kernel, stage, kernel.fields, self.case.signature.op).text
+
+    def check(self, active: frozenset[str]) -> None:
+        reason = self.refusal(active)
+        if reason is None:
+            return
+        words = f"op `{self.case.signature.op}` uses what its adjoint cannot be generated for"
+        rows = [("construct", reason.construct), ("at", reason.place)]
+        raise GradientError(
+            refusal(words, rows, "Write that line in other words, or give `backward=`, or try `adjoint='engine'`.")
+        )
+
+    def reads(self, active: frozenset[str]) -> frozenset[str]:
+        signature = self.case.signature
+        read = self.program(active).reads & {*signature.arrays, *signature.outputs, *signature.scratch}
+        # a second derivative works out again what the first one reads as it was left
+        return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
+
+    def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
+        self.check(active)
+        return Runner(self.case, self.kernels, self.program(active, is_serial=is_serial), situation, active)
+
+
+class AutoReverse(Reverse):
+    """The generated adjoint where the kernels are covered, else the engine's reverse mode."""
+
+    name = "auto"
+
+    def __init__(self, signature: Signature) -> None:
+        self.source = SourceReverse(signature)
+        self.engine = EngineReverse(signature)
+        self.scalars = self.engine.scalars
+        self._at: dict[int, AutoAt] = {}
+
+    def at(self, case: Case) -> AutoAt:
+        source = self.source.at(case)
+        if id(source) not in self._at:
+            self._at[id(source)] = AutoAt(source, self.engine)
+        return self._at[id(source)]
+
+
+class AutoAt(ReverseAt):
+    """The better of two sources of gradients for calls of one kind."""
+
+    def __init__(self, source: SourceAt, engine: EngineReverse) -> None:
+        self.source = source
+        self.engine = engine
+        self.depends_on_sizes = engine.depends_on_sizes
+
+    def chosen(self, active: frozenset[str]) -> ReverseAt:
+        """The one that these inputs' gradients come from."""
+        return self.engine if self.source.refusal(active) else self.source
+
+    def check(self, active: frozenset[str]) -> None:
+        self.chosen(active).check(active)
+
+    def reads(self, active: frozenset[str]) -> frozenset[str]:
+        return self.chosen(active).reads(active)
+
+    def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
+        return self.chosen(active).backward(situation, active, is_serial=is_serial)
