@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import _constructors, _engine_functions, _functions
 from ._matrix_operations import OPERATIONS
 from ._refusals import Misfit
+from ._state import ENGINE
 from ._values import ArrayValue, Bound, Matrix, Ranges, Struct, is_expression, plain
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def called_name(low: Lowering, node: ast.expr) -> str:
     """What the engine calls the function that an expression calls; "" for any other expression."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
         return ""
-    if _root(node.func) in {name for scope in low.state.frame.scopes for name in scope}:
+    root = _root(node.func)
+    if root != ENGINE and low.state.find(root)[0]:
         return ""
     return low.language.name_of(low.value(node.func))
 

@@ -10,6 +10,7 @@ from . import _calls, _elements
 from . import _nodes as nodes
 from ._logic import chosen, compared, joined
 from ._refusals import Misfit
+from ._state import ENGINE
 from ._values import Matrix, Struct
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def _name(low: Lowering, node: ast.Name) -> Any:
     is_local, value = low.state.find(node.id)
     if is_local:
         return value
+    if node.id == ENGINE:
+        return low.engine.lang
     try:
         return low.state.frame.source.lookup(node.id)
     except KeyError:

@@ -13,7 +13,9 @@ from . import _walk as walk
 from ._types import Defaults, zero
 from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number
 
-RESERVED = frozenset({"range", "_lang", "part"})
+ENGINE = "_lang"
+"""What rewritten trees, and what is printed, call the engine's module."""
+RESERVED = frozenset({"range", ENGINE, "part"})
 Status = Literal["", "break", "continue", "return"]
 
 
