@@ -122,7 +122,9 @@ class Forming:
     def asked(self, condition: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
         """A condition that can be asked again when the frame is reversed."""
         found = self.expression(condition, scope, line)
-        return found if isinstance(found, nodes.Local | nodes.Const | nodes.Argument) else self.bound(found, "is", line)
+        return (
+            found if isinstance(found, nodes.Local | nodes.Const | nodes.Argument) else self.bound(found, "holds", line)
+        )
 
     def bound(self, value: nodes.Expr, wish: str, line: int) -> nodes.Local:
         name = self.names.fresh(wish, value.type)
