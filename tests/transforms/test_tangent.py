@@ -14,10 +14,12 @@ from support.tangents import (
     DOUBLE,
     assert_compiled_agrees,
     assert_tangents_agree,
+    by_pass,
     directions,
     second_by_pass,
     second_by_torch,
 )
+from tinsmith import kernels
 from tinsmith.engines import of_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
@@ -99,3 +101,64 @@ def test_second_derivatives_of_a_random_nest(lang64, seed):
     for name in "syz":
         zero = torch.zeros_like(wanted[name])
         torch.testing.assert_close(mine.get(name, zero), wanted[name], rtol=1e-8, atol=1e-9)
+
+
+# As users write them ----------------------------------------------------------------------------
+
+
+def test_splatting(lang64):
+    """Bounding boxes of their own, three functions deep."""
+    generator = torch.Generator().manual_seed(3)
+    arguments = [
+        torch.rand(*shape, dtype=torch.float64, generator=generator) for shape in ((3, 2), (3, 2), (3,), (3, 3))
+    ]
+    pos, scale, angle, colour = arguments
+    opacity, image = torch.tensor([0.4, 0.7, 0.9], dtype=torch.float64), torch.zeros(6, 7, 3, dtype=torch.float64)
+    found = given(
+        kernels.splat(lang64, serial=False).forward, (6 * pos, 0.5 + scale, 3 * angle, colour, opacity, image)
+    )
+    assert_tangents_agree(*found)
+    assert_compiled_agrees(*found, lang64, DOUBLE)
+
+
+def test_time_stepping(lang64):
+    """State that an outermost loop carries, in arrays."""
+
+    @lang64.kernel
+    def springs(x: lang64.types.ndarray(), v: lang64.types.ndarray(), f: lang64.types.ndarray()):
+        for _ in range(1):
+            for _step in range(6):
+                for i in range(x.shape[0]):
+                    force = -0.2 * x[i] * x[i] * x[i]
+                    if i > 0:
+                        force += x[i - 1] - x[i]
+                    f[i] = force
+                for i in range(x.shape[0]):
+                    v[i] += 0.1 * f[i]
+                    x[i] += 0.1 * v[i]
+
+    generator = torch.Generator().manual_seed(4)
+    found = given(springs, tuple(torch.rand(6, dtype=torch.float64, generator=generator) - 0.5 for _ in range(3)))
+    assert_tangents_agree(*found)
+    assert_compiled_agrees(*found, lang64, DOUBLE)
+
+
+def test_a_softmax_that_looks_at_each_number_once(lang64):
+    @lang64.kernel
+    def softmax(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in range(x.shape[0]):
+            top = -1e30
+            total = 0.0
+            for j in range(x.shape[1]):
+                above = lang64.max(top, x[i, j])
+                total = total * lang64.exp(top - above) + lang64.exp(x[i, j] - above)
+                top = above
+            y[i] = top + lang64.log(total)
+
+    x = 8 * torch.rand(3, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(5)) - 4
+    found, arrays, numbers = given(softmax, (x, torch.zeros(3, dtype=torch.float64)))
+    assert_tangents_agree(found, arrays, numbers)
+    assert_compiled_agrees(found, arrays, numbers, lang64, DOUBLE)
+    moved = directions(found, arrays, {})["x"]
+    _, tangents = by_pass(found, arrays, numbers, {"x": moved})
+    torch.testing.assert_close(tangents["y"], (x.softmax(1) * moved).sum(1), rtol=1e-11, atol=1e-12)
