@@ -75,7 +75,8 @@ def adjoint_of(cotangent: torch.Tensor | None, buffer: Buffer, device: torch.dev
         cotangent = cotangent.resolve_neg()
     if not cotangent.is_contiguous():
         return private(cotangent)
-    return cotangent.clone() if is_spoiled else cotangent
+    has_no_memory = cotangent.data_ptr() == 0  # one that torch knows to be zero; a copy has
+    return cotangent.clone() if is_spoiled or has_no_memory else cotangent
 
 
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

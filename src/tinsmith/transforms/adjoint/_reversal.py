@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...source.ir import NotCovered, nodes, types, walk
-from .._algebra import compared, constant, either, minus, negated, plus
+from .._algebra import compared, constant, either, is_constant, minus, negated, plus
 from .._pruned import live_before
 from .._slopes import slopes
 from ._activity import Activity
@@ -213,7 +213,8 @@ class Reversal:
             part = slope.of(seed)
             if slope.is_singular:
                 part = either(compared("!=", seed, constant(0, seed.type)), part, constant(0, part.type))
-            found += self.pulled(slope.operand, part, None, line)
+            if not is_constant(part, 0):
+                found += self.pulled(slope.operand, part, None, line)
         return found
 
     def loaded(self, load: nodes.Load, seed: nodes.Local, line: int) -> Block:
@@ -266,6 +267,9 @@ class Reversal:
         gradient = self.task.gradients.get(atomic.array)
         if gradient is None or not self.activity.depends(atomic.value):
             return []
+        if atomic.operator not in ("add", "sub"):
+            words = f"atomic_{atomic.operator} on what other parallel iterations change too"
+            raise NotCovered(words, atomic.line, f"{self.task.path}:{atomic.line}")
         adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
         return self.taken(atomic, negated(adjoint) if atomic.operator == "sub" else adjoint)
 
