@@ -30,7 +30,12 @@ class Source:
 
     def is_constant(self, name: str) -> bool:
         """Whether a name is never assigned to in the body."""
-        return not any(isinstance(n, ast.Name) and n.id == name and not isinstance(n.ctx, ast.Load) for n in self.nodes)
+        return name not in self._assigned
+
+    @cached_property
+    def _assigned(self) -> frozenset[str]:
+        names = (node for node in self.nodes if isinstance(node, ast.Name))
+        return frozenset(name.id for name in names if not isinstance(name.ctx, ast.Load))
 
     def is_template(self, parameter: str) -> bool:
         """Whether a parameter of an engine function is annotated as a template: it is what it is given, no copy."""

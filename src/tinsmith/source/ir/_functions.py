@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .._read import Source, read
+from .._read import Source
 from . import _constructors
 from . import _nodes as nodes
 from ._refusals import Misfit
@@ -41,7 +41,7 @@ def inlined(
     """
     if len(low.state.frames) > DEEPEST:
         raise low.refused(f"`{function.__name__}`, which calls itself", node)
-    source = read(function)
+    source = low.read(function)
     given = _given(low, function, positional, named, node)
     frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library, is_quiet=low.state.is_quiet)
     owner = source.parameters[0] if is_method and source.parameters[0] not in function.__annotations__ else None
@@ -85,7 +85,7 @@ def _passed(low: Lowering, source: Source, function: Callable[..., Any], name: s
     if kind is not None:
         value = low.ops.cast(value, kind)
     is_steady = frame.is_library or low.state.is_quiet
-    if _needs_no_copy(value, is_steady) and not is_stored_to(source.tree.body, name):
+    if _needs_no_copy(value, is_steady) and name not in low.fact(stored_names, source.tree):
         return value
     return low.state.named(name, _constructors.held(low, value), low.ops.scalar)
 
@@ -104,11 +104,11 @@ def _needs_no_copy(value: Any, is_steady: bool) -> bool:
     return isinstance(value, nodes.Const | nodes.Argument | nodes.Size)
 
 
-def is_stored_to(body: Iterable[ast.stmt], name: str) -> bool:
-    """Whether statements store to a name, or to a part of what it means."""
-    nodes_ = (node for statement in body for node in ast.walk(statement))
-    stored = (n for n in nodes_ if isinstance(n, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
-    return any(isinstance(node.ctx, ast.Store) and _root(node) == name for node in stored)
+def stored_names(block: ast.FunctionDef | ast.For) -> frozenset[str]:
+    """Names that the body of a function or loop stores to, or to a part of what they mean."""
+    inside = (node for statement in block.body for node in ast.walk(statement))
+    stored = (node for node in inside if isinstance(node, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
+    return frozenset(_root(node) for node in stored if isinstance(node.ctx, ast.Store))
 
 
 def _root(node: ast.AST) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import _elements
 from . import _nodes as nodes
 from ._calls import called_name, is_static
-from ._functions import is_stored_to
+from ._functions import stored_names
 from ._refusals import Misfit
 from ._values import ArrayValue, Matrix, Ranges, Scalar
 
@@ -102,14 +102,11 @@ def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
         (_bound(low, s), _bound(low, low.ops.scalar(end))) for s, (_, end) in zip(starts, ranges.bounds, strict=True)
     )
     names = _names(low, loop, len(bounds), is_grouped=ranges.is_grouped)
+    changed = low.fact(stored_names, loop)
     if ranges.is_grouped:
-        is_changed = is_stored_to(loop.body, ast.unparse(loop.target))
-        own: list[str | None] = ["i32" if is_changed else None] * len(names)
+        own: list[str | None] = ["i32" if ast.unparse(loop.target) in changed else None] * len(names)
     else:
-        own = [
-            None if kind == "i32" and not is_stored_to(loop.body, name) else kind
-            for name, kind in zip(names, kinds, strict=True)
-        ]
+        own = [None if kind == "i32" and name not in changed else kind for name, kind in zip(names, kinds, strict=True)]
     _written(low, loop, names, bounds, own)
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
 from ...engines import Engine, Language
-from .._read import Source
+from .._read import Source, read
 from . import _expressions, _statements
 from . import _nodes as nodes
 from ._cells import with_cells
@@ -22,6 +23,9 @@ from ._refusals import Misfit, NotCovered
 from ._state import RESERVED, Frame, State
 from ._types import Defaults
 from ._values import ArrayValue, Matrix, plain
+
+_Node = TypeVar("_Node", bound=ast.AST)
+_Fact = TypeVar("_Fact")
 
 
 class Lowered(NamedTuple):
@@ -82,6 +86,8 @@ class Lowering:
         self.state = State(defaults, dict(arrays), taken, [Frame(source, [{}], frozenset(source.parameters))])
         self.fields = Fields(engine, self.state)
         self.path = source.path
+        self._sources: dict[Callable[..., Any], Source] = {}
+        self._facts: dict[Any, Any] = {}
 
     def kernel(self, source: Source, names: Mapping[str, Any]) -> Lowered:
         """Lower the kernel's body."""
@@ -137,6 +143,19 @@ class Lowering:
         self.state.body += written
         return value, []
 
+    def read(self, function: Callable[..., Any]) -> Source:
+        """The source of a function that the kernel calls."""
+        if function not in self._sources:
+            self._sources[function] = _of_library(function) if self.engine.owns(function) else read(function)
+        return self._sources[function]
+
+    def fact(self, told: Callable[[_Node], _Fact], node: _Node) -> _Fact:
+        """What `told` tells of a node, worked out once: an unrolled loop's body is lowered many times."""
+        key = (told, node)
+        if key not in self._facts:
+            self._facts[key] = told(node)
+        return self._facts[key]
+
     def run(self, body: list[ast.stmt]) -> None:
         """Lower statements, in a block of their own."""
         with self.state.scope():
@@ -168,6 +187,12 @@ class Lowering:
         if frame.is_library:
             return NotCovered(construct, self.state.line, f"{self.path}:{self.state.line}")
         return NotCovered(construct, getattr(node, "lineno", self.state.line), frame.source.place(node))
+
+
+@cache
+def _of_library(function: Callable[..., Any]) -> Source:
+    """The source of an engine's own function, which is read once: looking one up takes a millisecond."""
+    return read(function)
 
 
 def whole_array(array: nodes.Array) -> ArrayValue:

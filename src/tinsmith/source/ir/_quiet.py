@@ -11,7 +11,7 @@ import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .._read import Source, read
+from .._read import Source
 from ._values import Bound, Struct
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def is_quiet(low: Lowering, *expressions: ast.AST | None) -> bool:
     def value(node: ast.expr) -> Any:
         return _meaning(low, node)
 
-    if any(isinstance(node, ast.NamedExpr) for one in expressions if one is not None for node in ast.walk(one)):
+    if any(low.fact(_assigns, one) for one in expressions if one is not None):
         return False
     return all(_are_calls_quiet(low, expression, value, 0) for expression in expressions if expression is not None)
 
@@ -42,8 +42,15 @@ def without_last_change(low: Lowering, statement: ast.AST) -> list[ast.AST]:
 
 
 def _are_calls_quiet(low: Lowering, tree: ast.AST, meaning: Callable[[ast.expr], Any], depth: int) -> bool:
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return all(_is_call_quiet(low, node, meaning, depth) for node in calls)
+    return all(_is_call_quiet(low, node, meaning, depth) for node in low.fact(_calls, tree))
+
+
+def _calls(tree: ast.AST) -> tuple[ast.Call, ...]:
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def _assigns(tree: ast.AST) -> bool:
+    return any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree))
 
 
 def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], Any], depth: int) -> bool:
@@ -58,7 +65,7 @@ def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], 
         return (
             low.language.name_of(value) != "" or not callable(value) or hasattr(builtins, name) or _is_type(low, value)
         )
-    return depth < 16 and _is_function_quiet(low, read(function), depth)
+    return depth < 16 and _is_function_quiet(low, low.read(function), depth)
 
 
 def _is_type(low: Lowering, value: Any) -> bool:
