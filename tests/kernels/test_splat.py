@@ -1,4 +1,4 @@
-"""The splatting kernels against their twin in plain torch: values and gradients, in float64."""
+"""The splatting kernel and its generated gradient against their twin in plain torch, in float64."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ SIZES = [(23, 31), (1, 40), (40, 1), (1, 1)]
 
 @functools.cache
 def built(lang, serial):
-    kernels = splat(lang, serial=serial)
-    return ts.op(SPEC, backward=kernels.backward)(kernels.forward)
+    return ts.op(SPEC, adjoint="source")(splat(lang, serial=serial))
 
 
 @pytest.fixture(params=[True, False], ids=["serial", "parallel"])
@@ -80,7 +79,7 @@ def test_float32_agrees_with_the_twin(splat_op):
     assert (image - reference.splat(**given, h=33, w=47)).abs().mean() < 1e-4
 
 
-def test_the_serial_kernels_repeat_their_bits(lang):
+def test_the_serial_kernel_repeats_their_bits(lang):
     op = built(lang, serial=True)
     given = {name: value.float() for name, value in gaussians(500, 64, 64).items()}
     weight = torch.randn(64, 64, 3)

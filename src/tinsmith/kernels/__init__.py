@@ -4,6 +4,6 @@ Each is a factory `build(lang, **static)`: `lang` is the module of an engine, so
 both, and what is static is fixed when the kernel is built. The factories import no engine.
 """
 
-from ._splat import SplatKernels, splat
+from ._splat import splat
 
-__all__ = ["SplatKernels", "splat"]
+__all__ = ["splat"]

@@ -190,7 +190,7 @@ def test_natural(lang64, name):
 def test_splatting(lang64):
     """Bounding boxes of their own, three functions deep."""
     op = ts.op("pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]")(
-        kernels.splat(lang64, serial=True).forward
+        kernels.splat(lang64, serial=True)
     )
     inputs = (6 * rand(3, 2), 0.5 + rand(3, 2), 3 * rand(3), rand(3, 3), 0.3 + 0.6 * rand(3))
     assert_same_values_and_gradients(

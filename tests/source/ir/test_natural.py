@@ -1,4 +1,4 @@
-"""Kernels from elsewhere go through the IR unchanged too: the table of ops, the splat kernels, random ones."""
+"""Kernels from elsewhere go through the IR unchanged too: the table of ops, the splat kernel, random ones."""
 
 import linecache
 
@@ -49,13 +49,10 @@ def test_the_table_of_ops(case, lang):
 
 @pytest.mark.parametrize("is_serial", [True, False])
 def test_splat(lang, is_serial):
-    kernels = splat(lang, serial=is_serial)
     n, h, w = 20, 12, 9
     pos = torch.rand(n, 2) * 9
     inputs = pos, torch.rand(n, 2) + 0.5, torch.rand(n) * 6, torch.rand(n, 3), torch.rand(n)
-    assert_same(kernels.forward, *inputs, torch.zeros(h, w, 3), exact=False)
-    gradients = [torch.zeros_like(one) for one in inputs]
-    assert_same(kernels.backward, *inputs, torch.randn(h, w, 3), *gradients, exact=False)
+    assert_same(splat(lang, serial=is_serial), *inputs, torch.zeros(h, w, 3), exact=False)
 
 
 def test_random_numbers_are_drawn(lang):

@@ -99,8 +99,7 @@ def renderer(engine: str, device: str) -> Renderer:
     """The splatting op on an engine, which is started unless it already runs for that device."""
     if engine not in started() or get(engine).device_type() != device:
         _start_quietly(engine, device)
-    kernels = splat(get(engine).lang, serial=device == "cpu")
-    return op(_SPEC, backward=kernels.backward, name="splat")(kernels.forward)
+    return op(_SPEC, adjoint="source")(splat(get(engine).lang, serial=device == "cpu"))
 
 
 def _start_quietly(engine: str, device: str) -> None:
