@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import linecache
+import random
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.autograd import forward_ad
 
-from tinsmith.engines import DTYPES, array_text
+from support import random_nests
+from support.roundtrip import lowered
+from tinsmith.engines import DTYPES, array_text, of_kernel
 from tinsmith.source import build
 from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import nodes, printed, types
@@ -16,6 +20,34 @@ from tinsmith.transforms import Tangent, tangent
 
 DOUBLE = types.Defaults("f64", "i32")
 Tensors = Mapping[str, torch.Tensor]
+
+
+def given(kernel: Any, arguments: Sequence[Any]) -> tuple[nodes.Kernel, dict[str, torch.Tensor], dict[str, Any]]:
+    """A kernel's IR, arrays and scalar arguments."""
+    found = lowered(kernel, *arguments)
+    named = {p.name: one for p, one in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True)}
+    fields = {name: field.to_torch() for name, field in found.fields.items()}
+    arrays = {name: named[name] for name in found.kernel.arrays if name in named}
+    return found.kernel, {**arrays, **fields}, {name: named[name] for name in found.kernel.arguments}
+
+
+def nest(lang: Any, seed: int) -> Any:
+    """A random nest as a kernel of x, w, k, s, y and z."""
+    source = random_nests.Writer(random.Random(seed)).source()
+    path = f"<random nest {seed}>"
+    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
+    scope = {"lang": lang, "__name__": "random_nests"}
+    exec(compile(source, path, "exec", dont_inherit=True), scope)
+    return lang.kernel(scope["kernel"])
+
+
+def nest_arguments(seed: int) -> tuple[torch.Tensor, ...]:
+    """What it is called with."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(5, generator=generator, dtype=torch.float64) - 0.3
+    w = torch.rand(5, 3, generator=generator, dtype=torch.float64) - 0.3
+    k = torch.randperm(5, generator=generator).int()
+    return x, w, k, *(torch.zeros(5, dtype=torch.float64) for _ in range(3))
 
 
 def directions(kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:

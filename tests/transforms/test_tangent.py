@@ -1,14 +1,10 @@
 """The tangent pass, held against torch's forward mode through the interpreted kernel."""
 
-import linecache
-import random
-
 import pytest
 import torch
 
 import rows
 from rows import Draw
-from support import random_nests
 from support.roundtrip import lowered
 from support.tangents import (
     DOUBLE,
@@ -16,25 +12,18 @@ from support.tangents import (
     assert_tangents_agree,
     by_pass,
     directions,
+    given,
+    nest,
+    nest_arguments,
     second_by_pass,
     second_by_torch,
 )
 from tinsmith import kernels
-from tinsmith.engines import of_kernel
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 BITS = {"casts"}  # makes a float of another one's bits
 ROWS = [row for row in rows.ALL if row.name not in BITS]
 SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 20 else []) for seed in range(300)]
-
-
-def given(kernel, arguments):
-    """A kernel's IR, arrays and scalar arguments."""
-    found = lowered(kernel, *arguments)
-    named = {p.name: one for p, one in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True)}
-    fields = {name: field.to_torch() for name, field in found.fields.items()}
-    arrays = {name: named[name] for name in found.kernel.arrays if name in named}
-    return found.kernel, {**arrays, **fields}, {name: named[name] for name in found.kernel.arguments}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
@@ -45,25 +34,9 @@ def test_a_row(row, lang64):
     assert_tangents_agree(*found, still=floating[1:])
 
 
-def kernel_of(source, lang, seed):
-    path = f"<random nest {seed}>"
-    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    scope = {"lang": lang, "__name__": "random_nests"}
-    exec(compile(source, path, "exec", dont_inherit=True), scope)
-    return lang.kernel(scope["kernel"])
-
-
-def nest_arguments(seed):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.rand(5, generator=generator, dtype=torch.float64) - 0.3
-    w = torch.rand(5, 3, generator=generator, dtype=torch.float64) - 0.3
-    k = torch.randperm(5, generator=generator).int()
-    return x, w, k, *(torch.zeros(5, dtype=torch.float64) for _ in range(3))
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_nest(lang64, seed):
-    kernel = kernel_of(random_nests.Writer(random.Random(seed)).source(), lang64, seed)
+    kernel = nest(lang64, seed)
     assert_tangents_agree(*given(kernel, nest_arguments(seed)))
 
 
@@ -84,7 +57,7 @@ def test_a_row_compiled(row, lang64):
 
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 5 else []) for n in range(100)])
 def test_a_random_nest_compiled(lang64, seed):
-    kernel = kernel_of(random_nests.Writer(random.Random(seed)).source(), lang64, seed)
+    kernel = nest(lang64, seed)
     assert_compiled_agrees(*given(kernel, nest_arguments(seed)), lang64, DOUBLE)
 
 
@@ -93,7 +66,7 @@ def test_a_random_nest_compiled(lang64, seed):
 
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 10 else []) for n in range(100)])
 def test_second_derivatives_of_a_random_nest(lang64, seed):
-    kernel = kernel_of(random_nests.Writer(random.Random(seed)).source(), lang64, seed)
+    kernel = nest(lang64, seed)
     found, arrays, numbers = given(kernel, nest_arguments(seed))
     along, then = ({name: directions(found, arrays, {}, way)[name] for name in "xw"} for way in (1, 2))
     mine = second_by_pass(found, arrays, numbers, along, then)
@@ -115,7 +88,7 @@ def test_splatting(lang64):
     pos, scale, angle, colour = arguments
     opacity, image = torch.tensor([0.4, 0.7, 0.9], dtype=torch.float64), torch.zeros(6, 7, 3, dtype=torch.float64)
     found = given(
-        kernels.splat(lang64, serial=False).forward, (6 * pos, 0.5 + scale, 3 * angle, colour, opacity, image)
+        kernels.splat(lang64, serial=False), (6 * pos, 0.5 + scale, 3 * angle, colour, opacity, image)
     )
     assert_tangents_agree(*found)
     assert_compiled_agrees(*found, lang64, DOUBLE)
