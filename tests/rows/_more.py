@@ -221,3 +221,23 @@ def choices_inside_atomics(lang, real):
                 lang.atomic_max(y[0], (x[i] if k[i] > 2 else x[1]) * 0.5)
 
     return kernel
+
+
+@ROWS.row(lambda d: (d(6), d.zeros(6)))
+def containers(lang, real):
+    weights = ((0.5, -1.0), (2.0, 0.25))
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            powers = tuple([x[i] * k for k in range(3)])
+            pairs = list(zip((x[i], 3), (2.0, x[0]), strict=True))
+            y[i] = powers[1] + powers[2] + pairs[0][0] * pairs[1][1]
+            for k, value in lang.static(enumerate([x[i], 2.5], start=1)):
+                y[i] += k * value
+            for one, other in lang.static(zip((x[i], 2), powers, strict=False)):
+                y[i] += one * other
+            for k, pair in lang.static(enumerate(weights)):
+                y[i] += k * pair[0] + pair[1]
+
+    return kernel

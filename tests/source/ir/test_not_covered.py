@@ -173,6 +173,16 @@ def recursion(lang):
     return kernel
 
 
+@case("`sum` with the argument `start`")
+def named_argument(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = sum([x[i], 1.0], start=2.0)  # here
+
+    return kernel
+
+
 @case("`lambda")
 def unknown_expression(lang):
     @lang.kernel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Any
 
 from . import _constructors, _engine_functions, _functions
@@ -62,7 +62,11 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
         if function.function == "get_shape":
             return function.owner.shape
         return apply(low, function.function, [function.owner, *positional], named, node)
-    if _is_known_builtin(function):
+    if _is_one_of(_ARRANGING, function):
+        return _arranged(function, positional, named)
+    if _is_one_of(_BUILTINS, function):
+        if named and function is not builtins.print:
+            raise Misfit(f"`{function.__name__}` with the argument `{next(iter(named))}`")
         return _BUILTINS[function](low, positional)
     made = _constructors.made(low, function, positional, named)
     if made is not NotImplemented:
@@ -84,9 +88,9 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
     return _ordinary(low, function, positional, named, node)
 
 
-def _is_known_builtin(function: Any) -> bool:
+def _is_one_of(known: Container[Any], function: Any) -> bool:
     try:
-        return function in _BUILTINS
+        return function in known
     except TypeError:
         return False
 
@@ -158,10 +162,18 @@ def _all_or_any(name: str) -> Callable[[Lowering, list[Any]], Any]:
     return applied
 
 
+def _arranged(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
+    """Python's own arrangement of values, whatever they are."""
+    if any(is_expression(value) or isinstance(value, Matrix | ArrayValue) for value in positional):
+        raise Misfit(f"`{function.__name__}` of what only the run knows")
+    return function(*positional, **named)
+
+
 def _nothing(_low: Lowering, _values: list[Any]) -> Any:
     return None
 
 
+_ARRANGING = frozenset({tuple, list, zip, enumerate})
 _BUILTINS: dict[Any, Callable[[Lowering, list[Any]], Any]] = {
     builtins.min: _extreme("min"),
     builtins.max: _extreme("max"),
