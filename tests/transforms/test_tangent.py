@@ -87,9 +87,7 @@ def test_splatting(lang64):
     ]
     pos, scale, angle, colour = arguments
     opacity, image = torch.tensor([0.4, 0.7, 0.9], dtype=torch.float64), torch.zeros(6, 7, 3, dtype=torch.float64)
-    found = given(
-        kernels.splat(lang64, serial=False), (6 * pos, 0.5 + scale, 3 * angle, colour, opacity, image)
-    )
+    found = given(kernels.splat(lang64, serial=False), (6 * pos, 0.5 + scale, 3 * angle, colour, opacity, image))
     assert_tangents_agree(*found)
     assert_compiled_agrees(*found, lang64, DOUBLE)
 
