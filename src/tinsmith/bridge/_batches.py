@@ -52,7 +52,8 @@ def backward_over_batch(
 
 def _wide(size: int, call: Call, new: frozenset[str]) -> Call:
     """The call over a batch that is `size` times the one it may have already."""
-    return call.with_batch(size * (1 if call.batch is None else call.batch), new | call.batched)
+    batched = call.core.together(new | call.batched)
+    return call.with_batch(size * (1 if call.batch is None else call.batch), batched)
 
 
 def _widen(size: int, call: Call, tensor: torch.Tensor, dim: int | None, is_wide: bool, is_old: bool) -> torch.Tensor:

@@ -13,9 +13,11 @@ import torch
 from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
 from ..engines import DTYPES
+from ..source.ir import Lowered
 from ..spec import solve
 from ._buffers import Buffer
 from ._case import Case
+from ._lowered import lowered
 from ._plan import Pace, Plan
 from ._reverse import Reverse, ReverseAt
 from ._signature import Signature, common_float, fitting_dtypes
@@ -79,6 +81,8 @@ class Core:
         self.signature = signature
         self.reverse = reverse
         self.handle = -1  # given by `_packing.register`
+        self.hidden: frozenset[str] = getattr(self, "hidden", frozenset())
+        self.tangents: dict[frozenset[str], Any] = {}
         self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars))
         self._pace = Pace(config().serial_below)
         self._plans: dict[Any, Plan] = {}
@@ -118,11 +122,26 @@ class Core:
         )
         found = self._plans.get(key)
         if found is None:
-            found = Plan(self._situation(call, device, fingerprints), call.reverse, self._pace)
+            found = self._new_plan(call, self._situation(call, device, fingerprints))
             if len(self._plans) >= config().plan_cache:
                 self._plans.clear()
             self._plans[key] = found
         return found
+
+    def _new_plan(self, call: Call, situation: Situation) -> Plan:
+        return Plan(situation, call.reverse, self._pace)
+
+    def kernels(self, case: Case) -> list[Lowered]:
+        """The kernels as IR, for a kind of call. Raises NotCovered."""
+        return lowered(case)
+
+    def together(self, batched: frozenset[str]) -> frozenset[str]:
+        """Inputs that have a batch dimension where these have: no more of them."""
+        return batched
+
+    def private(self, call: Call) -> dict[str, tuple[int, ...]]:
+        """Memory of a call that neither it nor its caller sees: sizes without batch, by name."""
+        return {}
 
     def case(self, call: Call) -> Case:
         """The kind of a call."""
@@ -155,7 +174,15 @@ class Core:
         batched = call.batched | (frozenset(made) if call.batch is not None else frozenset())
         fixed = dict(zip(self._fixed, self.fixed(call.scalars), strict=True))
         return Situation(
-            self.signature, buffers | made, device, call.batch, batched, fingerprints, call.templates, fixed
+            self.signature,
+            buffers | made,
+            device,
+            call.batch,
+            batched,
+            fingerprints,
+            call.templates,
+            fixed,
+            self.private(call),
         )
 
     def _made_dtype(self, name: str, call: Call) -> torch.dtype:

@@ -17,14 +17,8 @@ from torch.library import Library, register_fake, register_vmap
 from ._batches import backward_over_batch, forward_over_batch
 from ._binding import Bound, bind
 from ._core import Call, Core
-from ._gradients import (
-    all_names,
-    materialized,
-    no_forward_mode,
-    no_second_derivative,
-    saved_names,
-    undifferentiated,
-)
+from ._gradients import all_names, materialized, saved_names, undifferentiated
+from ._higher import SecondOrder, pushed_forward
 from ._packing import backward_call, forward_call, packed_backward, packed_forward, unpacked
 from ._route import Route, route
 from ._stage import changed_between
@@ -69,6 +63,7 @@ class _Launch(torch.autograd.Function):
         ctx.call, ctx.names = call, names
         ctx.pictures = call.core.fingerprints(call.templates)
         ctx.save_for_backward(*[arrays[name] for name in names])
+        ctx.save_for_forward(*inputs)
         ctx.mark_non_differentiable(*undifferentiated(call, outputs))
         ctx.made = [(tensor.shape, tensor.dtype, tensor.device) for tensor in outputs]
         ctx.set_materialize_grads(False)
@@ -89,28 +84,37 @@ class _Launch(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise no_forward_mode(ctx.call.core.signature.op)
+        return tuple(pushed_forward(ctx.call, ctx.saved_tensors, tangents[2:]))
 
 
 class _LaunchBackward(torch.autograd.Function):
-    """`launch_backward` where somebody wants its gradient: refused when it is asked for."""
+    """The derivatives of `launch_backward`: of a gradient in what was saved, and in cotangents."""
 
     @staticmethod
     def forward(ctx: Any, arguments: Sequence[Any], *tensors: torch.Tensor) -> Any:
         handle, count, given = arguments
-        ctx.op = backward_call(handle, given)[0].core.signature.op
+        ctx.call, ctx.active = backward_call(handle, given)
+        ctx.count = count
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
         with one_level_down():
             return tuple(
                 torch.ops.tinsmith.launch_backward(handle, list(tensors[:count]), list(tensors[count:]), *given)
             )
 
     @staticmethod
-    def backward(ctx: Any, *cotangents: Any) -> Any:
-        raise no_second_derivative(ctx.op)
+    def backward(ctx: Any, *directions: torch.Tensor | None) -> Any:
+        saved, given = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        found = SecondOrder(ctx.call, ctx.active, saved, given).pulled_back(directions, ctx.needs_input_grad[1:])
+        return (None, *found)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise no_forward_mode(ctx.op)
+        saved, given = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        moved = tangents[1:]
+        second = SecondOrder(ctx.call, ctx.active, saved, given)
+        return tuple(second.pushed_forward(moved[: ctx.count], moved[ctx.count :]))
 
 
 def _apply(function: Any, *arguments: Any) -> list[torch.Tensor]:

@@ -17,7 +17,7 @@ from ..source.interpreter import interpret
 from ..source.ir import Lowered
 from ._binding import Bound
 from ._core import Call
-from ._lowered import lowered
+from ._lowered import followed as kernels_of
 from ._op import Op
 from ._route import Route
 from ._tracing import is_transformed
@@ -129,7 +129,7 @@ class _Run:
         self.made = {one.name: one for one in call.core.made(call)}
         for stage in signature.stages:
             stage.check_fields(signature.op)
-        self._kernels: list[Lowered] = lowered(call.core.case(call))
+        self._kernels: list[Lowered] = kernels_of(call.core.case(call))
         self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
 
     def outputs(self, inputs: Mapping[str, torch.Tensor]) -> _Tensors:

@@ -36,9 +36,7 @@ class Runner:
         self._signature = case.signature
         self._device = situation.device
         self._samples = situation.batch if case.is_looped else None
-        self._shapes = {
-            name: situation.core(name) if case.is_looped else buffer.shape for name, buffer in situation.buffers.items()
-        }
+        self._shapes = self._sizes(case)
         self._active = active
         self._emitted = {
             id(run): Emitted(run.kernel, case.signature.stages[run.source], kernels[run.source].fields, self._op)
@@ -46,6 +44,21 @@ class Runner:
         }
         self._places: dict[str, int] = {}
         self._steps: dict[int, Step] = {}
+
+    def _sizes(self, case: Case) -> dict[str, tuple[int, ...]]:
+        """Sizes of all arrays that one pass works on."""
+        situation = self._situation
+        if case.is_looped:
+            shapes = {name: situation.core(name) for name in situation.buffers}
+        else:
+            shapes = {name: buffer.shape for name, buffer in situation.buffers.items()}
+        lead = () if situation.batch is None or case.is_looped else (situation.batch,)
+        shapes |= {name: lead + shape for name, shape in situation.private.items()}
+        cells = (one for name, one in self._program.arrays.items() if name not in shapes and not one.label)
+        for cell in cells:
+            assert cell.rank == 0, cell
+            shapes[cell.name] = ()
+        return shapes
 
     @property
     def _op(self) -> str:
@@ -60,16 +73,22 @@ class Runner:
     ) -> list[torch.Tensor | None]:
         """Gradients of the inputs, in their order; None for those that are not active."""
         memory = self._memory(saved, cotangents)
-        if self._samples is None:
-            _Pass(self, memory, scalars, launch).run()
-        for sample in range(self._samples or 0):
-            views = {name: self._sample(name, tensor, sample) for name, tensor in memory.items()}
-            _Pass(self, views, scalars, launch).run()
+        self.forward(memory, scalars, launch)
         gradients = self._program.gradients
         return [
             None if name not in self._active else memory[gradients[name]] if name in gradients else self._zeros(name)
             for name in self._signature.arrays
         ]
+
+    def forward(self, memory: Mapping[str, torch.Tensor], scalars: Mapping[str, Any], launch: Launches) -> None:
+        """Run a program that has no adjoints, on memory that it was given."""
+        if self._samples is None:
+            _Pass(self, memory, scalars, launch).run()
+        for sample in range(self._samples or 0):
+            _Pass(self, self._views(memory, sample), scalars, launch).run()
+
+    def _views(self, memory: Mapping[str, torch.Tensor], sample: int) -> dict[str, torch.Tensor]:
+        return {name: self._sample(name, tensor, sample) for name, tensor in memory.items()}
 
     def _memory(
         self, saved: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor | None]
@@ -89,17 +108,22 @@ class Runner:
     def _zeros(self, name: str) -> torch.Tensor:
         """Memory like an array of the op's, or one element for a local of the top level."""
         buffer = self._situation.buffers.get(name)
-        return zeros(buffer or Buffer(name, (), DTYPES[self._program.arrays[name].type]), self._device)
+        if buffer is not None:
+            return zeros(buffer, self._device)
+        lead = () if self._samples is None or name not in self._situation.private else (self._samples,)
+        shape = lead + tuple(self._shapes[name])
+        return zeros(Buffer(name, shape, DTYPES[self._program.arrays[name].type]), self._device)
 
     def _sample(self, name: str, tensor: torch.Tensor, sample: int) -> torch.Tensor:
         """One sample's part of memory."""
         owner = next((one for one, gradient in self._program.gradients.items() if gradient == name), name)
-        return tensor[sample] if owner in self._situation.batched else tensor
+        is_batched = owner in self._situation.batched or owner in self._situation.private
+        return tensor[sample] if is_batched else tensor
 
     def like(self, name: str) -> torch.Tensor:
         """Memory at zero with an array's shape, for one pass."""
         kind = DTYPES[self._program.arrays[name].type]
-        return zeros(Buffer(name, self._shapes.get(name, ()), kind), self._device)
+        return zeros(Buffer(name, self._shapes[name], kind), self._device)
 
     def place(self, name: str) -> int:
         """The place of a memory's pointer."""
@@ -139,7 +163,7 @@ class _Pass:
     """One run of a program."""
 
     def __init__(
-        self, runner: Runner, memory: dict[str, torch.Tensor], scalars: Mapping[str, Any], launch: Launches
+        self, runner: Runner, memory: Mapping[str, torch.Tensor], scalars: Mapping[str, Any], launch: Launches
     ) -> None:
         self.runner = runner
         self.memory = dict(memory)

@@ -115,11 +115,11 @@ def match(
         stage.survey(stage.templates({}))
     _check_written(signature)
     for part in (signature, spec, signature.kernel_spec, *spec.items, *signature.kernel_spec.items):
-        _settle(part)
+        settle(part)
     return signature
 
 
-def _settle(value: object) -> None:
+def settle(value: object) -> None:
     """Compute every cached property now: its lock is something that `torch.compile` cannot look into."""
     for name, member in vars(type(value)).items():
         if isinstance(member, cached_property):

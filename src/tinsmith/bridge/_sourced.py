@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .._errors import GradientError, refusal
@@ -11,19 +12,25 @@ from ..transforms.adjoint import Program, Run, adjoint
 from ._case import Case
 from ._emitted import Emitted
 from ._engine_reverse import EngineReverse
+from ._lowered import lowered
 from ._reverse import Backward, Reverse, ReverseAt
 from ._runner import Runner
 from ._signature import Signature
 from ._steps import Situation
 
+Kernels = Callable[[Case], list[Lowered]]
+"""Gives an op's kernels as IR, for a kind of call."""
+
 
 class SourceReverse(Reverse):
-    """The generated adjoint of an op."""
+    """The generated adjoint of an op, or of what was generated from one."""
 
     name = "source"
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, kernels: Kernels = lowered, private: frozenset[str] = frozenset()) -> None:
         self.signature = signature
+        self._kernels = kernels
+        self._private = private
         self._at: dict[Any, SourceAt] = {}
 
     @property
@@ -35,7 +42,7 @@ class SourceReverse(Reverse):
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.stages)
         key = (case.variants, case.is_looped, defaults)
         if key not in self._at:
-            self._at[key] = SourceAt(case)
+            self._at[key] = SourceAt(case, self._kernels, self._private)
         return self._at[key]
 
 
@@ -47,8 +54,10 @@ class SourceAt(ReverseAt):
         programs: what was generated, by the inputs that want a gradient and whether it uses one thread.
     """
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, kernels: Kernels, private: frozenset[str]) -> None:
         self.case = case
+        self._lower = kernels
+        self._private = private
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
         self._kernels: list[Lowered] | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
@@ -57,8 +66,7 @@ class SourceAt(ReverseAt):
     def kernels(self) -> list[Lowered]:
         """The op's kernels as IR."""
         if self._kernels is None:
-            pairs = zip(self.case.signature.stages, self.case.variants, strict=True)
-            self._kernels = [stage.lowered(variant, self.case.templates) for stage, variant in pairs]
+            self._kernels = self._lower(self.case)
         return self._kernels
 
     def program(self, active: frozenset[str], *, is_serial: bool = False) -> Program:
@@ -72,6 +80,7 @@ class SourceAt(ReverseAt):
                 signature.outputs,
                 signature.outputs + signature.scratch,
                 detached=signature.detached,
+                private=self._private,
                 is_serial=is_serial,
             )
         return self.programs[key]

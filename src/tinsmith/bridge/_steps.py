@@ -24,6 +24,7 @@ class Situation:
         batch: size of the flat batch dimension, None without one.
         batched: arrays that have it.
         fixed: scalar arguments that a plan depends on: those that dims and loop bounds are made of.
+        private: sizes, without batch, of memory that only generated kernels see.
     """
 
     signature: Signature
@@ -34,6 +35,7 @@ class Situation:
     fingerprints: tuple[tuple[Any, ...], ...]
     templates: Mapping[str, Any]
     fixed: Mapping[str, Any]
+    private: Mapping[str, tuple[int, ...]]
 
     @cached_property
     def floats(self) -> frozenset[str]:

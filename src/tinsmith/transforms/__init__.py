@@ -5,9 +5,12 @@ from ._batched import batched
 from ._fielded import fielded
 from ._lifted import lifted
 from ._loops import NotRewritable
+from ._pruned import pruned
 from ._ranged import ranged
+from ._rearrayed import rearrayed
 from ._rehomed import rehomed
 from ._renamed import renamed
+from ._scoped import scoped
 from ._serial import serial
 from ._simplified import simplified
 from ._slopes import Slope, slopes
@@ -22,9 +25,12 @@ __all__ = [
     "batched",
     "fielded",
     "lifted",
+    "pruned",
     "ranged",
+    "rearrayed",
     "rehomed",
     "renamed",
+    "scoped",
     "serial",
     "simplified",
     "slopes",

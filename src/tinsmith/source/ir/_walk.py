@@ -128,6 +128,12 @@ def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
             yield from (one for one in parts(expr) if isinstance(one, nodes.Load))
 
 
+def sized(body: Sequence[nodes.Stmt]) -> set[str]:
+    """Arrays whose sizes statements ask for."""
+    exprs = (expr for one in statements(body) for expr in expressions(one))
+    return {one.array for expr in exprs for one in parts(expr) if isinstance(one, nodes.Size)}
+
+
 def stores(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Store | nodes.Atomic]:
     """Every statement that changes memory."""
     return (one for one in statements(body) if isinstance(one, nodes.Store | nodes.Atomic))

@@ -42,6 +42,7 @@ def adjoint(
     made: Collection[str],
     *,
     detached: Collection[str] = (),
+    private: Collection[str] = (),
     is_serial: bool = False,
 ) -> Program:
     """What a backward pass does.
@@ -52,6 +53,7 @@ def adjoint(
         outputs: arrays whose adjoint is given.
         made: outputs and scratch: they start at zero.
         detached: those of them that get no gradient and let none through.
+        private: other arrays that start at zero, and that nobody kept.
         is_serial: use one thread, and no atomics.
 
     Raises:
@@ -59,7 +61,7 @@ def adjoint(
     """
     parts = [parts_of(kernel) for kernel in kernels]
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
-    cells = frozenset(cell for part in parts for cell in part.cells)
+    cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
     tasks = [
         _formed(part.kernel, source, statements, arrays)
         for source, part in enumerate(parts)
@@ -205,18 +207,8 @@ class _Assembly:
         if not body:
             return []
         used = {one.array for one in walk.stores(body)} | {load.array for load in walk.loads(body)}
-        used |= _sizes(body)
+        used |= walk.sized(body)
         arrays = {name: array for name, array in task.kernel.arrays.items() if name in used}
         self.reads |= arrays.keys() - self.made
         kernel = replace(task.kernel, name=f"{task.kernel.name}_again_{number}", arrays=arrays, body=body)
         return [Run(kernel, task.source, {name: f"{name}@replay" for name in arrays if name in needed})]
-
-
-def _sizes(body: Sequence[nodes.Stmt]) -> set[str]:
-    return {
-        part.array
-        for one in walk.statements(body)
-        for expr in walk.expressions(one)
-        for part in walk.parts(expr)
-        if isinstance(part, nodes.Size)
-    }

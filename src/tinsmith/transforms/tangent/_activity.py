@@ -18,13 +18,15 @@ class Activity:
     Args:
         kernel: the kernel.
         given: arrays and arguments that have one from the start.
+        inert: arrays that get none.
     """
 
-    def __init__(self, kernel: nodes.Kernel, given: Iterable[str]) -> None:
+    def __init__(self, kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str] = ()) -> None:
         self._active = {f"@{name}" if name in kernel.arrays else f"${name}" for name in given}
         self._known: dict[nodes.Expr, bool] = {}
         edges = [edge for statement in walk.statements(kernel.body) for edge in _edges(statement, kernel)]
-        self._spread(edges)
+        shut = {f"@{name}" for name in inert}
+        self._spread([edge for edge in edges if edge[1] not in shut])
 
     def _spread(self, edges: list[tuple[str, str]]) -> None:
         after: dict[str, list[str]] = {}

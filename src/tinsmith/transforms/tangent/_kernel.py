@@ -38,12 +38,13 @@ class Tangent:
     scratch: Mapping[str, str] = field(default_factory=dict)
 
 
-def tangent(kernel: nodes.Kernel, active: frozenset[str]) -> Tangent:
+def tangent(kernel: nodes.Kernel, active: frozenset[str], *, inert: frozenset[str] = frozenset()) -> Tangent:
     """Forward mode: a kernel that carries tangents along.
 
     Args:
         kernel: the kernel.
         active: names of the arrays and arguments that are given a tangent. What is not floating has none.
+        inert: arrays that get none, whatever is stored to them.
 
     Raises:
         NotCovered: with the line, a construct whose tangent nobody can tell.
@@ -52,7 +53,7 @@ def tangent(kernel: nodes.Kernel, active: frozenset[str]) -> Tangent:
         >>> tangent(kernel, frozenset({"x"})).companions
         {'x': 'x_dot', 'y': 'y_dot'}
     """
-    return _Pass(kernel, frozenset(name for name in active if types.is_float(_kind(kernel, name)))).result()
+    return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert).result()
 
 
 def _without_idle_results(kernel: nodes.Kernel) -> Block:
@@ -81,10 +82,10 @@ def _kind(kernel: nodes.Kernel, name: str) -> str:
 class _Pass:
     """One tangent being made."""
 
-    def __init__(self, kernel: nodes.Kernel, active: frozenset[str]) -> None:
+    def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str]) -> None:
         self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
         self.names = Names(kernel)
-        self.activity = activity = Activity(kernel, active)
+        self.activity = activity = Activity(kernel, active, inert)
         check_bits(kernel, activity.has)
         self.arrays = [array for array in kernel.arrays.values() if activity.has_array(array.name)]
         self.arguments = {name: one for name, one in kernel.arguments.items() if activity.has_argument(name)}

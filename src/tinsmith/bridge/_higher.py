@@ -1,0 +1,162 @@
+"""Forward mode, and derivatives of gradients: what operators' autograd rules are made of.
+
+With y = f(x) and its tangent op T(x, v) = f'(x) v, the gradient g(x, c) = f'(x)^T c of cotangents c has
+
+    dg in the direction of dc:      g(x, dc)
+    dg in the direction of dx:      the gradient in x of <T(x, dx), c>, for second derivatives are symmetric
+    the gradient of <v, g> in c:    T(x, v)
+    the gradient of <v, g> in x:    the gradient in x of <T(x, v), c>
+
+so nothing is needed but f, T, and their gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .._errors import GradientError, refusal
+from ._core import Call
+from ._gradients import saved_names
+from ._packing import packed_backward, packed_forward
+from ._tangents import TangentCore, tangent_of
+
+Tensors = Sequence["torch.Tensor | None"]
+
+
+def pushed_forward(call: Call, inputs: Sequence[torch.Tensor], tangents: Tensors) -> list[torch.Tensor | None]:
+    """Tangents of outputs and scratch, None where they have none, from those of the inputs."""
+    signature = call.core.signature
+    made = signature.outputs + signature.scratch
+    given = dict(zip(signature.arrays, tangents, strict=True))
+    active = frozenset(name for name, tangent in given.items() if tangent is not None) & call.wanting
+    if not active:
+        return [None] * len(made)
+    step = _Step(call, active, dict(zip(signature.arrays, inputs, strict=True)), given)
+    moved = step.outputs()
+    return [moved.get(name) for name in made]
+
+
+class SecondOrder:
+    """Derivatives of one call of `launch_backward`.
+
+    Args:
+        call: the call whose gradient it is.
+        active: inputs whose gradients it gave, in order.
+        saved: values that it read; `cotangents` are those of the outputs.
+    """
+
+    def __init__(
+        self, call: Call, active: frozenset[str], saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
+    ) -> None:
+        self.call = call
+        signature = call.core.signature
+        self.active = tuple(name for name in signature.arrays if name in active)
+        self.saved = dict(zip(saved_names(call, active), saved, strict=True))
+        self.cotangents = dict(zip(signature.outputs, cotangents, strict=True))
+
+    def pulled_back(self, directions: Tensors, needs: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Gradients of what was saved and of the cotangents; `directions` are the incoming ones of the gradients."""
+        given = {n: v for n, v in zip(self.active, directions, strict=True) if v is not None}
+        names = (*self.saved, *self.cotangents)
+        if not given:
+            return [None] * len(names)
+        wanted = frozenset(n for n, needed in zip(names, needs, strict=True) if needed)
+        step = _Step(self.call, frozenset(given), self.values(), given)
+        found: dict[str, torch.Tensor] = {}
+        if wanted & self.cotangents.keys():
+            found |= step.outputs()
+        inputs = wanted.intersection(self.saved, self.call.wanting)
+        if inputs:
+            found |= step.gradients(inputs, self.cotangents)
+        return [found.get(name) if name in wanted else None for name in names]
+
+    def pushed_forward(self, saved: Tensors, cotangents: Tensors) -> list[torch.Tensor | None]:
+        """Tangents of the gradients, from those of what was saved and of the cotangents."""
+        total: dict[str, torch.Tensor] = {}
+        if any(tangent is not None for tangent in cotangents):
+            total = self.again(cotangents)
+        signature = self.call.core.signature
+        pairs = zip(self.saved, saved, strict=True)
+        moved = {n: t for n, t in pairs if t is not None and n in signature.arrays and n in self.call.wanting}
+        if moved:
+            step = _Step(self.call, frozenset(moved), self.values(), moved)
+            for name, tangent in step.gradients(frozenset(self.active), self.cotangents).items():
+                total[name] = total[name] + tangent if name in total else tangent
+        return [total.get(name) for name in self.active]
+
+    def again(self, cotangents: Tensors) -> dict[str, torch.Tensor]:
+        """The gradients, of other cotangents."""
+        pairs = zip(cotangents, self.cotangents.values(), strict=True)
+        given = [torch.zeros_like(like) if one is None else one for one, like in pairs]
+        arguments = packed_backward(self.call, frozenset(self.active), list(self.saved.values()), given)
+        return dict(zip(self.active, torch.ops.tinsmith.launch_backward(*arguments), strict=True))
+
+    def values(self) -> dict[str, torch.Tensor]:
+        """The inputs as far as they were saved."""
+        return {name: tensor for name, tensor in self.saved.items() if name in self.call.core.signature.arrays}
+
+
+class _Step:
+    """The tangent op, called on values and tangents of some inputs."""
+
+    def __init__(
+        self,
+        call: Call,
+        active: frozenset[str],
+        values: Mapping[str, torch.Tensor],
+        tangents: Mapping[str, torch.Tensor | None],
+    ) -> None:
+        _check_source(call)
+        self.base = call
+        self.core: TangentCore = tangent_of(call.core, active)
+        self.call = self.core.call(call)
+        self.core.check(self.call)
+        moving = {self.core.dots[name]: tangents[name] for name in self.core.active}
+        self.inputs = self.complete({**values, **{name: one for name, one in moving.items() if one is not None}})
+        self.made: dict[str, torch.Tensor] | None = None
+
+    def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """All inputs; one whose values nobody reads may be missing, and gets memory of its sizes."""
+        missing = [name for name in self.base.core.signature.arrays if name not in values]
+        unknown = self.core.needs(self.call).intersection(missing)
+        if unknown:
+            words = f"the second derivative of op `{self.base.core.signature.op}` needs `{min(unknown)}`, which is gone"
+            raise GradientError(refusal(words, remedy="Please report this, with the kernel."))
+        like = next(iter(values.values()))
+        lead = () if self.base.batch is None else (self.base.batch,)
+        found = dict(values)
+        for name, shape, dtype in zip(self.base.core.signature.arrays, self.base.shapes, self.base.dtypes, strict=True):
+            if name in missing:
+                whole = (lead if name in self.base.batched else ()) + tuple(shape)
+                found[name] = torch.zeros(whole, dtype=dtype, device=like.device)
+        return {name: found[name] for name in self.core.signature.arrays}
+
+    def outputs(self) -> dict[str, torch.Tensor]:
+        """Tangents of the outputs, by the names of the outputs."""
+        if self.made is None:
+            results = torch.ops.tinsmith.launch(*packed_forward(self.call, list(self.inputs.values())))
+            self.made = dict(zip(self.core.moving, results, strict=True))
+        return dict(self.made)
+
+    def gradients(self, wanted: frozenset[str], cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Gradients of inputs, for cotangents of the outputs' tangents."""
+        names = saved_names(self.call, wanted)
+        values = dict(self.inputs)
+        if any(name not in values for name in names):
+            values |= {self.core.dots[name]: one for name, one in self.outputs().items()}
+        saved = [values[name] for name in names]
+        given = [cotangents[name] for name in self.core.moving]
+        found: Any = torch.ops.tinsmith.launch_backward(*packed_backward(self.call, wanted, saved, given))
+        order = [name for name in self.core.signature.arrays if name in wanted]
+        return dict(zip(order, found, strict=True))
+
+
+def _check_source(call: Call) -> None:
+    """Refuse for an op whose gradient somebody wrote: what that is the derivative of, nobody can tell."""
+    if call.core.reverse.name == "backward":
+        words = f"op `{call.core.signature.op}` has a hand-written backward, so no forward-mode or second derivative"
+        remedy = "Leave out `backward=`: they are generated from the kernel then, and so is the gradient."
+        raise GradientError(refusal(words, remedy=remedy))

@@ -1,0 +1,215 @@
+"""Tangents: the derivative of an op in a direction, as an op of its own.
+
+For y = f(x) it is (x, x_dot) -> y_dot, generated from the same kernels. No user calls it: operators do, where forward
+mode asks, and where a gradient is differentiated. It has a tangent and a gradient of its own again, so derivatives
+of any order are the same two passes applied again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from .._errors import GradientError, refusal
+from ..source.ir import Lowered, NotCovered, nodes, walk
+from ..spec import Item, Spec
+from ..transforms import pruned, rearrayed, scoped
+from ..transforms.adjoint import Action, Fresh, Program, Run
+from ..transforms.tangent import tangent
+from ._buffers import Buffer
+from ._case import Case
+from ._core import Call, Core
+from ._packing import register
+from ._plan import Plan
+from ._runner import Runner
+from ._signature import Signature, is_steady, settle
+from ._sourced import SourceReverse
+from ._steps import Situation
+
+
+class TangentCore(Core):
+    """The derivative of a core in the direction of tangents of some of its inputs.
+
+    Its inputs are those of the core, then a tangent for each of `active`; its outputs are the tangents of the
+    core's floating outputs. What the core makes is worked out in memory of its own.
+    """
+
+    def __init__(self, base: Core, active: frozenset[str]) -> None:
+        self.base = base
+        self.active = tuple(name for name in base.signature.arrays if name in active)
+        made = base.signature.outputs + base.signature.scratch
+        self.hidden = frozenset(made) | base.hidden
+        self.moving = tuple(name for name in base.signature.outputs if not is_steady(base.signature, name))
+        taken = {*base.signature.order, *base.signature.items, *base.hidden}
+        self.dots = {name: _dot(name, taken) for name in (*self.active, *made, *sorted(base.hidden))}
+        self.hidden |= {self.dots[name] for name in self.hidden if name not in self.moving}
+        signature = _signature(base.signature, self)
+        super().__init__(signature, SourceReverse(signature, self.kernels, self.hidden))
+        self._tangents: dict[int, tuple[Case, list[Lowered]]] = {}
+
+    # What a call is ---------------------------------------------------------------------------
+
+    def call(self, base: Call) -> Call:
+        """The call of the tangent that goes with one of the core."""
+        names = self.base.signature.arrays
+        places = [names.index(name) for name in self.active]
+        batched = base.batched | {self.dots[name] for name in self.active if name in base.batched}
+        return replace(
+            base,
+            core=self,
+            shapes=base.shapes + tuple(base.shapes[place] for place in places),
+            dtypes=base.dtypes + tuple(base.dtypes[place] for place in places),
+            batched=batched,
+        )
+
+    def base_call(self, call: Call) -> Call:
+        """The call of the core that goes with one of the tangent."""
+        count = len(self.base.signature.arrays)
+        batched = call.batched & frozenset(self.base.signature.arrays)
+        return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
+
+    def together(self, batched: frozenset[str]) -> frozenset[str]:
+        """A tangent has a batch dimension where its input has one, and the other way round."""
+        pairs = [(name, self.dots[name]) for name in self.active]
+        batched |= self.base.together(batched & frozenset(self.base.signature.arrays))
+        return batched | {name for pair in pairs if batched & {*pair} for name in pair}
+
+    def made(self, call: Call) -> list[Buffer]:
+        buffers = {buffer.name: buffer for buffer in self.base.made(self.base_call(call))}
+        return [replace(buffers[name], name=self.dots[name]) for name in self.moving]
+
+    def case(self, call: Call) -> Case:
+        base = self.base.case(self.base_call(call))
+        pairs = [(name, dot) for name, dot in self.dots.items() if name in base.shapes]
+        shapes = {**base.shapes, **{dot: base.shapes[name] for name, dot in pairs}}
+        dtypes = {**base.dtypes, **{dot: base.dtypes[name] for name, dot in pairs}}
+        batched = base.batched | {dot for name, dot in pairs if name in base.batched}
+        return replace(base, signature=self.signature, shapes=shapes, dtypes=dtypes, batched=batched)
+
+    def private(self, call: Call) -> dict[str, tuple[int, ...]]:
+        base_call = self.base_call(call)
+        lead = 0 if call.batch is None else 1
+        shapes = {buffer.name: tuple(buffer.shape[lead:]) for buffer in self.base.made(base_call)}
+        shapes |= self.base.private(base_call)
+        return shapes | {self.dots[name]: shape for name, shape in shapes.items() if name not in self.moving}
+
+    # Kernels ----------------------------------------------------------------------------------
+
+    def kernels(self, case: Case) -> list[Lowered]:
+        """The tangents of the core's kernels. Raises NotCovered."""
+        found = self._tangents.get(id(case))
+        if found is None or found[0] is not case:
+            found = self._tangents[id(case)] = case, self._derived(case)
+        return found[1]
+
+    def _derived(self, case: Case) -> list[Lowered]:
+        signature = self.base.signature
+        moving = {*self.active} - signature.detached
+        derived = []
+        for kernel, fields in self.base.kernels(replace(case, signature=signature)):
+            made = tangent(kernel, frozenset(moving) & kernel.arrays.keys(), inert=signature.detached)
+            if made.scratch:
+                line = next((one.line for one in walk.stores(kernel.body) if isinstance(one, nodes.Atomic)), 0)
+                words = "the tangent of a maximum or minimum over parallel iterations, as part of a derivative"
+                raise NotCovered(words, line, f"{kernel.path}:{line}")
+            names = {dot: self.dots[name] for name, dot in made.companions.items()}
+            moving |= made.companions.keys()
+            derived.append(Lowered(rearrayed(made.kernel, names), fields))
+        return self._needed(derived)
+
+    def _needed(self, derived: list[Lowered]) -> list[Lowered]:
+        """The kernels without what neither the results nor a later kernel reads."""
+        results = {self.dots[name] for name in self.moving}
+        needed: set[str] = set()
+        found: list[Lowered] = []
+        for kernel, fields in reversed(derived):
+            idle = set(kernel.arrays) & self.hidden - results - needed
+            body = scoped(pruned(kernel.body, private=idle), kernel.locals)
+            needed |= {load.array for load in walk.loads(body)}
+            used = needed | {store.array for store in walk.stores(body)} | walk.sized(body)
+            arrays = {name: array for name, array in kernel.arrays.items() if name in used}
+            found.append(Lowered(replace(kernel, arrays=arrays, body=body), fields))
+        return found[::-1]
+
+    def needs(self, call: Call) -> frozenset[str]:
+        """Inputs whose values it reads."""
+        kernels = self.kernels(self.case(call))
+        loads = {load.array for kernel, _ in kernels for load in walk.loads(kernel.body)}
+        return frozenset(self.signature.arrays) & loads
+
+    def check(self, call: Call) -> None:
+        """Refuse what has no tangent."""
+        try:
+            self.kernels(self.case(call))
+        except NotCovered as reason:
+            words = f"op `{self.signature.op}` uses what no forward-mode or second derivative can be generated for"
+            rows = [("construct", reason.construct), ("at", reason.place)]
+            raise GradientError(refusal(words, rows, "Write that line in other words.")) from None
+
+    def _new_plan(self, call: Call, situation: Situation) -> Plan:
+        return TangentPlan(self, call, situation)
+
+
+class TangentPlan(Plan):
+    """How a tangent is run in one situation: its kernels on the caller's memory and its own."""
+
+    def __init__(self, core: TangentCore, call: Call, situation: Situation) -> None:
+        super().__init__(situation, call.reverse, core._pace)
+        core.check(call)
+        case = core.case(call)
+        kernels = core.kernels(case)
+        arrays = {name: array for kernel, _ in kernels for name, array in kernel.arrays.items()}
+        own = [name for name in arrays if name in core.hidden]
+        actions: list[Action] = [Fresh(name, name) for name in own]
+        actions += [Run(kernel, source, {}) for source, (kernel, _) in enumerate(kernels)]
+        read = frozenset(arrays) - core.hidden
+        self._program = Program(tuple(actions), arrays, {}, read, frozenset(), ())
+        self._runner = Runner(case, kernels, self._program, situation, frozenset())
+
+    def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
+        arrays = [*inputs, *[make() for make in self._made]]
+        self._runner.forward(dict(zip(self.names, arrays, strict=True)), scalars, self.launch)
+        return arrays
+
+
+def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
+    """The tangent of a core; made once."""
+    found = core.tangents.get(active)
+    if found is None:
+        found = core.tangents[active] = TangentCore(core, active)
+        register(found)
+    return found
+
+
+def _dot(name: str, taken: set[str]) -> str:
+    found = f"{name}_dot"
+    while found in taken:
+        found += "_dot"
+    taken.add(found)
+    return found
+
+
+def _signature(base: Signature, core: TangentCore) -> Signature:
+    """The core's signature with tangents."""
+    items = base.items
+
+    def moved(names: Sequence[str]) -> tuple[Item, ...]:
+        return tuple(replace(items[name], name=core.dots[name], dtype=None) for name in names)
+
+    spec = Spec(base.spec.text, "", (*base.spec.inputs, *moved(core.active)), moved(core.moving), ())
+    dots = tuple(core.dots[name] for name in core.active)
+    found = replace(
+        base,
+        op=base.op,
+        spec=spec,
+        order=(*base.order, *dots),
+        arrays=(*base.arrays, *dots),
+        init={},
+        detached=base.detached & frozenset(base.arrays),
+    )
+    for part in (found, spec, found.kernel_spec, *spec.items, *found.kernel_spec.items):
+        settle(part)
+    return found

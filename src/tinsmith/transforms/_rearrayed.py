@@ -1,0 +1,60 @@
+"""A kernel of the IR whose arrays have other names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ..source.ir import nodes, walk
+
+
+def rearrayed(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
+    """The kernel with arrays renamed; a local that has one of the new names gets another."""
+    moved = {name: new for name, new in names.items() if name != new}
+    if not moved:
+        return kernel
+    taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *moved.values()}
+    locals_ = {name: _free(name, taken) for name in kernel.locals if name in moved.values()}
+
+    def expression(expr: nodes.Expr) -> nodes.Expr:
+        match expr:
+            case nodes.Load():
+                index = tuple([expression(one) for one in expr.index])
+                return replace(expr, array=moved.get(expr.array, expr.array), index=index)
+            case nodes.Size():
+                return replace(expr, array=moved.get(expr.array, expr.array))
+            case nodes.Local():
+                return replace(expr, name=locals_.get(expr.name, expr.name))
+            case _:
+                return walk.rebuilt(expr, expression)
+
+    def statement(one: nodes.Stmt) -> nodes.Stmt:
+        match one:
+            case nodes.Store():
+                return replace(one, array=moved.get(one.array, one.array))
+            case nodes.Atomic():
+                result = locals_.get(one.result, one.result) if one.result else None
+                return replace(one, array=moved.get(one.array, one.array), result=result)
+            case nodes.Assign() | nodes.Draw():
+                return replace(one, name=locals_.get(one.name, one.name))
+            case nodes.For():
+                return replace(one, names=tuple([locals_.get(name, name) for name in one.names]))
+            case _:
+                return one
+
+    arrays = {moved.get(name, name): replace(one, name=moved.get(name, name)) for name, one in kernel.arrays.items()}
+    return replace(
+        kernel,
+        arrays=arrays,
+        locals={locals_.get(name, name): kind for name, kind in kernel.locals.items()},
+        body=tuple([walk.changed(one, expression, statement) for one in kernel.body]),
+        cells=tuple([moved.get(name, name) for name in kernel.cells]),
+    )
+
+
+def _free(name: str, taken: set[str]) -> str:
+    number = 1
+    while f"{name}_{number}" in taken:
+        number += 1
+    taken.add(f"{name}_{number}")
+    return f"{name}_{number}"
