@@ -9,7 +9,8 @@ from . import _constructors, _elements
 from . import _nodes as nodes
 from ._refusals import Misfit
 from ._state import is_place
-from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number, mapped, parts
+from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number, mapped
+from ._walk import parts
 
 if TYPE_CHECKING:
     from ._lower import Lowering

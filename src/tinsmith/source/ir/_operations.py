@@ -11,7 +11,8 @@ from . import _nodes as nodes
 from . import _types as types
 from ._refusals import Misfit
 from ._types import Defaults
-from ._values import Matrix, Scalar, is_expression, is_number, parts
+from ._values import Matrix, Scalar, is_expression, is_number
+from ._walk import parts
 
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "+": python.add,

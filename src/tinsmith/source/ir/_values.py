@@ -123,23 +123,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-def parts(expression: Scalar) -> Iterator[Scalar]:
-    """An expression and all that it is made of."""
-    yield expression
-    if isinstance(expression, nodes.Load):
-        children: tuple[Scalar, ...] = expression.index
-    elif isinstance(expression, nodes.Unary | nodes.Cast):
-        children = (expression.value,)
-    elif isinstance(expression, nodes.Binary):
-        children = (expression.left, expression.right)
-    elif isinstance(expression, nodes.Select):
-        children = (expression.condition, expression.then, expression.otherwise)
-    else:
-        children = ()
-    for child in children:
-        yield from parts(child)
-
-
 def mapped(value: Any, change: Callable[[Scalar], Any]) -> Any:
     """A value with each number that only the run knows, or that is known, changed; containers are kept."""
     if isinstance(value, Matrix):
