@@ -57,6 +57,21 @@ def test_functions_written_in_the_language(language, lang):
     assert language.function_of(len) is None
 
 
+def test_real_functions(language, lang):
+    @lang.real_func
+    def real(v: lang.f32) -> lang.f32:
+        return v
+
+    @lang.func
+    def mine(v):
+        return v
+
+    assert language.is_real(real)
+    assert language.function_of(real).__name__ == "real"
+    assert not language.is_real(mine)
+    assert not language.is_real(lang.math.mix)
+
+
 def test_types(language, lang):
     assert [language.scalar_type(getattr(lang, kind)) for kind in ("f32", "i64", "u1")] == ["f32", "i64", "u1"]
     assert language.scalar_type(lang.math.vec3) is None

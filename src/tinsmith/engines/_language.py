@@ -63,6 +63,10 @@ class Language:
         holder = getattr(bare, "wrapper", None) or getattr(bare, "func", None)
         return bool(getattr(holder, "classfunc", False))
 
+    def is_real(self, value: object) -> bool:
+        """Whether a function is compiled for itself, not put in the place of its calls: it may return early."""
+        return bool(getattr(value, "_is_real_function", False))
+
     def matrix_operation(self, name: str) -> object | None:
         """The function behind a method of a vector or matrix."""
         found = getattr(self._matrix_operations, name, None)

@@ -173,6 +173,39 @@ def recursion(lang):
     return kernel
 
 
+@case("an early return inside a static loop")
+def returns_from_a_static_loop(lang):
+    @lang.real_func
+    def function(v: lang.f32) -> lang.f32:
+        for k in lang.static(range(3)):
+            if v > k:
+                return v  # here
+        return 0.0
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = function(x[i])
+
+    return kernel
+
+
+@case("an early return of `function`, whose result is no number")
+def returns_a_vector_early(lang):
+    @lang.real_func
+    def function(v: lang.f32) -> lang.math.vec2:
+        if v > 0:
+            return lang.math.vec2(v, 1.0)
+        return lang.math.vec2(0.0, 0.0)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = function(x[i]).x  # here
+
+    return kernel
+
+
 @case("`sum` with the argument `start`")
 def named_argument(lang):
     @lang.kernel

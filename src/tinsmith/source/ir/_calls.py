@@ -82,7 +82,10 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
         first = [] if owner is None else [owner]
         values = [*first, *positional]
         is_library, is_method = low.engine.owns(function), low.language.is_method(function)
-        return _functions.inlined(low, written, values, named, node, is_library=is_library, is_method=is_method)
+        is_real = low.language.is_real(function)
+        return _functions.inlined(
+            low, written, values, named, node, is_library=is_library, is_method=is_method, is_real=is_real
+        )
     if name.startswith("_funcs."):  # of the engine's own, in Python: they choose a function of the language
         return _functions.inlined(low, function, positional, named, node, is_library=True, is_python=True)
     return _ordinary(low, function, positional, named, node)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._read import Source
-from . import _constructors
+from . import _constructors, _early
 from . import _nodes as nodes
 from ._refusals import Misfit
 from ._state import Frame
@@ -34,10 +34,12 @@ def inlined(
     is_library: bool,
     is_method: bool = False,
     is_python: bool = False,
+    is_real: bool = False,
 ) -> Any:
     """What a function returns for these arguments; its statements are written here.
 
-    Of a function in plain Python (`is_python`) the branches are Python's, decided now.
+    Of a function in plain Python (`is_python`) the branches are Python's, decided now. A real one (`is_real`) may
+    return early, and no loop in it is parallel.
     """
     if len(low.state.frames) > DEEPEST:
         raise low.refused(f"`{function.__name__}`, which calls itself", node)
@@ -51,12 +53,15 @@ def inlined(
     frame.scopes[0].update(given)
     state = low.state
     outer = state.is_quiet, state.is_static
+    frame.early = _early.prepared(low, function, source.tree) if is_real else None
     state.frames.append(frame)
     state.is_static = is_python
+    state.depth += is_real
     try:
         low.run(source.tree.body)
     finally:
         state.frames.pop()
+        state.depth -= is_real
         state.is_quiet, state.is_static = outer
     return frame.result
 
@@ -118,10 +123,14 @@ def _root(node: ast.AST) -> str:
 
 
 def returned(low: Lowering, statement: ast.Return) -> None:
-    """A `return`: only the run's end of a function, or a branch that is decided while lowering."""
+    """A `return`: the end of a function, or of a branch that is decided while lowering; of a real one, any place."""
     frame = low.state.frame
     if len(low.state.frames) == 1 and statement.value is not None:
         raise low.refused(f"`{ast.unparse(statement)}` of a kernel", statement)
+    if frame.early is not None:
+        value = None if statement.value is None else _converted(low, frame.source, low.value(statement.value))
+        _early.leave(low, frame.early, frame, value)
+        return
     if frame.branches or any(not is_static for is_static, _ in frame.loops):
         raise low.refused(f"`{ast.unparse(statement)}` inside a loop or branch that the run decides", statement)
     frame.status = "return"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...engines import Engine, Language
 from .._read import Source, read
-from . import _expressions, _statements
+from . import _early, _expressions, _statements
 from . import _nodes as nodes
 from ._cells import with_cells
 from ._fields import Fields
@@ -163,10 +163,14 @@ class Lowering:
 
     def steps(self, body: list[ast.stmt]) -> None:
         """Lower statements, until one leaves their block."""
-        for statement in body:
-            if self.state.frame.status:
+        for number, statement in enumerate(body):
+            frame = self.state.frame
+            if frame.status:
                 return
             self.step(statement)
+            if frame.early is not None and self.fact(_early.nests, statement) and not frame.status:
+                _early.guarded(self, frame.early, frame, body[number + 1 :])
+                return
 
     def step(self, statement: ast.stmt) -> None:
         """Lower one statement."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from .._read import Source
 from . import _nodes as nodes
 from . import _walk as walk
+from ._early import Early
 from ._types import Defaults, zero
 from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number
 
@@ -37,6 +38,7 @@ class Frame:
     branches: int = 0
     is_library: bool = False
     is_quiet: bool = True
+    early: Early | None = None
 
 
 @dataclass

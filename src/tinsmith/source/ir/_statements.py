@@ -62,8 +62,8 @@ def _arm(low: Lowering, body: list[ast.stmt]) -> tuple[nodes.Stmt, ...]:
     finally:
         frame.branches -= 1
         innermost[1] -= 1
-    if frame.status in ("break", "continue"):
-        frame.status = ""  # of a loop of the run's: the statement is written
+    if frame.status in ("break", "continue") or frame.early is not None:
+        frame.status = ""  # of a loop of the run's, or of an early return: the statement is written
     return tuple(written)
 
 
