@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._errors import EngineError, TinsmithError, refusal
-from ..engines import DTYPES, ArrayArgument, Compiled, Language, array_text
+from ..engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
 from ..source import build
-from ..source.ir import nodes, printed, types
+from ..source.ir import nodes, printed, types, walk
 from ._stage import Stage
 from ._steps import Step
 
@@ -30,6 +30,8 @@ class Emitted:
         self.op = op
         self.fields = {name: field for name, field in fields.items() if name in kernel.arrays}
         self.arrays = tuple(name for name in kernel.arrays if name not in self.fields)
+        used = {load.array for load in walk.loads(kernel.body)} | {store.array for store in walk.stores(kernel.body)}
+        self.touched = tuple(name for name in self.arrays if name in used)
         self._compiled: Compiled | None = None
 
     @property
@@ -51,21 +53,26 @@ class Emitted:
 
     def compiled(self) -> Compiled:
         """The compiled kernel."""
+        found = self._compiled
+        if found is not None and found.runtime is self.stage.engine.runtime():
+            return found
+        with COMPILING:
+            self._compiled = self._compile()
+        return self._compiled
+
+    def _compile(self) -> Compiled:
         engine = self.stage.engine
-        if self._compiled is not None and self._compiled.runtime is engine.runtime():
-            return self._compiled
         engine.require_ready(self.op)
         self.stage.check_fields(self.op)
         function, _ = build(self._tree(), {"_lang": engine.lang}, self.kernel.name)
         try:
-            self._compiled = engine.compile(function, dict(self.fields), adjoint=False)
+            return engine.compile(function, dict(self.fields), adjoint=False)
         except TinsmithError:
             raise
         except Exception as cause:
             words = f"a kernel that was generated for the gradient of op `{self.op}` does not compile"
             rows = [("kernel", self.kernel.name), (engine.name, str(cause).strip().splitlines()[-1])]
             raise EngineError(refusal(words, rows, "Please report this, with the kernel.")) from cause
-        return self._compiled
 
     def step(self, places: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> Step:
         """A launch on memory: the place of each array among the pointers, and its shape with element dims."""

@@ -90,7 +90,7 @@ def _program(at: SourceAt, active: frozenset[str], *, is_serial: bool) -> Iterab
             case Copy(name, of):
                 yield f"{name}: a copy of {of}"
             case Run():
-                yield from at.text(action).rstrip().splitlines()
+                yield from at.emitted(action).text.rstrip().splitlines()
             case Reserve(tapes, _, _, count):
                 how = "counted by a kernel" if count else "by a formula"
                 names = ", ".join(name for size in tapes for name, _, _ in size.arrays)

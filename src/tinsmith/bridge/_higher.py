@@ -113,7 +113,7 @@ class _Step:
         self.base = call
         self.core: TangentCore = tangent_of(call.core, active)
         self.call = self.core.call(call)
-        self.core.check(self.call)
+        self.needs = self.core.needs(self.call)
         moving = {self.core.dots[name]: tangents[name] for name in self.core.active}
         self.inputs = self.complete({**values, **{name: one for name, one in moving.items() if one is not None}})
         self.made: dict[str, torch.Tensor] | None = None
@@ -121,7 +121,7 @@ class _Step:
     def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """All inputs; one whose values nobody reads may be missing, and gets memory of its sizes."""
         missing = [name for name in self.base.core.signature.arrays if name not in values]
-        unknown = self.core.needs(self.call).intersection(missing)
+        unknown = self.needs.intersection(missing)
         if unknown:
             words = f"the second derivative of op `{self.base.core.signature.op}` needs `{min(unknown)}`, which is gone"
             raise GradientError(refusal(words, remedy="Please report this, with the kernel."))

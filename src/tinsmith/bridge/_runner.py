@@ -6,14 +6,13 @@ values do not decide is laid out once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from .._errors import GradientError, refusal
 from ..engines import DTYPES
-from ..source.ir import Lowered
 from ..transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluated
 from ._buffers import Buffer, adjoint_of, unread, zeros
 from ._case import Case
@@ -29,7 +28,12 @@ class Runner:
     """Runs a program for one situation."""
 
     def __init__(
-        self, case: Case, kernels: Sequence[Lowered], program: Program, situation: Situation, active: frozenset[str]
+        self,
+        case: Case,
+        emitted: Callable[[Run], Emitted],
+        program: Program,
+        situation: Situation,
+        active: frozenset[str],
     ) -> None:
         self._program = program
         self._situation = situation
@@ -38,10 +42,7 @@ class Runner:
         self._samples = situation.batch if case.is_looped else None
         self._shapes = self._sizes(case)
         self._active = active
-        self._emitted = {
-            id(run): Emitted(run.kernel, case.signature.stages[run.source], kernels[run.source].fields, self._op)
-            for run in runs_of(program)
-        }
+        self._emitted = emitted
         self._places: dict[str, int] = {}
         self._steps: dict[int, Step] = {}
 
@@ -133,10 +134,15 @@ class Runner:
         """A launch; the same for every call where its memory has the same sizes."""
         if id(run) in self._steps:
             return self._steps[id(run)]
-        names = {name: run.memory.get(name, name) for name in run.kernel.arrays}
+        emitted = self._emitted(run)
+        names = {name: run.memory.get(name, name) for name in emitted.touched}
         places = {name: self.place(one) for name, one in names.items()}
-        emitted = self._emitted[id(run)]
-        step = emitted.step(places, {name: memory[names[name]].shape for name in emitted.arrays})
+        shapes = {name: memory[one].shape for name, one in names.items()}
+        some = next(iter(places.values()))
+        for name in emitted.arrays:
+            if name not in names:  # asked for its sizes alone: what lies there is not looked at
+                places[name], shapes[name] = some, torch.Size(self._shapes[name])
+        step = emitted.step(places, shapes)
         if is_fixed:
             self._steps[id(run)] = step
         return step
@@ -182,7 +188,7 @@ class _Pass:
                     self.flush()
                     self.memory[name] = self.memory[of].clone()
                 case Run():
-                    is_fixed = not any(action.memory.get(name, name) in self.taped for name in action.kernel.arrays)
+                    is_fixed = self.taped.isdisjoint(action.kernel.arrays)
                     self.waiting.append(self.runner.step(action, self.memory, is_fixed=is_fixed))
                 case Reserve():
                     self.reserve(action)
@@ -238,12 +244,3 @@ class _Pass:
             self.taped.add(size.starts[0])
             found[size] = int(ends[-1]) if iterations else 0
         return found
-
-
-def runs_of(program: Program) -> Iterator[Run]:
-    """Every launch of a program."""
-    for action in program.actions:
-        if isinstance(action, Run):
-            yield action
-        if isinstance(action, Reserve):
-            yield from (one for one in (action.iterations, action.count) if isinstance(one, Run))

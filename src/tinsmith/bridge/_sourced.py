@@ -8,7 +8,7 @@ from typing import Any
 from .._errors import GradientError, refusal
 from ..engines import Language
 from ..source.ir import Lowered, NotCovered
-from ..transforms.adjoint import Program, Run, adjoint
+from ..transforms.adjoint import Fresh, Program, Run, adjoint
 from ._case import Case
 from ._emitted import Emitted
 from ._engine_reverse import EngineReverse
@@ -61,6 +61,8 @@ class SourceAt(ReverseAt):
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
         self._kernels: list[Lowered] | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
+        self._emitted: dict[int, Emitted] = {}
+        self._forward: Program | None = None
 
     @property
     def kernels(self) -> list[Lowered]:
@@ -85,6 +87,18 @@ class SourceAt(ReverseAt):
             )
         return self.programs[key]
 
+    @property
+    def forward(self) -> Program:
+        """A forward pass by the generated kernels alone."""
+        if self._forward is None:
+            kernels = [one.kernel for one in self.kernels]
+            arrays = {name: array for kernel in kernels for name, array in kernel.arrays.items()}
+            own = [name for name in arrays if name in self._private]
+            runs = [Run(kernel, source, {}) for source, kernel in enumerate(kernels)]
+            actions = (*(Fresh(name, name) for name in own), *runs)
+            self._forward = Program(actions, arrays, {}, frozenset(arrays).difference(own), frozenset(), ())
+        return self._forward
+
     def refusal(self, active: frozenset[str]) -> NotCovered | None:
         """Why there is no generated adjoint for these inputs; None where there is."""
         if active not in self._refused:
@@ -100,10 +114,13 @@ class SourceAt(ReverseAt):
         refused = ((active, False) for active in self._refused)
         return (*self.programs, *refused)
 
-    def text(self, run: Run) -> str:
-        """A launch's kernel, as the engine gets it."""
-        stage, kernel = self.case.signature.stages[run.source], self.kernels[run.source]
-        return Emitted(run.kernel, stage, kernel.fields, self.case.signature.op).text
+    def emitted(self, run: Run) -> Emitted:
+        """A launch's kernel, for the engine."""
+        found = self._emitted.get(id(run))
+        if found is None:
+            stage, fields = self.case.signature.stages[run.source], self.kernels[run.source].fields
+            found = self._emitted[id(run)] = Emitted(run.kernel, stage, fields, self.case.signature.op)
+        return found
 
     def check(self, active: frozenset[str]) -> None:
         reason = self.refusal(active)
@@ -123,7 +140,7 @@ class SourceAt(ReverseAt):
 
     def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
         self.check(active)
-        return Runner(self.case, self.kernels, self.program(active, is_serial=is_serial), situation, active)
+        return Runner(self.case, self.emitted, self.program(active, is_serial=is_serial), situation, active)
 
 
 class AutoReverse(Reverse):

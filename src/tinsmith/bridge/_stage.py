@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
-from ..engines import NAMES, Compiled, Engine, FieldFacts, Language, Parameter, array_text, get, of_kernel
+from ..engines import COMPILING, NAMES, Compiled, Engine, FieldFacts, Language, Parameter, array_text, get, of_kernel
 from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
 from ..source.ir import Lowered, lower, nodes, types
 from ..transforms import (
@@ -135,7 +134,6 @@ class Stage:
         self._constants: Constants | None = None
         self._seen: set[tuple[Any, ...]] = set()
         self._stamps: dict[int, tuple[Any, Any]] = {}
-        self._lock = threading.RLock()
 
     def _linked(self, parameter: Parameter) -> Parameter:
         """A parameter by its name in the op, with the element dims that are known of it."""
@@ -207,7 +205,7 @@ class Stage:
         found = self._compiled.get(variant)
         if found is not None and found.runtime is self.engine.runtime():
             return found
-        with self._lock:
+        with COMPILING:
             self.engine.require_ready(op)
             self.check_fields(op)
             if variant.fingerprint != self.fingerprint(values):
@@ -227,9 +225,10 @@ class Stage:
         """The kernel as IR, for a variant. Raises NotCovered."""
         defaults = types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
         key = (variant, defaults)
-        if key not in self._lowered:
-            self._lowered[key] = self._lower(variant, values, defaults)
-        return self._lowered[key]
+        with COMPILING:
+            if key not in self._lowered:
+                self._lowered[key] = self._lower(variant, values, defaults)
+            return self._lowered[key]
 
     def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> Lowered:
         given = dict(variant.arrays)

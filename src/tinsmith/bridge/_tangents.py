@@ -17,7 +17,6 @@ from .._errors import GradientError, refusal
 from ..source.ir import Lowered, NotCovered, nodes, walk
 from ..spec import Item, Spec
 from ..transforms import pruned, rearrayed, scoped
-from ..transforms.adjoint import Action, Fresh, Program, Run
 from ..transforms.tangent import tangent
 from ._buffers import Buffer
 from ._case import Case
@@ -26,7 +25,7 @@ from ._packing import register
 from ._plan import Plan
 from ._runner import Runner
 from ._signature import Signature, is_steady, settle
-from ._sourced import SourceReverse
+from ._sourced import SourceAt, SourceReverse
 from ._steps import Situation
 
 
@@ -48,7 +47,6 @@ class TangentCore(Core):
         self.hidden |= {self.dots[name] for name in self.hidden if name not in self.moving}
         signature = _signature(base.signature, self)
         super().__init__(signature, SourceReverse(signature, self.kernels, self.hidden))
-        self._tangents: dict[int, tuple[Case, list[Lowered]]] = {}
 
     # What a call is ---------------------------------------------------------------------------
 
@@ -100,12 +98,6 @@ class TangentCore(Core):
 
     def kernels(self, case: Case) -> list[Lowered]:
         """The tangents of the core's kernels. Raises NotCovered."""
-        found = self._tangents.get(id(case))
-        if found is None or found[0] is not case:
-            found = self._tangents[id(case)] = case, self._derived(case)
-        return found[1]
-
-    def _derived(self, case: Case) -> list[Lowered]:
         signature = self.base.signature
         moving = {*self.active} - signature.detached
         derived = []
@@ -135,19 +127,21 @@ class TangentCore(Core):
         return found[::-1]
 
     def needs(self, call: Call) -> frozenset[str]:
-        """Inputs whose values it reads."""
-        kernels = self.kernels(self.case(call))
-        loads = {load.array for kernel, _ in kernels for load in walk.loads(kernel.body)}
-        return frozenset(self.signature.arrays) & loads
-
-    def check(self, call: Call) -> None:
-        """Refuse what has no tangent."""
+        """Inputs whose values it reads. Raises GradientError where there is no tangent."""
         try:
-            self.kernels(self.case(call))
+            kernels = self.at(call).kernels
         except NotCovered as reason:
             words = f"op `{self.signature.op}` uses what no forward-mode or second derivative can be generated for"
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise GradientError(refusal(words, rows, "Write that line in other words.")) from None
+        loads = {load.array for kernel, _ in kernels for load in walk.loads(kernel.body)}
+        return frozenset(self.signature.arrays) & loads
+
+    def at(self, call: Call) -> SourceAt:
+        """What was generated for calls of this kind."""
+        found = call.reverse
+        assert isinstance(found, SourceAt)
+        return found
 
     def _new_plan(self, call: Call, situation: Situation) -> Plan:
         return TangentPlan(self, call, situation)
@@ -158,16 +152,8 @@ class TangentPlan(Plan):
 
     def __init__(self, core: TangentCore, call: Call, situation: Situation) -> None:
         super().__init__(situation, call.reverse, core._pace)
-        core.check(call)
-        case = core.case(call)
-        kernels = core.kernels(case)
-        arrays = {name: array for kernel, _ in kernels for name, array in kernel.arrays.items()}
-        own = [name for name in arrays if name in core.hidden]
-        actions: list[Action] = [Fresh(name, name) for name in own]
-        actions += [Run(kernel, source, {}) for source, (kernel, _) in enumerate(kernels)]
-        read = frozenset(arrays) - core.hidden
-        self._program = Program(tuple(actions), arrays, {}, read, frozenset(), ())
-        self._runner = Runner(case, kernels, self._program, situation, frozenset())
+        at = core.at(call)
+        self._runner = Runner(at.case, at.emitted, at.forward, situation, frozenset())
 
     def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
         arrays = [*inputs, *[make() for make in self._made]]

@@ -9,12 +9,13 @@ from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, Launch, Para
 from ._language import Language, StructFacts
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, started
-from ._shared import DTYPES, FLOATS, NAMES, array_text
+from ._shared import COMPILING, DTYPES, FLOATS, NAMES, array_text
 from ._start import init
 from ._translate import translate
 
 __all__ = [
     "ArrayArgument",
+    "COMPILING",
     "Compiled",
     "DTYPES",
     "Engine",

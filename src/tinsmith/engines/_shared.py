@@ -38,6 +38,8 @@ PLACES = ("global_vars", "grad_vars", "unfinalized_fields_builder")
 """What an engine's state keeps of fields until they are placed."""
 FLOATS = (torch.float16, torch.float32, torch.float64)
 INTEGERS = tuple(dtype for name, dtype in DTYPES.items() if name[0] in "iu" and name != "u1")
+COMPILING = threading.RLock()
+"""Held while a kernel is compiled, or its language's functions are called to lower one: engines do one at a time."""
 _PYTHON_TYPES = (float, int, bool)
 """What an annotation may say instead of an engine's dtype."""
 _BOUNDARIES = {0: "unsafe", 1: "clamp"}

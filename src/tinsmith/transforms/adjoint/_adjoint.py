@@ -146,7 +146,10 @@ class _Assembly:
     def run(self, kernel: nodes.Kernel, number: int, state: Iterable[str], mark: str, actions: list[Action]) -> Run:
         """A launch on memory as it was when a task began; what it changes, it changes in copies."""
         memory: dict[str, str] = {}
+        touched = {load.array for load in walk.loads(kernel.body)} | {one.array for one in walk.stores(kernel.body)}
         for name in kernel.arrays:
+            if name not in touched:
+                continue
             if name in state:
                 memory[name] = f"{name}@{mark}"
                 actions.append(self.begun(name, number, memory[name]))
@@ -209,6 +212,6 @@ class _Assembly:
         used = {one.array for one in walk.stores(body)} | {load.array for load in walk.loads(body)}
         used |= walk.sized(body)
         arrays = {name: array for name, array in task.kernel.arrays.items() if name in used}
-        self.reads |= arrays.keys() - self.made
+        self.reads |= {load.array for load in walk.loads(body)} - self.made
         kernel = replace(task.kernel, name=f"{task.kernel.name}_again_{number}", arrays=arrays, body=body)
         return [Run(kernel, task.source, {name: f"{name}@replay" for name in arrays if name in needed})]
