@@ -60,7 +60,7 @@ def squares(pos: Tensor, scale: Tensor, angle: Tensor, colour: Tensor, opacity: 
     with torch.no_grad():
         reach = scale.amax(-1) * torch.sqrt(2 * torch.log((255 * opacity).clamp(min=1)))
         size = reach.clamp(min=1).log2().ceil().int()
-    image = torch.zeros(h * w, 3)
+    image = torch.zeros(h * w, 3, dtype=pos.dtype)
     for exponent in size.unique().tolist():
         chosen = (size == exponent).nonzero()[:, 0]
         for part in chosen.split(max(1, 2**21 // 4**exponent)):  # so many that a batch fits into memory

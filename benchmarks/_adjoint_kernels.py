@@ -1,0 +1,264 @@
+"""The kernels whose gradients are timed, as a person writes them, and gradients of them written by hand.
+
+A pair each: `lang` is the engine's module. The gradient by hand is the bar, so it is written with what is known of
+the function as a whole, not line by line. It gets the op's arrays by name, `grad_<output>`, and fills `grad_<input>`.
+
+Annotations here are values that the engines read: this file must not say `from __future__ import annotations`.
+"""
+
+# pyright: reportInvalidTypeForm=false
+
+from typing import Any
+
+STEP = 0.01
+"""Seconds that a step of the chain takes."""
+
+
+# Light along rays -------------------------------------------------------------------------
+def compositing(lang: Any) -> Any:
+    """Light of each ray from front to back; `t` is what is let through so far."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def compositing(density: array, thickness: array, colour: array, light: array):
+        for r in range(density.shape[0]):
+            t = 1.0
+            for s in range(density.shape[1]):
+                through = lang.exp(-density[r, s] * thickness[r, s])
+                weight = t * (1.0 - through)
+                for c in lang.static(range(3)):
+                    light[r, c] += weight * colour[r, s, c]
+                t *= through
+
+    return compositing
+
+
+def compositing_by_hand(lang: Any) -> Any:
+    """No tape and one `exp` a sample: light from behind a sample is all the light less that from before it."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def compositing_by_hand(
+        density: array,
+        thickness: array,
+        colour: array,
+        light: array,
+        grad_light: array,
+        grad_density: array,
+        grad_thickness: array,
+        grad_colour: array,
+    ):
+        for r in range(density.shape[0]):
+            red, green, blue = grad_light[r, 0], grad_light[r, 1], grad_light[r, 2]
+            behind = red * light[r, 0] + green * light[r, 1] + blue * light[r, 2]
+            t = 1.0
+            for s in range(density.shape[1]):
+                through = lang.exp(-density[r, s] * thickness[r, s])
+                weight = t * (1.0 - through)
+                grad_colour[r, s, 0] = weight * red
+                grad_colour[r, s, 1] = weight * green
+                grad_colour[r, s, 2] = weight * blue
+                here = red * colour[r, s, 0] + green * colour[r, s, 1] + blue * colour[r, s, 2]
+                behind -= weight * here
+                t *= through
+                depth = t * here - behind
+                grad_density[r, s] = depth * thickness[r, s]
+                grad_thickness[r, s] = depth * density[r, s]
+
+    return compositing_by_hand
+
+
+# A chain of masses and springs ------------------------------------------------------------
+def chain(lang: Any) -> Any:
+    """Masses in a row, a spring between neighbours: all places and speeds, by time and mass."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def chain(start: array, speed: array, stiffness: array, x: array, v: array):
+        for i in range(start.shape[0]):
+            x[0, i], v[0, i] = start[i], speed[i]
+        lang.loop_config(serialize=True)
+        for t in range(x.shape[0] - 1):
+            for i in range(start.shape[0]):
+                force = 0.0
+                if i > 0:
+                    force -= stiffness[i] * (x[t, i] - x[t, i - 1] - 1.0)
+                if i < start.shape[0] - 1:
+                    force += stiffness[i + 1] * (x[t, i + 1] - x[t, i] - 1.0)
+                v[t + 1, i] = v[t, i] + STEP * force
+                x[t + 1, i] = x[t, i] + STEP * v[t + 1, i]
+
+    return chain
+
+
+def chain_by_hand(lang: Any) -> Any:
+    """From the last step to the first; the states are all there, so nothing is worked out again."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def chain_by_hand(
+        stiffness: array,
+        x: array,
+        grad_x: array,
+        grad_v: array,
+        grad_start: array,
+        grad_speed: array,
+        grad_stiffness: array,
+    ):
+        lang.loop_config(serialize=True)
+        for back in range(x.shape[0] - 1):
+            t = x.shape[0] - 2 - back
+            for i in range(stiffness.shape[0]):
+                grad_x[t, i] += grad_x[t + 1, i]
+                grad_v[t + 1, i] += STEP * grad_x[t + 1, i]
+                grad_v[t, i] += grad_v[t + 1, i]
+                if i > 0:  # the spring before this mass
+                    pull = STEP * (grad_v[t + 1, i - 1] - grad_v[t + 1, i])
+                    grad_stiffness[i] += pull * (x[t, i] - x[t, i - 1] - 1.0)
+                    grad_x[t, i] += pull * stiffness[i]
+                    grad_x[t, i - 1] -= pull * stiffness[i]
+        for i in range(stiffness.shape[0]):
+            grad_start[i], grad_speed[i] = grad_x[0, i], grad_v[0, i]
+
+    return chain_by_hand
+
+
+def chain_in_place(lang: Any, steps: int) -> Any:
+    """The same, of which only the last places and speeds are kept."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def chain_in_place(start: array, speed: array, stiffness: array, x: array, v: array):
+        for i in range(start.shape[0]):
+            x[i], v[i] = start[i], speed[i]
+        lang.loop_config(serialize=True)
+        for _ in range(steps):
+            for i in range(start.shape[0]):
+                force = 0.0
+                if i > 0:
+                    force -= stiffness[i] * (x[i] - x[i - 1] - 1.0)
+                if i < start.shape[0] - 1:
+                    force += stiffness[i + 1] * (x[i + 1] - x[i] - 1.0)
+                v[i] += STEP * force
+            for i in range(start.shape[0]):
+                x[i] += STEP * v[i]
+
+    return chain_in_place
+
+
+def chain_that_remembers(lang: Any) -> Any:
+    """The same again, leaving the places of all times in `path`, for a gradient by hand."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def chain_that_remembers(start: array, speed: array, stiffness: array, x: array, v: array, path: array):
+        for i in range(start.shape[0]):
+            path[0, i], v[i] = start[i], speed[i]
+        lang.loop_config(serialize=True)
+        for t in range(path.shape[0] - 1):
+            for i in range(start.shape[0]):
+                force = 0.0
+                if i > 0:
+                    force -= stiffness[i] * (path[t, i] - path[t, i - 1] - 1.0)
+                if i < start.shape[0] - 1:
+                    force += stiffness[i + 1] * (path[t, i + 1] - path[t, i] - 1.0)
+                v[i] += STEP * force
+                path[t + 1, i] = path[t, i] + STEP * v[i]
+        for i in range(start.shape[0]):
+            x[i] = path[path.shape[0] - 1, i]
+
+    return chain_that_remembers
+
+
+def remembered_by_hand(lang: Any) -> Any:
+    """From the last step to the first, over the places that were left."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def remembered_by_hand(
+        stiffness: array,
+        path: array,
+        grad_x: array,
+        grad_v: array,
+        grad_start: array,
+        grad_speed: array,
+        grad_stiffness: array,
+    ):
+        lang.loop_config(serialize=True)
+        for back in range(path.shape[0] - 1):
+            t = path.shape[0] - 2 - back
+            for i in range(stiffness.shape[0]):
+                grad_v[i] += STEP * grad_x[i]
+                if i > 0:  # the spring before this mass
+                    pull = STEP * (grad_v[i - 1] - grad_v[i])
+                    grad_stiffness[i] += pull * (path[t, i] - path[t, i - 1] - 1.0)
+                    grad_x[i] += pull * stiffness[i]
+                    grad_x[i - 1] -= pull * stiffness[i]
+        for i in range(stiffness.shape[0]):
+            grad_start[i], grad_speed[i] = grad_x[i], grad_v[i]
+
+    return remembered_by_hand
+
+
+# Online softmax ---------------------------------------------------------------------------
+def online_softmax(lang: Any) -> Any:
+    """Of each row: the largest so far, and the sum so far relative to it, in one sweep."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def online_softmax(x: array, y: array):
+        for r in range(x.shape[0]):
+            largest, total = x[r, 0], 1.0
+            for j in range(1, x.shape[1]):
+                larger = lang.max(largest, x[r, j])
+                total = total * lang.exp(largest - larger) + lang.exp(x[r, j] - larger)
+                largest = larger
+            for j in range(x.shape[1]):
+                y[r, j] = lang.exp(x[r, j] - largest) / total
+
+    return online_softmax
+
+
+def softmax_by_hand(lang: Any) -> Any:
+    """The kernel reversed by somebody who sees that the result does not depend on `largest`.
+
+    So nothing goes back to it, and what goes back through the sum that is rescaled is one number for a whole row.
+    """
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def softmax_by_hand(x: array, grad_y: array, grad_x: array):
+        for r in range(x.shape[0]):
+            largest, total = x[r, 0], 1.0
+            for j in range(1, x.shape[1]):
+                larger = lang.max(largest, x[r, j])
+                total = total * lang.exp(largest - larger) + lang.exp(x[r, j] - larger)
+                largest = larger
+            grad_total = total - total
+            for j in range(x.shape[1]):
+                weight = lang.exp(x[r, j] - largest)
+                grad_total -= grad_y[r, j] * weight / (total * total)
+                grad_x[r, j] = grad_y[r, j] * weight / total
+            for j in range(x.shape[1]):
+                grad_x[r, j] += grad_total * lang.exp(x[r, j] - largest)
+
+    return softmax_by_hand
+
+
+def softmax_in_closed_form(lang: Any) -> Any:
+    """Of the result alone, without any `exp`: y (g - sum of g y).
+
+    A theorem about softmax, no adjoint of the kernel, which never says that it is one: shown, and not the bar.
+    """
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def softmax_in_closed_form(y: array, grad_y: array, grad_x: array):
+        for r in range(y.shape[0]):
+            mean = grad_y[r, 0] * y[r, 0]
+            for j in range(1, y.shape[1]):
+                mean += grad_y[r, j] * y[r, j]
+            for j in range(y.shape[1]):
+                grad_x[r, j] = y[r, j] * (grad_y[r, j] - mean)
+
+    return softmax_in_closed_form

@@ -1,0 +1,94 @@
+"""The gradient of `tinsmith.kernels.splat`, written by hand: what the generated one is measured against.
+
+It gathers: each Gaussian goes over its own pixels again. What the loop sums are moments of a and b; the parameters'
+gradients follow from the sums, once a Gaussian. In the same letters as the kernel, whose functions it repeats.
+
+Annotations here are values that the engines read: this file must not say `from __future__ import annotations`.
+"""
+
+# pyright: reportInvalidTypeForm=false
+
+from typing import Any
+
+INVERSE_FAINTEST = 255.0
+
+
+def splat_by_hand(lang: Any) -> Any:
+    """Parallel over Gaussians, without atomics and without a tape."""
+    array = lang.types.ndarray()
+
+    @lang.func
+    def frame(scale_x, scale_y, angle):
+        """(ax, ay, bx, by) with a = ax dx + ay dy and b = bx dx + by dy."""
+        c, s = lang.cos(angle), lang.sin(angle)
+        return c / scale_x, s / scale_x, -s / scale_y, c / scale_y
+
+    @lang.func
+    def first_pixel(edge, size):
+        """Index of the first pixel whose centre is not before `edge`, and `size` if there is none."""
+        # Clamped as a float, since a huge one has no integer, and as an integer, since a NaN may pass the first.
+        clamped = lang.min(lang.max(edge - 0.5, 0.0), size)
+        return lang.max(0, lang.min(size, lang.cast(lang.ceil(clamped), lang.i32)))
+
+    @lang.func
+    def rows(y, ax, ay, bx, by, reach2, height):
+        """First row of the bounding box, and the one after its last."""
+        half = lang.sqrt(reach2 * (ax * ax + bx * bx)) / lang.abs(ax * by - ay * bx)
+        return first_pixel(y - half, height), first_pixel(y + half, height)
+
+    @lang.func
+    def columns(x, dy, ax, ay, bx, by, reach2, width):
+        """First pixel of the ellipse in the row at `dy`, and the one after its last."""
+        # a^2 + b^2 = xx dx^2 + 2 xy dx dy + yy dy^2 = reach2, solved for dx; xx yy - xy^2 = area^2.
+        xx, xy, area = ax * ax + bx * bx, ax * ay + bx * by, ax * by - ay * bx
+        middle = x - xy * dy / xx
+        half = lang.sqrt(lang.max(reach2 * xx - area * area * dy * dy, 0.0)) / xx
+        return first_pixel(middle - half, width), first_pixel(middle + half, width)
+
+    @lang.kernel
+    def splat_by_hand(
+        pos: array,
+        scale: array,
+        angle: array,
+        colour: array,
+        opacity: array,
+        grad_image: array,
+        grad_pos: array,
+        grad_scale: array,
+        grad_angle: array,
+        grad_colour: array,
+        grad_opacity: array,
+    ):
+        for i in range(pos.shape[0]):
+            px, py, peak = pos[i, 0], pos[i, 1], opacity[i]
+            if peak * INVERSE_FAINTEST > 1.0:
+                ax, ay, bx, by = frame(scale[i, 0], scale[i, 1], angle[i])
+                reach2 = 2.0 * lang.log(peak * INVERSE_FAINTEST)
+                # With light = d loss / d log(alpha): sums over the pixels of light a, light b, light a^2, ...
+                zero = peak - peak  # of the tensors' dtype, which a literal is not
+                sum_a, sum_b, sum_aa, sum_ab, sum_bb = zero, zero, zero, zero, zero
+                red, green, blue = zero, zero, zero
+                top, bottom = rows(py, ax, ay, bx, by, reach2, grad_image.shape[0])
+                for y in range(top, bottom):
+                    dy = y + 0.5 - py
+                    left, right = columns(px, dy, ax, ay, bx, by, reach2, grad_image.shape[1])
+                    for x in range(left, right):
+                        dx = x + 0.5 - px
+                        a, b = ax * dx + ay * dy, bx * dx + by * dy
+                        alpha = peak * lang.exp(-0.5 * (a * a + b * b))
+                        more_red = alpha * grad_image[y, x, 0]
+                        more_green = alpha * grad_image[y, x, 1]
+                        more_blue = alpha * grad_image[y, x, 2]
+                        light = more_red * colour[i, 0] + more_green * colour[i, 1] + more_blue * colour[i, 2]
+                        red, green, blue = red + more_red, green + more_green, blue + more_blue
+                        sum_a, sum_b = sum_a + light * a, sum_b + light * b
+                        sum_aa, sum_ab, sum_bb = sum_aa + light * a * a, sum_ab + light * a * b, sum_bb + light * b * b
+                grad_pos[i, 0] = ax * sum_a + bx * sum_b
+                grad_pos[i, 1] = ay * sum_a + by * sum_b
+                grad_scale[i, 0] = sum_aa / scale[i, 0]
+                grad_scale[i, 1] = sum_bb / scale[i, 1]
+                grad_angle[i] = sum_ab * (scale[i, 0] / scale[i, 1] - scale[i, 1] / scale[i, 0])
+                grad_colour[i, 0], grad_colour[i, 1], grad_colour[i, 2] = red, green, blue
+                grad_opacity[i] = (red * colour[i, 0] + green * colour[i, 1] + blue * colour[i, 2]) / peak
+
+    return splat_by_hand
