@@ -17,6 +17,7 @@ from ._reverse import Backward, Reverse, ReverseAt
 from ._runner import Runner
 from ._signature import Signature
 from ._steps import Situation
+from ._straight import Straight, is_straight
 
 Kernels = Callable[[Case], list[Lowered]]
 """Gives an op's kernels as IR, for a kind of call."""
@@ -140,7 +141,9 @@ class SourceAt(ReverseAt):
 
     def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
         self.check(active)
-        return Runner(self.case, self.emitted, self.program(active, is_serial=is_serial), situation, active)
+        program = self.program(active, is_serial=is_serial)
+        kind = Straight if is_straight(self.case, program, situation) else Runner
+        return kind(self.case, self.emitted, program, situation, active)
 
 
 class AutoReverse(Reverse):

@@ -155,7 +155,7 @@ class _Assembly:
                 actions.append(self.begun(name, number, memory[name]))
             elif name in self.made:
                 memory[name] = self.at(name, number)
-            elif name in self.arrays:
+            elif name in self.arrays and not self.arrays[name].label:
                 self.reads.add(name)
         return Run(kernel, self.tasks[number].source, memory)
 
@@ -212,6 +212,7 @@ class _Assembly:
         used = {one.array for one in walk.stores(body)} | {load.array for load in walk.loads(body)}
         used |= walk.sized(body)
         arrays = {name: array for name, array in task.kernel.arrays.items() if name in used}
-        self.reads |= {load.array for load in walk.loads(body)} - self.made
+        loaded = {load.array for load in walk.loads(body)} - self.made
+        self.reads |= {name for name in loaded if not self.arrays[name].label}
         kernel = replace(task.kernel, name=f"{task.kernel.name}_again_{number}", arrays=arrays, body=body)
         return [Run(kernel, task.source, {name: f"{name}@replay" for name in arrays if name in needed})]

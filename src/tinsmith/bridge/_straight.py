@@ -1,0 +1,97 @@
+"""Straight: a generated backward pass without tapes or copies, as most are: allocate, take pointers, launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..engines import DTYPES
+from ..transforms.adjoint import Fresh, Program, Run
+from ._buffers import Buffer, adjoint_of, zeros_maker
+from ._case import Case
+from ._emitted import Emitted
+from ._reverse import Launches
+from ._steps import Situation, Step
+
+
+def is_straight(case: Case, program: Program, situation: Situation) -> bool:
+    """Whether a program needs nothing that depends on a call."""
+    plain = all(isinstance(action, Fresh | Run) for action in program.actions)
+    return plain and not case.is_looped and not situation.private
+
+
+class Straight:
+    """Runs such a program in one situation. Memory: values that are read, then adjoints of outputs, then zeros."""
+
+    def __init__(
+        self,
+        case: Case,
+        emitted: Callable[[Run], Emitted],
+        program: Program,
+        situation: Situation,
+        active: frozenset[str],
+    ) -> None:
+        signature, device = case.signature, situation.device
+        self._program = program
+        self._emitted = emitted
+        self._device = device
+        self._steps: tuple[Step, ...] = ()
+        self._reads = tuple(sorted(program.reads))
+        self._shapes = {name: buffer.shape for name, buffer in situation.buffers.items()}
+        names = list(self._reads)
+        self._outputs: list[tuple[int, Buffer, bool]] = []
+        for number, name in enumerate(signature.outputs):
+            if name in program.gradients:
+                self._outputs.append((number, situation.buffers[name], name in program.spoils))
+                names.append(program.gradients[name])
+        made = {gradient: name for name, gradient in program.gradients.items() if name not in signature.outputs}
+        made |= {action.name: action.like for action in program.actions if isinstance(action, Fresh)}
+        missing = [name for name in signature.arrays if name in active and name not in program.gradients]
+        made |= {f"nothing for {name}": name for name in missing}
+        self._zeros = [zeros_maker(self._buffer(like, situation), device) for like in made.values()]
+        self._places = {name: place for place, name in enumerate([*names, *made])}
+        gradients = {**program.gradients, **{name: f"nothing for {name}" for name in missing}}
+        self._results = [self._places[gradients[name]] if name in active else None for name in signature.arrays]
+
+    def _buffer(self, name: str, situation: Situation) -> Buffer:
+        """An array of the op, or the one element of a local of the top level."""
+        known = situation.buffers.get(name)
+        if known is not None:
+            return known
+        self._shapes[name] = ()
+        return Buffer(name, (), DTYPES[self._program.arrays[name].type])
+
+    def run(
+        self,
+        saved: Mapping[str, torch.Tensor],
+        cotangents: Sequence[torch.Tensor | None],
+        scalars: Mapping[str, Any],
+        launch: Launches,
+    ) -> list[torch.Tensor | None]:
+        """Gradients of the inputs, in their order; None for those that are not active."""
+        steps = self._steps or self._make_steps()
+        memory = [saved[name] for name in self._reads]
+        for number, buffer, is_spoiled in self._outputs:
+            memory.append(adjoint_of(cotangents[number], buffer, self._device, is_spoiled))
+        memory += [make() for make in self._zeros]
+        pointers = [tensor.data_ptr() for tensor in memory]
+        pointers.append(0)
+        launch(steps, pointers, scalars)
+        return [None if place is None else memory[place] for place in self._results]
+
+    def _make_steps(self) -> tuple[Step, ...]:
+        likes = {gradient: name for name, gradient in self._program.gradients.items()}
+        likes |= {action.name: action.like for action in self._program.actions if isinstance(action, Fresh)}
+        runs = (action for action in self._program.actions if isinstance(action, Run))
+        self._steps = tuple(self._step(run, likes) for run in runs)
+        return self._steps
+
+    def _step(self, run: Run, likes: Mapping[str, str]) -> Step:
+        emitted = self._emitted(run)
+        names = {name: run.memory.get(name, name) for name in emitted.touched}
+        places = {name: self._places[one] for name, one in names.items()}
+        some = next(iter(places.values()))
+        shapes = {name: self._shapes[likes.get(names.get(name, name), name)] for name in emitted.arrays}
+        return emitted.step({name: places.get(name, some) for name in emitted.arrays}, shapes)
