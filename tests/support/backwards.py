@@ -38,19 +38,28 @@ def gradients(
             case Copy(name, of):
                 memory[name] = memory[of].clone()
             case Run():
-                _run(action, memory, arguments)
+                _run(action, memory, arguments, values)
             case Reserve():
                 _reserve(action, memory, arguments, values)
     return {name: memory[gradient] for name, gradient in program.gradients.items()}
 
 
-def _run(run: Run, memory: dict[str, torch.Tensor], arguments: Mapping[str, Any]) -> None:
-    given = {name: memory[run.memory.get(name, name)] for name in run.kernel.arrays}
+def _run(
+    run: Run, memory: dict[str, torch.Tensor], arguments: Mapping[str, Any], values: Mapping[str, torch.Tensor]
+) -> None:
+    given = {name: _memory(run.memory.get(name, name), memory, values) for name in run.kernel.arrays}
     wanted = {name: arguments[name] for name in run.kernel.arguments}
     with torch.no_grad():
         after = interpret(run.kernel, given, wanted)
     for name, tensor in after.items():
         memory[run.memory.get(name, name)] = tensor
+
+
+def _memory(name: str, memory: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Memory by name. Of an array that a program does not say to read it may ask the sizes: values are spoiled."""
+    if name in memory:
+        return memory[name]
+    return torch.full_like(values[name], float("nan") if values[name].is_floating_point() else 99)
 
 
 def _reserve(
@@ -59,7 +68,7 @@ def _reserve(
     shapes = {name: tuple(tensor.shape) for name, tensor in values.items()}
     if isinstance(reserve.iterations, Run):
         memory[reserve.total] = torch.zeros((), dtype=torch.int32)
-        _run(reserve.iterations, memory, arguments)
+        _run(reserve.iterations, memory, arguments, values)
         iterations = int(memory[reserve.total])
     else:
         iterations = evaluated(reserve.iterations, shapes, arguments)
@@ -67,7 +76,7 @@ def _reserve(
         if size.starts:
             memory[size.starts[1]] = torch.zeros(iterations, dtype=torch.int32)
     if reserve.count is not None:
-        _run(reserve.count, memory, arguments)
+        _run(reserve.count, memory, arguments, values)
     for size in reserve.tapes:
         if size.depth is not None:
             arguments[size.depth[0]] = evaluated(size.depth[1], shapes, arguments)

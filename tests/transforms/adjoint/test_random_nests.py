@@ -1,0 +1,27 @@
+"""The adjoint of random nests of loops with carried locals, interpreted, against torch's gradient through them."""
+
+import pytest
+import torch
+
+from support.backwards import gradients
+from support.tangents import given, nest, nest_arguments
+from tinsmith.source.interpreter import run
+from tinsmith.transforms.adjoint import adjoint
+
+ORDINARY, ALL = 60, 600
+OUTPUTS = ["s", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= ORDINARY else []) for n in range(ALL)]
+)
+def test_a_nest(lang64, seed):
+    kernel, arrays, _ = given(nest(lang64, seed), nest_arguments(seed))
+    generator = torch.Generator().manual_seed(seed)
+    cotangents = {name: torch.randn(5, generator=generator, dtype=torch.float64) for name in OUTPUTS}
+    program = adjoint([kernel], ["x", "w"], OUTPUTS, OUTPUTS)
+    wanted = run(kernel, arrays, {}, cotangents)
+    found = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
+    for name in ("x", "w"):
+        mine = found.get(name, torch.zeros_like(wanted.gradients[name]))
+        torch.testing.assert_close(mine, wanted.gradients[name], rtol=1e-9, atol=1e-10, equal_nan=True)
