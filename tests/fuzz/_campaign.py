@@ -1,0 +1,133 @@
+"""Thousands of random kernels, in child processes: an engine that dies of one is noted and takes nothing with it.
+
+A child says which seed it begins and what became of it, one line of JSON each. When it dies, the seed that it had begun
+is a crash, and another child goes on after it. Lines go to a log, and seeds that a log has are not tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from fuzz._verdict import AGREE, CRASH, MISCOMPILED
+
+CHUNK = 200
+"""Seeds a child tries: engines keep every kernel that they compiled, and memory grows."""
+
+SILENCE = 120.0
+"""Seconds after which a child that says nothing is stopped, and its seed is a crash."""
+
+
+@dataclass
+class Campaign:
+    """Random kernels on one engine. `outcomes` are lines by seed: outcome, check, words, seconds."""
+
+    engine: str
+    seeds: Sequence[int]
+    jobs: int = 2
+    adjoint: str = "source"
+    log: Path | None = None
+    outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> Campaign:
+        """Try all seeds that the log does not have yet."""
+        if self.log is not None and self.log.exists():
+            self.outcomes = {one["seed"]: one for one in map(json.loads, self.log.read_text().splitlines())}
+        left = [seed for seed in self.seeds if seed not in self.outcomes]
+        chunks = iter(
+            [left[at : at + CHUNK] for at in range(0, len(left), min(CHUNK, -(-len(left) // self.jobs) or 1))]
+        )
+        with ThreadPoolExecutor(self.jobs) as pool:
+            for worker in [pool.submit(self._work, chunks) for _ in range(self.jobs)]:
+                worker.result()
+        return self
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many kernels had each outcome."""
+        return Counter(self.outcomes[seed]["outcome"] for seed in self.seeds if seed in self.outcomes)
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Lines of all seeds that neither agree nor are the engine's own mistake."""
+        found = (one for seed in self.seeds if (one := self.outcomes.get(seed)))
+        return [one for one in found if one["outcome"] not in (AGREE, MISCOMPILED)]
+
+    def _work(self, chunks: Iterator[list[int]]) -> None:
+        while True:
+            with self._lock:
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            while chunk:
+                tried = self._child(chunk)
+                chunk = chunk[tried:]
+
+    def _child(self, seeds: list[int]) -> int:
+        """Try seeds in a child until it is done or dead; gives how many have an outcome."""
+        command = [sys.executable, "-m", "fuzz", "--child", "--engine", self.engine, "--adjoint", self.adjoint]
+        tests = str(Path(__file__).parents[1])
+        paths = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+        say = [*command, "--seeds", ",".join(map(str, seeds))]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen(say, env=os.environ | {"PYTHONPATH": paths}, **pipes) as child:
+            return self._heard(child)
+
+    def _heard(self, child: subprocess.Popen[str]) -> int:
+        """Note what a child says, and its death; gives how many seeds have an outcome."""
+        last_words: list[str] = []
+        listening = threading.Thread(target=_listen, args=(child.stderr, last_words))
+        listening.start()
+        tried, begun = 0, None
+        for line in _patiently(child):
+            said = json.loads(line)
+            begun = said.get("begin")
+            if begun is None:
+                self._note(said)
+                tried += 1
+        code = child.wait()
+        listening.join()
+        words = f"exit status {code}\n{''.join(last_words[-5:])}"
+        if begun is not None:
+            self._note({"seed": begun, "outcome": CRASH, "words": words})
+            return tried + 1
+        if not tried:
+            raise RuntimeError(f"a child ended before its first kernel: {words}")
+        return tried
+
+    def _note(self, line: dict[str, Any]) -> None:
+        with self._lock:
+            self.outcomes[line["seed"]] = line
+            if self.log is not None:
+                with self.log.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+
+
+def _patiently(child: subprocess.Popen[str]) -> Iterable[str]:
+    """Lines that a child says in JSON; one that is silent for too long is stopped."""
+    assert child.stdout is not None
+    timer = threading.Timer(SILENCE, child.kill)
+    timer.start()
+    for line in child.stdout:
+        timer.cancel()
+        timer = threading.Timer(SILENCE, child.kill)
+        timer.start()
+        if line.startswith("{"):
+            yield line
+    timer.cancel()
+
+
+def _listen(stream: TextIO | None, words: list[str]) -> None:
+    for line in stream or ():
+        words.append(line)
+        del words[:-50]

@@ -1,0 +1,119 @@
+"""What a random kernel is put together from: functions, and what may be read at a place in it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+from typing import Any
+
+FACTOR, COUNT = 0.3, 3
+"""Python's own values that kernels bake in."""
+
+FUNCTIONS = """
+@lang.func
+def bent(a, b):
+    c = lang.tanh(a) * 0.7
+    if b > 0.2:
+        c = c + lang.sin(b)
+    return c
+
+
+@lang.func
+def twice(a, b):
+    return bent(bent(a, b), a) * 0.6 + FACTOR
+
+
+@lang.func
+def turned(q, a):
+    c, s = pair(a)
+    return lang.Vector([q[0] * c - q[1] * s, q[0] * s + q[1] * c])
+
+
+@lang.func
+def pair(a):
+    return lang.cos(a), lang.sin(a)
+
+
+@lang.func
+def formed(a, how: lang.template()):
+    if lang.static(how == 0):
+        return a * 0.5
+    elif lang.static(how == 1):
+        return lang.sin(a)
+    return lang.tanh(a) + 0.1
+
+
+@lang.func
+def series(a, n):
+    total = a * 0.2
+    for r in range(n):
+        if total > 2.0:
+            break
+        total = total * 0.4 + lang.cos(a + r)
+    return total
+
+
+@lang.func
+def pushed(q: lang.template(), a):
+    q = q * 0.5 + a
+
+
+@lang.func
+def fetched(array: lang.template(), i):
+    return array[i] * 0.5 + lang.sin(array[array.shape[0] - 1 - i])
+"""
+_TREES = {node.name: node for node in ast.parse(FUNCTIONS).body if isinstance(node, ast.FunctionDef)}
+
+
+def used_functions(text: str) -> str:
+    """Source of the functions that a kernel uses, and of those that they use."""
+    names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+    while True:
+        more = {
+            node.id for name in names & _TREES.keys() for node in ast.walk(_TREES[name]) if isinstance(node, ast.Name)
+        }
+        if more <= names:
+            return "\n\n\n".join(ast.unparse(_TREES[name]) for name in _TREES if name in names)
+        names |= more
+
+
+RANKS = {"x": "n", "w": "nm", "p": "nv", "k": "n", "y": "n", "z": "n", "s": "nm", "h": "nm", "v": "nv", "t": ""}
+"""Dims of every array that a kernel may have: `n` and `m` are index dims, `v` is a vector's."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What may be read and written at a place.
+
+    Attributes:
+        anywhere: arrays that may be read at any index.
+        own: arrays that may be read and written at this iteration's place: at `i`, or at `i, j` where `is_pair`.
+        free: whether `own` may be used at any index: nothing else runs at the same time.
+        scattered: arrays that any iteration may change, each by one kind of atomic; not read.
+        floats, vectors, matrices, whole: locals; `whole` are integers that are not negative.
+        constants: floats that are not to be assigned.
+        fixed: integers that are not to be assigned.
+    """
+
+    anywhere: tuple[str, ...]
+    own: tuple[str, ...]
+    scattered: tuple[tuple[str, str], ...] = ()
+    is_pair: bool = False
+    free: bool = False
+    floats: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
+    vectors: tuple[str, ...] = ()
+    matrices: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ("i",)
+    fixed: tuple[str, ...] = ("i",)
+    indent: str = "        "
+    depth: int = 0
+    leave: tuple[str, ...] = ()
+
+    def inner(self, **changes: Any) -> Scope:
+        """What may be read in a block inside."""
+        return replace(self, indent=self.indent + "    ", depth=self.depth + 1, **changes)
+
+    def with_integer(self, *names: str, fixed: bool = True) -> dict[str, Any]:
+        """Changes that make integers known."""
+        return {"whole": (*self.whole, *names), "fixed": (*self.fixed, *names) if fixed else self.fixed}

@@ -1,0 +1,206 @@
+"""What becomes of one random kernel: does the engine compute what the interpreter says, and so for derivatives?"""
+
+from __future__ import annotations
+
+import contextlib
+import linecache
+import os
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+
+import tinsmith as ts
+from fuzz._grammar import Program
+from fuzz._parts import COUNT, FACTOR, RANKS
+from tinsmith._config import config
+
+CHECKS: tuple[str, ...] = ("values",)
+"""What is compared. `"gradients"` and `"tangents"` need `adjoint="source"`."""
+
+ROWS, COLUMNS = 5, 3
+TOLERANCE, SINGLE = 1e-9, 2e-4
+AGREE, DISAGREE, REFUSED, ERROR, CRASH = "agree", "disagree", "refused", "error", "crash"
+MISCOMPILED = "miscompiled"
+"""Values that are right once the engine's own optimiser is off: the engine's bug, not ours, and no failure.
+
+Both engines (Taichi 1.7.4, Quadrants 1.3.3) take an element that was read before for unchanged though another index,
+which may be the same, was written since: `b = y[i]; y[k[i]] = b + y[k[i]]; c = y[i]` gives `c` the old value.
+"""
+
+
+@dataclass
+class Verdict:
+    """The outcome for one kernel, in words where it is none of agreement; seconds by what was done."""
+
+    seed: int
+    outcome: str = AGREE
+    check: str = ""
+    words: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Note how long a block takes."""
+        begin = time.perf_counter()
+        yield
+        self.seconds[what] = round(self.seconds.get(what, 0.0) + time.perf_counter() - begin, 4)
+
+
+def judge(program: Program, lang: ModuleType, checks: tuple[str, ...] = CHECKS, adjoint: str = "source") -> Verdict:
+    """Try a kernel. `adjoint` is the one that gradients and tangents come from."""
+    verdict = _judged(program, lang, checks, adjoint)
+    if verdict.outcome != DISAGREE:
+        return verdict
+    with _optimiser_off(lang):
+        plain = _judged(program, lang, checks, adjoint)
+    if plain.outcome == AGREE or plain.check != verdict.check:
+        verdict.words += f"with the engine's optimiser off: {plain.outcome} {plain.check}\n"
+        verdict.outcome = MISCOMPILED if verdict.check == "values" else DISAGREE
+    return verdict
+
+
+def _judged(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: str) -> Verdict:
+    verdict = Verdict(program.seed)
+    with _settings(program.seed):
+        try:
+            _try(program, lang, checks, adjoint, verdict)
+        except ts.TinsmithError as reason:
+            verdict.outcome, verdict.words = REFUSED, f"{type(reason).__name__}: {reason}"
+        except Exception as reason:  # noqa: BLE001  # whatever an engine raises is an outcome
+            verdict.outcome, verdict.words = ERROR, f"{type(reason).__name__}: {reason}"[:2000]
+    return verdict
+
+
+def _try(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: str, verdict: Verdict) -> None:
+    verdict.check = "values"
+    inputs = inputs_of(program.seed)
+    with verdict.timed("make"):
+        kernel = kernel_of(program, lang)
+        op = ts.op(program.spec, scratch=program.scratch)(kernel)
+    given = cotangents_of(op, program.seed)
+    with verdict.timed("oracle"):  # before the engine: it refuses an index outside an array, which kills an engine
+        answer = ts.oracle(op, *inputs, cotangents=given)
+    with verdict.timed("compile"), torch.no_grad():
+        values = _named(op, op(*inputs))
+    _compare(verdict, program, values, answer.outputs)
+    if len(checks) == 1 or verdict.outcome != AGREE:
+        return
+    source = ts.op(program.spec, scratch=program.scratch, adjoint=adjoint)(kernel)
+    if "gradients" in checks:
+        verdict.check = "gradients"
+        with verdict.timed("gradient"):
+            found = gradients_of(source, inputs, given)
+        _compare(verdict, program, found, {name: answer.gradients[name] for name in found})
+    if "tangents" in checks and verdict.outcome == AGREE:
+        verdict.check = "tangents"
+        tangents = directions_of(inputs, program.seed)
+        with verdict.timed("tangent"):
+            pushed = tangents_of(source, inputs, tangents)
+        # The oracle has gradients alone: <cotangent, J direction> = <J^T cotangent, direction>.
+        ours = sum((given[name] * one).sum() for name, one in pushed.items())
+        theirs = sum((answer.gradients[name] * one).sum() for name, one in tangents.items())
+        _compare(verdict, program, {"all": torch.as_tensor(ours)}, {"all": torch.as_tensor(theirs)})
+
+
+def kernel_of(program: Program, lang: ModuleType) -> Any:
+    """The kernel of a program, as an engine takes it."""
+    path = f"<fuzz {program.seed} {zlib.crc32(program.source.encode()):08x}>"
+    linecache.cache[path] = (len(program.source), None, program.source.splitlines(keepends=True), path)
+    scope = {"lang": lang, "__name__": "fuzzed", "FACTOR": FACTOR, "COUNT": COUNT}
+    exec(compile(program.source, path, "exec", dont_inherit=True), scope)
+    return lang.kernel(scope["kernel"])
+
+
+def inputs_of(seed: int) -> tuple[Any, ...]:
+    """What a kernel is called with: x, w, p, k, and the number `a` between p and k."""
+    generator = torch.Generator().manual_seed(seed)
+    x, w, p = (
+        torch.rand(shape, generator=generator, dtype=torch.float64) * 1.6 - 0.7
+        for shape in [(ROWS,), (ROWS, COLUMNS), (ROWS, 2)]
+    )
+    a = float(torch.rand((), generator=generator, dtype=torch.float64))
+    drawn = torch.randint if seed % 3 else lambda high, shape, generator: torch.randperm(high, generator=generator)
+    k = drawn(ROWS, (ROWS,), generator=generator).int()
+    return x, w, p, k, a
+
+
+def cotangents_of(op: Any, seed: int) -> dict[str, torch.Tensor]:
+    """An incoming gradient for every output."""
+    generator = torch.Generator().manual_seed(seed + 1_000_003)
+    sizes = {"n": ROWS, "m": COLUMNS, "v": 2}
+    shapes = {item.name: [sizes[dim] for dim in RANKS[item.name]] for item in op.spec.outputs}
+    return {n: torch.rand(shape, generator=generator, dtype=torch.float64) + 0.2 for n, shape in shapes.items()}
+
+
+def directions_of(inputs: tuple[Any, ...], seed: int) -> dict[str, torch.Tensor]:
+    """A tangent for every floating input."""
+    generator = torch.Generator().manual_seed(seed + 2_000_003)
+    pairs = zip("xwp", inputs, strict=False)
+    return {n: torch.rand(t.shape, generator=generator, dtype=torch.float64) - 0.4 for n, t in pairs}
+
+
+def gradients_of(op: Any, inputs: tuple[Any, ...], given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The op's own gradients of its floating inputs."""
+    leaves = [t.clone().requires_grad_() for t in inputs[:3]]
+    outputs = _named(op, op(*leaves, *inputs[3:]))
+    reached = [name for name, one in outputs.items() if one.requires_grad]
+    ends, seeds = [outputs[name] for name in reached], [given[name] for name in reached]
+    found = torch.autograd.grad(ends, leaves, seeds, allow_unused=True, materialize_grads=True) if ends else leaves
+    return dict(zip("xwp", found, strict=True))
+
+
+def tangents_of(op: Any, inputs: tuple[Any, ...], tangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The op's own tangents of its outputs."""
+    function: Callable[..., Any] = lambda *floats: op(*floats, *inputs[3:])  # noqa: E731
+    _, pushed = torch.func.jvp(function, inputs[:3], tuple(tangents[name] for name in "xwp"))
+    return _named(op, pushed)
+
+
+def _named(op: Any, outputs: Any) -> dict[str, torch.Tensor]:
+    names = [item.name for item in op.spec.outputs]
+    return dict(zip(names, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+
+
+def _compare(verdict: Verdict, program: Program, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> None:
+    tolerance = SINGLE if program.is_single else TOLERANCE
+    for name, one in mine.items():
+        other = theirs[name]
+        if not torch.isfinite(other).all() or other.abs().max() > 1e6:  # an unlucky kernel says nothing
+            continue
+        if not torch.allclose(one, other, rtol=tolerance, atol=tolerance):
+            worst = (one - other).abs().max().item()
+            verdict.outcome = DISAGREE
+            verdict.words += (
+                f"{verdict.check} of `{name}` differ by {worst:.3g}:\n  {one.tolist()}\n  {other.tolist()}\n"
+            )
+
+
+@contextlib.contextmanager
+def _optimiser_off(lang: Any) -> Iterator[None]:
+    """Kernels that are compiled inside are so without the passes that take one element for another."""
+    config = lang.lang.impl.current_cfg()
+    before = config.cfg_optimization, config.advanced_optimization
+    config.cfg_optimization = config.advanced_optimization = False
+    try:
+        yield
+    finally:
+        config.cfg_optimization, config.advanced_optimization = before
+
+
+@contextlib.contextmanager
+def _settings(seed: int) -> Iterator[None]:
+    """Every other kernel runs in parallel, the others as their serial twin; memory that nobody may read is poisoned."""
+    before = dict(os.environ)
+    os.environ |= {"TINSMITH_POISON": "1", "TINSMITH_SERIAL_BELOW": "0" if seed % 2 else "65536"}
+    config.cache_clear()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+        config.cache_clear()

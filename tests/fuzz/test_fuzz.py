@@ -1,0 +1,165 @@
+"""Random kernels by the hundred: engines compute what the interpreter says, and nothing of it is refused.
+
+`./scripts/fuzz` tries thousands; `--seed N --shrink` makes one that fails small.
+"""
+
+import ast
+
+import pytest
+
+from fuzz import _campaign
+from fuzz._campaign import Campaign
+from fuzz._grammar import program, write
+from fuzz._shrink import shrunk
+from fuzz._verdict import AGREE, DISAGREE, MISCOMPILED, REFUSED, judge
+from support.engine_keeper import ENGINES
+from tinsmith.source.interpreter import _rules
+
+PARTS = 3
+"""Each engine's kernels in so many tests: none takes a minute."""
+
+
+def told(campaign):
+    """What failed, for people."""
+    lines = [f"{campaign.engine}: {dict(campaign.counts)}"]
+    lines += [f"seed {one['seed']}: {one['outcome']} {one['words'][:600]}" for one in campaign.failures]
+    return "\n".join(lines)
+
+
+def assert_all_agree(engine, seeds, log=None):
+    campaign = Campaign(engine, seeds, log=log).run()
+    assert len(campaign.outcomes) == len(seeds)
+    assert not campaign.failures, told(campaign)
+    assert campaign.counts[MISCOMPILED] <= len(seeds) / 50, told(campaign)  # that many the grammar keeps clear of
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("name", ENGINES)
+def test_three_hundred_kernels(name, part):
+    """Taichi gets the even seeds, Quadrants the odd ones."""
+    assert_all_agree(name, range(ENGINES.index(name) + 100 * part, 100 * (part + 1), 2))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize("name", ENGINES)
+def test_ten_thousand_kernels(name):
+    assert_all_agree(name, range(1000 + ENGINES.index(name), 11000, 2))
+
+
+# The fuzz itself --------------------------------------------------------------------------------
+
+
+def test_a_seed_is_a_kernel_for_good():
+    for seed in range(40):
+        assert write(seed) == write(seed)
+    assert len({write(seed).source for seed in range(200)}) == 200
+
+
+CONSTRUCTS = {
+    "a while": lambda node: isinstance(node, ast.While),
+    "a break": lambda node: isinstance(node, ast.Break),
+    "a continue": lambda node: isinstance(node, ast.Continue),
+    "an elif or else": lambda node: isinstance(node, ast.If) and node.orelse,
+    "a ternary": lambda node: isinstance(node, ast.IfExp),
+    "a select": lambda node: called(node) == "select",
+    "a vector": lambda node: called(node) == "Vector",
+    "a matrix product": lambda node: isinstance(node, ast.MatMult),
+    "a scatter": lambda node: isinstance(node, ast.AugAssign) and "[k[i]]" in ast.unparse(node.target),
+    "a greatest": lambda node: called(node) == "atomic_max",
+    "a serial loop": lambda node: called(node) == "loop_config",
+    "a static loop": lambda node: isinstance(node, ast.For) and "static" in ast.unparse(node.iter),
+    "an ndrange inside": lambda node: isinstance(node, ast.For) and "ndrange(2" in ast.unparse(node.iter),
+    "a running average": lambda node: isinstance(node, ast.Assign) and "- 1] * 0.8" in ast.unparse(node.value),
+    "a function by reference": lambda node: called(node) == "pushed",
+    "an i64": lambda node: isinstance(node, ast.Attribute) and node.attr == "i64",
+    "an f32": lambda node: isinstance(node, ast.Attribute) and node.attr == "f32",
+    "locals changing places": lambda node: isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple),
+}
+
+
+def called(node):
+    return getattr(node.func, "attr", getattr(node.func, "id", "")) if isinstance(node, ast.Call) else ""
+
+
+@pytest.mark.parametrize("construct", CONSTRUCTS)
+def test_the_grammar_knows(construct):
+    trees = [ast.parse(write(seed).source) for seed in range(300)]
+    count = sum(any(CONSTRUCTS[construct](node) for node in ast.walk(tree)) for tree in trees)
+    assert count >= 5, f"{construct} in {count} of 300 kernels"
+
+
+def test_nests_are_three_deep():
+    def depth(node):
+        inner = max([depth(child) for child in ast.iter_child_nodes(node)], default=0)
+        return inner + isinstance(node, ast.For | ast.While)
+
+    depths = [depth(ast.parse(write(seed).source)) for seed in range(300)]
+    assert sum(one >= 4 for one in depths) >= 20  # the top level's loop, and three in it
+
+
+WITH_A_COSINE = """
+    for i in x:
+        v1 = lang.sin(x[i]) + 0.2
+        if v1 > -9.0:
+            v1 = lang.cos(v1) * 0.5
+        y[i] = v1
+"""
+
+
+def test_a_disagreement_is_seen_and_made_small(lang64, monkeypatch):
+    """With an interpreter's sine in place of its cosine, only kernels with a cosine fail."""
+    found = program(0, WITH_A_COSINE, ["y"], is_single=False)
+    assert judge(found, lang64).outcome == AGREE
+    monkeypatch.setitem(_rules.FLOAT_UNARY, "cos", _rules.FLOAT_UNARY["sin"])
+    assert judge(found, lang64).outcome == DISAGREE
+    small = shrunk(found, lambda one: judge(one, lang64).outcome == DISAGREE)
+    assert "lang.cos(" in small.source
+    assert "lang.sin(" not in small.source
+    assert "if " not in small.source
+
+
+OTHER_NAMES_OF_ONE_ELEMENT = """
+    lang.loop_config(serialize=True)
+    for i in range(x.shape[0]):
+        y[k[i]] = (y[i] * 0.7 + a) + y[k[i]]
+        z[i] = y[i]
+"""
+
+
+def test_the_engine_s_own_mistakes_are_told_apart(lang64):
+    found = program(1, OTHER_NAMES_OF_ONE_ELEMENT, ["y", "z"], is_single=False)
+    assert judge(found, lang64).outcome == MISCOMPILED
+
+
+def test_what_is_refused_is_no_agreement(lang64):
+    found = program(0, "    for i in x:\n        y[i] = x[i + 1]", ["y"], is_single=False)
+    verdict = judge(found, lang64)
+    assert verdict.outcome == REFUSED
+    assert "not there" in verdict.words
+
+
+def test_a_child_that_dies_is_a_crash_and_the_rest_goes_on(monkeypatch, tmp_path):
+    dying = tmp_path / "fuzz"
+    dying.mkdir()
+    (dying / "__init__.py").write_text("")
+    (dying / "__main__.py").write_text(DYING)
+    monkeypatch.setattr(_campaign, "__file__", str(dying / "_campaign.py"))
+    log = tmp_path / "log.jsonl"
+    campaign = Campaign("taichi", range(5), jobs=1, log=log).run()
+    assert campaign.counts == {"agree": 4, "crash": 1}
+    assert campaign.failures[0]["seed"] == 3
+    assert "exit status -6" in campaign.failures[0]["words"]
+    again = Campaign("taichi", range(5), jobs=1, log=log)
+    monkeypatch.setattr(Campaign, "_child", None)  # nothing is left to do
+    assert again.run().counts == campaign.counts
+
+
+DYING = """
+import json, os, sys
+for seed in map(int, sys.argv[-1].split(",")):
+    print(json.dumps({"begin": seed}), flush=True)
+    if seed == 3:
+        os.abort()
+    print(json.dumps({"seed": seed, "outcome": "agree", "words": "", "check": ""}), flush=True)
+"""
