@@ -47,7 +47,9 @@ def gradients(
 def _run(
     run: Run, memory: dict[str, torch.Tensor], arguments: Mapping[str, Any], values: Mapping[str, torch.Tensor]
 ) -> None:
-    given = {name: _memory(run.memory.get(name, name), memory, values) for name in run.kernel.arrays}
+    given = {
+        name: _memory(run.memory.get(name, name), one.label, memory, values) for name, one in run.kernel.arrays.items()
+    }
     wanted = {name: arguments[name] for name in run.kernel.arguments}
     with torch.no_grad():
         after = interpret(run.kernel, given, wanted)
@@ -55,10 +57,14 @@ def _run(
         memory[run.memory.get(name, name)] = tensor
 
 
-def _memory(name: str, memory: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def _memory(
+    name: str, label: str, memory: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
     """Memory by name. Of an array that a program does not say to read it may ask the sizes: values are spoiled."""
     if name in memory:
         return memory[name]
+    if label:
+        return values[name]
     return torch.full_like(values[name], float("nan") if values[name].is_floating_point() else 99)
 
 
