@@ -1,5 +1,6 @@
 """The bridge: from a spec and a kernel to an ordinary, differentiable torch operation."""
 
+from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
 from ._foresight import Foresight
 from ._launcher import Launcher
@@ -19,8 +20,10 @@ __all__ = [
     "Links",
     "Op",
     "Reference",
+    "adjoint_source",
     "chain",
     "constant_when_traced",
+    "declared_spec",
     "in_order",
     "is_plain",
     "is_transformed",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .._errors import EngineError, TinsmithError, refusal
 from ..engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
 from ..source import build
-from ..source.ir import nodes, printed, types, walk
+from ..source.ir import commented, nodes, printed, types, walk
 from ._stage import Stage
 from ._steps import Step
+
+_SHORT = {"taichi": "ti", "quadrants": "qd"}
+"""What people call the engines' modules."""
 
 
 class Emitted:
@@ -29,7 +33,7 @@ class Emitted:
         self.stage = stage
         self.op = op
         self.fields = {name: field for name, field in fields.items() if name in kernel.arrays}
-        self.arrays = tuple(name for name in kernel.arrays if name not in self.fields)
+        self.arrays = tuple(name for name in kernel.arrays if name not in self.fields and name not in kernel.cells)
         used = {load.array for load in walk.loads(kernel.body)} | {store.array for store in walk.stores(kernel.body)}
         self.touched = tuple(name for name in self.arrays if name in used)
         self._compiled: Compiled | None = None
@@ -38,6 +42,13 @@ class Emitted:
     def text(self) -> str:
         """Its source, as the engine gets it."""
         return ast.unparse(self._tree()) + "\n"
+
+    @property
+    def readable(self) -> list[str]:
+        """Its source for people, in lines: above each group of statements the line that it comes from."""
+        path, name = self.kernel.path, _SHORT[self.stage.engine.name]
+        lines = commented(self._tree(), lambda number: linecache.getline(path, number).strip())
+        return [line.replace("_lang.", f"{name}.") for line in lines]
 
     def _tree(self) -> ast.FunctionDef:
         texts = {}

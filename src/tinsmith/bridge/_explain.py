@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .._errors import GradientError
-from ..transforms.adjoint import Copy, Fresh, Reserve, Run
 from ._core import Core
 from ._pullback import KernelReverse
 from ._reverse import ReverseAt
-from ._sourced import AutoReverse, SourceAt, SourceReverse
+from ._sourced import AutoReverse, SourceReverse
 from ._stage import ArrayType, Stage, Variant
+from ._told import told
 
 _ORIGINS = {
     "auto": "generated from the kernels' source where they are covered, else the engine's reverse mode",
@@ -60,7 +60,7 @@ def _gradient(core: Core) -> Iterable[str]:
             yield f"  for {', '.join(sorted(active))}" + (" on one thread" if is_serial else "")
             reason = at.refusal(active)
             if reason is None:
-                yield from (f"    {line}" for line in _program(at, active, is_serial=is_serial))
+                yield from (f"    {line}".rstrip() for line in told(at, active, is_serial=is_serial))
                 continue
             yield f"    not generated: {reason.construct}, at {reason.place}"
             if isinstance(reverse, AutoReverse):
@@ -76,25 +76,6 @@ def _saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]:
         return
     read = sorted(reverse.reads(active))
     yield f"  saved for the backward pass: {', '.join(read) or 'nothing'}"
-
-
-def _program(at: SourceAt, active: frozenset[str], *, is_serial: bool) -> Iterable[str]:
-    """A generated backward pass: what it keeps, and its kernels."""
-    program = at.program(active, is_serial=is_serial)
-    yield f"saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
-    yield from program.notes or ("tape: none, everything is worked out again",)
-    for action in program.actions:
-        match action:
-            case Fresh(name, like):
-                yield f"{name}: memory like `{like}`, zero"
-            case Copy(name, of):
-                yield f"{name}: a copy of {of}"
-            case Run():
-                yield from at.emitted(action).text.rstrip().splitlines()
-            case Reserve(tapes, _, _, count):
-                how = "counted by a kernel" if count else "by a formula"
-                names = ", ".join(name for size in tapes for name, _, _ in size.arrays)
-                yield f"room on {names}: {how}"
 
 
 def _batches(core: Core) -> Iterable[str]:

@@ -93,7 +93,8 @@ class SourceAt(ReverseAt):
         """A forward pass by the generated kernels alone."""
         if self._forward is None:
             kernels = [one.kernel for one in self.kernels]
-            arrays = {name: array for kernel in kernels for name, array in kernel.arrays.items()}
+            given = (one for kernel in kernels for one in kernel.arrays.items() if one[0] not in kernel.cells)
+            arrays = dict(given)
             own = [name for name in arrays if name in self._private]
             runs = [Run(kernel, source, {}) for source, kernel in enumerate(kernels)]
             actions = (*(Fresh(name, name) for name in own), *runs)

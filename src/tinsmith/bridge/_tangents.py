@@ -118,12 +118,13 @@ class TangentCore(Core):
         needed: set[str] = set()
         found: list[Lowered] = []
         for kernel, fields in reversed(derived):
-            idle = set(kernel.arrays) & self.hidden - results - needed
+            idle = (set(kernel.arrays) & self.hidden - results - needed) | {*kernel.cells}
             body = scoped(pruned(kernel.body, private=idle), kernel.locals)
             needed |= {load.array for load in walk.loads(body)}
             used = needed | {store.array for store in walk.stores(body)} | walk.sized(body)
             arrays = {name: array for name, array in kernel.arrays.items() if name in used}
-            found.append(Lowered(replace(kernel, arrays=arrays, body=body), fields))
+            cells = tuple(name for name in kernel.cells if name in used)
+            found.append(Lowered(replace(kernel, arrays=arrays, body=body, cells=cells), fields))
         return found[::-1]
 
     def needs(self, call: Call) -> frozenset[str]:

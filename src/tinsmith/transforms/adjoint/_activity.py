@@ -13,8 +13,10 @@ Edge = tuple[str, str]
 """From what, to what: a local's name, or an array's with an `@` before it."""
 
 
-class Activity:
-    """What has a gradient in some tasks.
+def activities_of(
+    tasks: Sequence[Sequence[Step]], inputs: Iterable[str], outputs: Iterable[str], closed: Iterable[str] = ()
+) -> list[Activity]:
+    """What has a gradient, task by task.
 
     Args:
         tasks: the steps of every task of an op.
@@ -22,20 +24,27 @@ class Activity:
         outputs: arrays that are given one.
         closed: arrays that let none through.
     """
+    shut = {f"@{name}" for name in closed}
+    every = ((number, edge) for number, steps in enumerate(tasks) for step in steps_in(steps) for edge in _edges(step))
+    edges = [(_key(number, start), _key(number, end)) for number, (start, end) in every if not shut & {start, end}]
+    varied = _reached({f"@{name}" for name in inputs}, edges)
+    useful = _reached({f"@{name}" for name in outputs}, [(end, start) for start, end in edges])
+    both = varied & useful
+    arrays = {key for key in both if key.startswith("@")}
+    heads = [f"{number} " for number in range(len(tasks))]
+    return [Activity(arrays | {key.removeprefix(head) for key in both if key.startswith(head)}) for head in heads]
 
-    def __init__(
-        self,
-        tasks: Iterable[Sequence[Step]],
-        inputs: Iterable[str],
-        outputs: Iterable[str],
-        closed: Iterable[str] = (),
-    ) -> None:
-        shut = {f"@{name}" for name in closed}
-        every = (edge for steps in tasks for step in steps_in(steps) for edge in _edges(step))
-        edges = [edge for edge in every if not shut & {*edge}]
-        varied = _reached({f"@{name}" for name in inputs}, edges)
-        useful = _reached({f"@{name}" for name in outputs}, [(end, start) for start, end in edges])
-        self._active = varied & useful
+
+def _key(number: int, name: str) -> str:
+    """Arrays are the same in all tasks, locals of one name are not."""
+    return name if name.startswith("@") else f"{number} {name}"
+
+
+class Activity:
+    """What has a gradient in one task: locals by name, arrays with an `@` before it."""
+
+    def __init__(self, active: set[str]) -> None:
+        self._active = active
 
     def __contains__(self, local: str) -> bool:
         return local in self._active

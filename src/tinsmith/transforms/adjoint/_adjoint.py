@@ -9,7 +9,7 @@ from ...source.ir import nodes, walk
 from .._pruned import pruned
 from .._scoped import scoped
 from ._access import owned, sequential, written_once
-from ._activity import Activity
+from ._activity import activities_of
 from ._form import Step, stores_in
 from ._formed import Forming
 from ._names import Names
@@ -62,28 +62,28 @@ def adjoint(
     parts = [parts_of(kernel) for kernel in kernels]
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
     cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
-    tasks = [
-        _formed(part.kernel, source, statements, arrays)
-        for source, part in enumerate(parts)
-        for statements in part.tasks
-    ]
-    activity = Activity([task.steps for task in tasks], active, frozenset(outputs) - frozenset(detached), detached)
-    tasks = [replace(task, steps=split(task.steps, activity, task.names)) for task in tasks]
-    gradients = {name: f"grad_{name}" for name in arrays if activity.has_array(name)}
+    statements = [(source, part.kernel, one) for source, part in enumerate(parts) for one in part.tasks]
+    marks = [f"_{number}" if len(statements) > 1 else "" for number in range(len(statements))]
+    tasks = [_formed(*one, arrays, mark) for one, mark in zip(statements, marks, strict=True)]
+    given = frozenset(outputs) - frozenset(detached)
+    activities = activities_of([task.steps for task in tasks], active, given, detached)
+    tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
+    gradients = {name: f"grad_{name}" for name in arrays if any(one.has_array(name) for one in activities)}
     once = written_once([task.steps for task in tasks])
     found = [
         reversed_task(
             Given(task.kernel, number, task.steps, task.own, activity, task.names, gradients, once, is_serial)
         )
-        for number, task in enumerate(tasks)
+        for number, (task, activity) in enumerate(zip(tasks, activities, strict=True))
     ]
     return _Assembly(tasks, found, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
 
 
 def _formed(
-    kernel: nodes.Kernel, source: int, statements: tuple[nodes.Stmt, ...], arrays: dict[str, nodes.Array]
+    source: int, kernel: nodes.Kernel, statements: tuple[nodes.Stmt, ...], arrays: dict[str, nodes.Array], mark: str
 ) -> _Task:
-    names = Names({*kernel.arrays, *kernel.arguments, *kernel.locals, *(f"grad_{name}" for name in arrays)})
+    taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *(f"grad_{name}" for name in arrays)}
+    names = Names(taken, mark)
     steps = Forming(kernel, names).task(statements)
     own = owned(steps)
     steps = sequential(steps, dict(kernel.arrays), own, names, kernel.path)

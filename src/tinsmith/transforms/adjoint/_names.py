@@ -7,10 +7,16 @@ from collections.abc import Iterable
 
 
 class Names:
-    """Hands out names; remembers the type of every local."""
+    """Hands out names; remembers the type of every local.
 
-    def __init__(self, taken: Iterable[str]) -> None:
+    Args:
+        taken: names that are not free.
+        mark: what stands behind names that must differ from those of other tasks.
+    """
+
+    def __init__(self, taken: Iterable[str], mark: str = "") -> None:
         self._taken = set(taken)
+        self._mark = mark
         self._count: dict[str, int] = {}
         self.types: dict[str, str] = {}
 
@@ -27,9 +33,13 @@ class Names:
             self.types[name] = kind
         return name
 
+    def shared(self, wish: str) -> str:
+        """The name of memory or of an argument, which no other task of the op uses."""
+        return self.fresh(f"{wish}{self._mark}")
+
     def copied(self) -> Names:
         """The same names taken, from here on apart."""
-        other = Names(self._taken)
+        other = Names(self._taken, self._mark)
         other._count, other.types = dict(self._count), dict(self.types)
         return other
 

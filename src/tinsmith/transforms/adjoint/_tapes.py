@@ -67,13 +67,13 @@ class Tapes:
         kept = tape_type(kind)
         if kept not in self.found:
             top = self.names.fresh(f"top_{kept}", "i32")
-            self.found[kept] = Tape(self.names.fresh(f"tape_{kept}"), top, kept)
+            self.found[kept] = Tape(self.names.shared(f"tape_{kept}"), top, kept)
         return self.found[kept]
 
     def for_array(self, array: nodes.Array) -> Tape:
         """The tape for overwritten values of an array."""
         if array.name not in self.found:
-            names = [self.names.fresh(f"{array.name}_{word}") for word in ("was", "where")]
+            names = [self.names.shared(f"{array.name}_{word}") for word in ("was", "where")]
             top = self.names.fresh(f"top_{array.name}", "i32")
             self.found[array.name] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
         return self.found[array.name]

@@ -190,11 +190,11 @@ class _Writing:
             arrays += [(tape.where, "i32", tape.rank)] if tape.where and tape.rank else []
             depth = starts = None
             if formulas is not None and self.iterations is not None:
-                depth = self.names.fresh(f"depth_{tape.key}"), formulas[tape.key]
+                depth = self.names.shared(f"depth_{tape.key}"), formulas[tape.key]
             else:
-                starts = self.names.fresh(f"start_{tape.key}"), self.names.fresh(f"count_{tape.key}")
+                starts = self.names.shared(f"start_{tape.key}"), self.names.shared(f"count_{tape.key}")
             sizes.append(TapeSize(tuple(arrays), depth, starts))
-        total = self.names.fresh("iterations")
+        total = self.names.shared("iterations")
         plain = Reserve(tuple(sizes), ZERO, total, None)
         iterations = self.iterations if self.iterations is not None else Run(self.measured(plain), 0, {})
         count = None if any(size.depth for size in sizes) else Run(self.counted(tapes, plain), 0, {})

@@ -1,0 +1,115 @@
+"""The source of a generated gradient, before any call: sizes do not count, ranks and dtypes are taken as declared."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import torch
+
+from .._errors import ArgumentError, SpecError, refusal
+from ..engines import Parameter, of_kernel
+from ..spec import Fixed
+from ._case import Case
+from ._op import Op
+from ._signature import Signature, fitting_dtypes
+from ._sourced import SourceReverse
+from ._stage import Stage
+from ._told import told
+
+
+def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = None) -> str:
+    """The source of an op's generated gradient, commented: the kernels of the backward pass, in order.
+
+    Dims have the ranks of the spec, without `*b`; arrays without a dtype are float32.
+
+    Args:
+        op: made by `tinsmith.op` or `tinsmith.chain`.
+        wanted: inputs that want a gradient; without any, all that hold floats.
+        engine: for which engine, which runs; the op's own unless given.
+
+    Raises:
+        ArgumentError: an input is not there or holds no floats, or the kernels take template arguments.
+        SpecError: the spec leaves a rank open.
+        GradientError: a kernel is not covered; the message names the construct and the line.
+    """
+    op = op if engine in (None, op.engine) else Op(op._kernels, op._text, **op._options | {"engine": engine})
+    signature = op._core.signature
+    case = _case(signature, op)
+    active = _active(signature, case, wanted)
+    at = SourceReverse(signature).at(case)
+    at.check(active)
+    lines = [
+        f"# The gradient of `{op.name}`: {signature.spec}",
+        f"# of {', '.join(sorted(active))}, on {signature.stages[0].engine.name}",
+    ]
+    return "\n".join(_spaced([*lines, *told(at, active)])) + "\n"
+
+
+def _spaced(lines: Sequence[str]) -> list[str]:
+    """Never two empty lines, and none at the end."""
+    pairs = zip(lines, ["", *lines[:-1]], strict=True)
+    found = [line for line, before in pairs if line or before]
+    return found if found[-1] else found[:-1]
+
+
+def _case(signature: Signature, op: Op) -> Case:
+    """A kind of call as the declarations tell it."""
+    if signature.templates:
+        words = f"the gradient of op `{op.name}` depends on the values of its template arguments"
+        remedy = "Call the op, ask for a gradient, and print `op.explain()`."
+        raise ArgumentError(refusal(words, [("templates", ", ".join(signature.templates))], remedy))
+    shapes = {item.name: _shape(signature, item.name) for item in signature.kernel_spec.items}
+    dtypes = {name: _dtype(signature, name) for name in shapes}
+    return Case(signature, shapes, dtypes, frozenset(), op._core.fingerprints({}), {})
+
+
+def _shape(signature: Signature, name: str) -> tuple[int, ...]:
+    """Sizes that nobody looks at; dims of elements as they are declared."""
+    item = next(item for item in signature.kernel_spec.items if item.name == name)
+    if item.has_rest:
+        words = f"the spec of op `{signature.op}` leaves the rank of `{name}` open"
+        raise SpecError(refusal(words, [("spec", str(item))], "Write its dims one by one."))
+    sizes = tuple(dim.size if isinstance(dim, Fixed) else 1 for dim in item.dims)
+    element = signature.parameters(name)[0].element
+    return sizes[: len(sizes) - len(element)] + element
+
+
+def _dtype(signature: Signature, name: str) -> torch.dtype:
+    fitting = fitting_dtypes(signature, name)
+    if fitting is None or torch.float32 in fitting or torch.float16 in fitting:
+        return torch.float32
+    return fitting[0]
+
+
+def _active(signature: Signature, case: Case, wanted: Collection[str]) -> frozenset[str]:
+    floats = [name for name in signature.arrays if case.dtypes[name].is_floating_point]
+    unknown = [name for name in wanted if name not in floats]
+    if unknown:
+        words = f"op `{signature.op}` has no input `{unknown[0]}` that can have a gradient"
+        raise ArgumentError(refusal(words, [("inputs of floats", ", ".join(floats) or "none")]))
+    return frozenset(wanted or floats)
+
+
+def declared_spec(kernel: Any) -> str:
+    """A spec for a bare kernel, of its annotations: what it writes is an output, each dim has a name of its own.
+
+    Raises:
+        SpecError: an annotation does not tell the rank.
+    """
+    engine = of_kernel(kernel)
+    arrays = [parameter for parameter in engine.parameters(kernel) if parameter.kind == "array"]
+    roles = Stage(kernel, [parameter.name for parameter in arrays]).roles
+    inputs = [_item(parameter, kernel) for parameter in arrays if not roles[parameter.name].is_written]
+    outputs = [_item(parameter, kernel) for parameter in arrays if roles[parameter.name].is_written]
+    return f"{', '.join(inputs)} -> {', '.join(outputs)}"
+
+
+def _item(parameter: Parameter, kernel: Any) -> str:
+    name = parameter.name
+    if parameter.ndim is None:
+        words = f"the annotation of `{name}` in kernel `{kernel.__name__}` does not tell how many dims it has"
+        rows = [("annotation", parameter.shown)]
+        raise SpecError(refusal(words, rows, f"Write `ndim=...` there, or give a spec: `--spec '{name}[n] -> ...'`."))
+    dims = [f"{name}{axis}" for axis in range(parameter.ndim)] + [str(size) for size in parameter.element]
+    return f"{name}[{', '.join(dims)}]"

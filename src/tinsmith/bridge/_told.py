@@ -1,0 +1,37 @@
+"""A generated backward pass in words: what it keeps, the memory that it works on, and its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..transforms.adjoint import Action, Copy, Fresh, Reserve, Run
+from ._sourced import SourceAt
+
+
+def told(at: SourceAt, active: frozenset[str], *, is_serial: bool = False) -> Iterator[str]:
+    """A backward pass, line by line; all that is no source is a comment. Raises NotCovered."""
+    program = at.program(active, is_serial=is_serial)
+    yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
+    yield from (f"# {note}" for note in program.notes or ("tape: none, everything is worked out again",))
+    for action in program.actions:
+        yield from _action(at, action)
+
+
+def _action(at: SourceAt, action: Action) -> Iterator[str]:
+    match action:
+        case Fresh(name, like):
+            yield f"# {name}: memory like `{like}`, zero"
+        case Copy(name, of):
+            yield f"# {name}: a copy of {of}"
+        case Run():
+            yield ""
+            renamed = (f"{name} = {memory}" for name, memory in sorted(action.memory.items()) if name != memory)
+            if action.memory:
+                yield f"# launched with {', '.join(renamed)}"
+            yield from at.emitted(action).readable
+            yield ""
+        case Reserve(tapes, _, _, count):
+            names = ", ".join(name for size in tapes for name, _, _ in size.arrays)
+            yield f"# room on {names}: {'counted by a kernel' if count else 'by a formula'}"
+            if count:
+                yield from _action(at, count)
