@@ -25,8 +25,9 @@ CHECKS: tuple[str, ...] = ("values",)
 ROWS, COLUMNS = 5, 3
 TOLERANCE, SINGLE = 1e-9, 2e-4
 AGREE, DISAGREE, REFUSED, ERROR, CRASH = "agree", "disagree", "refused", "error", "crash"
-MISCOMPILED = "miscompiled"
-"""Values that are right once the engine's own optimiser is off: the engine's bug, not ours, and no failure.
+UNCOMPILED, MISCOMPILED = "uncompiled", "miscompiled"
+"""The engine's own mistakes, no failures of ours: it refuses a kernel (Taichi, now and then, `a and (b or c)`), or
+gives values that are right once its optimiser is off.
 
 Both engines (Taichi 1.7.4, Quadrants 1.3.3) take an element that was read before for unchanged though another index,
 which may be the same, was written since: `b = y[i]; y[k[i]] = b + y[k[i]]; c = y[i]` gives `c` the old value.
@@ -70,7 +71,9 @@ def _judged(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint
         try:
             _try(program, lang, checks, adjoint, verdict)
         except ts.TinsmithError as reason:
-            verdict.outcome, verdict.words = REFUSED, f"{type(reason).__name__}: {reason}"
+            is_engine_s = verdict.check == "values" and "does not compile" in str(reason)
+            verdict.outcome = UNCOMPILED if is_engine_s else REFUSED
+            verdict.words = f"{type(reason).__name__}: {reason}"
         except Exception as reason:  # noqa: BLE001  # whatever an engine raises is an outcome
             verdict.outcome, verdict.words = ERROR, f"{type(reason).__name__}: {reason}"[:2000]
     return verdict

@@ -30,7 +30,7 @@ def assert_all_agree(engine, seeds, log=None):
     campaign = Campaign(engine, seeds, log=log).run()
     assert len(campaign.outcomes) == len(seeds)
     assert not campaign.failures, told(campaign)
-    assert campaign.counts[MISCOMPILED] <= len(seeds) / 50, told(campaign)  # that many the grammar keeps clear of
+    assert campaign.counts[AGREE] >= 0.98 * len(seeds), told(campaign)  # the grammar keeps clear of engines' mistakes
 
 
 @pytest.mark.parametrize("part", range(PARTS))
