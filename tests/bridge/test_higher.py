@@ -1,0 +1,280 @@
+"""Forward mode and higher derivatives, against torch's own of the same function in float64."""
+
+import pytest
+import torch
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+from torch.func import hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+import tinsmith as ts
+
+# torch's forward mode compiles its own formulas by torch.jit.script when it is first used
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+
+
+def floats(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed + len(shape))
+    return torch.rand(shape, generator=generator, dtype=torch.float64) - 0.3
+
+
+def decays(lang, **options):
+    """A product carried by a loop, and a sum over it."""
+
+    @ts.op("x[n], w[m] -> y[n]", **options)
+    @lang.kernel
+    def decay(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            t = 1.0
+            s = 0.0
+            for k in range(w.shape[0]):
+                t = t * lang.exp(-w[k] * x[i])
+                s += t * w[k]
+            y[i] = s
+
+    return decay
+
+
+def decays_in_torch(x, w):
+    t = torch.exp(-(torch.cumsum(w, 0)[None, :]) * x[:, None])
+    return (t * w).sum(1)
+
+
+def two_tasks(lang, **options):
+    """The second loop reads what the first wrote, and adds up."""
+
+    @ts.op("x[n] -> y[n], z[]", scratch="t[n]", **options)
+    @lang.kernel
+    def tasks(x: lang.types.ndarray(), t: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in x:
+            t[i] = lang.sin(x[i]) * x[i]
+        for i in x:
+            y[i] = t[i] * t[x.shape[0] - 1 - i]
+            z[None] += t[i] ** 3
+
+    return tasks
+
+
+def two_tasks_in_torch(x):
+    t = torch.sin(x) * x
+    return t * t.flip(0), (t**3).sum()
+
+
+@pytest.mark.parametrize("adjoint", ["auto", "source"])
+def test_forward_mode_and_second_derivatives(lang64, adjoint):
+    op, inputs = decays(lang64, adjoint=adjoint), (floats(4).requires_grad_(), floats(3).requires_grad_())
+    assert gradcheck(op, inputs, check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(op, inputs)
+
+
+def test_forward_mode_of_an_op_on_the_engines_reverse_mode(lang64):
+    op, x, w, v = decays(lang64, adjoint="engine"), floats(4), floats(3), floats(4, seed=5)
+    torch.testing.assert_close(jvp(lambda x: op(x, w), (x,), (v,)), jvp(lambda x: decays_in_torch(x, w), (x,), (v,)))
+
+
+def test_several_outputs_and_scratch(lang64):
+    op, x = two_tasks(lang64), floats(5).requires_grad_()
+    assert gradcheck(op, (x,), check_forward_ad=True)
+    assert gradgradcheck(op, (x,))
+
+
+TRANSFORMS = {
+    "jacfwd": jacfwd,
+    "jacrev": jacrev,
+    "hessian": hessian,
+    "reverse over reverse": lambda f: jacrev(jacrev(f)),
+    "reverse over forward": lambda f: jacrev(jacfwd(f)),
+    "forward over forward": lambda f: jacfwd(jacfwd(f)),
+    "third": lambda f: jacrev(jacrev(jacfwd(f))),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_functional_transforms(lang64, name):
+    op, w, x = decays(lang64), floats(3), floats(4, seed=3)
+    transform = TRANSFORMS[name]
+    torch.testing.assert_close(transform(lambda x: op(x, w))(x), transform(lambda x: decays_in_torch(x, w))(x))
+    torch.testing.assert_close(transform(lambda w: op(x, w))(w), transform(lambda w: decays_in_torch(x, w))(w))
+    squared = transform(lambda x: op(x, w) ** 2)(x)
+    torch.testing.assert_close(squared, transform(lambda x: decays_in_torch(x, w) ** 2)(x))
+
+
+def test_a_tangent_of_each_input_alone_and_of_both(lang64):
+    op, x, w, v, u = decays(lang64), floats(4), floats(3), floats(4, seed=5), floats(3, seed=6)
+    for given, moved in (((x,), (v,)), ((x, w), (v, u))):
+        rest = (w,)[: 2 - len(given)]
+        ours = jvp(lambda *a: op(*a, *rest), given, moved)  # noqa: B023  # called at once
+        theirs = jvp(lambda *a: decays_in_torch(*a, *rest), given, moved)  # noqa: B023
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_a_batch_of_second_derivatives_is_one_launch_each(lang64):
+    op, x, w = decays(lang64), floats(3, 4), floats(3)
+    ours = vmap(hessian(lambda row: op(row, w).sum()))(x)
+    theirs = vmap(hessian(lambda row: decays_in_torch(row, w).sum()))(x)
+    torch.testing.assert_close(ours, theirs)
+    ours = vmap(jvp, (None, 0, 0), randomness="error")(lambda row: op(row, w), (x,), (x * 2,))
+    torch.testing.assert_close(ours[1], jvp(lambda x: vmap(decays_in_torch, (0, None))(x, w), (x,), (x * 2,))[1])
+
+
+def test_batch_dims_of_the_spec(lang64):
+    @ts.op("x[*b, n] -> y[*b]")
+    @lang64.kernel
+    def energy(x: lang64.types.ndarray(ndim=1), y: lang64.types.ndarray(ndim=0)):
+        for i in x:
+            y[None] += lang64.sin(x[i]) * x[i] ** 2
+
+    x = floats(2, 3, 4)
+    torch.testing.assert_close(hessian(lambda x: energy(x).sum())(x), hessian(lambda x: (torch.sin(x) * x**2).sum())(x))
+    assert gradcheck(energy, (x.requires_grad_(),), check_forward_ad=True)
+    assert gradgradcheck(energy, (x,))
+
+
+def test_state_that_is_overwritten(lang64):
+    """A moving average in its own place: the gradient of its gradient too."""
+
+    @ts.op("x[n, t], a[] -> y[n]")
+    @lang64.kernel
+    def average(x: lang64.types.ndarray(), a: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in range(x.shape[0]):
+            for t in range(x.shape[1]):
+                y[i] = lang64.tanh(a[None] * y[i] + x[i, t])
+
+    x, a = floats(3, 5).requires_grad_(), floats().requires_grad_()
+    assert gradcheck(average, (x, a), check_forward_ad=True)
+    assert gradgradcheck(average, (x, a))
+
+
+def test_vectors_and_functions(lang64):
+    vec = lang64.types.vector(2, lang64.f64)
+
+    @lang64.func
+    def turned(p, angle):
+        c, s = lang64.cos(angle), lang64.sin(angle)
+        return lang64.Vector([c * p[0] - s * p[1], s * p[0] + c * p[1]])
+
+    @ts.op("p[n, 2], angle[n] -> q[n, 2]")
+    @lang64.kernel
+    def turn(
+        p: lang64.types.ndarray(dtype=vec, ndim=1),
+        angle: lang64.types.ndarray(),
+        q: lang64.types.ndarray(dtype=vec, ndim=1),
+    ):
+        for i in p:
+            q[i] = turned(p[i], angle[i]).normalized() * angle[i]
+
+    inputs = floats(4, 2).requires_grad_(), floats(4).requires_grad_()
+    assert gradcheck(turn, inputs, check_forward_ad=True)
+    assert gradgradcheck(turn, inputs)
+
+
+def test_a_chain(lang64):
+    @lang64.kernel
+    def first(x: lang64.types.ndarray(), t: lang64.types.ndarray()):
+        for i in x:
+            t[i] = lang64.exp(x[i])
+
+    @lang64.kernel
+    def second(t: lang64.types.ndarray(), x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in t:
+            y[i] = t[i] * t[(i + 1) % t.shape[0]] * x[i]
+
+    op = ts.chain("x[n] -> y[n]", [first, second], scratch="t[n]")
+    x = floats(4).requires_grad_()
+    assert gradcheck(op, (x,), check_forward_ad=True)
+    assert gradgradcheck(op, (x,))
+
+
+def test_whole_numbers_have_no_tangent(lang64):
+    @ts.op("x[n] -> y[n], k[n]: i32")
+    @lang64.kernel
+    def parts(x: lang64.types.ndarray(), y: lang64.types.ndarray(), k: lang64.types.ndarray(dtype=lang64.i32)):
+        for i in x:
+            k[i] = lang64.cast(lang64.floor(x[i]), lang64.i32)
+            y[i] = x[i] ** 2 - k[i]
+
+    x, v = floats(4) * 5, floats(4, seed=1)
+    with forward_ad.dual_level():
+        y, k = parts(forward_ad.make_dual(x, v))
+        torch.testing.assert_close(forward_ad.unpack_dual(y).tangent, 2 * x * v)
+        assert forward_ad.unpack_dual(k).tangent is None
+
+
+def test_single_precision(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def cube(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] ** 3
+
+    x = floats(4).float()
+    found = hessian(lambda x: cube(x).sum())(x)
+    torch.testing.assert_close(found, torch.diag(6 * x))
+    assert found.dtype == torch.float32
+
+
+def test_a_gradient_penalty_trains(lang64):
+    """The reason for second derivatives: a loss of a gradient, in plain eager mode."""
+    op, x, w = decays(lang64), floats(4).requires_grad_(), floats(3).requires_grad_()
+    (slope,) = torch.autograd.grad(op(x, w).sum(), x, create_graph=True)
+    (slope**2).sum().backward()
+    twin_x, twin_w = x.detach().requires_grad_(), w.detach().requires_grad_()
+    (twin,) = torch.autograd.grad(decays_in_torch(twin_x, twin_w).sum(), twin_x, create_graph=True)
+    (twin**2).sum().backward()
+    torch.testing.assert_close((x.grad, w.grad), (twin_x.grad, twin_w.grad))
+
+
+def test_under_compile(lang64):
+    op, x, w = decays(lang64), floats(4), floats(3)
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def loss(x, w):
+        return op(x, w).sum()
+
+    x, w = x.requires_grad_(), w.requires_grad_()
+    found = torch.autograd.grad(loss(x, w), (x, w))
+    torch.testing.assert_close(found, torch.autograd.grad(decays_in_torch(x, w).sum(), (x, w)))
+
+
+def test_a_hand_written_backward_has_no_other_derivative(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def square(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    @square.backward
+    @lang64.kernel
+    def square_backward(x: lang64.types.ndarray(), grad_y: lang64.types.ndarray(), grad_x: lang64.types.ndarray()):
+        for i in grad_y:
+            grad_x[i] = 2 * x[i] * grad_y[i]
+
+    with pytest.raises(ts.GradientError, match=r"(?s)`square` has a hand-written backward.*Leave out `backward=`"):
+        jvp(square, (floats(3),), (floats(3),))
+    with pytest.raises(ts.GradientError, match="hand-written backward"):
+        hessian(lambda x: square(x).sum())(floats(3))
+
+
+def test_what_has_no_tangent_is_refused_with_its_line(lang64):
+    @ts.op("x[n], k[n]: i32 -> y[m], p[n]", adjoint="engine")
+    @lang64.kernel
+    def ordered(
+        x: lang64.types.ndarray(),
+        k: lang64.types.ndarray(dtype=lang64.i32),
+        y: lang64.types.ndarray(),
+        p: lang64.types.ndarray(),
+    ):
+        for i in x:
+            p[i] = lang64.atomic_add(y[k[i]], x[i])
+
+    x, k = floats(3), torch.zeros(3, dtype=torch.int32)
+    with pytest.raises(ts.GradientError, match=r"(?s)`ordered`.*no forward-mode.*atomic_add.*test_higher.py:\d+"):
+        jvp(lambda x: ordered(x, k, m=2), (x,), (x,))
+
+
+def test_vjp_of_a_jvp_agrees_with_the_oracle(lang64):
+    """<c, J v> is linear in c: its gradient in c is J v, and in x what the oracle's gradient changes by."""
+    op, x, w, v, c = decays(lang64), floats(4), floats(3), floats(4, seed=8), floats(4, seed=9)
+    _, pull = vjp(lambda x: jvp(lambda x: op(x, w), (x,), (v,))[1], x)
+    (found,) = pull(c)
+    step = 1e-5
+    ends = [ts.oracle(op, x + sign * step * v, w, cotangents=c).gradients["x"] for sign in (1, -1)]
+    torch.testing.assert_close(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-7, atol=1e-8)
