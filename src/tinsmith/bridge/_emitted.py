@@ -48,7 +48,7 @@ class Emitted:
         """Its source for people, in lines: above each group of statements the line that it comes from."""
         path, name = self.kernel.path, _SHORT[self.stage.engine.name]
         lines = commented(self._tree(), lambda number: linecache.getline(path, number).strip())
-        return [line.replace("_lang.", f"{name}.") for line in lines]
+        return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
 
     def _tree(self) -> ast.FunctionDef:
         texts = {}

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from .._errors import TinsmithError
 from .._version import __version__
+from ._adjoint import adjoint
 from ._doctor import doctor
 from ._fit_image import fit_image
 
@@ -52,5 +53,6 @@ def tinsmith(
     """Taichi and Quadrants kernels as safe, fast PyTorch operations."""
 
 
+app.command("adjoint")(adjoint)
 app.command("doctor")(doctor)
 app.command("fit-image")(fit_image)

@@ -17,7 +17,7 @@ _INTERRUPTED = 130  # what a shell expects of a command that Ctrl-C ended
 
 
 class Engine(str, Enum):
-    """Engines that a fit can run on."""
+    """Engines that a command can run on."""
 
     taichi = "taichi"
     quadrants = "quadrants"

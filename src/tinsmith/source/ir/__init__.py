@@ -4,8 +4,9 @@ from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
 from ._cells import with_cells
+from ._commented import commented
 from ._lower import Lowered, lower
 from ._print import printed
 from ._refusals import NotCovered
 
-__all__ = ["Lowered", "NotCovered", "lower", "nodes", "printed", "types", "walk", "with_cells"]
+__all__ = ["Lowered", "NotCovered", "commented", "lower", "nodes", "printed", "types", "walk", "with_cells"]

@@ -90,6 +90,7 @@ class _Writer:
                 serial = ast.Call(_lang("loop_config"), [], [ast.keyword("serialize", ast.Constant(True))])
                 written.append(ast.Expr(serial))
             written.append(self.statement(statement))
+            written[-1].lineno = statement.line  # for `commented`
         return written or [ast.Pass()]
 
     def statement(self, one: nodes.Stmt) -> ast.stmt:

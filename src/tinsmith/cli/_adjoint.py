@@ -1,0 +1,66 @@
+"""`tinsmith adjoint`: the source of the gradient that tinsmith generates for a kernel."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+
+from .._errors import InputError, refusal
+from ..bridge import Op, adjoint_source, declared_spec, op
+from ..engines import init, installed, is_kernel, of_kernel, started
+from ._fit_image import Engine
+from ._named import named, stdout_kept
+
+
+def adjoint(
+    place: Annotated[str, typer.Argument(metavar="FILE:KERNEL", help="A Python file, and a kernel or op in it.")],
+    spec: Annotated[str | None, typer.Option(help="The spec of a kernel whose annotations do not tell ranks.")] = None,
+    wrt: Annotated[str | None, typer.Option(help="Inputs that want a gradient: `x,y`; else all of floats.")] = None,
+    engine: Annotated[Engine | None, typer.Option(help="Which engine it is for; else the kernel's own.")] = None,
+) -> None:
+    """Print the gradient that is generated for a kernel, as kernels, below the lines that they come from."""
+    for name in installed():
+        os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
+    found = named(place)
+    _require_kernel(found, place)
+    runs_on = engine.value if engine is not None else found.engine if isinstance(found, Op) else of_kernel(found).name
+    with stdout_kept():
+        if runs_on not in started():
+            init("cpu", engine=runs_on)
+        text = adjoint_source(_op(found, spec), _split(wrt), runs_on)
+    _print(text)
+
+
+def _require_kernel(found: Any, place: str) -> None:
+    if isinstance(found, Op) or is_kernel(found):
+        return
+    file, _, name = place.rpartition(":")
+    rows = [("file", file), ("came", type(found).__name__)]
+    raise InputError(refusal(f"`{name}` is no kernel and no op", rows, "Name what @ti.kernel or @ts.op decorates."))
+
+
+def _op(found: Any, spec: str | None) -> Op:
+    """A kernel as an op, by a spec that is given or follows from its annotations."""
+    if not isinstance(found, Op):
+        return op(spec or declared_spec(found))(found)
+    if spec is not None:
+        words = f"op `{found.name}` has a spec already"
+        raise InputError(refusal(words, [("its own", str(found.spec)), ("--spec", spec)], "Leave --spec out."))
+    return found
+
+
+def _split(names: str | None) -> list[str]:
+    return [name.strip() for name in (names or "").split(",") if name.strip()]
+
+
+def _print(text: str) -> None:
+    """In colours for a terminal, else as it is."""
+    console = Console()
+    if console.is_terminal:
+        console.print(Syntax(text, "python", background_color="default", word_wrap=False))
+    else:
+        typer.echo(text, nl=False)

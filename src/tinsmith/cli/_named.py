@@ -1,0 +1,73 @@
+"""FILE:NAME: a Python file, run, and what stands in it under a name."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .._errors import InputError, nearest, refusal
+
+
+def named(place: str) -> Any:
+    """What FILE:NAME stands for; `NAME` may have dots. The file is run, as `python FILE` runs it but for `__main__`.
+
+    Raises:
+        InputError: it is not written so, there is no such file or name, or the file fails.
+    """
+    file, _, name = place.rpartition(":")
+    if not file or not name:
+        words = "FILE:KERNEL names a Python file and a kernel or op in it"
+        raise InputError(refusal(words, [("came", place)], "Write it as in `kernels.py:splat`."))
+    path = Path(file)
+    if not path.is_file():
+        raise InputError(refusal("the Python file does not exist", [("file", file)], "Check the path."))
+    return _found(_run(path), name, file)
+
+
+def _found(module: ModuleType, name: str, file: str) -> Any:
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            close = nearest(part, [known for known in dir(found) if not known.startswith("_")])
+            remedy = f"Did you mean `{close}`?" if close else "Name a kernel or an op at the level of the module."
+            raise InputError(refusal(f"there is no `{part}` in the file", [("file", file), ("name", name)], remedy))
+        found = getattr(found, part)
+    return found
+
+
+def _run(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(refusal("the file is not Python", [("file", str(path))], "Name a file that ends in `.py`."))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        with stdout_kept():
+            spec.loader.exec_module(module)
+    except Exception as cause:
+        rows = [("file", str(path)), (type(cause).__name__, str(cause).strip().partition("\n")[0])]
+        raise InputError(refusal("the Python file fails when it is run", rows, "See `python FILE`.")) from cause
+    finally:
+        sys.path.remove(str(path.parent.resolve()))
+    return module
+
+
+@contextmanager
+def stdout_kept() -> Generator[None]:
+    """What is written to standard output meanwhile, by engines too, goes to the errors: our own output is alone."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)

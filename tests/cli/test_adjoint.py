@@ -1,0 +1,181 @@
+"""`tinsmith adjoint`: what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from tinsmith.cli import _adjoint, app
+
+KERNELS = """
+import {engine} as lang
+import tinsmith as ts
+
+vector = lang.types.ndarray(dtype=lang.f32, ndim=1)
+
+@lang.kernel
+def decay(x: vector, k: vector, y: vector):
+    for i in x:
+        y[i] = x[i] * lang.exp(-k[i])
+
+@ts.op("x[n, 3] -> y[n]")
+@lang.kernel
+def squared(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in range(x.shape[0]):
+        t = 1.0
+        for j in range(3):
+            t = t * x[i, j]
+        y[i] = t
+
+@lang.kernel
+def loose(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        y[i] = lang.sin(x[i])
+
+@ts.op("x[n], k[n]: i32 -> y[n]")
+@lang.kernel
+def racing(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        old = lang.atomic_add(y[k[i]], x[i])
+        y[i] = old * x[i]
+
+@ts.op("x[n] -> y[n]")
+@lang.kernel
+def templated(x: lang.types.ndarray(), times: lang.template(), y: lang.types.ndarray()):
+    for i in x:
+        y[i] = x[i] * times
+
+@ts.op("x[...] -> y[n]")
+@lang.kernel
+def open_rank(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in y:
+        y[i] = 2.0
+
+class Kept:
+    decay = decay
+
+seven = 7
+"""
+
+
+@pytest.fixture
+def invoke(engine, tmp_path):
+    file = tmp_path / "some_kernels.py"
+    file.write_text(KERNELS.format(engine=engine), "utf-8")
+
+    def run(name, *options):
+        return CliRunner().invoke(app, ["adjoint", f"{file}:{name}" if name else str(file), *options])
+
+    yield run
+    sys.modules.pop("some_kernels", None)
+
+
+def test_it_prints_python_with_the_kernel_s_lines(invoke, engine):
+    result = invoke("decay")
+    assert result.exit_code == 0, result.output
+    made = ast.parse(result.stdout).body
+    assert [one.name for one in made] == ["decay_adjoint_0"]
+    assert [argument.arg for argument in made[0].args.args] == ["x", "k", "grad_x", "grad_k", "grad_y"]
+    assert "        # y[i] = x[i] * lang.exp(-k[i])\n" in result.stdout
+    short = {"taichi": "ti", "quadrants": "qd"}[engine]
+    assert f"{short}.exp(" in result.stdout and "_lang" not in result.stdout
+    assert "grad_k[i] = grad_k[i] + " in result.stdout
+    assert f"# of k, x, on {engine}" in result.stdout
+    assert "tape: none" in result.stdout
+
+
+def test_the_gradient_of_some_inputs(invoke):
+    result = invoke("decay", "--wrt", "k")
+    assert "grad_k" in result.stdout and "grad_x" not in result.stdout
+
+
+def test_an_op_and_its_tape(invoke):
+    result = invoke("squared")
+    assert result.exit_code == 0, result.output
+    assert "# The gradient of `squared`: x[n, 3] -> y[n]" in result.stdout
+    assert "# tape: `t" in result.stdout and "tape_f32" in result.stdout
+    assert "# t = t * x[i, j]" in result.stdout
+
+
+def test_a_spec_where_annotations_do_not_tell(invoke):
+    result = invoke("loose")
+    assert result.exit_code == 2
+    assert "the annotation of `x` in kernel `loose` does not tell how many dims it has" in result.stderr
+    assert "--spec" in result.stderr
+    assert "cos(" in invoke("loose", "--spec", "x[n] -> y[n]").stdout
+
+
+def test_for_the_other_engine(invoke, engine, engine_keeper):
+    other = {"taichi": "quadrants", "quadrants": "taichi"}[engine]
+    result = invoke("decay", "--engine", other)
+    assert result.exit_code == 0, result.output
+    assert f"on {other}" in result.stdout and {"taichi": "ti.exp", "quadrants": "qd.exp"}[other] in result.stdout
+
+
+def test_inside_a_class(invoke):
+    assert "decay_adjoint_0" in invoke("Kept.decay").stdout
+
+
+def test_in_colours_on_a_terminal(invoke, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    coloured = invoke("decay").stdout
+    assert "\x1b[" in coloured and "decay_adjoint_0" in coloured
+    monkeypatch.delenv("FORCE_COLOR")
+    assert "\x1b[" not in invoke("decay").stdout
+
+
+REFUSED = {
+    "not covered": ("racing", (), ["`racing`", "construct", "atomic_add", "some_kernels.py:30"]),
+    "no such name": ("decoy", (), ["there is no `decoy`", "Did you mean `decay`?"]),
+    "no kernel": ("seven", (), ["`seven` is no kernel and no op", "int"]),
+    "no name": ("", (), ["FILE:KERNEL", "kernels.py:splat"]),
+    "no such input": ("decay", ("--wrt", "x,z"), ["no input `z`", "x, k"]),
+    "a spec for an op": ("squared", ("--spec", "x[n] -> y[n]"), ["has a spec already", "Leave --spec out"]),
+    "templates": ("templated", (), ["template arguments", "times", "explain"]),
+    "an open rank": ("open_rank", (), ["leaves the rank of `x` open"]),
+}
+
+
+@pytest.mark.parametrize(("name", "options", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_it_refuses(invoke, name, options, words):
+    result = invoke(name, *options)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("1 / 0\n", ["fails when it is run", "ZeroDivisionError"]), (None, ["does not exist", "kernels.py"])],
+)
+def test_a_file_that_fails_or_is_missing(tmp_path, text, words):
+    file = tmp_path / "broken_kernels.py"
+    if text is not None:
+        file.write_text(text, "utf-8")
+    result = CliRunner().invoke(app, ["adjoint", f"{file}:k"])
+    sys.modules.pop("broken_kernels", None)
+    assert result.exit_code == 2
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+@pytest.mark.parametrize("name", ["taichi", "quadrants"])
+def test_in_a_process_of_its_own_only_source_is_printed(tmp_path, name):
+    """The engine that the command starts greets nobody on standard output, and what the file prints is not there."""
+    file = tmp_path / "kernels.py"
+    file.write_text(KERNELS.format(engine=name) + 'print("the file says this")\n', "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "tinsmith.cli", "adjoint", f"{file}:decay"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the file says this" in done.stderr
+    assert ast.parse(done.stdout).body and done.stdout.startswith("# The gradient of `decay`")
+
+
+def test_names_are_split():
+    assert _adjoint._split(None) == _adjoint._split(" ,") == []
+    assert _adjoint._split("x, y") == ["x", "y"]
