@@ -11,6 +11,7 @@ from .._errors import EngineError, TinsmithError, refusal
 from ..engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
 from ..source import build
 from ..source.ir import commented, nodes, printed, types, walk
+from ..transforms import has_aliases
 from ._stage import Stage
 from ._steps import Step
 
@@ -77,7 +78,8 @@ class Emitted:
         self.stage.check_fields(self.op)
         function, _ = build(self._tree(), {"_lang": engine.lang}, self.kernel.name)
         try:
-            return engine.compile(function, dict(self.fields), adjoint=False)
+            is_careful = has_aliases(self.kernel.body)
+            return engine.compile(function, dict(self.fields), adjoint=False, is_careful=is_careful)
         except TinsmithError:
             raise
         except Exception as cause:

@@ -213,7 +213,9 @@ class Stage:
             function = self._function(variant)
             try:
                 templates = self.templates(values)
-                found = self.engine.compile(function, templates, adjoint=variant.adjoint, stack=variant.stack)
+                found = self.engine.compile(
+                    function, templates, adjoint=variant.adjoint, stack=variant.stack, is_careful=self._is_careful
+                )
             except TinsmithError:
                 raise
             except Exception as cause:
@@ -312,6 +314,11 @@ class Stage:
             else:
                 texts[name] = parameter.text
         return texts
+
+    @property
+    def _is_careful(self) -> bool:
+        """Whether the kernel reads and changes one array, so that two of its indices may name one element."""
+        return any(role.is_read and role.is_written for role in self.roles.values())
 
     def _refusal(self, variant: Variant, cause: Exception, op: str) -> TinsmithError:
         place = self.source.place(self.source.tree)

@@ -209,11 +209,18 @@ class Engine(ABC):
 
     @abstractmethod
     def compile(
-        self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool, stack: int = 0
+        self,
+        function: Callable[..., Any],
+        templates: dict[str, Any],
+        *,
+        adjoint: bool,
+        stack: int = 0,
+        is_careful: bool = False,
     ) -> Compiled:
         """Compile a function whose annotations fix everything but its template values.
 
-        `stack` is the depth that the gradient stack needs; 0 leaves it to the engine.
+        `stack` is the depth that the gradient stack needs; 0 leaves it to the engine. `is_careful` says that an
+        element may be read and written under two names, which engines' optimisers do not look for.
         """
 
     @property

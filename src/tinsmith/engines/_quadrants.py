@@ -101,7 +101,13 @@ class Quadrants(Engine):
         return False
 
     def compile(
-        self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool, stack: int = 0
+        self,
+        function: Callable[..., Any],
+        templates: dict[str, Any],
+        *,
+        adjoint: bool,
+        stack: int = 0,
+        is_careful: bool = False,
     ) -> Compiled:
         _shared.require_placed(self)
         decorated = self.lang.kernel(function)
@@ -111,7 +117,8 @@ class Quadrants(Engine):
         cpp = kernel.materialized_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
-        result = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
+        with _shared.careful(program.config(), is_careful):
+            result = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
         return Compiled(_shared.launcher(cpp, program, result.compiled_kernel_data), slots, runtime)
 

@@ -6,9 +6,10 @@ threads; they are handed the engine's own objects and import no engine.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -187,6 +188,22 @@ def entries(matrix: Any) -> tuple[float, ...]:
     for row in matrix.to_list():
         flat.extend(row if isinstance(row, list) else [row])
     return tuple(flat)
+
+
+@contextlib.contextmanager
+def careful(config: Any, is_careful: bool) -> Iterator[None]:
+    """Compile without the passes that keep an element's old value although it was written under another index.
+
+    Both engines (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`
+    (control flow optimisation), and after `a = v[i].x; v[i] = p` a `v[i].x` still `a` (advanced optimisation).
+    """
+    before = config.cfg_optimization, config.advanced_optimization
+    if is_careful:
+        config.cfg_optimization = config.advanced_optimization = False
+    try:
+        yield
+    finally:
+        config.cfg_optimization, config.advanced_optimization = before
 
 
 def settle(engine: Engine) -> None:

@@ -106,7 +106,13 @@ class Taichi(Engine):
         return True
 
     def compile(
-        self, function: Callable[..., Any], templates: dict[str, Any], *, adjoint: bool, stack: int = 0
+        self,
+        function: Callable[..., Any],
+        templates: dict[str, Any],
+        *,
+        adjoint: bool,
+        stack: int = 0,
+        is_careful: bool = False,
     ) -> Compiled:
         _shared.require_placed(self)
         decorated = self.lang.kernel(function)
@@ -115,7 +121,7 @@ class Taichi(Engine):
         cpp = kernel.compiled_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
-        with _stack_depth(program.config(), stack):
+        with _stack_depth(program.config(), stack), _shared.careful(program.config(), is_careful):
             data = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
         return Compiled(_shared.launcher(cpp, program, data), slots, runtime)
@@ -144,6 +150,8 @@ class Taichi(Engine):
             *(f"context.{name}" for name in _shared.CONTEXT),
             *_fields.PATHS,
             "config.ad_stack_size",
+            "config.cfg_optimization",
+            "config.advanced_optimization",
         )
         return Facts(roots, paths)
 

@@ -1,5 +1,6 @@
 """Passes over a kernel's tree, one a file. Each takes a tree and returns another."""
 
+from ._aliases import has_aliases
 from ._annotated import annotated
 from ._batched import batched
 from ._fielded import fielded
@@ -24,6 +25,7 @@ __all__ = [
     "annotated",
     "batched",
     "fielded",
+    "has_aliases",
     "lifted",
     "pruned",
     "ranged",

@@ -1,0 +1,55 @@
+"""Two indices that name one element: the engines' optimisers take what was read before for what is there now."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+
+
+def moved(lang, form, **options):
+    """Adds to an element under one index, and reads it under another before and after."""
+
+    @ts.op("x[n], k[n]: i32 -> y[n], z[n]", **options)
+    @lang.kernel
+    def move(
+        x: lang.types.ndarray(),
+        k: lang.types.ndarray(dtype=lang.i32),
+        y: lang.types.ndarray(),
+        z: lang.types.ndarray(),
+    ):
+        for i in x:
+            y[i] = x[i]
+            if lang.static(form == "atomic"):
+                a = y[i]
+                y[k[i]] += a * a
+            else:
+                y[k[i]] = (y[i] * 0.7 + x[i]) + y[k[i]]
+            z[i] = y[i] * x[i]
+
+    return move
+
+
+@pytest.mark.parametrize("form", ["atomic", "store"])
+@pytest.mark.parametrize("size", [5, 100_000])
+def test_values(lang64, form, size):
+    x, k = torch.rand(size, dtype=torch.float64), every_one_its_own(size)
+    y, z = moved(lang64, form)(x, k)
+    torch.testing.assert_close(y, wanted(x, form))
+    torch.testing.assert_close(z, wanted(x, form) * x)
+
+
+@pytest.mark.parametrize("size", [5, 100_000])
+def test_gradients(lang64, size):
+    x, k = torch.rand(size, dtype=torch.float64, requires_grad=True), every_one_its_own(size)
+    y, z = moved(lang64, "store")(x, k)
+    found = torch.autograd.grad(y.sum() + z.sum(), x)
+    torch.testing.assert_close(found, torch.autograd.grad((wanted(x, "store") * (1 + x)).sum(), x))
+
+
+def every_one_its_own(size):
+    """Each index is its own place, which no compiler can know."""
+    return torch.arange(size, dtype=torch.int32)
+
+
+def wanted(x, form):
+    return x + x * x if form == "atomic" else (x * 0.7 + x) + x
