@@ -9,6 +9,7 @@ import torch
 
 import cases
 import tinsmith as ts
+from support.adjoints import by
 
 F64 = torch.float64
 
@@ -247,13 +248,15 @@ HIDDEN = [
 ]
 
 
+@pytest.mark.parametrize("adjoint", ["auto", "engine"])
 @pytest.mark.parametrize("make", HIDDEN, ids=lambda make: make.__name__)
-def test_what_is_read_is_saved(lang64, poisoned, make):
+def test_what_is_read_is_saved(lang64, poisoned, make, adjoint):
     op, twin, inputs = make(lang64)
-    cases.assert_same_values_and_gradients(op, twin, inputs)
+    cases.assert_same_values_and_gradients(by(adjoint, op), twin, inputs)
 
 
-def test_what_is_not_read_is_not_saved(lang64):
+@pytest.mark.parametrize("adjoint", ["source", "engine"])
+def test_what_is_not_read_is_not_saved(lang64, adjoint):
     @ts.op("x[h, w], b[w] -> y[h, w]")
     @lang64.kernel
     def op(x: lang64.types.ndarray(ndim=2), b: lang64.types.ndarray(ndim=1), y: lang64.types.ndarray(ndim=2)):
@@ -262,6 +265,8 @@ def test_what_is_not_read_is_not_saved(lang64):
         for i, j in lang64.ndrange(x.shape[0], b.shape[0]):
             y[i, j] += b[j] * x.shape[0]
 
+    op = by(adjoint, op)
+    cases.assert_same_values_and_gradients(op, lambda x, b: 2 * x + 3 * b, (floats(3, 4), floats(4)))
     assert "saved for the backward pass: nothing" in op.explain()
 
 

@@ -172,17 +172,26 @@ def test_a_variable_that_loops_share_is_not_shared_by_the_batch(lang64):
     assert "one launch a sample" in summed.explain() and "`total`" in summed.explain()
 
 
-def test_a_statement_beside_loops_is_refused_in_a_batch_too(lang64):
-    """As the body of one loop the engines would differentiate it, and lose the gradient that goes through `scale`."""
-
-    @ts.op("x[n] -> y[n]")
-    @lang64.kernel
-    def scaled(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+def beside_loops(lang, adjoint):
+    @ts.op("x[n] -> y[n]", adjoint=adjoint)
+    @lang.kernel
+    def scaled(x: lang.types.ndarray(), y: lang.types.ndarray()):
         scale = x[0] * 2.0
         for i in x:
             y[i] = scale * x[i]
 
-    x = floats(3, 5)
+    return scaled
+
+
+def test_a_statement_beside_loops_is_right_in_a_batch_too(lang64):
+    scaled = beside_loops(lang64, "auto")
+    cases.assert_same_values_and_gradients(scaled, lambda x: 2 * x[0] * x, (floats(5),))
+    cases.assert_same_values_and_gradients(vmap(scaled), lambda x: 2 * x[:, :1] * x, (floats(3, 5),))
+
+
+def test_a_statement_beside_loops_is_refused_by_the_engine_s_reverse_mode_in_a_batch_too(lang64):
+    """As the body of one loop the engines would differentiate it, and lose the gradient that goes through `scale`."""
+    scaled, x = beside_loops(lang64, "engine"), floats(3, 5)
     torch.testing.assert_close(vmap(scaled)(x), 2 * x[:, :1] * x)
     for call in (lambda x: scaled(x[0]), vmap(scaled)):
         with pytest.raises(ts.GradientError, match="(?s)`scaled`.*Mixed usage"):
