@@ -19,6 +19,7 @@ def moved(lang, form, **options):
     ):
         for i in x:
             y[i] = x[i]
+        for i in x:
             if lang.static(form == "atomic"):
                 a = y[i]
                 y[k[i]] += a * a

@@ -192,18 +192,16 @@ def entries(matrix: Any) -> tuple[float, ...]:
 
 @contextlib.contextmanager
 def careful(config: Any, is_careful: bool) -> Iterator[None]:
-    """Compile without the passes that keep an element's old value although it was written under another index.
+    """Compile without the pass that keeps an element's old value although it was written under another index.
 
-    Both engines (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`
-    (control flow optimisation), and after `a = v[i].x; v[i] = p` a `v[i].x` still `a` (advanced optimisation).
+    Both engines (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.
     """
-    before = config.cfg_optimization, config.advanced_optimization
-    if is_careful:
-        config.cfg_optimization = config.advanced_optimization = False
+    before = config.cfg_optimization
+    config.cfg_optimization = before and not is_careful
     try:
         yield
     finally:
-        config.cfg_optimization, config.advanced_optimization = before
+        config.cfg_optimization = before
 
 
 def settle(engine: Engine) -> None:

@@ -151,7 +151,6 @@ class Taichi(Engine):
             *_fields.PATHS,
             "config.ad_stack_size",
             "config.cfg_optimization",
-            "config.advanced_optimization",
         )
         return Facts(roots, paths)
 
