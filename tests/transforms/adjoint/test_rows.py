@@ -14,7 +14,6 @@ from tinsmith.transforms.adjoint import adjoint
 REFUSED = {
     "references": "`y`, read in the parallel loop that changes it by atomic_add",
     "reductions": "`total`, read in the parallel loop that changes it by atomic_add",
-    "choices_inside_atomics": "atomic_max on what other parallel iterations change too",
 }
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-10, "equal_nan": True}
 

@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...source.ir import nodes, walk
 from .._pruned import pruned
 from .._scoped import scoped
-from ._access import owned, sequential, written_once
+from ._access import written_once
 from ._activity import activities_of
-from ._form import Step, stores_in
-from ._formed import Forming
-from ._names import Names
-from ._program import Action, Copy, Fresh, Program, Run
+from ._program import Action, Copy, Fresh, Program, Reserve, Run
+from ._reversible import Reversible, Wanted, reversibles
 from ._split import split
 from ._task import Given, Reversed, reversed_task
 from ._tasks import parts_of
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A task: its statements as they were, and in form."""
-
-    kernel: nodes.Kernel
-    source: int
-    statements: tuple[nodes.Stmt, ...]
-    steps: tuple[Step, ...]
-    own: frozenset[str]
-    names: Names
-
-    @property
-    def changed(self) -> frozenset[str]:
-        return frozenset(store.array for store in stores_in(self.steps))
 
 
 def adjoint(
@@ -62,10 +44,8 @@ def adjoint(
     parts = [parts_of(kernel) for kernel in kernels]
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
     cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
-    statements = [(source, part.kernel, one) for source, part in enumerate(parts) for one in part.tasks]
-    marks = [f"_{number}" if len(statements) > 1 else "" for number in range(len(statements))]
-    tasks = [_formed(*one, arrays, mark) for one, mark in zip(statements, marks, strict=True)]
     given = frozenset(outputs) - frozenset(detached)
+    tasks = reversibles(parts, arrays, Wanted(active, given, detached), is_serial=is_serial)
     activities = activities_of([task.steps for task in tasks], active, given, detached)
     tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
     gradients = {name: f"grad_{name}" for name in arrays if any(one.has_array(name) for one in activities)}
@@ -79,23 +59,12 @@ def adjoint(
     return _Assembly(tasks, found, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
 
 
-def _formed(
-    source: int, kernel: nodes.Kernel, statements: tuple[nodes.Stmt, ...], arrays: dict[str, nodes.Array], mark: str
-) -> _Task:
-    taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *(f"grad_{name}" for name in arrays)}
-    names = Names(taken, mark)
-    steps = Forming(kernel, names).task(statements)
-    own = owned(steps)
-    steps = sequential(steps, dict(kernel.arrays), own, names, kernel.path)
-    return _Task(kernel, source, statements, steps, own, names)
-
-
 class _Assembly:
     """Puts reversed tasks in order, each on memory as it was when the task began."""
 
     def __init__(
         self,
-        tasks: list[_Task],
+        tasks: list[Reversible],
         found: list[Reversed],
         arrays: dict[str, nodes.Array],
         gradients: dict[str, str],
@@ -112,6 +81,7 @@ class _Assembly:
         self.outputs = outputs
         self.replayed: dict[tuple[int, str], str] = {}
         self.reads: set[str] = set()
+        self.beside: dict[str, str] = {}
 
     def program(self) -> Program:
         actions: list[Action] = []
@@ -122,26 +92,54 @@ class _Assembly:
         stored = {store.array for run in runs for store in walk.stores(run.kernel.body)}
         spoiled = frozenset(name for name in self.outputs if self.gradients.get(name) in stored)
         notes = tuple(note for one in self.found for note in one.notes)
+        notes += tuple(one.extremes.note for one in self.tasks if one.extremes and one.extremes.note)
         return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, notes)
 
     def reverse(self, number: int) -> list[Action]:
         """The reverse of one task, with its memory."""
-        found = self.found[number]
+        found, task = self.found[number], self.tasks[number]
+        if task.settles and not self.has_changed(task.settles, number):
+            return []
         if not any(True for _ in walk.stores(found.kernel.body)):
             return []
-        actions: list[Action] = []
+        actions = self.apart(number)
         if found.reserve is not None:
-            runs = [one for one in (found.reserve.iterations, found.reserve.count) if isinstance(one, Run)]
-            given = [self.run(run.kernel, number, found.counts_state, f"count_{number}", actions) for run in runs]
-            renewed = {id(old): new for old, new in zip(runs, given, strict=True)}
-            reserve = replace(
-                found.reserve,
-                iterations=renewed.get(id(found.reserve.iterations), found.reserve.iterations),
-                count=renewed.get(id(found.reserve.count)),
-            )
-            actions.append(reserve)
+            actions.append(self.reserved(found.reserve, number, f"count_{number}", actions))
         run = self.run(found.kernel, number, found.state, str(number), actions)
         return [*actions, run]
+
+    def reserved(self, reserve: Reserve, number: int, mark: str, actions: list[Action]) -> Reserve:
+        """Room for tapes; the kernels that say how much are told their memory."""
+
+        def given(run: Run) -> Run:
+            stored = {store.array for store in walk.stores(run.kernel.body)}
+            state = stored & {load.array for load in walk.loads(run.kernel.body)} & self.tasks[number].changed
+            return self.run(run.kernel, number, state, mark, actions)
+
+        iterations = given(reserve.iterations) if isinstance(reserve.iterations, Run) else reserve.iterations
+        return replace(reserve, iterations=iterations, count=None if reserve.count is None else given(reserve.count))
+
+    def apart(self, number: int) -> list[Action]:
+        """Where a task takes maxima or minima: who won, and how many did."""
+        extremes = self.tasks[number].extremes
+        if extremes is None:
+            return []
+        actions: list[Action] = []
+        for one in extremes.arrays:
+            name = one.array.name
+            self.beside |= {beside: f"{beside}@{number}" for beside in (one.before, one.winner, one.ties)}
+            actions.append(self.begun(name, number, self.beside[one.winner]))
+            actions.append(Fresh(self.beside[one.ties], name))
+            if self.has_changed(name, number):
+                self.beside[one.before] = self.at(name, number)
+            else:
+                actions.append(Fresh(self.beside[one.before], name))
+        if extremes.reserve is not None:
+            actions.append(self.reserved(extremes.reserve, number, f"slots_{number}", actions))
+        for kernel, word in ((extremes.find, "winners"), (extremes.count, "ties")):
+            state = {load.array for load in walk.loads(kernel.body)} & self.tasks[number].changed
+            actions.append(self.run(kernel, number, state, f"{word}_{number}", actions))
+        return actions
 
     def run(self, kernel: nodes.Kernel, number: int, state: Iterable[str], mark: str, actions: list[Action]) -> Run:
         """A launch on memory as it was when a task began; what it changes, it changes in copies."""
@@ -150,7 +148,9 @@ class _Assembly:
         for name in kernel.arrays:
             if name not in touched:
                 continue
-            if name in state:
+            if name in self.beside:
+                memory[name] = self.beside[name]
+            elif name in state:
                 memory[name] = f"{name}@{mark}"
                 actions.append(self.begun(name, number, memory[name]))
             elif name in self.made:
@@ -162,9 +162,13 @@ class _Assembly:
     def writers(self, name: str) -> list[int]:
         return [number for number, task in enumerate(self.tasks) if name in task.changed]
 
+    def has_changed(self, name: str, number: int) -> bool:
+        """Whether an array has been changed when a task begins."""
+        return any(writer < number for writer in self.writers(name))
+
     def begun(self, name: str, number: int, copy: str) -> Action:
         """A copy of an array as it was before a task."""
-        if not any(writer < number for writer in self.writers(name)):
+        if not self.has_changed(name, number):
             return Fresh(copy, name)
         return Copy(copy, self.at(name, number))
 
@@ -214,5 +218,9 @@ class _Assembly:
         arrays = {name: array for name, array in task.kernel.arrays.items() if name in used}
         loaded = {load.array for load in walk.loads(body)} - self.made
         self.reads |= {name for name in loaded if not self.arrays[name].label}
-        kernel = replace(task.kernel, name=f"{task.kernel.name}_again_{number}", arrays=arrays, body=body)
+        exprs = (expr for one in walk.statements(body) for expr in walk.expressions(one))
+        asked = {part.name for expr in exprs for part in walk.parts(expr) if isinstance(part, nodes.Argument)}
+        arguments = {name: kind for name, kind in task.kernel.arguments.items() if name in asked}
+        name = f"{task.kernel.name}_again_{number}"
+        kernel = replace(task.kernel, name=name, arrays=arrays, arguments=arguments, body=body)
         return [Run(kernel, task.source, {name: f"{name}@replay" for name in arrays if name in needed})]

@@ -54,7 +54,6 @@ class Reversed:
     reserve: Reserve | None
     kernel: nodes.Kernel
     state: frozenset[str]
-    counts_state: frozenset[str]
     notes: tuple[str, ...]
 
 
@@ -111,9 +110,7 @@ class _Writing:
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
         whole = pruned([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
-        counts = reserve.count.kernel.body if reserve and reserve.count else ()
-        counted = frozenset(store.array for store in walk.stores(counts)) & self.state
-        return Reversed(reserve, kernel, self.state, counted, tuple(self.notes({tape.key for tape in tapes})))
+        return Reversed(reserve, kernel, self.state, tuple(self.notes({tape.key for tape in tapes})))
 
     def notes(self, used: set[str]) -> Iterator[str]:
         """What loops keep, in words."""

@@ -1,0 +1,88 @@
+"""What is reversed: the tasks of an op in form. One that takes maxima or minima has two in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from ...source.ir import nodes, walk
+from ._access import owned, sequential
+from ._activity import activities_of
+from ._extremes import Extremes, extremes_of, taken_apart
+from ._form import Step
+from ._formed import Forming
+from ._names import Names
+from ._tasks import Parts
+
+Block = tuple[nodes.Stmt, ...]
+
+
+@dataclass(frozen=True)
+class Reversible:
+    """A task: its statements, as a run of the forward pass has them, and what is reversed for them, in form.
+
+    Attributes:
+        source: the number of the op's kernel that it is a part of.
+        own: arrays no element of which two parallel iterations touch.
+        extremes: what goes before the reverse of a task that takes maxima or minima.
+        settles: the array that it gives back what a maximum or minimum has left to it, where it is such a task.
+    """
+
+    kernel: nodes.Kernel
+    source: int
+    statements: Block
+    steps: tuple[Step, ...]
+    own: frozenset[str]
+    names: Names
+    extremes: Extremes | None = None
+    settles: str = ""
+
+    @property
+    def changed(self) -> frozenset[str]:
+        return frozenset(store.array for store in walk.stores(self.statements))
+
+
+class Wanted(NamedTuple):
+    """What a gradient is wanted of."""
+
+    inputs: Collection[str]
+    outputs: Collection[str]
+    closed: Collection[str]
+
+
+def reversibles(
+    parts: Sequence[Parts], arrays: Mapping[str, nodes.Array], wanted: Wanted, *, is_serial: bool
+) -> list[Reversible]:
+    """Everything that is reversed, in the order of the forward pass."""
+    plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]
+    marks = [f"_{number}" if len(plain) > 1 else "" for number in range(len(plain))]
+    extremes = [extremes_of(statements, kernel) for _, kernel, statements in plain]
+    if any(extremes):
+        forms = [Forming(kernel, _names(kernel, arrays)).task(statements) for _, kernel, statements in plain]
+        activities = activities_of(forms, *wanted)
+        extremes = [frozenset(filter(one.has_array, names)) for one, names in zip(activities, extremes, strict=True)]
+    found: list[Reversible] = []
+    for (source, kernel, statements), names, mark in zip(plain, extremes, marks, strict=True):
+        if not names:
+            found.append(_formed(source, kernel, statements, arrays, mark))
+            continue
+        apart = taken_apart(statements, kernel, names, _names(kernel, arrays, mark), is_serial=is_serial)
+        for one, settling in zip(apart.arrays, apart.settling, strict=True):
+            task = _formed(source, apart.kernel, settling, arrays, f"{mark}_settled")
+            found.append(replace(task, statements=(), settles=one.array.name))
+        gathering = _formed(source, apart.kernel, apart.gathering, arrays, mark)
+        found.append(replace(gathering, statements=statements, extremes=apart))
+    return found
+
+
+def _names(kernel: nodes.Kernel, arrays: Iterable[str], mark: str = "") -> Names:
+    return Names({*kernel.arrays, *kernel.arguments, *kernel.locals, *(f"grad_{name}" for name in arrays)}, mark)
+
+
+def _formed(source: int, kernel: nodes.Kernel, statements: Block, arrays: Iterable[str], mark: str) -> Reversible:
+    names = _names(kernel, arrays, mark)
+    steps = Forming(kernel, names).task(statements)
+    own = owned(steps)
+    steps = sequential(steps, dict(kernel.arrays), own, names, kernel.path)
+    return Reversible(kernel, source, statements, steps, own, names)

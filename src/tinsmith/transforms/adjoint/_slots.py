@@ -1,0 +1,189 @@
+"""Slots: where on its tape an iteration keeps each value that it hands to some of its atomics.
+
+Wherever possible a slot is worked out from the place in the text and the loops' variables alone. Then a branch that is
+taken the other way in another kernel, for the last bit of a number, moves nobody else's slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...source.ir import nodes, walk
+from .._algebra import constant, minus, plus, times
+from ._evaluated import extent
+from ._names import Names
+from ._sums import expanded
+
+Block = tuple[nodes.Stmt, ...]
+ZERO, ONE = constant(0, "i32"), constant(1, "i32")
+
+
+@dataclass(frozen=True)
+class Slotted:
+    """Statements of an iteration with a slot for each of some atomics.
+
+    Attributes:
+        body: the statements; a local gets the slot before each atomic.
+        counter: the local that says which slot is the next; who uses `body` gives it its first value.
+        slots: the locals with the slots, by the atomic's `id`.
+        most: how many slots an iteration needs at most, from sizes and arguments; None where only a run can tell.
+    """
+
+    body: Block
+    counter: str
+    slots: Mapping[int, nodes.Local]
+    most: nodes.Expr | None
+
+
+def slotted(body: Sequence[nodes.Stmt], wanted: Collection[int], names: Names) -> Slotted:
+    """Give slots to the atomics whose `id` is wanted."""
+    making = _Slotting(wanted, names)
+    found = making.flat(tuple(body), making.counter)[0] if making.is_flat(body) else making.block(tuple(body))
+    return Slotted(found, making.counter.name, making.slots, _most(body, wanted, _definitions(body)))
+
+
+@dataclass
+class _Slotting:
+    wanted: Collection[int]
+    names: Names
+    slots: dict[int, nodes.Local] = field(default_factory=dict)
+    counter: nodes.Local = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counter = nodes.Local(self.names.fresh("next_slot", "i32"), "i32")
+
+    def has_any(self, body: Sequence[nodes.Stmt]) -> bool:
+        return any(id(one) in self.wanted for one in walk.statements(body))
+
+    def is_flat(self, body: Sequence[nodes.Stmt]) -> bool:
+        """Whether no loop inside has atomics with slots."""
+        loops = (one for one in walk.statements(body) if isinstance(one, nodes.For | nodes.While))
+        return not any(self.has_any(one.body) for one in loops)
+
+    def block(self, body: Block) -> Block:
+        """Statements that move the counter on."""
+        found: list[nodes.Stmt] = []
+        for one in body:
+            if not self.has_any([one]):
+                found.append(one)
+            elif isinstance(one, nodes.For) and self.is_flat(one.body):
+                found += self.innermost(one)
+            elif self.is_flat([one]) and not _leaves(one):
+                inside, count = self.flat((one,), self.counter)
+                found += [*inside, self.moved(constant(count, "i32"))]
+            elif isinstance(one, nodes.If):
+                found.append(replace(one, body=self.block(one.body), orelse=self.block(one.orelse)))
+            elif isinstance(one, nodes.For | nodes.While):
+                found.append(replace(one, body=self.block(one.body)))
+        return tuple(found)
+
+    def moved(self, by: nodes.Expr) -> nodes.Stmt:
+        return nodes.Assign(self.counter.name, plus(self.counter, by))
+
+    def flat(self, body: Block, first: nodes.Expr) -> tuple[Block, int]:
+        """Statements whose slots follow `first` as they do in the text; and how many they are."""
+        found: list[nodes.Stmt] = []
+        count = 0
+        for one in body:
+            here = plus(first, constant(count, "i32"))
+            if id(one) in self.wanted:
+                assert isinstance(one, nodes.Atomic)
+                self.slots[id(one)] = nodes.Local(self.names.fresh(f"slot_{one.array}", "i32"), "i32")
+                found += [nodes.Assign(self.slots[id(one)].name, here, one.line), one]
+                count += 1
+            elif isinstance(one, nodes.If):
+                then, more = self.flat(one.body, here)
+                other, rest = self.flat(one.orelse, plus(here, constant(more, "i32")))
+                found.append(replace(one, body=then, orelse=other))
+                count += more + rest
+            else:
+                found.append(one)
+        return tuple(found), count
+
+    def innermost(self, loop: nodes.For) -> list[nodes.Stmt]:
+        """A loop whose iterations have as many slots each."""
+        before: list[nodes.Stmt] = []
+        bounds = []
+        for pair in loop.bounds:
+            ends = []
+            for bound in pair:
+                if not isinstance(bound, nodes.Const | nodes.Size | nodes.Argument):
+                    name = self.names.fresh("bound", "i32")
+                    before.append(nodes.Assign(name, bound, loop.line))
+                    bound = nodes.Local(name, "i32")
+                ends.append(bound)
+            bounds.append((ends[0], ends[1]))
+        count = sum(id(one) in self.wanted for one in walk.statements(loop.body))
+        each = constant(count, "i32")
+        body, _ = self.flat(loop.body, plus(self.counter, times(place_of(loop.names, bounds), each)))
+        trips: nodes.Expr = ONE
+        for first, end in bounds:
+            trips = times(trips, nodes.Binary("max", minus(end, first), ZERO, "i32"))
+        return [*before, replace(loop, bounds=tuple(bounds), body=body), self.moved(times(trips, each))]
+
+
+def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
+    """The number of an iteration among all of its loop's."""
+    found: nodes.Expr = ZERO
+    for name, (first, end) in zip(names, bounds, strict=True):
+        found = plus(times(found, minus(end, first)), minus(nodes.Local(name, "i32"), first))
+    return found
+
+
+def _leaves(one: nodes.Stmt) -> bool:
+    return any(isinstance(part, nodes.Break | nodes.Continue) for part in walk.statements([one]))
+
+
+def _most(
+    body: Sequence[nodes.Stmt], wanted: Collection[int], definitions: Mapping[str, nodes.Expr]
+) -> nodes.Expr | None:
+    total: nodes.Expr = ZERO
+    for one in body:
+        if id(one) in wanted:
+            total = plus(total, ONE)
+        for part in walk.bodies(one):
+            inside = _most(part, wanted, definitions)
+            if isinstance(one, nodes.For | nodes.While) and inside != ZERO:
+                trips = _trips(one, definitions)
+                inside = None if inside is None or trips is None else times(trips, inside)
+            if inside is None:
+                return None
+            total = plus(total, inside)
+    return total
+
+
+def _trips(loop: nodes.For | nodes.While, definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
+    if isinstance(loop, nodes.While):
+        return None
+    return extent([(expanded(a, set(), definitions), expanded(b, set(), definitions)) for a, b in loop.bounds])
+
+
+def _definitions(body: Sequence[nodes.Stmt]) -> dict[str, nodes.Expr]:
+    """What locals that are given a value once are worked out from."""
+    found: dict[str, list[nodes.Expr]] = {}
+    for one in walk.statements(body):
+        for name in walk.assigned(one):
+            found.setdefault(name, []).append(one.value if isinstance(one, nodes.Assign) else nodes.Local(name, "i32"))
+    single = {name: values[0] for name, values in found.items() if len(values) == 1}
+    return {name: value for name, value in single.items() if name not in walk.locals_in([value])}
+
+
+Change = Callable[[nodes.Atomic], Sequence[nodes.Stmt]]
+
+
+def replaced(body: Sequence[nodes.Stmt], wanted: Collection[int], change: Change) -> Block:
+    """Statements in which something stands for each of the atomics that are wanted."""
+    found: list[nodes.Stmt] = []
+    for one in body:
+        match one:
+            case nodes.Atomic() if id(one) in wanted:
+                found += change(one)
+            case nodes.If():
+                then, other = (replaced(part, wanted, change) for part in (one.body, one.orelse))
+                found.append(nodes.If(one.condition, then, other, one.line))
+            case nodes.For() | nodes.While():
+                found.append(replace(one, body=replaced(one.body, wanted, change)))
+            case _:
+                found.append(one)
+    return tuple(found)
