@@ -6,20 +6,40 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import NotCovered, nodes
+from .._names import Names
 from ._evaluated import evaluated, extent
-from ._form import Branch, Loop, Step, loads_in, stores_in
-from ._names import Names
+from ._form import Branch, Loop, Step, loads_in, steps_in, stores_in
 
 
 def owned(steps: Sequence[Step]) -> frozenset[str]:
     """Arrays no element of which two parallel iterations touch, as their indices tell."""
     found: dict[str, list[tuple[nodes.Expr, ...]]] = {}
+    copies = _copies(steps)
     for access in (*loads_in(steps), *stores_in(steps)):
-        found.setdefault(access.array, []).append(access.index)
+        index = tuple([_original(one, copies) for one in access.index])
+        found.setdefault(access.array, []).append(index)
     parallel = _parallel(steps)
     if parallel is None:
         return frozenset(found)
     return frozenset(name for name, indices in found.items() if _is_owned(parallel.names, indices))
+
+
+def _copies(steps: Sequence[Step]) -> dict[str, nodes.Local]:
+    """Locals that are another one by another name, on every way."""
+    found: dict[str, nodes.Local] = {}
+    again: set[str] = set()
+    for step in steps_in(steps):
+        if isinstance(step, nodes.Assign):
+            again |= {step.name} & found.keys()
+            if isinstance(step.value, nodes.Local):
+                found[step.name] = step.value
+    return {name: value for name, value in found.items() if name not in again}
+
+
+def _original(expr: nodes.Expr, copies: dict[str, nodes.Local]) -> nodes.Expr:
+    while isinstance(expr, nodes.Local) and expr.name in copies:
+        expr = copies[expr.name]
+    return expr
 
 
 def _parallel(steps: Sequence[Step]) -> Loop | None:
@@ -119,22 +139,29 @@ def written_once(tasks: Sequence[Sequence[Step]]) -> frozenset[int]:
             uses[access.array] = uses.get(access.array, 0) + 1
     found: set[int] = set()
     for steps in tasks:
-        _once(steps, (), uses, found)
+        _once(steps, (), uses, found, _copies(steps))
     return frozenset(found)
 
 
-def _once(steps: Sequence[Step], names: tuple[str, ...] | None, uses: dict[str, int], found: set[int]) -> None:
+def _once(
+    steps: Sequence[Step],
+    names: tuple[str, ...] | None,
+    uses: dict[str, int],
+    found: set[int],
+    copies: dict[str, nodes.Local],
+) -> None:
     """`names` are those of all loops around; None inside one without a name."""
     for step in steps:
         match step:
             case nodes.Store() if names is not None and uses[step.array] == 1:
-                if all(nodes.Local(name, "i32") in step.index for name in names):
+                index = [_original(one, copies) for one in step.index]
+                if all(nodes.Local(name, "i32") in index for name in names):
                     found.add(id(step))
             case Branch():
-                _once(step.body, names, uses, found)
-                _once(step.orelse, names, uses, found)
+                _once(step.body, names, uses, found, copies)
+                _once(step.orelse, names, uses, found, copies)
             case Loop():
                 inside = None if names is None or not step.names else (*names, *step.names)
-                _once(step.body, inside, uses, found)
+                _once(step.body, inside, uses, found, copies)
             case _:
                 pass
