@@ -26,14 +26,12 @@ def owned(steps: Sequence[Step]) -> frozenset[str]:
 
 def _copies(steps: Sequence[Step]) -> dict[str, nodes.Local]:
     """Locals that are another one by another name, on every way."""
-    found: dict[str, nodes.Local] = {}
-    again: set[str] = set()
+    values: dict[str, list[nodes.Expr]] = {}
     for step in steps_in(steps):
         if isinstance(step, nodes.Assign):
-            again |= {step.name} & found.keys()
-            if isinstance(step.value, nodes.Local):
-                found[step.name] = step.value
-    return {name: value for name, value in found.items() if name not in again}
+            values.setdefault(step.name, []).append(step.value)
+    only = ((name, given[0]) for name, given in values.items() if len(given) == 1)
+    return {name: value for name, value in only if isinstance(value, nodes.Local)}
 
 
 def _original(expr: nodes.Expr, copies: dict[str, nodes.Local]) -> nodes.Expr:

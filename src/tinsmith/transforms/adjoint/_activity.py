@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...source.ir import nodes, types
+from .._flow import Edge, reached, sources
 from ._form import Loop, Step, steps_in
-
-FLAT = frozenset({"floor", "ceil", "round", "sgn", "//"})
-"""Operations on floats whose derivative is 0 wherever they have one."""
-Edge = tuple[str, str]
-"""From what, to what: a local's name, or an array's with an `@` before it."""
 
 
 def activities_of(
@@ -27,8 +23,8 @@ def activities_of(
     shut = {f"@{name}" for name in closed}
     every = ((number, edge) for number, steps in enumerate(tasks) for step in steps_in(steps) for edge in _edges(step))
     edges = [(_key(number, start), _key(number, end)) for number, (start, end) in every if not shut & {start, end}]
-    varied = _reached({f"@{name}" for name in inputs}, edges)
-    useful = _reached({f"@{name}" for name in outputs}, [(end, start) for start, end in edges])
+    varied = reached({f"@{name}" for name in inputs}, edges)
+    useful = reached({f"@{name}" for name in outputs}, [(end, start) for start, end in edges])
     both = varied & useful
     arrays = {key for key in both if key.startswith("@")}
     heads = [f"{number} " for number in range(len(tasks))]
@@ -60,38 +56,6 @@ class Activity:
     def depends(self, expr: nodes.Expr) -> bool:
         """Whether an expression's value has an adjoint."""
         return any(source in self._active for source in sources(expr))
-
-
-def _reached(start: set[str], edges: Sequence[Edge]) -> set[str]:
-    """Everything that edges lead to."""
-    after: dict[str, list[str]] = {}
-    for source, target in edges:
-        after.setdefault(source, []).append(target)
-    found, waiting = set(start), list(start)
-    while waiting:
-        for target in after.get(waiting.pop(), ()):
-            if target not in found:
-                found.add(target)
-                waiting.append(target)
-    return found
-
-
-def sources(expr: nodes.Expr) -> Iterator[str]:
-    """What the derivative of an expression depends on."""
-    if not types.is_float(expr.type):
-        return
-    match expr:
-        case nodes.Local():
-            yield expr.name
-        case nodes.Load():
-            yield f"@{expr.array}"
-        case nodes.Unary() if expr.operator not in FLAT:
-            yield from sources(expr.value)
-        case nodes.Cast():
-            yield from sources(expr.value)
-        case nodes.Binary() if expr.operator not in FLAT:
-            yield from sources(expr.left)
-            yield from sources(expr.right)
 
 
 def _edges(step: Step) -> Iterator[Edge]:

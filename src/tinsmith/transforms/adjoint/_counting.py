@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from ...source.ir import nodes
 from .._algebra import cast, constant, plus, times
+from .._names import Names
 from ._evaluated import extent
 from ._form import Loop, Step, frame_steps, stores_in
-from ._names import Names
 from ._plain import Plain, Renamed
 from ._reversal import Kept
 from ._sums import expanded

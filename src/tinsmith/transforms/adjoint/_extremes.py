@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import cast, compared, constant, over, times
+from .._names import Names
 from .._pruned import pruned
 from .._scoped import scoped
 from ._evaluated import extent
 from ._exact import Exact
-from ._names import Names
 from ._program import Reserve, Run, TapeSize
 from ._slots import Change, Slotted, place_of, replaced, slotted
 from ._tapes import entries

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import NotCovered, nodes, types, walk
+from .._names import Names
 from ._form import Branch, Carried, Loop, Step
 from ._leaves import straightened
-from ._names import Names
 
 Scope = dict[str, nodes.Expr]
 """What each of the kernel's locals is called now."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...source.ir import nodes, walk
-from ._names import Names
+from .._names import Names
 
 Leaves = Literal["never", "perhaps", "always"]
 Block = tuple[nodes.Stmt, ...]

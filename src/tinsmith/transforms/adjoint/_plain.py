@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
+from .._names import Names
 from ._form import Branch, Loop, Step
-from ._names import Names
 
 Renamed = dict[str, nodes.Expr]
 Block = list[nodes.Stmt]

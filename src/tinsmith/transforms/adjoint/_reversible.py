@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...source.ir import nodes, walk
+from .._names import Names
 from ._access import owned, sequential
 from ._activity import activities_of
 from ._extremes import Extremes, extremes_of, taken_apart
 from ._form import Step
 from ._formed import Forming
-from ._names import Names
 from ._tasks import Parts
 
 Block = tuple[nodes.Stmt, ...]

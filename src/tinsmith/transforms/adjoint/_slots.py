@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, walk
 from .._algebra import constant, minus, plus, times
+from .._names import Names
 from ._evaluated import extent
-from ._names import Names
 from ._sums import expanded
 
 Block = tuple[nodes.Stmt, ...]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes
+from .._names import Names
 from ._activity import Activity
 from ._form import Branch, Loop, Step
-from ._names import Names
 
 _LINEAR = frozenset({"+", "-", "neg"})
 _LEAVES = (nodes.Local, nodes.Const, nodes.Argument, nodes.Size)

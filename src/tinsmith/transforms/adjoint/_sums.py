@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, walk
-from ._names import Names
+from .._names import Names
 
 
 @dataclass(frozen=True)

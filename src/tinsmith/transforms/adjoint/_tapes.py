@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ...source.ir import nodes
 from .._algebra import cast, compared, constant
-from ._names import Names
+from .._names import Names
 
 Block = list[nodes.Stmt]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
+from .._names import Names
 from .._pruned import pruned
 from .._scoped import scoped
 from .._tidied import tidied
@@ -14,7 +15,6 @@ from ._activity import Activity
 from ._counting import Counting, Formula
 from ._evaluated import extent
 from ._form import Loop, Step, loads_in, steps_in, stores_in
-from ._names import Names
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal, Task, definitions
 from ._tapes import Tape, tape_type

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ...source.ir import nodes, types, walk
 from .._algebra import cast, constant, plus
+from .._names import Names
 from .._slopes import slopes
 from ._activity import Activity
-from ._names import Names
 
 
 class Dual(NamedTuple):

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from ...source.ir import nodes, walk
 from .._algebra import cast, compared, constant, either, minus, over, plus, times
-from ._names import Names
+from .._names import Names
 
 INTEGER = "i32"
 ONE = constant(1, INTEGER)
@@ -170,7 +170,7 @@ def _sliced(body: Sequence[nodes.Stmt], arrays: frozenset[str]) -> Iterator[node
 def _over_all(extreme: Extreme, names: Names, line: int, change: Change) -> tuple[nodes.Stmt, ...]:
     """Something for every number of an array: a task of its own."""
     array = extreme.array
-    loop_names = tuple(names.like(f"i{axis}") for axis in range(array.rank))
+    loop_names = tuple(names.fresh(f"i{axis}") for axis in range(array.rank))
     index = tuple(nodes.Local(name, INTEGER) for name in loop_names)
     entries = itertools.product(*map(range, array.element))
     body = tuple(statement for entry in entries for statement in change(index, entry))

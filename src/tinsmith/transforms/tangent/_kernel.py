@@ -16,9 +16,9 @@ from itertools import chain
 
 from ...source.ir import NotCovered, nodes, types, walk
 from .._bits import check_bits
+from .._names import Names, names_of
 from ._activity import Activity
 from ._extremes import INTEGER, Extreme, extremes_in, kept, settled, shared, sliced
-from ._names import Names
 from ._statements import Block, Statements
 
 
@@ -84,14 +84,14 @@ class _Pass:
 
     def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str]) -> None:
         self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
-        self.names = Names(kernel)
+        self.names = Names(names_of(kernel))
         self.activity = activity = Activity(kernel, active, inert)
         check_bits(kernel, activity.has)
         self.arrays = [array for array in kernel.arrays.values() if activity.has_array(array.name)]
         self.arguments = {name: one for name, one in kernel.arguments.items() if activity.has_argument(name)}
         self.locals = {name: kind for name, kind in kernel.locals.items() if activity.has_local(name)}
         moving = [*(array.name for array in self.arrays), *self.arguments, *self.locals]
-        self.companions = {name: self.names.like(f"{name}_dot") for name in moving}
+        self.companions = {name: self.names.fresh(f"{name}_dot") for name in moving}
         self.scratch: list[tuple[nodes.Array, str]] = []
         self.extremes = self._extremes()
         kinds = {**kernel.locals, **{name: array.type for name, array in kernel.arrays.items()}}
@@ -133,7 +133,7 @@ class _Pass:
         return {array.name: self._extreme(array) for array in self.arrays if array.name in found}
 
     def _extreme(self, array: nodes.Array) -> Extreme:
-        beside = [self.names.like(f"{array.name}_{what}") for what in ("ties", "before", "goal")]
+        beside = [self.names.fresh(f"{array.name}_{what}") for what in ("ties", "before", "goal")]
         extreme = Extreme(array, self.companions[array.name], *beside)
         kinds = [(extreme.ties, INTEGER)]
         if self._is_raced(array.name):

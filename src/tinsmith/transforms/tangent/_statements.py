@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import NotCovered, nodes
 from .._algebra import cast, constant, plus, times
+from .._names import Names
 from ._activity import Activity
 from ._expressions import Dual, Expressions
 from ._extremes import Extreme, in_order, of_winner
-from ._names import Names
 
 Block = tuple[nodes.Stmt, ...]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from ..source.ir import nodes, walk
+
 
 class Names:
     """Hands out names; remembers the type of every local.
@@ -33,6 +35,10 @@ class Names:
             self.types[name] = kind
         return name
 
+    def local(self, wish: str, kind: str) -> nodes.Local:
+        """A fresh local."""
+        return nodes.Local(self.fresh(wish, kind), kind)
+
     def shared(self, wish: str) -> str:
         """The name of memory or of an argument, which no other task of the op uses."""
         return self.fresh(f"{wish}{self._mark}")
@@ -46,3 +52,9 @@ class Names:
     def like(self, local: str, wish: str | None = None) -> str:
         """A fresh local of another one's type."""
         return self.fresh(wish or local, self.types[local])
+
+
+def names_of(kernel: nodes.Kernel) -> set[str]:
+    """Every name that a kernel has, its own too."""
+    loops = {name for one in walk.statements(kernel.body) for name in walk.assigned(one)}
+    return {*kernel.arrays, *kernel.arguments, *kernel.locals, *loops, kernel.name}
