@@ -278,3 +278,24 @@ def test_vjp_of_a_jvp_agrees_with_the_oracle(lang64):
     step = 1e-5
     ends = [ts.oracle(op, x + sign * step * v, w, cotangents=c).gradients["x"] for sign in (1, -1)]
     torch.testing.assert_close(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-7, atol=1e-8)
+
+
+def test_maxima_of_parallel_iterations(lang64):
+    """Forward mode goes to the winners; ties share."""
+
+    @ts.op("x[n], k[n]: i32 -> y[m]")
+    @lang64.kernel
+    def greatest(x: lang64.types.ndarray(), k: lang64.types.ndarray(dtype=lang64.i32), y: lang64.types.ndarray()):
+        for i in x:
+            lang64.atomic_max(y[k[i]], lang64.exp(x[i]) + x[i])
+
+    x, k = floats(40), torch.randint(4, (40,), dtype=torch.int32, generator=torch.Generator().manual_seed(1))
+    x[7], k[7] = x[8], k[8]
+
+    def twin(x):
+        values = torch.exp(x) + x
+        return torch.stack([values[k == m].amax() for m in range(4)])
+
+    ours = jvp(lambda x: greatest(x, k, m=4), (x,), (floats(40, seed=2),))
+    torch.testing.assert_close(ours, jvp(twin, (x,), (floats(40, seed=2),)))
+    torch.testing.assert_close(jacrev(lambda x: greatest(x, k, m=4))(x), jacrev(twin)(x))

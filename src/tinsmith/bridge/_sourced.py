@@ -7,7 +7,7 @@ from typing import Any
 
 from .._errors import GradientError, refusal
 from ..engines import Language
-from ..source.ir import Lowered, NotCovered
+from ..source.ir import Lowered, NotCovered, nodes
 from ..transforms.adjoint import Fresh, Program, Run, adjoint
 from ._case import Case
 from ._emitted import Emitted
@@ -28,10 +28,9 @@ class SourceReverse(Reverse):
 
     name = "source"
 
-    def __init__(self, signature: Signature, kernels: Kernels = lowered, private: frozenset[str] = frozenset()) -> None:
+    def __init__(self, signature: Signature, kernels: Kernels = lowered) -> None:
         self.signature = signature
         self._kernels = kernels
-        self._private = private
         self._at: dict[Any, SourceAt] = {}
 
     @property
@@ -43,7 +42,7 @@ class SourceReverse(Reverse):
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.stages)
         key = (case.variants, case.is_looped, defaults)
         if key not in self._at:
-            self._at[key] = SourceAt(case, self._kernels, self._private)
+            self._at[key] = SourceAt(case, self._kernels)
         return self._at[key]
 
 
@@ -55,10 +54,9 @@ class SourceAt(ReverseAt):
         programs: what was generated, by the inputs that want a gradient and whether it uses one thread.
     """
 
-    def __init__(self, case: Case, kernels: Kernels, private: frozenset[str]) -> None:
+    def __init__(self, case: Case, kernels: Kernels) -> None:
         self.case = case
         self._lower = kernels
-        self._private = private
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
         self._kernels: list[Lowered] | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
@@ -83,22 +81,33 @@ class SourceAt(ReverseAt):
                 signature.outputs,
                 signature.outputs + signature.scratch,
                 detached=signature.detached,
-                private=self._private,
+                private=self.own,
                 is_serial=is_serial,
             )
         return self.programs[key]
+
+    @property
+    def arrays(self) -> dict[str, nodes.Array]:
+        """What is known of every array that the kernels are given."""
+        kernels = [one.kernel for one in self.kernels]
+        return {n: one for kernel in kernels for n, one in kernel.arrays.items() if n not in kernel.cells}
+
+    @property
+    def own(self) -> frozenset[str]:
+        """Arrays that neither a call gives nor its caller gets: memory that starts at zero."""
+        signature = self.case.signature
+        known = {*signature.arrays, *signature.outputs, *signature.scratch}
+        return frozenset(name for name, array in self.arrays.items() if name not in known and not array.label)
 
     @property
     def forward(self) -> Program:
         """A forward pass by the generated kernels alone."""
         if self._forward is None:
             kernels = [one.kernel for one in self.kernels]
-            given = (one for kernel in kernels for one in kernel.arrays.items() if one[0] not in kernel.cells)
-            arrays = dict(given)
-            own = [name for name in arrays if name in self._private]
-            runs = [Run(kernel, source, {}) for source, kernel in enumerate(kernels)]
-            actions = (*(Fresh(name, name) for name in own), *runs)
-            self._forward = Program(actions, arrays, {}, frozenset(arrays).difference(own), frozenset(), ())
+            arrays = self.arrays
+            runs = [Run(kernel, source, {}) for source, kernel in enumerate(kernels) if kernel.body]
+            actions = (*(Fresh(name, name) for name in sorted(self.own)), *runs)
+            self._forward = Program(actions, arrays, {}, frozenset(arrays) - self.own, frozenset(), ())
         return self._forward
 
     def refusal(self, active: frozenset[str]) -> NotCovered | None:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .._errors import GradientError, refusal
-from ..source.ir import Lowered, NotCovered, nodes, walk
+from ..source.ir import Lowered, NotCovered, walk
 from ..spec import Item, Spec
 from ..transforms import pruned, rearrayed, scoped
 from ..transforms.tangent import tangent
@@ -45,8 +45,9 @@ class TangentCore(Core):
         taken = {*base.signature.order, *base.signature.items, *base.hidden}
         self.dots = {name: _dot(name, taken) for name in (*self.active, *made, *sorted(base.hidden))}
         self.hidden |= {self.dots[name] for name in self.hidden if name not in self.moving}
+        self._beside: dict[str, str] = {}
         signature = _signature(base.signature, self)
-        super().__init__(signature, SourceReverse(signature, self.kernels, self.hidden))
+        super().__init__(signature, SourceReverse(signature, self.kernels))
 
     # What a call is ---------------------------------------------------------------------------
 
@@ -92,7 +93,10 @@ class TangentCore(Core):
         lead = 0 if call.batch is None else 1
         shapes = {buffer.name: tuple(buffer.shape[lead:]) for buffer in self.base.made(base_call)}
         shapes |= self.base.private(base_call)
-        return shapes | {self.dots[name]: shape for name, shape in shapes.items() if name not in self.moving}
+        shapes |= {self.dots[name]: shape for name, shape in shapes.items() if name not in self.moving}
+        self.needs(call)  # what maxima take beside their arrays is known with the kernels
+        case = self.case(call)
+        return shapes | {name: case.shapes[of] for name, of in self._beside.items()}
 
     # Kernels ----------------------------------------------------------------------------------
 
@@ -103,13 +107,11 @@ class TangentCore(Core):
         derived = []
         for kernel, fields in self.base.kernels(replace(case, signature=signature)):
             made = tangent(kernel, frozenset(moving) & kernel.arrays.keys(), inert=signature.detached)
-            if made.scratch:
-                line = next((one.line for one in walk.stores(kernel.body) if isinstance(one, nodes.Atomic)), 0)
-                words = "the tangent of a maximum or minimum over parallel iterations, as part of a derivative"
-                raise NotCovered(words, line, f"{kernel.path}:{line}")
             names = {dot: self.dots[name] for name, dot in made.companions.items()}
+            beside = {name: f"{name}_of_{len(derived)}" for name in made.scratch}  # each kernel finds its own at zero
+            self._beside |= {beside[name]: of for name, of in made.scratch.items()}
             moving |= made.companions.keys()
-            derived.append(Lowered(rearrayed(made.kernel, names), fields))
+            derived.append(Lowered(rearrayed(made.kernel, names | beside), fields))
         return self._needed(derived)
 
     def _needed(self, derived: list[Lowered]) -> list[Lowered]:
@@ -118,7 +120,7 @@ class TangentCore(Core):
         needed: set[str] = set()
         found: list[Lowered] = []
         for kernel, fields in reversed(derived):
-            idle = (set(kernel.arrays) & self.hidden - results - needed) | {*kernel.cells}
+            idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
             body = scoped(pruned(kernel.body, private=idle), kernel.locals)
             needed |= {load.array for load in walk.loads(body)}
             used = needed | {store.array for store in walk.stores(body)} | walk.sized(body)
