@@ -290,10 +290,15 @@ class Reversal:
         heads = self.needed(loop, inner, known)
         self.kept[id(loop)] = Kept(heads, logged)
         body = [*self.given_back(loop), *inner]
-        found = [self.backwards(loop, body, is_ordered=bool(heads or logged or active))]
+        found = [self.backwards(loop, body, is_ordered=bool(heads or logged or active) or self.overwrites(loop))]
         for one in active:
             found += self.pulled(one.first, self.adjoint(one.last))
         return found
+
+    def overwrites(self, loop: Loop) -> bool:
+        """Whether an iteration may store where an earlier one did: the later one is to take the adjoint first."""
+        stores = (one for one in stores_in(loop.body) if isinstance(one, nodes.Store))
+        return any(one.array in self.task.gradients and id(one) not in self.task.once for one in stores)
 
     def needed(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
         """Of what iterations are handed, what their reverse needs."""
