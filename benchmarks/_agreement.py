@@ -35,6 +35,8 @@ def agreement(engine: str, case: Case) -> dict[str, str]:
         said[ENGINES_OWN] = f"the process dies: {signal.Signals(-done.returncode).name}"
     elif done.returncode > 0:
         raise SystemExit(f"{case.name} on {engine} could not be compared:\n{done.stderr}")
+    if said[GENERATED]:
+        raise SystemExit(f"the generated gradient of {case.name} on {engine} is {said[GENERATED]}")
     return said
 
 

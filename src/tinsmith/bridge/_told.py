@@ -25,8 +25,8 @@ def _action(at: SourceAt, action: Action) -> Iterator[str]:
             yield f"# {name}: a copy of {of}"
         case Run():
             yield ""
-            renamed = (f"{name} = {memory}" for name, memory in sorted(action.memory.items()) if name != memory)
-            if action.memory:
+            renamed = [f"{name} = {memory}" for name, memory in sorted(action.memory.items()) if name != memory]
+            if renamed:
                 yield f"# launched with {', '.join(renamed)}"
             yield from at.emitted(action).readable
             yield ""

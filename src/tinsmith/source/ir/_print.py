@@ -88,7 +88,7 @@ class _Writer:
         for statement in statements:
             if is_top and isinstance(statement, nodes.For) and not statement.is_parallel:
                 serial = ast.Call(_lang("loop_config"), [], [ast.keyword("serialize", ast.Constant(True))])
-                written.append(ast.Expr(serial))
+                written.append(ast.Expr(serial, lineno=statement.line))
             written.append(self.statement(statement))
             written[-1].lineno = statement.line  # for `commented`
         return written or [ast.Pass()]
@@ -231,4 +231,4 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 
 
 def _assign(target: ast.expr, value: ast.expr) -> ast.Assign:
-    return ast.Assign([target], value, lineno=1)
+    return ast.Assign([target], value, lineno=0)
