@@ -22,6 +22,7 @@ class Case:
         batched: arrays that have a batch dimension.
         fingerprints: pictures of the Python values that the kernels bake in.
         templates: values of template arguments.
+        is_apart: whether samples of a batch are run one by one in any case.
     """
 
     signature: Signature
@@ -30,13 +31,16 @@ class Case:
     batched: frozenset[str]
     fingerprints: tuple[tuple[Any, ...], ...]
     templates: Mapping[str, Any]
+    is_apart: bool = False
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         """What each kernel is lowered for; a batch that a kernel cannot be written for is run sample by sample."""
+        if not self.batched:
+            return self._variants(frozenset())
         variants = self._variants(self.batched)
         pairs = zip(self.signature.stages, variants, strict=True)
-        is_looped = bool(self.batched) and any(stage.batch_refusal(variant) for stage, variant in pairs)
+        is_looped = self.is_apart or any(stage.batch_refusal(variant) for stage, variant in pairs)
         return self._variants(frozenset()) if is_looped else variants
 
     @property

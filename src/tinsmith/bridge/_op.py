@@ -23,6 +23,7 @@ from ._packing import register
 from ._pickling import Reference, reference_to
 from ._reverse import Reverse
 from ._route import Route, key_of, quick_key_of, route
+from ._seeds import SeededCore, has_draws
 from ._signature import Signature, fitting_dtypes, match
 from ._sourced import AutoReverse, SourceReverse
 from ._stage import Stage
@@ -49,7 +50,9 @@ class Op:
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
         self._core = self._make_core()
         self._routes: dict[Any, Route] = {}
-        signature = self._core.signature
+        core = self._core
+        self._seeded = core if isinstance(core, SeededCore) else None
+        signature = self._signature
         self._count = len(signature.order)
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
         self._has_others = True
@@ -68,6 +71,8 @@ class Op:
         for stage in stages:
             stage.engine.settle()
         core = Core(signature, _reverse_for(signature, options))
+        if isinstance(core.reverse, AutoReverse | SourceReverse) and has_draws(signature):
+            core = SeededCore(core)
         register(core)
         return core
 
@@ -116,7 +121,7 @@ class Op:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the op. See the class for what it takes and returns."""
         if is_tracing():
-            return self._wrapped(_operator.traced(self._core, arguments, named))
+            return self._wrapped(_operator.traced(self._core, self._bound(arguments, named)))
         if self._is_simple and not named and len(arguments) == self._count and is_plain():
             found = self._routes.get(quick_key_of(arguments))
             if found is not None and found.is_direct and found.is_current():
@@ -129,8 +134,13 @@ class Op:
 
     def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
         if named or not self._takes_tensors_only or len(arguments) != self._count:
-            return bind(self._core.signature, arguments, named)
-        return Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
+            bound = bind(self._signature, arguments, named)
+        else:
+            bound = Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
+        if self._seeded is None:
+            return bound
+        check_tensors(self._signature, bound.tensors)
+        return self._seeded.with_seed(bound)
 
     def _call_bound(self, bound: Bound) -> Any:
         if not is_plain():
@@ -183,17 +193,22 @@ class Op:
             self._routes.clear()
         found = self._routes[key] = route(self._core, bound)
         self._has_others = self._core.varies or not self._takes_tensors_only  # known once the kernel was looked into
-        self._is_simple = not self._has_others
+        self._is_simple = not self._has_others and self._seeded is None
         return found
 
     def _wrapped(self, outputs: Sequence[torch.Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else self._result(*outputs)
 
+    @property
+    def _signature(self) -> Signature:
+        """What a call is made of."""
+        return self._core.signature if self._seeded is None else self._seeded.base.signature
+
     # Looking ------------------------------------------------------------------------------
     @property
     def spec(self) -> Spec:
         """The spec, parsed; `str` of it gives the text back."""
-        return self._core.signature.spec
+        return self._signature.spec
 
     @property
     def kernel(self) -> Any:
@@ -208,7 +223,7 @@ class Op:
     @property
     def arguments(self) -> tuple[str, ...]:
         """Names of what a call takes, in order; sizes that a call gives by keyword are not among them."""
-        return self._core.signature.order
+        return self._signature.order
 
     @property
     def fields(self) -> tuple[tuple[str, Any], ...]:

@@ -15,7 +15,7 @@ import torch
 from torch.library import Library, register_fake, register_vmap
 
 from ._batches import backward_over_batch, forward_over_batch
-from ._binding import Bound, bind
+from ._binding import Bound
 from ._core import Call, Core
 from ._gradients import all_names, materialized, saved_names, undifferentiated
 from ._higher import SecondOrder, pushed_forward
@@ -191,9 +191,8 @@ for _name, _run, _fake, _autograd, _vmap in (
 
 
 # Calling it -----------------------------------------------------------------------------------
-def traced(core: Core, arguments: Sequence[Any], named: dict[str, Any]) -> list[torch.Tensor]:
+def traced(core: Core, bound: Bound) -> list[torch.Tensor]:
     """A call while tracing: the outputs."""
-    bound = bind(core.signature, arguments, named)
     return dispatched(core, bound, route(core, bound, is_traced=True))
 
 

@@ -7,11 +7,8 @@ of any order are the same two passes applied again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-import torch
 
 from .._errors import GradientError, refusal
 from ..source.ir import Lowered, NotCovered, walk
@@ -21,15 +18,12 @@ from ..transforms.tangent import tangent
 from ._buffers import Buffer
 from ._case import Case
 from ._core import Call, Core
+from ._derived import DerivedCore
 from ._packing import register
-from ._plan import Plan
-from ._runner import Runner
 from ._signature import Signature, is_steady, settle
-from ._sourced import SourceAt, SourceReverse
-from ._steps import Situation
 
 
-class TangentCore(Core):
+class TangentCore(DerivedCore):
     """The derivative of a core in the direction of tangents of some of its inputs.
 
     Its inputs are those of the core, then a tangent for each of `active`; its outputs are the tangents of the
@@ -37,7 +31,6 @@ class TangentCore(Core):
     """
 
     def __init__(self, base: Core, active: frozenset[str]) -> None:
-        self.base = base
         self.active = tuple(name for name in base.signature.arrays if name in active)
         made = base.signature.outputs + base.signature.scratch
         self.hidden = frozenset(made) | base.hidden
@@ -47,7 +40,7 @@ class TangentCore(Core):
         self.hidden |= {self.dots[name] for name in self.hidden if name not in self.moving}
         self._beside: dict[str, str] = {}
         signature = _signature(base.signature, self)
-        super().__init__(signature, SourceReverse(signature, self.kernels))
+        super().__init__(base, signature)
 
     # What a call is ---------------------------------------------------------------------------
 
@@ -139,29 +132,6 @@ class TangentCore(Core):
             raise GradientError(refusal(words, rows, "Write that line in other words.")) from None
         loads = {load.array for kernel, _ in kernels for load in walk.loads(kernel.body)}
         return frozenset(self.signature.arrays) & loads
-
-    def at(self, call: Call) -> SourceAt:
-        """What was generated for calls of this kind."""
-        found = call.reverse
-        assert isinstance(found, SourceAt)
-        return found
-
-    def _new_plan(self, call: Call, situation: Situation) -> Plan:
-        return TangentPlan(self, call, situation)
-
-
-class TangentPlan(Plan):
-    """How a tangent is run in one situation: its kernels on the caller's memory and its own."""
-
-    def __init__(self, core: TangentCore, call: Call, situation: Situation) -> None:
-        super().__init__(situation, call.reverse, core._pace)
-        at = core.at(call)
-        self._runner = Runner(at.case, at.emitted, at.forward, situation, frozenset())
-
-    def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
-        arrays = [*inputs, *[make() for make in self._made]]
-        self._runner.forward(dict(zip(self.names, arrays, strict=True)), scalars, self.launch)
-        return arrays
 
 
 def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:

@@ -3,6 +3,7 @@
 from ._arity import subscript_arity
 from ._build import build
 from ._constants import Constants, constants_of
+from ._draws import draws
 from ._needs import needed_reads, needed_returns, needed_values
 from ._read import Source, read
 from ._roles import Access, Roles, roles_of
@@ -18,6 +19,7 @@ __all__ = [
     "build",
     "carrying_nests",
     "constants_of",
+    "draws",
     "needed_reads",
     "needed_returns",
     "needed_values",

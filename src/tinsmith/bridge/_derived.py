@@ -1,0 +1,46 @@
+"""Derived: an op whose kernels were generated from those of another, and are launched as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ._core import Call, Core
+from ._plan import Plan
+from ._runner import Runner
+from ._signature import Signature
+from ._sourced import SourceAt, SourceReverse
+from ._steps import Situation
+
+
+class DerivedCore(Core):
+    """A core whose `kernels` come from `base`; those of the base's own engine run them."""
+
+    def __init__(self, base: Core, signature: Signature) -> None:
+        self.base = base
+        super().__init__(signature, SourceReverse(signature, self.kernels))
+
+    def at(self, call: Call) -> SourceAt:
+        """What was generated for calls of this kind."""
+        found = call.reverse
+        assert isinstance(found, SourceAt)
+        return found
+
+    def _new_plan(self, call: Call, situation: Situation) -> Plan:
+        return DerivedPlan(self, call, situation)
+
+
+class DerivedPlan(Plan):
+    """How generated kernels are run in one situation: on the caller's memory and their own."""
+
+    def __init__(self, core: DerivedCore, call: Call, situation: Situation) -> None:
+        super().__init__(situation, call.reverse, core._pace)
+        at = core.at(call)
+        self._runner = Runner(at.case, at.emitted, at.forward, situation, frozenset())
+
+    def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
+        arrays = [*inputs, *[make() for make in self._made]]
+        self._runner.forward(dict(zip(self.names, arrays, strict=True)), scalars, self.launch)
+        return arrays

@@ -1,0 +1,110 @@
+"""Seeds: an op whose kernels draw random numbers takes a seed, so that its backward pass draws the same again.
+
+The seed is one more input, which no user sees: it comes from torch's own generator at each call, so `torch.manual_seed`
+makes the op's numbers come again. A sample of a batch has a seed of its own and is run by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from .._errors import KernelError, refusal
+from ..source import draws
+from ..source.ir import Lowered, NotCovered
+from ..spec import Batch, Item, Spec, solve
+from ..transforms import seeded
+from ._binding import Bound
+from ._buffers import Buffer
+from ._case import Case
+from ._core import Call, Core
+from ._derived import DerivedCore
+from ._plan import Plan
+from ._signature import Signature, settle
+from ._steps import Situation
+
+APART = 1 << 12
+"""More tasks than a kernel has: by so much do kernels of one op differ."""
+
+
+def has_draws(signature: Signature) -> bool:
+    """Whether a kernel of an op draws random numbers."""
+    return any(draws(stage.source, stage.home) for stage in signature.stages)
+
+
+class SeededCore(DerivedCore):
+    """A core whose random numbers follow from its last input."""
+
+    def __init__(self, base: Core) -> None:
+        self.seed = "random_seed"
+        while self.seed in {*base.signature.order, *base.signature.items}:
+            self.seed += "_"
+        super().__init__(base, _signature(base.signature, self.seed))
+
+    def base_call(self, call: Call) -> Call:
+        """The call of the core without a seed."""
+        return replace(
+            call,
+            core=self.base,
+            shapes=call.shapes[:-1],
+            dtypes=call.dtypes[:-1],
+            batched=call.batched - {self.seed},
+        )
+
+    def made(self, call: Call) -> list[Buffer]:
+        return self.base.made(self.base_call(call))
+
+    def case(self, call: Call) -> Case:
+        base = self.base.case(self.base_call(call))
+        return replace(
+            base,
+            signature=self.signature,
+            shapes={**base.shapes, self.seed: ()},
+            dtypes={**base.dtypes, self.seed: torch.int64},
+            batched=base.batched | (call.batched & {self.seed}),
+            is_apart=True,
+        )
+
+    def kernels(self, case: Case) -> list[Lowered]:
+        found = self.base.kernels(replace(case, signature=self.base.signature, batched=case.batched - {self.seed}))
+        return [
+            Lowered(seeded(kernel, self.seed, number * APART), fields) for number, (kernel, fields) in enumerate(found)
+        ]
+
+    def _new_plan(self, call: Call, situation: Situation) -> Plan:
+        try:
+            return super()._new_plan(call, situation)
+        except NotCovered as reason:
+            words = f"op `{self.signature.op}` draws random numbers, and uses what tinsmith cannot follow"
+            remedy = "Write that line in other words, or pass adjoint='engine': the engine draws, without a gradient."
+            rows = [("construct", reason.construct), ("at", reason.place)]
+            raise KernelError(refusal(words, rows, remedy)) from None
+
+    def with_seed(self, bound: Bound) -> Bound:
+        """A call's arguments, with a seed for it, or one for each sample of its batch."""
+        device = bound.tensors[0].device if bound.tensors else torch.device(self.device_type())
+        seeds = torch.randint(0, 2**62, self._lead(bound), device=device)
+        return bound._replace(tensors=(*bound.tensors, seeds))
+
+    def _lead(self, bound: Bound) -> tuple[int, ...]:
+        """Sizes of the spec's `*b`."""
+        signature = self.base.signature
+        if signature.spec.batch_name is None:
+            return ()
+        shapes = {name: tuple(one.shape) for name, one in zip(signature.arrays, bound.tensors, strict=True)}
+        values: Mapping[str, Any] = {name: bound.scalars[name] for name in signature.size_scalars} | dict(bound.sizes)
+        return tuple(solve(signature.spec, shapes, values, signature.op).batch)
+
+
+def _signature(base: Signature, seed: str) -> Signature:
+    """The core's signature with a seed."""
+    batch = base.spec.batch_name
+    item = Item(seed, () if batch is None else (Batch(batch),), "i64")
+    spec = Spec(base.spec.text, base.spec.scratch_text, (*base.spec.inputs, item), base.spec.outputs, base.spec.scratch)
+    found = replace(base, spec=spec, order=(*base.order, seed), arrays=(*base.arrays, seed))
+    for part in (found, spec, found.kernel_spec, *spec.items, *found.kernel_spec.items):
+        settle(part)
+    return found

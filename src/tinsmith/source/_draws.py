@@ -1,0 +1,31 @@
+"""Whether a kernel draws random numbers, itself or in the functions that it calls."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ..engines import Engine
+from ._read import Source, read
+from ._references import called_function
+
+_DRAWING = ("random", "randn")
+
+
+def draws(source: Source, engine: Engine) -> bool:
+    """Whether `ti.random` or `ti.randn` is called anywhere in a kernel."""
+    return _draws(source, engine, set())
+
+
+def _draws(source: Source, engine: Engine, seen: set[Any]) -> bool:
+    called = (called_function(source, node.func) for node in source.nodes if isinstance(node, ast.Call))
+    for value in called:
+        if getattr(value, "__name__", "") in _DRAWING and engine.owns(value):
+            return True
+        inner = None if value is None else engine.inner_function(value)
+        if inner is None or inner in seen:
+            continue
+        seen.add(inner)
+        if _draws(read(inner), engine, seen):
+            return True
+    return False

@@ -1,0 +1,137 @@
+"""Kernels that draw random numbers: torch's seed, the same numbers in the backward pass, and in every derivative."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+from torch.func import grad, jvp, vmap
+
+import tinsmith as ts
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+
+
+def dropouts(lang, **options):
+    """Each element is kept or not, and scaled by another number; the second is drawn only if it is kept."""
+
+    @ts.op("x[*b, n] -> y[*b, n], factor[*b, n]", **options)
+    @lang.kernel
+    def dropout(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1), factor: lang.types.ndarray(ndim=1)):
+        for i in x:
+            f = 0.0
+            if lang.random(lang.f64) > 0.3:
+                f = 1.0 + lang.random(lang.f64)
+            factor[i] = f
+            y[i] = f * lang.sin(x[i])
+
+    return dropout
+
+
+def seeded(function, *given, seed=3):
+    torch.manual_seed(seed)
+    return function(*given)
+
+
+def test_torchs_seed_is_the_seed(lang64):
+    op, x = dropouts(lang64), torch.rand(1000, dtype=torch.float64)
+    one, two, other = seeded(op, x), seeded(op, x), seeded(op, x, seed=4)
+    torch.testing.assert_close(one, two, rtol=0, atol=0)
+    assert (one.factor != other.factor).double().mean() > 0.5
+    assert (op(x).factor != op(x).factor).double().mean() > 0.5
+    assert 0.65 < (one.factor > 0).double().mean() < 0.75
+    assert abs(one.factor[one.factor > 0].mean() - 1.5) < 0.05
+
+
+@pytest.mark.parametrize("size", [7, 50_000])
+def test_the_backward_pass_draws_the_same(lang64, size):
+    op, x = dropouts(lang64), torch.rand(size, dtype=torch.float64, requires_grad=True)
+    y, factor = op(x)
+    c = torch.rand(size, dtype=torch.float64)
+    (found,) = torch.autograd.grad(y, x, c)
+    torch.testing.assert_close(found, c * factor.detach() * torch.cos(x.detach()))
+
+
+def test_gradients_of_all_kinds(lang64):
+    op, x = dropouts(lang64), torch.rand(6, dtype=torch.float64)
+
+    def fixed(x):
+        return seeded(op, x).y
+
+    assert gradcheck(fixed, (x.clone().requires_grad_(),), check_forward_ad=True)
+    factor = seeded(op, x).factor
+    _, moved = jvp(fixed, (x,), (torch.ones_like(x),))
+    torch.testing.assert_close(moved, factor * torch.cos(x))
+    second = grad(lambda x: grad(lambda x: fixed(x).sum())(x).sum())(x)
+    torch.testing.assert_close(second, -factor * torch.sin(x))
+
+
+def test_samples_of_a_batch_draw_different_numbers(lang64):
+    op, x = dropouts(lang64), torch.rand(3, 400, dtype=torch.float64, requires_grad=True)
+    y, factor = op(x)
+    assert (factor[0] != factor[1]).double().mean() > 0.5
+    (found,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(found, factor.detach() * torch.cos(x.detach()))
+
+
+def test_vmap_says_what_is_random(lang64):
+    op, x = dropouts(lang64), torch.rand(3, 400, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="randomness"):
+        vmap(op)(x)
+    different = vmap(op, randomness="different")(x).factor
+    assert (different[0] != different[1]).double().mean() > 0.5
+    same = vmap(op, randomness="same")(x).factor
+    torch.testing.assert_close(same[0], same[1], rtol=0, atol=0)
+
+
+def test_a_batch_of_cotangents_meets_the_same_numbers(lang64):
+    op, x = dropouts(lang64), torch.rand(5, dtype=torch.float64, requires_grad=True)
+    y, factor = op(x)
+    (found,) = torch.autograd.grad(y, x, torch.eye(5, dtype=torch.float64), is_grads_batched=True)
+    torch.testing.assert_close(found, torch.diag(factor.detach() * torch.cos(x.detach())))
+
+
+def test_under_compile(lang64):
+    op, x = dropouts(lang64), torch.rand(50, dtype=torch.float64, requires_grad=True)
+
+    @torch.compile(fullgraph=True, backend="aot_eager")
+    def run(x):
+        return op(x)
+
+    y, factor = run(x)
+    (found,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(found, factor.detach() * torch.cos(x.detach()))
+    assert (run(x)[1] != factor).any()
+
+
+def test_a_walk_in_a_loop(lang64):
+    """Draws in a loop whose length depends on them, with state that they carry."""
+
+    @ts.op("x[n] -> y[n], steps[n]: i32, total[n]")
+    @lang64.kernel
+    def walk(
+        x: lang64.types.ndarray(),
+        y: lang64.types.ndarray(),
+        steps: lang64.types.ndarray(dtype=lang64.i32),
+        total: lang64.types.ndarray(),
+    ):
+        for i in x:
+            at = x[i]
+            far = 0.0
+            while far < 2.0:
+                step = lang64.random(lang64.f64)
+                at = at * step + x[i]
+                far += step
+                steps[i] += 1
+            y[i] = at
+            total[i] = far
+
+    x = torch.rand(20, dtype=torch.float64)
+    assert gradcheck(lambda x: seeded(walk, x).y, (x.clone().requires_grad_(),), check_forward_ad=True)
+    found = walk(x)
+    assert (found.total >= 2).all() and found.steps.unique().numel() > 2
+
+
+def test_the_engines_own_numbers_have_no_gradient(lang64):
+    op, x = dropouts(lang64, adjoint="engine"), torch.rand(8, dtype=torch.float64)
+    assert op(x).y.shape == (8,)
+    with pytest.raises(ts.GradientError):
+        op(x.requires_grad_()).y.sum().backward()
