@@ -12,6 +12,7 @@ from ._rearrayed import rearrayed
 from ._rehomed import rehomed
 from ._renamed import renamed
 from ._scoped import scoped
+from ._seeded import draws, seeded
 from ._serial import serial
 from ._simplified import simplified
 from ._slopes import Slope, slopes
@@ -24,6 +25,7 @@ __all__ = [
     "Tangent",
     "annotated",
     "batched",
+    "draws",
     "fielded",
     "has_aliases",
     "lifted",
@@ -33,6 +35,7 @@ __all__ = [
     "rehomed",
     "renamed",
     "scoped",
+    "seeded",
     "serial",
     "simplified",
     "slopes",

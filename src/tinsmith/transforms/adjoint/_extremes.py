@@ -22,10 +22,11 @@ from .._algebra import cast, compared, constant, over, times
 from .._names import Names
 from .._pruned import pruned
 from .._scoped import scoped
+from .._slots import Slotted, place_of, replaced, slotted
 from ._evaluated import extent
 from ._exact import Exact
 from ._program import Reserve, Run, TapeSize
-from ._slots import Change, Slotted, place_of, replaced, slotted
+from ._room import most_runs
 from ._tapes import entries
 
 Block = tuple[nodes.Stmt, ...]
@@ -108,10 +109,11 @@ class _Apart:
         self.loop = last if isinstance(last, nodes.For) and last.is_parallel else None
         self.before = statements[:-1] if self.loop else ()
         self.body = self.loop.body if self.loop else statements
-        self.atomics = {id(one): one for one in walk.stores(self.body) if one.array in self.beside}
+        atomics = (one for one in walk.stores(self.body) if isinstance(one, nodes.Atomic))
+        self.atomics = {id(one): one for one in atomics if one.array in self.beside}
         changed = {one.array for one in walk.stores(statements)}
         exact = Exact(statements, changed)
-        kept = [key for key, one in self.atomics.items() if not exact.has(one.value)]
+        kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
         self.slotted: Slotted = slotted(self.body, kept, names)
         self.changed = frozenset(changed)
         widest = "f64" if any(kernel.arrays[self.atomics[key].array].type == "f64" for key in kept) else "f32"
@@ -222,7 +224,7 @@ class _Apart:
 
     # Kernels ------------------------------------------------------------------------------------
 
-    def around(self, start: Block, change: Change) -> nodes.Stmt:
+    def around(self, start: Block, change: Callable[[nodes.Atomic], Sequence[nodes.Stmt]]) -> nodes.Stmt:
         """The task's loop with something for its atomics."""
         return self.looped((*start, *replaced(self.slotted.body, self.atomics, change)))
 
@@ -276,7 +278,7 @@ class _Apart:
         """Room for the values that are kept."""
         arrays = ((self.tape.name, self.tape.type, 1),)
         iterations = extent(self.loop.bounds) if self.loop else ONE
-        most = self.slotted.most if iterations is not None else None
+        most = most_runs(self.body, self.slotted.slots) if iterations is not None else None
         depth = starts = None
         if most is not None:
             depth = self.names.shared("depth_candidates"), most

@@ -1,4 +1,4 @@
-"""Slots: where on its tape an iteration keeps each value that it hands to some of its atomics.
+"""Slots: numbers for all runs of some statements in an iteration, each run its own.
 
 Wherever possible a slot is worked out from the place in the text and the loops' variables alone. Then a branch that is
 taken the other way in another kernel, for the last bit of a number, moves nobody else's slot.
@@ -6,58 +6,56 @@ taken the other way in another kernel, for the last bit of a number, moves nobod
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from ...source.ir import nodes, walk
-from .._algebra import constant, minus, plus, times
-from .._names import Names
-from ._evaluated import extent
-from ._sums import expanded
+from ..source.ir import nodes, walk
+from ._algebra import constant, minus, plus, times
+from ._names import Names
 
 Block = tuple[nodes.Stmt, ...]
+Kind = TypeVar("Kind", bound=nodes.Stmt)
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
 
 @dataclass(frozen=True)
 class Slotted:
-    """Statements of an iteration with a slot for each of some atomics.
+    """Statements of an iteration with a slot for each of some.
 
     Attributes:
-        body: the statements; a local gets the slot before each atomic.
+        body: the statements; a local gets the slot before each of those.
         counter: the local that says which slot is the next; who uses `body` gives it its first value.
-        slots: the locals with the slots, by the atomic's `id`.
-        most: how many slots an iteration needs at most, from sizes and arguments; None where only a run can tell.
+        slots: the locals with the slots, by the statement's `id`.
     """
 
     body: Block
     counter: str
     slots: Mapping[int, nodes.Local]
-    most: nodes.Expr | None
 
 
-def slotted(body: Sequence[nodes.Stmt], wanted: Collection[int], names: Names) -> Slotted:
-    """Give slots to the atomics whose `id` is wanted."""
+def slotted(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: Names) -> Slotted:
+    """Give slots to the statements whose `id` is wanted. With each goes a word for what its slot is called after."""
     making = _Slotting(wanted, names)
     found = making.flat(tuple(body), making.counter)[0] if making.is_flat(body) else making.block(tuple(body))
-    return Slotted(found, making.counter.name, making.slots, _most(body, wanted, _definitions(body)))
+    return Slotted(found, making.counter.name, making.slots)
 
 
 @dataclass
 class _Slotting:
-    wanted: Collection[int]
+    wanted: Mapping[int, str]
     names: Names
     slots: dict[int, nodes.Local] = field(default_factory=dict)
     counter: nodes.Local = field(init=False)
 
     def __post_init__(self) -> None:
-        self.counter = nodes.Local(self.names.fresh("next_slot", "i32"), "i32")
+        self.counter = self.names.local("next_slot", "i32")
 
     def has_any(self, body: Sequence[nodes.Stmt]) -> bool:
         return any(id(one) in self.wanted for one in walk.statements(body))
 
     def is_flat(self, body: Sequence[nodes.Stmt]) -> bool:
-        """Whether no loop inside has atomics with slots."""
+        """Whether no loop inside has statements with slots."""
         loops = (one for one in walk.statements(body) if isinstance(one, nodes.For | nodes.While))
         return not any(self.has_any(one.body) for one in loops)
 
@@ -88,9 +86,8 @@ class _Slotting:
         for one in body:
             here = plus(first, constant(count, "i32"))
             if id(one) in self.wanted:
-                assert isinstance(one, nodes.Atomic)
-                self.slots[id(one)] = nodes.Local(self.names.fresh(f"slot_{one.array}", "i32"), "i32")
-                found += [nodes.Assign(self.slots[id(one)].name, here, one.line), one]
+                self.slots[id(one)] = slot = self.names.local(f"slot_{self.wanted[id(one)]}", "i32")
+                found += [nodes.Assign(slot.name, here, one.line), one]
                 count += 1
             elif isinstance(one, nodes.If):
                 then, more = self.flat(one.body, here)
@@ -135,50 +132,15 @@ def _leaves(one: nodes.Stmt) -> bool:
     return any(isinstance(part, nodes.Break | nodes.Continue) for part in walk.statements([one]))
 
 
-def _most(
-    body: Sequence[nodes.Stmt], wanted: Collection[int], definitions: Mapping[str, nodes.Expr]
-) -> nodes.Expr | None:
-    total: nodes.Expr = ZERO
-    for one in body:
-        if id(one) in wanted:
-            total = plus(total, ONE)
-        for part in walk.bodies(one):
-            inside = _most(part, wanted, definitions)
-            if isinstance(one, nodes.For | nodes.While) and inside != ZERO:
-                trips = _trips(one, definitions)
-                inside = None if inside is None or trips is None else times(trips, inside)
-            if inside is None:
-                return None
-            total = plus(total, inside)
-    return total
-
-
-def _trips(loop: nodes.For | nodes.While, definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
-    if isinstance(loop, nodes.While):
-        return None
-    return extent([(expanded(a, set(), definitions), expanded(b, set(), definitions)) for a, b in loop.bounds])
-
-
-def _definitions(body: Sequence[nodes.Stmt]) -> dict[str, nodes.Expr]:
-    """What locals that are given a value once are worked out from."""
-    found: dict[str, list[nodes.Expr]] = {}
-    for one in walk.statements(body):
-        for name in walk.assigned(one):
-            found.setdefault(name, []).append(one.value if isinstance(one, nodes.Assign) else nodes.Local(name, "i32"))
-    single = {name: values[0] for name, values in found.items() if len(values) == 1}
-    return {name: value for name, value in single.items() if name not in walk.locals_in([value])}
-
-
-Change = Callable[[nodes.Atomic], Sequence[nodes.Stmt]]
-
-
-def replaced(body: Sequence[nodes.Stmt], wanted: Collection[int], change: Change) -> Block:
-    """Statements in which something stands for each of the atomics that are wanted."""
+def replaced(
+    body: Sequence[nodes.Stmt], wanted: Mapping[int, Kind], change: Callable[[Kind], Sequence[nodes.Stmt]]
+) -> Block:
+    """Statements in which something stands for each of those that are wanted, which go by their `id`."""
     found: list[nodes.Stmt] = []
     for one in body:
         match one:
-            case nodes.Atomic() if id(one) in wanted:
-                found += change(one)
+            case _ if id(one) in wanted:
+                found += change(wanted[id(one)])
             case nodes.If():
                 then, other = (replaced(part, wanted, change) for part in (one.body, one.orelse))
                 found.append(nodes.If(one.condition, then, other, one.line))
