@@ -6,46 +6,66 @@ where it makes a float of such bits again, a derivative is lost on the way, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from ..source.ir import NotCovered, nodes, types, walk
 
+IsActive = Callable[[nodes.Expr], bool]
+Known = Callable[[nodes.Local | nodes.Load], bool]
 
-def check_bits(kernel: nodes.Kernel, is_active: Callable[[nodes.Expr], bool]) -> None:
-    """Refuse a kernel that makes a float from the bits of one that has a derivative.
 
-    Args:
-        kernel: the kernel.
+class Part(NamedTuple):
+    """Statements with locals of their own.
+
+    Attributes:
+        statements: all of them, those inside others too.
         is_active: whether an expression that is floating has a derivative.
+        path: the file that their lines count in.
+    """
+
+    statements: Sequence[nodes.Stmt]
+    is_active: IsActive
+    path: str
+
+
+def check_bits(*parts: Part) -> None:
+    """Refuse statements that make a float from the bits of one that has a derivative. Parts share memory.
 
     Raises:
-        NotCovered: with the line where it does.
+        NotCovered: with the line where they do.
     """
-    statements = [*walk.statements(kernel.body)]
-    known: set[str] = set()
+    known: set[tuple[int, str]] = set()
+
+    def known_in(number: int) -> Known:
+        return lambda one: ((number, one.name) if isinstance(one, nodes.Local) else (-1, one.array)) in known
+
     before = -1
     while len(known) > before:
         before = len(known)
-        for one in statements:
-            if any(_is_of_bits(expr, known, is_active) for expr in _values(one)):
-                known.update(_targets(one))
-    for one in statements:
-        for part in (part for expr in walk.expressions(one) for part in walk.parts(expr)):
-            if _makes_float(part) and _is_of_bits(walk.operands(part)[0], known, is_active):
-                raise NotCovered("the derivative of a float's bits", one.line, f"{kernel.path}:{one.line}")
+        for number, part in enumerate(parts):
+            for one in part.statements:
+                if any(_is_of_bits(expr, known_in(number), part.is_active) for expr in _values(one)):
+                    known.update((number, name) for name in walk.assigned(one))
+                    known.update((-1, name) for name in _changed(one))
+    for number, part in enumerate(parts):
+        for one in part.statements:
+            for expr in (inner for whole in walk.expressions(one) for inner in walk.parts(whole)):
+                if _makes_float(expr) and _is_of_bits(walk.operands(expr)[0], known_in(number), part.is_active):
+                    raise NotCovered("the derivative of a float's bits", one.line, f"{part.path}:{one.line}")
 
 
 def _makes_float(expr: nodes.Expr) -> bool:
     return isinstance(expr, nodes.Cast) and expr.keeps_bits and types.is_float(expr.type)
 
 
-def _is_of_bits(expr: nodes.Expr, known: set[str], is_active: Callable[[nodes.Expr], bool]) -> bool:
+def _is_of_bits(expr: nodes.Expr, known: Known, is_active: IsActive) -> bool:
     """Whether a whole number is made from a float's bits. A comparison's truth has no derivative to lose."""
     if types.is_float(expr.type) or expr.type == "u1":
         return False
     match expr:
-        case nodes.Local(name) | nodes.Load(name):
-            return name in known
+        case nodes.Local() | nodes.Load():
+            return known(expr)
         case nodes.Cast(value) if types.is_float(value.type):
             return expr.keeps_bits and is_active(value)
     return any(_is_of_bits(operand, known, is_active) for operand in walk.operands(expr))
@@ -56,7 +76,6 @@ def _values(one: nodes.Stmt) -> Iterator[nodes.Expr]:
         yield one.value
 
 
-def _targets(one: nodes.Stmt) -> Iterator[str]:
-    yield from walk.assigned(one)
+def _changed(one: nodes.Stmt) -> Iterator[str]:
     if isinstance(one, nodes.Store | nodes.Atomic):
         yield one.array

@@ -12,6 +12,7 @@ from tinsmith.source.ir import NotCovered, types, walk
 from tinsmith.transforms.adjoint import adjoint
 
 REFUSED = {
+    "casts": "the derivative of a float's bits",
     "reductions": "`total`, read in the parallel loop that changes it by atomic_add",
 }
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-10, "equal_nan": True}

@@ -25,10 +25,14 @@ def activities_of(
     edges = [(_key(number, start), _key(number, end)) for number, (start, end) in every if not shut & {start, end}]
     varied = reached({f"@{name}" for name in inputs}, edges)
     useful = reached({f"@{name}" for name in outputs}, [(end, start) for start, end in edges])
-    both = varied & useful
-    arrays = {key for key in both if key.startswith("@")}
-    heads = [f"{number} " for number in range(len(tasks))]
-    return [Activity(arrays | {key.removeprefix(head) for key in both if key.startswith(head)}) for head in heads]
+    numbers = range(len(tasks))
+    return [Activity(_names(number, varied & useful), _names(number, varied)) for number in numbers]
+
+
+def _names(number: int, keys: set[str]) -> set[str]:
+    """Arrays, and one task's locals."""
+    head = f"{number} "
+    return {key.removeprefix(head) for key in keys if key.startswith(("@", head))}
 
 
 def _key(number: int, name: str) -> str:
@@ -39,8 +43,9 @@ def _key(number: int, name: str) -> str:
 class Activity:
     """What has a gradient in one task: locals by name, arrays with an `@` before it."""
 
-    def __init__(self, active: set[str]) -> None:
+    def __init__(self, active: set[str], varied: set[str]) -> None:
         self._active = active
+        self._varied = varied
 
     def __contains__(self, local: str) -> bool:
         return local in self._active
@@ -56,6 +61,10 @@ class Activity:
     def depends(self, expr: nodes.Expr) -> bool:
         """Whether an expression's value has an adjoint."""
         return any(source in self._active for source in sources(expr))
+
+    def varies(self, expr: nodes.Expr) -> bool:
+        """Whether an expression's value depends on an input that wants a gradient, wherever it goes."""
+        return any(source in self._varied for source in sources(expr))
 
 
 def _edges(step: Step) -> Iterator[Edge]:

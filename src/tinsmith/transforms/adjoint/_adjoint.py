@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
+from .._bits import Part, check_bits
 from .._pruned import pruned
 from .._scoped import scoped
 from ._access import written_once
-from ._activity import activities_of
+from ._activity import Activity, activities_of
+from ._form import plain_steps
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._reversible import Reversible, Wanted, reversibles
 from ._split import split
@@ -47,6 +49,7 @@ def adjoint(
     given = frozenset(outputs) - frozenset(detached)
     tasks = reversibles(parts, arrays, Wanted(active, given, detached), is_serial=is_serial)
     activities = activities_of([task.steps for task in tasks], active, given, detached)
+    check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
     tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
     gradients = {name: f"grad_{name}" for name in arrays if any(one.has_array(name) for one in activities)}
     once = written_once([task.steps for task in tasks])
@@ -57,6 +60,10 @@ def adjoint(
         for number, (task, activity) in enumerate(zip(tasks, activities, strict=True))
     ]
     return _Assembly(tasks, found, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
+
+
+def _part(task: Reversible, activity: Activity) -> Part:
+    return Part([*plain_steps(task.steps)], activity.varies, task.kernel.path)
 
 
 class _Assembly:

@@ -91,6 +91,17 @@ def frame_locals(body: Sequence[Step]) -> list[str]:
     return list(found)
 
 
+def plain_steps(body: Sequence[Step]) -> Iterator[nodes.Assign | nodes.Store | nodes.Atomic]:
+    """Every step that gives something a value; what loops hand on is assigned."""
+    for one in steps_in(body):
+        if isinstance(one, nodes.Assign | nodes.Store | nodes.Atomic):
+            yield one
+        elif isinstance(one, Loop):
+            for carried in one.carried:
+                for value in (carried.first, carried.next):
+                    yield from (nodes.Assign(name, value, one.line) for name in (carried.head, carried.last))
+
+
 def loads_in(body: Sequence[Step]) -> Iterator[nodes.Load]:
     """Every load: each is a step of its own."""
     return (one.value for one in steps_in(body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from ...source.ir import NotCovered, nodes, types, walk
-from .._bits import check_bits
+from .._bits import Part, check_bits
 from .._names import Names, names_of
 from ._activity import Activity
 from ._extremes import INTEGER, Extreme, extremes_in, kept, settled, shared, sliced
@@ -86,7 +86,7 @@ class _Pass:
         self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
         self.names = Names(names_of(kernel))
         self.activity = activity = Activity(kernel, active, inert)
-        check_bits(kernel, activity.has)
+        check_bits(Part([*walk.statements(kernel.body)], activity.has, kernel.path))
         self.arrays = [array for array in kernel.arrays.values() if activity.has_array(array.name)]
         self.arguments = {name: one for name, one in kernel.arguments.items() if activity.has_argument(name)}
         self.locals = {name: kind for name, kind in kernel.locals.items() if activity.has_local(name)}
