@@ -1,4 +1,4 @@
-"""Pitfall 07: a running average kept in one cell; an engine's reverse kernel sees its last value only (taichi #2425)."""
+"""Pitfall 07: a running average kept in one cell; engines see its last value only (taichi #2425)."""
 
 import pytest
 import torch
