@@ -161,7 +161,8 @@ class _Assembly:
                 memory[name] = f"{name}@{mark}"
                 actions.append(self.begun(name, number, memory[name]))
             elif name in self.made:
-                memory[name] = self.at(name, number)
+                is_settled = name in self.found[number].settled
+                memory[name] = self.at(name, number + 1 if is_settled else number)
             elif name in self.arrays and not self.arrays[name].label:
                 self.reads.add(name)
         return Run(kernel, self.tasks[number].source, memory)

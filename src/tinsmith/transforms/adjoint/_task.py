@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
 from .._names import Names
+from .._polished import polished
 from .._pruned import pruned
-from .._scoped import scoped
-from .._tidied import tidied
 from ._activity import Activity
 from ._counting import Counting, Formula
 from ._evaluated import extent
 from ._form import Loop, Step, loads_in, steps_in, stores_in
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal, Task, definitions
+from ._settled import settled
 from ._tapes import Tape, tape_type
 
 Block = list[nodes.Stmt]
@@ -46,6 +46,17 @@ class Given:
     once: frozenset[int]
     is_serial: bool
 
+    @property
+    def parallel(self) -> Loop | None:
+        """The loop that a parallel task is."""
+        only = self.steps[-1]
+        return only if isinstance(only, Loop) and only.is_parallel else None
+
+    @property
+    def body(self) -> tuple[Step, ...]:
+        """What one thread runs."""
+        return self.steps if self.parallel is None else self.parallel.body
+
 
 @dataclass(frozen=True)
 class Reversed:
@@ -54,15 +65,18 @@ class Reversed:
     reserve: Reserve | None
     kernel: nodes.Kernel
     state: frozenset[str]
+    settled: frozenset[str]
     notes: tuple[str, ...]
 
 
 def reversed_task(given: Given) -> Reversed:
     """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays."""
     changed = frozenset(store.array for store in stores_in(given.steps))
-    state = frozenset(load.array for load in loads_in(given.steps)) & changed
+    both = frozenset(load.array for load in loads_in(given.steps)) & changed
+    steady = settled(given.body, both & given.own)
+    state = both - steady
     while True:
-        found = _Writing(given, changed, state).reversed()
+        found = _Writing(given, changed, state, steady).reversed()
         left = state & {load.array for load in walk.loads(found.kernel.body)}
         if left == state:
             return found
@@ -72,12 +86,13 @@ def reversed_task(given: Given) -> Reversed:
 class _Writing:
     """Writes the reverse of a task that works on copies of the arrays in `state`."""
 
-    def __init__(self, given: Given, changed: frozenset[str], state: frozenset[str]) -> None:
+    def __init__(self, given: Given, changed: frozenset[str], state: frozenset[str], steady: frozenset[str]) -> None:
         self.given = given
+        self.steady = steady
         names = given.names.copied()
         restores = any(isinstance(step, Loop) and not step.is_parallel for step in steps_in(given.steps))
         everything = frozenset(given.kernel.arrays)
-        own = everything if given.is_serial or self.parallel is None else given.own
+        own = everything if given.is_serial or given.parallel is None else given.own
         task = Task(
             given.kernel.arrays,
             given.gradients,
@@ -94,12 +109,11 @@ class _Writing:
 
     @property
     def parallel(self) -> Loop | None:
-        only = self.given.steps[-1]
-        return only if isinstance(only, Loop) and only.is_parallel else None
+        return self.given.parallel
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        return self.given.steps if self.parallel is None else self.parallel.body
+        return self.given.body
 
     def reversed(self) -> Reversed:
         names = () if self.parallel is None else self.parallel.names
@@ -110,7 +124,7 @@ class _Writing:
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
         whole = pruned([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
-        return Reversed(reserve, kernel, self.state, tuple(self.notes({tape.key for tape in tapes})))
+        return Reversed(reserve, kernel, self.state, self.steady, tuple(self.notes({tape.key for tape in tapes})))
 
     def notes(self, used: set[str]) -> Iterator[str]:
         """What loops keep, in words."""
@@ -144,7 +158,7 @@ class _Writing:
         given = self.given
         before = self.before() if self.parallel is not None else ()
         kinds = dict(self.names.types)
-        statements = scoped(tidied(pruned((*before, *body))), kinds)
+        statements = polished((*before, *body), kinds)
         used = _arrays_in(statements)
         arrays = {name: array for name, array in self.arrays(reserve).items() if name in used}
         arguments = dict(given.kernel.arguments)

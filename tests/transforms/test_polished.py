@@ -1,0 +1,131 @@
+"""Generated statements made short: starts sunk, branches joined, copies left out; and where that may not be."""
+
+import ast
+
+import pytest
+
+from support.by_hand import argument, array, assign, branch, const, kernel, local, loop, repeat, store
+from tinsmith.source.ir import nodes, printed, types
+from tinsmith.transforms._joined import joined
+from tinsmith.transforms._polished import polished
+from tinsmith.transforms._sunk import sunk
+from tinsmith.transforms._uncopied import uncopied
+
+X, Y = array("x"), array("y")
+A, B, S, C = (local(name) for name in "absc")
+IF, OR = local("p", "u1"), local("q", "u1")
+KINDS = {**dict.fromkeys("absc", "f32"), "p": "u1", "q": "u1", "n": "i32", "i": "i32"}
+ZERO = assign("s", const(0.0, "f32"))
+USE = store(Y, "i", S)
+SET = assign("s", X["i"])
+
+
+def text(body):
+    made = kernel([X, Y], body, {"k": ("i32", ())}, **KINDS)
+    lines = ast.unparse(printed(made, dict.fromkeys(("x", "y", "k"), "a"), types.Defaults())).splitlines()[1:]
+    return [line.removeprefix("    ").replace("_lang.f32(0.0)", "0") for line in lines]
+
+
+SUNK = {
+    "into a branch": ([ZERO, branch(IF, [SET, USE])], ["if p:", "    s = 0.0", "    s = x[i]", "    y[i] = s"]),
+    "into the other": ([ZERO, branch(IF, [assign("a", A)], [SET, USE])], None),
+    "past what does not ask for it": ([ZERO, assign("a", X["i"]), branch(IF, [SET, USE])], None),
+    "through two": ([ZERO, branch(IF, [branch(OR, [SET, USE])])], None),
+    "not into both": ([ZERO, branch(IF, [SET, USE], [USE])], ZERO),
+    "not where it is read later": ([ZERO, branch(IF, [SET]), USE], ZERO),
+    "not into a loop": ([ZERO, loop("i", 3, [assign("s", S + X["i"]), USE])], ZERO),
+    "not where the condition asks for it": ([ZERO, branch(S > 0.0, [SET, USE])], ZERO),
+    "not out of a loop that hands it on": (
+        [loop("i", 3, [branch(S > 1.0, [USE]), ZERO, branch(IF, [SET])])],
+        "the same",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUNK)
+def test_sunk(name):
+    body, wanted = SUNK[name]
+    found = sunk(body)
+    if isinstance(wanted, list):
+        assert text(found) == wanted
+    elif wanted is None:
+        assert ZERO not in found and text(found) != text(body)
+    else:
+        assert found == tuple(body)
+
+
+JOINED = {
+    "next to each other": ([branch(IF, [SET]), branch(IF, [USE])], 1),
+    "numbers between": ([branch(IF, [SET]), assign("a", const(0.0, "f32")), branch(IF, [USE, assign("a", S)])], 2),
+    "three": ([branch(IF, [SET]), branch(IF, [USE]), branch(IF, [USE], [SET])], 1),
+    "inside": ([loop("i", 3, [branch(IF, [SET]), branch(IF, [USE])])], None),
+    "not of another question": ([branch(IF, [SET]), branch(OR, [USE])], 2),
+    "not where the first changes it": ([branch(IF, [assign("p", const(False, "u1"))]), branch(IF, [USE])], 2),
+    "not past what is worked out": ([branch(IF, [SET]), USE, branch(IF, [USE])], 3),
+    "not past a number that the first asks for": ([branch(IF, [SET, USE]), ZERO, branch(IF, [USE])], 3),
+    "not where the first leaves": ([loop("i", 3, [branch(IF, [SET, nodes.Break()]), branch(IF, [USE])])], "the same"),
+    "not of a value in memory": ([branch(X[0] > 0.0, [store(X, 0, 0.0)]), branch(X[0] > 0.0, [USE])], 2),
+}
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_joined(name):
+    body, count = JOINED[name]
+    found = joined(body)
+    if count == "the same":
+        assert found == tuple(body)
+    elif count is None:
+        assert len(found[0].body) == 1
+    else:
+        assert len(found) == count
+
+
+COPY = assign("a", B)
+TAKE = store(Y, "i", A)
+GIVE = assign("b", X["i"])
+COPIES = {
+    "plain": ([GIVE, COPY, TAKE], ["b = x[i]", "y[i] = b"]),
+    "of a copy": ([GIVE, COPY, assign("c", A), store(Y, "i", C)], ["b = x[i]", "y[i] = b"]),
+    "of a loop's variable": ([loop("i", 3, [assign("n", local("i", "i32")), store(Y, "n", 1.0)])], None),
+    "of a sum that is done": ([GIVE, assign("b", B + 1.0), COPY, TAKE], ["b = x[i]", "b = b + 1.0", "y[i] = b"]),
+    "read in a loop": ([GIVE, COPY, loop("i", 3, [TAKE])], None),
+    "in each iteration": ([loop("i", 3, [GIVE, COPY, TAKE])], None),
+    "not where the source changes": ([GIVE, COPY, assign("b", B + 1.0), TAKE], "the same"),
+    "not where the source changes in a loop after it": ([GIVE, COPY, loop("i", 3, [TAKE, GIVE])], "the same"),
+    "not of two sources": ([GIVE, branch(IF, [COPY], [assign("a", C)]), TAKE], "the same"),
+    "not what a loop leaves": ([repeat([GIVE, branch(IF, [nodes.Break()]), COPY]), TAKE], "the same"),
+    "not of another type": ([assign("n", X["i"]), store(Y, "n", 0.0), assign("n", 1)], "the same"),
+    "not what a loop hands on": ([GIVE, loop("i", 3, [COPY, TAKE, assign("b", A + 1.0)])], "the same"),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_uncopied(name):
+    body, wanted = COPIES[name]
+    found = uncopied(body, KINDS)
+    if isinstance(wanted, list):
+        assert text(found) == wanted
+    elif wanted is None:
+        assert not any("a = b" in line or "n = i" in line for line in text(found))
+    else:
+        assert found == tuple(body)
+
+
+def test_a_copy_of_another_type_is_a_cast():
+    body = (assign("b", X["i"]), assign("n", B), store(Y, "n", 1.0))
+    assert uncopied(body, KINDS) == body
+
+
+def test_all_of_it():
+    """What the reverse of a branch is made of."""
+    body = [
+        assign("p", X["i"] > 0.0),
+        branch(IF, [assign("a", X["i"] * 2.0)]),
+        ZERO,
+        assign("b", const(0.0, "f32")),
+        branch(IF, [assign("s", S + Y["i"]), assign("b", B + S), store(Y, "i", A * B)]),
+        assign("c", argument("k", "i32")),
+    ]
+    wanted = ["p = x[i] > 0.0", "if p:", "    a = x[i] * 2.0", "    s = y[i]", "    y[i] = a * s"]
+    found = text(polished([loop("i", X.size(), body, is_parallel=True)], KINDS))
+    assert [line.removeprefix("    ") for line in found[1:]] == wanted
