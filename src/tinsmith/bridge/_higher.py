@@ -60,18 +60,20 @@ class SecondOrder:
     def pulled_back(self, directions: Tensors, needs: Sequence[bool]) -> list[torch.Tensor | None]:
         """Gradients of what was saved and of the cotangents; `directions` are the incoming ones of the gradients."""
         given = {n: v for n, v in zip(self.active, directions, strict=True) if v is not None}
-        names = (*self.saved, *self.cotangents)
+        count = len(self.saved)
         if not given:
-            return [None] * len(names)
-        wanted = frozenset(n for n, needed in zip(names, needs, strict=True) if needed)
+            return [None] * (count + len(self.cotangents))
+        # What was saved may be an output too: that one counts as the function of the inputs that it is.
+        inputs = self.values().keys() & self.call.wanting
+        inputs = frozenset(n for n, needed in zip(self.saved, needs, strict=False) if needed and n in inputs)
+        others = frozenset(n for n, needed in zip(self.cotangents, needs[count:], strict=True) if needed)
         step = _Step(self.call, frozenset(given), self.values(), given)
-        found: dict[str, torch.Tensor] = {}
-        if wanted & self.cotangents.keys():
-            found |= step.outputs()
-        inputs = wanted.intersection(self.saved, self.call.wanting)
-        if inputs:
-            found |= step.gradients(inputs, self.cotangents)
-        return [found.get(name) if name in wanted else None for name in names]
+        found = step.gradients(inputs, self.cotangents) if inputs else {}
+        moved = step.outputs() if others else {}
+        return [
+            *(found.get(name) for name in self.saved),
+            *(moved.get(name) if name in others else None for name in self.cotangents),
+        ]
 
     def pushed_forward(self, saved: Tensors, cotangents: Tensors) -> list[torch.Tensor | None]:
         """Tangents of the gradients, from those of what was saved and of the cotangents."""
