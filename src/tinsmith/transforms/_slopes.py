@@ -1,7 +1,8 @@
 """Slopes: the one table of derivatives, for adjoint and tangent alike.
 
 Where a function has a kink or its derivative is infinite the slopes are torch's, which the interpreter has too:
-`abs` has 0 at 0; a tie of `min` or `max` gives each side half; those of a length and of `atan2` are 0 at 0;
+`abs` has 0 at 0; a tie of `min` or `max` gives each side half, but a tie with a 0 that is written out gives 0, as
+torch.relu; those of a length and of `atan2` are 0 at 0;
 a power's by its base is 0 where the exponent is 0, and by its exponent where the base is 0 and the exponent not
 negative. `floor`, `ceil`, `round`, `sgn`, `//`, comparisons and whole numbers have none, and do not appear.
 """
@@ -218,10 +219,14 @@ def _remainder(two: _Two) -> list[Slope]:
 
 def _extreme(two: _Two, wins: str) -> list[Slope]:
     """Of "max" (`wins` is "<": a side that is less has no part) or "min". Nothing reaches the side that lost,
-    not even times 0: `sqrt(max(x, 0))` has a derivative where x < 0.
+    not even times 0: `sqrt(max(x, 0))` has a derivative where x < 0. Where both are equal each has half; none if the
+    other is a 0 that is written out: a rectifier.
     """
 
     def share(one: nodes.Expr, other: nodes.Expr) -> Contribution:
+        if is_constant(other, 0):
+            is_off = compared(f"{wins}=", one, other)
+            return lambda seed: either(is_off, two.number(0), seed)
         tie, lost = compared("==", one, other), compared(wins, one, other)
 
         def contribution(seed: nodes.Expr) -> nodes.Expr:

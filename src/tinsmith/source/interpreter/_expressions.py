@@ -24,6 +24,7 @@ from ._rules import (
     FLOAT_BINARY,
     FLOAT_UNARY,
     INTEGER_BINARY,
+    RECTIFIERS,
     integer_power,
     integer_unary,
     shift,
@@ -138,6 +139,9 @@ class Expressions:
             return self._comparison(expr)
         if name in ("<<", ">>", ">>>"):
             return _both(self.as_type(expr.left, kind), self.run(expr.right), shift(name, kind))
+        if name in RECTIFIERS and types.is_float(kind) and (_is_zero(expr.left) or _is_zero(expr.right)):
+            other = expr.left if _is_zero(expr.right) else expr.right
+            return _then(self.as_type(other, kind), RECTIFIERS[name])
         left = self.as_type(expr.left, kind)
         if name == "pow" and not types.is_float(
             expr.right.type
@@ -186,6 +190,10 @@ def _both(left: Run, right: Run, rule: Callable[[Any, Any], Any]) -> Run:
 
 def _choice(condition: Run, then: Run, otherwise: Run) -> Run:
     return lambda held: then(held) if condition(held) else otherwise(held)
+
+
+def _is_zero(expr: nodes.Expr) -> bool:
+    return isinstance(expr, nodes.Const) and expr.value == 0
 
 
 def _junction(name: str, left: Run, right: Run) -> Run:

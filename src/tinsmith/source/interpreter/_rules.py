@@ -72,6 +72,12 @@ FLOAT_BINARY: dict[str, Callable[..., torch.Tensor]] = {
     "pow": torch.pow,
 }
 
+RECTIFIERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "max": torch.relu,
+    "min": lambda value: 0.0 - torch.relu(-value),
+}
+"""Of a number and a 0 that is written out: derivative 0 where they are equal, not half."""
+
 # Integers ---------------------------------------------------------------------------------------
 
 
