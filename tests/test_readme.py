@@ -22,10 +22,18 @@ def test_the_first_program_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_the_gradient_is_the_oracles(tmp_path):
+    program = tmp_path / "composite.py"
+    check = 'assert (density.grad - answer.gradients["density"]).abs().max() < 1e-6'
+    program.write_text("import taichi as ti, tinsmith as ts, torch\nts.init('cpu')\n" + PYTHON[2] + check + "\n")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_layer_trains(tmp_path):
     program = tmp_path / "layer.py"
     check = "assert torch.equal(layer.data_oriented.w.to_torch(), layer.w.detach()) and layer.w.grad.abs().min() > 0"
-    program.write_text("import taichi as ti, tinsmith as ts, torch\nts.init('cpu')\n" + PYTHON[2] + check + "\n")
+    program.write_text("import taichi as ti, tinsmith as ts, torch\nts.init('cpu')\n" + PYTHON[3] + check + "\n")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
