@@ -20,6 +20,7 @@ class Names:
         self._taken = set(taken)
         self._mark = mark
         self._count: dict[str, int] = {}
+        self._roots: dict[str, str] = {}
         self.types: dict[str, str] = {}
 
     def fresh(self, wish: str, kind: str | None = None) -> str:
@@ -31,6 +32,7 @@ class Names:
             candidate = f"{stem}_{self._count[stem]}"
             name = candidate if candidate not in self._taken else ""
         self._taken.add(name)
+        self._roots[name] = self.root(wish)
         if kind is not None:
             self.types[name] = kind
         return name
@@ -43,10 +45,16 @@ class Names:
         """The name of memory or of an argument, which no other task of the op uses."""
         return self.fresh(f"{wish}{self._mark}")
 
+    def root(self, name: str) -> str:
+        """What a name was wished for, without the numbers of what it was made from: `grad_s` for `grad_s_4`."""
+        if name in self._roots:
+            return self._roots[name]
+        return f"grad_{self.root(name.removeprefix('grad_'))}" if name.startswith("grad_") else name
+
     def copied(self) -> Names:
         """The same names taken, from here on apart."""
         other = Names(self._taken, self._mark)
-        other._count, other.types = dict(self._count), dict(self.types)
+        other._count, other._roots, other.types = dict(self._count), dict(self._roots), dict(self.types)
         return other
 
     def like(self, local: str, wish: str | None = None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..source.ir import nodes
 from ._joined import joined
+from ._loaded_once import loaded_once
 from ._pruned import pruned
 from ._scoped import scoped
 from ._sunk import sunk
@@ -26,4 +27,4 @@ def polished(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
     while found != before:
         before = found
         found = joined(sunk(found))
-    return scoped(pruned(uncopied(tidied(found), kinds)), kinds)
+    return scoped(pruned(uncopied(loaded_once(tidied(found), kinds), kinds)), kinds)

@@ -21,7 +21,7 @@ def uncopied(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
         body: the statements.
         kinds: types of locals.
     """
-    text = _Text(body)
+    text = Text(body)
     values: dict[str, nodes.Expr] = {}
     for one in walk.statements(body):
         if not isinstance(one, nodes.Assign) or not isinstance(one.value, nodes.Local):
@@ -34,7 +34,7 @@ def uncopied(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
 
 
 @dataclass
-class _Text:
+class Text:
     """Where locals are given values and read, by number in the text."""
 
     body: Sequence[nodes.Stmt]

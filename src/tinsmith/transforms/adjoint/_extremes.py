@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from ...source.ir import nodes, types, walk
 from .._algebra import cast, compared, constant, over, times
 from .._names import Names
+from .._polished import polished
 from .._pruned import pruned
-from .._scoped import scoped
 from .._slots import Slotted, place_of, replaced, slotted
 from ._evaluated import extent
 from ._exact import Exact
@@ -242,7 +242,7 @@ class _Apart:
     def written(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
         """A kernel of the task that changes none of the task's own arrays but for itself."""
         kinds = {**self.kernel.locals, **self.names.types}
-        statements = scoped(pruned((*self.before, *body), private=self.changed), kinds)
+        statements = polished(pruned((*self.before, *body), private=self.changed), kinds)
         used = {load.array for load in walk.loads(statements)} | {one.array for one in walk.stores(statements)}
         used |= walk.sized(statements)
         found = {name: array for name, array in self.arrays().items() if name in used}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
+from .._called import called
 from .._names import Names
 from .._polished import polished
 from .._pruned import pruned
@@ -167,6 +168,8 @@ class _Writing:
         mentioned = {one.name for one in _leaves(statements) if isinstance(one, nodes.Argument)}
         arguments = {name: kind for name, kind in arguments.items() if name in mentioned}
         name = f"{given.kernel.name}_{word}_{given.number}"
+        statements, new = called(statements, self.names.root, {*arrays, *arguments}, given.kernel.locals)
+        kinds = {new[old]: kind for old, kind in kinds.items() if old in new}
         return nodes.Kernel(name, given.kernel.path, arrays, arguments, kinds, statements)
 
     def before(self) -> tuple[nodes.Stmt, ...]:
