@@ -17,17 +17,27 @@ def sunk(body: Sequence[nodes.Stmt]) -> Block:
 
 
 def _block(body: Block, everywhere: Counter[str]) -> Block:
-    found = list(body)
-    for place in reversed(range(len(found))):
-        one = found[place]
+    found: list[nodes.Stmt | None] = list(body)
+    users = _users(body)
+    for place in reversed(range(len(body))):
+        one = body[place]
         if not isinstance(one, nodes.Assign) or not isinstance(one.value, nodes.Const):
             continue
-        target = next((n for n in range(place + 1, len(found)) if _mentions([found[n]])[one.name]), None)
-        held = None if target is None else _holding(found[target], one, everywhere[one.name] - 1)
+        target = next((n for n in users[one.name] if n > place), None)
+        branch = None if target is None else found[target]
+        held = None if branch is None else _holding(branch, one, everywhere[one.name] - 1)
         if target is not None and held is not None:
-            found[target] = held
-            del found[place]
-    return tuple(_inside(one, everywhere) for one in found)
+            found[target], found[place] = held, None
+    return tuple(_inside(one, everywhere) for one in found if one is not None)
+
+
+def _users(body: Block) -> dict[str, list[int]]:
+    """The places of the statements that mention each local."""
+    found: dict[str, list[int]] = {}
+    for place, one in enumerate(body):
+        for name in _mentions([one]):
+            found.setdefault(name, []).append(place)
+    return found
 
 
 def _holding(branch: nodes.Stmt, start: nodes.Assign, others: int) -> nodes.Stmt | None:
