@@ -33,7 +33,7 @@ def seeded(kernel: nodes.Kernel, seed: str, first: int = 0) -> nodes.Kernel:
     Args:
         kernel: the kernel.
         seed: name of an array to add: `i64`, without dims. Nobody else has that name.
-        first: a number that differs from kernel to kernel of an op, so that they draw different numbers.
+        first: the number of its first task among those of an op: kernels whose tasks have other numbers draw others.
 
     Raises:
         NotCovered: it draws a number of a type that is not made here.
@@ -82,7 +82,7 @@ class _Seeding:
         """The hash, and the number made of it."""
         seed = nodes.Load(self.seed, (), (), SEED)
         upper = nodes.Binary(">>", seed, nodes.Const(32, "i32"), SEED)
-        task = _word(self.first * 0x10001 + number)
+        task = _word(self.first + number)
         words: list[nodes.Expr] = [
             nodes.Cast(seed, WORD),
             _binary("+", nodes.Cast(upper, WORD), _binary("*", task, _word(0x3C6EF372))),

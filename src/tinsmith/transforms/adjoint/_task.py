@@ -138,7 +138,7 @@ class _Writing:
                 kind = self.names.types[name]
                 if tape_type(kind) in used:
                     size = types.width(tape_type(kind)) // 8
-                    yield f"tape: `{name}` ({kind}) {where}, which its reverse needs: {size} bytes"
+                    yield f"tape: `{self.names.root(name)}` ({kind}) {where}, which its reverse needs: {size} bytes"
             for array in kept.logged:
                 if array in used:
                     yield f"tape: what stores to `{array}` overwrite, and where, {where}"
