@@ -5,6 +5,8 @@ import torch
 
 import tinsmith as ts
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+
 
 def moved(lang, form, **options):
     """Adds to an element under one index, and reads it under another before and after."""
@@ -54,3 +56,20 @@ def every_one_its_own(size):
 
 def wanted(x, form):
     return x + x * x if form == "atomic" else (x * 0.7 + x) + x
+
+
+def test_tangents_of_vectors(lang64):
+    """`v[i]` and `v[i % n]` are one element; their difference moves by nothing."""
+    vec2 = lang64.types.vector(2, lang64.f64)
+
+    @ts.op("p[n, 2] -> v[n, 2]")
+    @lang64.kernel
+    def differ(p: lang64.types.ndarray(dtype=vec2, ndim=1), v: lang64.types.ndarray(dtype=vec2, ndim=1)):
+        lang64.loop_config(serialize=True)
+        for i in range(1, p.shape[0]):
+            v[p.shape[0] - 1] = v[p.shape[0] - 1] + lang64.max(p[i], v[i])
+            v[i] = v[i % p.shape[0]] - v[i]
+
+    p, direction = torch.rand(5, 2, dtype=torch.float64), torch.rand(5, 2, dtype=torch.float64)
+    _, moved = torch.func.jvp(differ, (p,), (direction,))
+    torch.testing.assert_close(moved, torch.zeros_like(moved))

@@ -11,7 +11,7 @@ from .._errors import EngineError, TinsmithError, refusal
 from ..engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
 from ..source import build
 from ..source.ir import commented, nodes, printed, types, walk
-from ..transforms import has_aliases
+from ..transforms import flat, has_aliases
 from ._stage import Stage
 from ._steps import Step
 
@@ -37,31 +37,32 @@ class Emitted:
         self.arrays = tuple(name for name in kernel.arrays if name not in self.fields and name not in kernel.cells)
         used = {load.array for load in walk.loads(kernel.body)} | {store.array for store in walk.stores(kernel.body)}
         self.touched = tuple(name for name in self.arrays if name in used)
+        self._has_aliases = has_aliases(kernel.body)
         self._compiled: Compiled | None = None
 
     @property
     def text(self) -> str:
         """Its source, as the engine gets it."""
-        return ast.unparse(self._tree()) + "\n"
+        return ast.unparse(self._tree(self.kernel)) + "\n"
 
     @property
     def readable(self) -> list[str]:
         """Its source for people, in lines: above each group of statements the line that it comes from."""
         path, name = self.kernel.path, _SHORT[self.stage.engine.name]
-        lines = commented(self._tree(), lambda number: linecache.getline(path, number).strip())
+        lines = commented(self._tree(self.kernel), lambda number: linecache.getline(path, number).strip())
         return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
 
-    def _tree(self) -> ast.FunctionDef:
+    def _tree(self, kernel: nodes.Kernel) -> ast.FunctionDef:
         texts = {}
         for name in self.arrays:
-            array = self.kernel.arrays[name]
+            array = kernel.arrays[name]
             texts[name] = array_text(DTYPES[array.type], array.rank, array.element, "unsafe", False)
         for name in self.kernel.arguments:
             parameter = self.stage.parameters.get(name)
             texts[name] = "_lang.i32" if parameter is None else parameter.text
         texts |= dict.fromkeys(self.fields, "_lang.template()")
         defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
-        return printed(self.kernel, texts, defaults)
+        return printed(kernel, texts, defaults)
 
     def compiled(self) -> Compiled:
         """The compiled kernel."""
@@ -76,10 +77,10 @@ class Emitted:
         engine = self.stage.engine
         engine.require_ready(self.op)
         self.stage.check_fields(self.op)
-        function, _ = build(self._tree(), {"_lang": engine.lang}, self.kernel.name)
+        tree = self._tree(flat(self.kernel) if self._has_aliases else self.kernel)
+        function, _ = build(tree, {"_lang": engine.lang}, self.kernel.name)
         try:
-            is_careful = has_aliases(self.kernel.body)
-            return engine.compile(function, dict(self.fields), adjoint=False, is_careful=is_careful)
+            return engine.compile(function, dict(self.fields), adjoint=False, is_careful=self._has_aliases)
         except TinsmithError:
             raise
         except Exception as cause:
@@ -97,7 +98,7 @@ class Emitted:
             nbytes = DTYPES[array.type].itemsize
             for size in shape:
                 nbytes *= size
-            outer = shape[: len(shape) - len(array.element)]
+            outer = shape if self._has_aliases else shape[: len(shape) - len(array.element)]
             entries.append((compiled.slots[name], places[name], nbytes, outer, -1))
         scalars = tuple((self._setter(name), compiled.slots[name], name) for name in self.kernel.arguments)
         return Step(compiled.launch, tuple(entries), (0,) * len(entries), scalars, 1)

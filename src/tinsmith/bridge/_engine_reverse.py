@@ -105,6 +105,7 @@ class EngineReverse(KernelReverse):
             returns = needed_returns(*self._views[stage], with_adjoint, stage.home)
             for name in stage.arrays:
                 self._refuse_unordered(stage, name, returns)
+                self._refuse_carried(stage, name)
                 if name in needed:
                     self._refuse_overwritten(stage, name, with_adjoint)
             for later in self.signature.stages[place + 1 :]:
@@ -119,6 +120,17 @@ class EngineReverse(KernelReverse):
         words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{name}` returned"
         remedy = "Store it in an integer array, `slot[i] = ti.atomic_add(...)`, and use it in a later loop."
         raise GradientError(refusal(words, [("at", fetched.place)], remedy))
+
+    def _refuse_carried(self, stage: Stage, name: str) -> None:
+        """An outermost serial loop runs forwards in reverse too: what its iterations hand on comes out wrong."""
+        found = stage.roles[name].carried() if name in self._made - self._steady else None
+        if found is None:
+            return
+        engine = stage.engine.name
+        words = f"{engine}'s reverse mode does not reverse the loop of op `{self.signature.op}` that hands on `{name}`"
+        rows = [("used", found[0].place), ("changed", found[1].place)]
+        remedy = "Write the loop inside another, `for _ in range(1):`, or give `backward=`."
+        raise GradientError(refusal(words, rows, remedy))
 
     def _refuse_overwritten(self, stage: Stage, name: str, with_adjoint: frozenset[str]) -> None:
         view = self._views[stage][1][name]

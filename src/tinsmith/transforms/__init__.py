@@ -1,6 +1,6 @@
 """Passes over a kernel's tree, one a file. Each takes a tree and returns another."""
 
-from ._aliases import has_aliases
+from ._aliases import flat, has_aliases
 from ._annotated import annotated
 from ._batched import batched
 from ._fielded import fielded
@@ -27,6 +27,7 @@ __all__ = [
     "batched",
     "draws",
     "fielded",
+    "flat",
     "has_aliases",
     "lifted",
     "pruned",

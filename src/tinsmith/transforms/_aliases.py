@@ -1,8 +1,13 @@
-"""Whether a kernel may reach one element by two names."""
+"""One element by two names: engines forget that a store under one changes what a load under the other finds.
+
+Both engines (Taichi 1.7.4, Quadrants 1.3.3) take `y[i]` for unchanged after `y[k[i]] = ...` if it was read before: in
+control flow optimisation, which can be left out; and, for numbers of a vector, in common subexpressions, which cannot.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..source.ir import nodes, walk
 
@@ -18,3 +23,29 @@ def has_aliases(body: Sequence[nodes.Stmt]) -> bool:
         ways.setdefault(store.array, set()).add(store.index)
         changed.add(store.array)
     return any(len(ways[name]) > 1 for name in read & changed)
+
+
+def flat(kernel: nodes.Kernel) -> nodes.Kernel:
+    """The kernel on arrays of numbers instead of vectors and matrices: the same memory, with more dims. Fields stay."""
+    moved = {name: one for name, one in kernel.arrays.items() if one.element and not one.label}
+    if not moved:
+        return kernel
+
+    def expression(expr: nodes.Expr) -> nodes.Expr:
+        inner = walk.rebuilt(expr, expression)
+        if isinstance(inner, nodes.Load) and inner.array in moved:
+            return replace(inner, index=_whole(inner), entry=())
+        return inner
+
+    def statement(one: nodes.Stmt) -> nodes.Stmt:
+        if isinstance(one, nodes.Store | nodes.Atomic) and one.array in moved:
+            return replace(one, index=_whole(one), entry=())
+        return one
+
+    plain = {name: replace(one, rank=one.rank + len(one.element), element=()) for name, one in moved.items()}
+    body = tuple([walk.changed(one, expression, statement) for one in kernel.body])
+    return replace(kernel, arrays={**kernel.arrays, **plain}, body=body)
+
+
+def _whole(one: nodes.Load | nodes.Store | nodes.Atomic) -> tuple[nodes.Expr, ...]:
+    return (*one.index, *(nodes.Const(number, "i32") for number in one.entry))
