@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import cases
+import tinsmith as ts
 from support.adjoints import by
 
 BY_HAND = "own_backward"  # a `while`: no engine differentiates it
@@ -26,3 +27,94 @@ def test_gradients_by_either_adjoint(lang64, case, adjoint):
         return op(*given, **case.keywords)
 
     cases.assert_same_values_and_gradients(ours, case.expected, inputs)
+
+
+def handed_on(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            y[i + 1] = y[i] + x[i]
+
+    return kernel
+
+
+def shifted_back(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            y[i] = 2.0 * y[i + 1]
+
+    return kernel
+
+
+def last_one_wins(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            y[0] = x[i]
+
+    return kernel
+
+
+def in_time(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+        lang.loop_config(serialize=True)
+        for _ in range(3):
+            for i in range(x.shape[0]):
+                y[i] = 0.5 * y[i]
+
+    return kernel
+
+
+TWINS = {
+    handed_on: lambda x: torch.cat([x.new_zeros(1), x.cumsum(0)]),
+    shifted_back: lambda x: torch.cat([2 * x[1:], x.new_zeros(2)]),
+    last_one_wins: lambda x: torch.cat([x[-1:], x.new_zeros(len(x))]),
+    in_time: lambda x: torch.cat([x / 8, x.new_zeros(1)]),
+}
+
+
+@pytest.mark.parametrize("make", TWINS, ids=lambda make: make.__name__)
+def test_an_outermost_serial_loop_that_hands_something_on(lang64, make):
+    """No engine runs its iterations backwards: refused there, right by the generated adjoint."""
+    kernel, x = make(lang64), torch.randn(5, dtype=torch.float64)
+    cases.assert_same_values_and_gradients(ts.op("x[n] -> y[n + 1]")(kernel), TWINS[make], (x,))
+    with pytest.raises(ts.GradientError, match=r"(?s)does not reverse the loop.*`y`.*test_engine_reverse\.py:\d+"):
+        ts.op("x[n] -> y[n + 1]", adjoint="engine")(kernel)(x.requires_grad_()).sum().backward()
+
+
+def kept_apart(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=2)):
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                y[i, j + 1] = y[i, j] * 0.5 + x[i, j]
+
+    return kernel
+
+
+def added_up(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=2)):
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                y[0, j + 1] += x[i, j] * x[i, j]
+
+    return kernel
+
+
+@pytest.mark.parametrize("make", [kept_apart, added_up], ids=lambda make: make.__name__)
+def test_a_serial_loop_that_hands_nothing_on(lang64, make):
+    kernel, x = make(lang64), torch.randn(3, 4, dtype=torch.float64)
+    ops = [ts.op("x[n, m] -> y[n, m + 1]", adjoint=adjoint)(kernel) for adjoint in ("engine", "source")]
+    cases.assert_same_values_and_gradients(*ops, (x,))

@@ -28,6 +28,7 @@ class Loop:
         is_ascending: whether its only variable goes up, one by one.
         is_parallel: whether its iterations run in any order, or at once.
         is_single: whether it is written to run once.
+        is_task: whether it is a whole task of the kernel, in series: no engine reverses the order of its iterations.
         extent: the least and largest value of its only variable, where these are plain numbers.
     """
 
@@ -37,6 +38,7 @@ class Loop:
     is_parallel: bool = False
     is_single: bool = False
     extent: tuple[int, int] | None = None
+    is_task: bool = False
 
 
 @dataclass(frozen=True)

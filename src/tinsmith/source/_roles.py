@@ -76,6 +76,21 @@ class Roles:
                     return read_access, change
         return None
 
+    def carried(self) -> tuple[Access, Access] | None:
+        """A use and a change of what may be one element, in different iterations of a loop that no engine reverses."""
+        pairs = itertools.product(self.accesses, self.of("write", "add"))
+        return next(((one, change) for one, change in pairs if self._is_carried(one, change)), None)
+
+    def _is_carried(self, one: Access, change: Access) -> bool:
+        """Sums may be added up in any order."""
+        if one.loops[:1] != change.loops[:1] or one.kind == change.kind == "add":
+            return False
+        extents = {v: loop.extent for loop in change.loops + one.loops for v in loop.variables if loop.extent}
+        tasks = [loop for loop in one.loops[:1] if loop.is_task and not loop.is_single]
+        moments = [Moment((), loop, self.changing, extents) for loop in tasks]
+        pairs = ((one.index, change.index), (change.index, one.index))
+        return any(not apart(*pair, moment) for moment in moments for pair in pairs)
+
     def _may_undo(self, change: Access, read_access: Access) -> bool:
         """Whether `change` may run after `read_access` on the same element.
 
@@ -137,7 +152,7 @@ class _Walker(ast.NodeVisitor):
         self._iterator(node.iter)
         is_static = isinstance(node.iter, ast.Call) and _called(node.iter) == "static"
         outer = self.loops, self._is_nested
-        self.loops = (*self.loops, self._loop(node, is_parallel=not (is_static or self._is_nested)))
+        self.loops = (*self.loops, self._loop(node, is_outermost=not (is_static or self._is_nested)))
         self._is_nested = self._is_nested or not is_static
         for statement in node.body + node.orelse:
             self.visit(statement)
@@ -160,8 +175,8 @@ class _Walker(ast.NodeVisitor):
         self.generic_visit(node)
         self._is_nested = outer
 
-    def _loop(self, node: ast.For, *, is_parallel: bool) -> Loop:
-        is_parallel, self._is_serialized = is_parallel and not self._is_serialized, False
+    def _loop(self, node: ast.For, *, is_outermost: bool) -> Loop:
+        is_serialized, self._is_serialized = self._is_serialized, False
         counted = node.iter.args[0] if isinstance(node.iter, ast.Call) and _called(node.iter) == "static" else node.iter
         is_range = isinstance(counted, ast.Call) and _called(counted) == "range" and len(counted.args) < 3
         extent = _extent(counted.args) if is_range and isinstance(counted, ast.Call) else None
@@ -169,9 +184,10 @@ class _Walker(ast.NodeVisitor):
             self.names.key(node),
             self.names.enter(node),
             is_range,
-            is_parallel,
+            is_outermost and not is_serialized,
             extent is not None and extent[0] == extent[1],
             extent,
+            is_outermost and is_serialized,
         )
 
     def visit_Assign(self, node: ast.Assign) -> None:
