@@ -158,10 +158,7 @@ class Runner:
 
     def tape(self, name: str, kind: str, count: int) -> torch.Tensor:
         """Memory of a tape."""
-        if count > LARGEST_TAPE:
-            words = f"the backward pass of op `{self._op}` needs a tape of {count} numbers, more than engines can count"
-            remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
-            raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))
+        check_tape(self._op, count)
         return unread(Buffer(name, (count,), DTYPES[kind]), self._device)
 
 
@@ -244,3 +241,11 @@ class _Pass:
             self.taped.add(size.starts[0])
             found[size] = int(ends[-1]) if iterations else 0
         return found
+
+
+def check_tape(op: str, count: int) -> None:
+    """Refuse a tape of so many numbers."""
+    if count > LARGEST_TAPE:
+        words = f"the backward pass of op `{op}` needs a tape of {count} numbers, more than engines can count"
+        remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
+        raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))

@@ -1,4 +1,4 @@
-"""Straight: a generated backward pass without tapes or copies, as most are: allocate, take pointers, launch."""
+"""Straight: a generated backward pass whose memory follows from sizes: allocate, take pointers, launch."""
 
 from __future__ import annotations
 
@@ -8,22 +8,32 @@ from typing import Any
 import torch
 
 from ..engines import DTYPES
-from ..transforms.adjoint import Fresh, Program, Run
-from ._buffers import Buffer, adjoint_of, zeros_maker
+from ..source.ir import nodes, walk
+from ..transforms.adjoint import Action, Fresh, Program, Reserve, Run, evaluated
+from ._buffers import Buffer, adjoint_of, unread_maker, zeros_maker
 from ._case import Case
 from ._emitted import Emitted
 from ._reverse import Launches
+from ._runner import check_tape
 from ._steps import Situation, Step
 
 
 def is_straight(case: Case, program: Program, situation: Situation) -> bool:
     """Whether a program needs nothing that depends on a call."""
-    plain = all(isinstance(action, Fresh | Run) for action in program.actions)
+    plain = all(isinstance(action, Fresh | Run) or _is_fixed(action) for action in program.actions)
     return plain and not case.is_looped and not situation.private
 
 
+def _is_fixed(action: Action) -> bool:
+    """Whether tapes have the same size at every call."""
+    if not isinstance(action, Reserve) or action.count is not None or isinstance(action.iterations, Run):
+        return False
+    formulas = [action.iterations, *(size.depth[1] for size in action.tapes if size.depth)]
+    return not any(isinstance(one, nodes.Argument) for formula in formulas for one in walk.parts(formula))
+
+
 class Straight:
-    """Runs such a program in one situation. Memory: values that are read, then adjoints of outputs, then zeros."""
+    """Runs such a program in one situation. Memory: values that are read, adjoints of outputs, zeros, then tapes."""
 
     def __init__(
         self,
@@ -34,6 +44,7 @@ class Straight:
         active: frozenset[str],
     ) -> None:
         signature, device = case.signature, situation.device
+        self._op = signature.op
         self._program = program
         self._emitted = emitted
         self._device = device
@@ -51,9 +62,30 @@ class Straight:
         missing = [name for name in signature.arrays if name in active and name not in program.gradients]
         made |= {f"nothing for {name}": name for name in missing}
         self._zeros = [zeros_maker(self._buffer(like, situation), device) for like in made.values()]
-        self._places = {name: place for place, name in enumerate([*names, *made])}
+        tapes = self._tapes(program)
+        self._zeros += [unread_maker(buffer, device) for buffer in tapes]
+        self._places = {name: place for place, name in enumerate([*names, *made, *(one.name for one in tapes)])}
         gradients = {**program.gradients, **{name: f"nothing for {name}" for name in missing}}
         self._results = [self._places[gradients[name]] if name in active else None for name in signature.arrays]
+
+    def _tapes(self, program: Program) -> list[Buffer]:
+        """Memory of tapes; their depth is told to the kernels by arguments."""
+        found = []
+        self._depths: dict[str, int] = {}
+        for action in program.actions:
+            if not isinstance(action, Reserve) or isinstance(action.iterations, Run):
+                continue
+            iterations = evaluated(action.iterations, self._shapes, {})
+            for size in action.tapes:
+                assert size.depth is not None
+                name, formula = size.depth
+                self._depths[name] = evaluated(formula, self._shapes, {})
+                for tape, kind, width in size.arrays:
+                    count = iterations * self._depths[name] * width
+                    check_tape(self._op, count)
+                    found.append(Buffer(tape, (count,), DTYPES[kind]))
+                    self._shapes[tape] = (count,)
+        return found
 
     def _buffer(self, name: str, situation: Situation) -> Buffer:
         """An array of the op, or the one element of a local of the top level."""
@@ -78,7 +110,7 @@ class Straight:
         memory += [make() for make in self._zeros]
         pointers = [tensor.data_ptr() for tensor in memory]
         pointers.append(0)
-        launch(steps, pointers, scalars)
+        launch(steps, pointers, {**scalars, **self._depths} if self._depths else scalars)
         return [None if place is None else memory[place] for place in self._results]
 
     def _make_steps(self) -> tuple[Step, ...]:
