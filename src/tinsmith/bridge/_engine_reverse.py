@@ -105,9 +105,9 @@ class EngineReverse(KernelReverse):
             returns = needed_returns(*self._views[stage], with_adjoint, stage.home)
             for name in stage.arrays:
                 self._refuse_unordered(stage, name, returns)
-                self._refuse_carried(stage, name)
                 if name in needed:
                     self._refuse_overwritten(stage, name, with_adjoint)
+                self._refuse_carried(stage, name)
             for later in self.signature.stages[place + 1 :]:
                 self._refuse_changed(stage, later, needed)
         self._checked.add(active)
