@@ -3,9 +3,12 @@
 import ast
 
 import pytest
+import torch
 
 from support.by_hand import argument, array, assign, branch, const, kernel, local, loop, repeat, store
-from tinsmith.source.ir import nodes, printed, types
+from tinsmith.source.interpreter import interpret
+from tinsmith.source.ir import nodes, printed, types, walk
+from tinsmith.transforms._coalesced import coalesced
 from tinsmith.transforms._joined import joined
 from tinsmith.transforms._polished import polished
 from tinsmith.transforms._sunk import sunk
@@ -59,6 +62,9 @@ JOINED = {
     "numbers between": ([branch(IF, [SET]), assign("a", const(0.0, "f32")), branch(IF, [USE, assign("a", S)])], 2),
     "three": ([branch(IF, [SET]), branch(IF, [USE]), branch(IF, [USE], [SET])], 1),
     "inside": ([loop("i", 3, [branch(IF, [SET]), branch(IF, [USE])])], None),
+    "sums between": ([branch(IF, [SET]), assign("a", B + 1.0), branch(IF, [USE, assign("a", S)])], 2),
+    "not sums of what the first changes": ([branch(IF, [SET]), assign("a", S + 1.0), branch(IF, [USE])], 3),
+    "not what is loaded": ([branch(IF, [store(X, 0, 1.0)]), assign("a", X[0]), branch(IF, [USE])], 3),
     "not of another question": ([branch(IF, [SET]), branch(OR, [USE])], 2),
     "not where the first changes it": ([branch(IF, [assign("p", const(False, "u1"))]), branch(IF, [USE])], 2),
     "not past what is worked out": ([branch(IF, [SET]), USE, branch(IF, [USE])], 3),
@@ -109,6 +115,73 @@ def test_uncopied(name):
         assert not any("a = b" in line or "n = i" in line for line in text(found))
     else:
         assert found == tuple(body)
+
+
+CHAIN = [
+    assign("s", const(0.0, "f32")),
+    assign("a", S),
+    loop("j", 3, [assign("b", A), assign("c", B + X["i"]), assign("a", C)]),
+    store(Y, "i", A),
+]
+BRANCHED = [
+    assign("s", X["i"]),
+    branch(IF, [assign("c", S + 1.0), assign("a", C)], [assign("a", S)]),
+    store(Y, "i", A),
+]
+SWAP = [
+    assign("a", X["i"]),
+    assign("b", Y["i"]),
+    loop("j", 3, [assign("s", A), assign("c", B), assign("a", C), assign("b", S)]),
+    store(Y, "i", A - B),
+]
+LEFT = [
+    assign("a", X["i"]),
+    repeat([assign("b", A), assign("a", B + 1.0), branch(A > 3.0, [store(Y, "i", B), nodes.Break()])]),
+]
+SKIPPED = [
+    assign("s", X["i"]),
+    assign("a", S),
+    branch(IF, [store(Y, "i", A), nodes.Continue()]),
+    assign("a", A + 1.0),
+    store(Y, "i", A * 2.0),
+]
+COALESCED = {
+    "a loop's sum": (CHAIN, ["s = 0.0", "for j in range(3):", "    s = s + x[i]", "y[i] = s"]),
+    "branches": (BRANCHED, ["s = x[i]", "if p:", "    s = s + 1.0", "y[i] = s"]),
+    "left early": (SKIPPED, 2),
+    "a swap": (SWAP, 5),
+    "what is still asked for": (LEFT, 3),
+}
+
+
+@pytest.mark.parametrize("name", COALESCED)
+def test_coalesced(name):
+    body, wanted = COALESCED[name]
+    found = text(coalesced([loop("i", X.size(), body, is_parallel=True)], KINDS))
+    if isinstance(wanted, list):
+        assert [line.removeprefix("    ") for line in found[1:]] == wanted
+    else:
+        again = coalesced([loop("i", X.size(), body, is_parallel=True)], KINDS)
+        left = [one for one in walk.statements(again) if isinstance(one, nodes.Assign)]
+        assert len(left) == wanted
+    assert same_values(body)
+
+
+def same_values(body):
+    """Whether coalescing leaves what the statements store."""
+    x, y = torch.arange(4.0), torch.tensor([7.0, 5.0, 3.0, 2.0])
+    whole = (loop("i", X.size(), [assign("p", X["i"] > 1.0), *body], is_parallel=True),)
+    one, other = (
+        interpret(kernel([X, Y], found, **KINDS), {"x": x, "y": y}, {})["y"]
+        for found in (whole, coalesced(whole, KINDS))
+    )
+    return torch.equal(one, other) and not torch.equal(one, y)
+
+
+def test_what_is_known_outside_of_a_parallel_loop_stays():
+    """One local of many iterations would be a race."""
+    body = (assign("a", X[0]), loop("i", X.size(), [assign("b", A), assign("b", B + 1.0), store(Y, "i", B)], True))
+    assert coalesced(body, KINDS) == body
 
 
 def test_a_copy_of_another_type_is_a_cast():

@@ -11,7 +11,7 @@ Block = tuple[nodes.Stmt, ...]
 
 
 def joined(body: Sequence[nodes.Stmt]) -> Block:
-    """Statements in which an `if` goes into one before it that asks the same, where only known numbers lie between."""
+    """Statements in which an `if` goes into one before it that asks the same; what lies between goes before both."""
     found = [_inside(one) for one in body]
     place = 0
     while place < len(found):
@@ -31,14 +31,14 @@ def _partner(body: Sequence[nodes.Stmt], place: int) -> int | None:
     one = body[place]
     if not isinstance(one, nodes.If) or not isinstance(one.condition, nodes.Local) or _leaves(one):
         return None
-    mentioned = _mentioned(one)
-    if one.condition.name in _assigned(one):
+    mentioned, assigned = _mentioned(one), _assigned(one)
+    if one.condition.name in assigned:
         return None
     for other in range(place + 1, len(body)):
         two = body[other]
         if isinstance(two, nodes.If) and two.condition == one.condition:
             return other
-        if not isinstance(two, nodes.Assign) or not isinstance(two.value, nodes.Const) or two.name in mentioned:
+        if not isinstance(two, nodes.Assign) or two.name in mentioned or not _is_apart(two.value, assigned):
             return None
     return None
 
@@ -51,6 +51,14 @@ def _inside(one: nodes.Stmt) -> nodes.Stmt:
             return replace(one, body=joined(one.body))
         case _:
             return one
+
+
+def _is_apart(value: nodes.Expr, assigned: set[str]) -> bool:
+    """Whether a value is the same before the branch."""
+    parts = list(walk.parts(value))
+    return not any(
+        isinstance(one, nodes.Load) or (isinstance(one, nodes.Local) and one.name in assigned) for one in parts
+    )
 
 
 def _leaves(one: nodes.Stmt) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..source.ir import nodes
+from ._coalesced import coalesced
 from ._joined import joined
 from ._loaded_once import loaded_once
 from ._pruned import pruned
@@ -27,4 +28,5 @@ def polished(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
     while found != before:
         before = found
         found = joined(sunk(found))
-    return scoped(pruned(uncopied(loaded_once(tidied(found), kinds), kinds)), kinds)
+    found = uncopied(loaded_once(tidied(found), kinds), kinds)
+    return scoped(pruned(coalesced(pruned(found), kinds)), kinds)

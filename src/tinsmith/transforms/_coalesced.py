@@ -1,0 +1,169 @@
+"""Locals coalesced: what a loop hands on, and what branches end with, is one local that changes, as a person writes it.
+
+Two locals are one where one is copied to the other and they never hold different values at a time at which both are
+asked for (Chaitin's coalescing, on live ranges).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..source.ir import nodes, walk
+
+Block = tuple[nodes.Stmt, ...]
+
+
+def coalesced(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
+    """Statements of the top level in which each loop has fewer locals. What is known outside of a loop stays as it is.
+
+    Args:
+        body: the statements.
+        kinds: types of locals.
+    """
+    found: list[nodes.Stmt] = []
+    for place, one in enumerate(body):
+        if not isinstance(one, nodes.For):
+            found.append(one)
+            continue
+        outside = {*one.names, *walk.locals_in(walk.expressions(one)), *_mentioned([*body[:place], *body[place + 1 :]])}
+        found.append(replace(one, body=_within(one.body, kinds, outside)))
+    return tuple(found)
+
+
+def _within(body: Block, kinds: Mapping[str, str], fixed: set[str]) -> Block:
+    loops = {name for one in walk.statements(body) if isinstance(one, nodes.For) for name in one.names}
+    barred = fixed | loops
+    pairs = [pair for pair in _copies(body) if barred.isdisjoint(pair) and kinds[pair[0]] == kinds[pair[1]]]
+    conflicts = _Conflicts(frozenset(name for pair in pairs for name in pair))
+    conflicts.loop(body, frozenset(), frozenset())
+    places = {name: place for place, name in enumerate(_in_order(body))}
+    merged = _Merged(conflicts.of, places)
+    for one, other in pairs:
+        merged.join(one, other)
+    return tuple(_renamed(body, merged.name))
+
+
+def _in_order(body: Sequence[nodes.Stmt]) -> Iterator[str]:
+    """Locals as they are given values in the text, the last first: of several places the first counts."""
+    return reversed([name for one in walk.statements(body) for name in walk.assigned(one)])
+
+
+def _copies(body: Sequence[nodes.Stmt]) -> Iterator[tuple[str, str]]:
+    for one in walk.statements(body):
+        if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local):
+            yield one.name, one.value.name
+
+
+def _mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
+    found: set[str] = set()
+    for one in walk.statements(body):
+        found |= {*walk.assigned(one), *walk.locals_in(walk.expressions(one))}
+    return found
+
+
+@dataclass
+class _Merged:
+    """Which locals are one by now: by the name of the one that comes first in the text.
+
+    Attributes:
+        conflicts: those that cannot be one, both ways.
+        places: greater for what comes earlier.
+    """
+
+    conflicts: dict[str, set[str]]
+    places: Mapping[str, int]
+    into: dict[str, str] = field(default_factory=dict)
+
+    def name(self, local: str) -> str:
+        while local in self.into:
+            local = self.into[local]
+        return local
+
+    def join(self, one: str, other: str) -> None:
+        """Make two locals one where nothing is against it."""
+        other, one = sorted((self.name(one), self.name(other)), key=lambda name: self.places.get(name, -1))
+        theirs = self.conflicts.get(other, set())
+        if one == other or one in theirs:
+            return
+        self.into[other] = one
+        self.conflicts.setdefault(one, set()).update(theirs)
+        for local in theirs:
+            self.conflicts[local].add(one)
+
+
+@dataclass
+class _Conflicts:
+    """Goes backwards through statements with those of some locals that are asked for later; notes which conflict."""
+
+    locals: frozenset[str]
+    of: dict[str, set[str]] = field(default_factory=dict)
+    after_break: list[frozenset[str]] = field(default_factory=list)
+    after_continue: list[frozenset[str]] = field(default_factory=list)
+
+    def block(self, body: Block, live: frozenset[str]) -> frozenset[str]:
+        """The locals that are asked for before statements; `live` are after them."""
+        for one in reversed(body):
+            live = self.statement(one, live)
+        return live
+
+    def statement(self, one: nodes.Stmt, live: frozenset[str]) -> frozenset[str]:
+        read = self.locals & walk.locals_in(walk.expressions(one))
+        match one:
+            case nodes.If():
+                return self.block(one.body, live) | self.block(one.orelse, live) | read
+            case nodes.For():
+                return (self.loop(one.body, live, live) - {*one.names}) | live | read
+            case nodes.While():
+                return self.loop(one.body, live, frozenset())
+            case nodes.Break():
+                return self.after_break[-1]
+            case nodes.Continue():
+                return self.after_continue[-1]
+            case _:
+                source = one.value.name if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) else ""
+                given = self.locals.intersection(walk.assigned(one))
+                for name in given:
+                    self.note(name, live - {name, source})
+                return (live - given) | read if given or read else live
+
+    def note(self, name: str, others: frozenset[str]) -> None:
+        self.of.setdefault(name, set()).update(others)
+        for other in others:
+            self.of.setdefault(other, set()).add(name)
+
+    def loop(self, body: Block, after: frozenset[str], at_end: frozenset[str]) -> frozenset[str]:
+        """A loop's body: what one iteration asks for, the one before it must leave."""
+        while True:
+            self.after_break.append(after)
+            self.after_continue.append(at_end)
+            before = self.block(body, at_end)
+            self.after_break.pop()
+            self.after_continue.pop()
+            if before <= at_end:
+                return before
+            at_end |= before
+
+
+def _renamed(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator[nodes.Stmt]:
+    def expression(expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Local):
+            return replace(expr, name=name(expr.name))
+        return walk.rebuilt(expr, expression)
+
+    for one in body:
+        one = walk.with_expressions(one, expression)
+        match one:
+            case nodes.Assign(local, nodes.Local(source)) if name(local) == source:
+                continue
+            case nodes.Assign() | nodes.Draw():
+                yield replace(one, name=name(one.name))
+            case nodes.Atomic() if one.result is not None:
+                yield replace(one, result=name(one.result))
+            case nodes.If():
+                body_, orelse = (tuple(_renamed(part, name)) for part in (one.body, one.orelse))
+                yield replace(one, body=body_, orelse=orelse)
+            case nodes.For() | nodes.While():
+                yield replace(one, body=tuple(_renamed(one.body, name)))
+            case _:
+                yield one
