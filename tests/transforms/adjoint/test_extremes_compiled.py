@@ -74,3 +74,21 @@ def test_ties_are_shared_as_torch_shares_them(lang):
     (wanted,) = torch.autograd.grad(torch.stack(groups), x, cotangent)
     (found,) = torch.autograd.grad(best(x, k), x, cotangent)
     torch.testing.assert_close(found, wanted)
+
+
+def test_candidates_without_a_gradient(lang64):
+    """What stood there keeps its adjoint where it won, and loses it where a number did."""
+
+    @ts.op("x[n] -> z[n]", adjoint="source")
+    @lang64.kernel
+    def capped(x: lang64.types.ndarray(), z: lang64.types.ndarray()):
+        for i in x:
+            z[i] = lang64.sin(x[i])
+        for i in x:
+            lang64.atomic_min(z[i % 3], 0.4)
+
+    x = torch.linspace(0.1, 1.4, 8, dtype=torch.float64)
+    c = torch.rand(8, dtype=torch.float64)
+    leaf = x.clone().requires_grad_()
+    (found,) = torch.autograd.grad(capped(leaf), leaf, c)
+    torch.testing.assert_close(found, ts.oracle(capped, x, cotangents=c).gradients["x"])

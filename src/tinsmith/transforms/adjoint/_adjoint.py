@@ -108,12 +108,17 @@ class _Assembly:
         if task.settles and not self.has_changed(task.settles, number):
             return []
         if not any(True for _ in walk.stores(found.kernel.body)):
-            return []
+            return self.apart(number) if self.settles_later(task, number) else []
         actions = self.apart(number)
         if found.reserve is not None:
             actions.append(self.reserved(found.reserve, number, f"count_{number}", actions))
         run = self.run(found.kernel, number, found.state, str(number), actions)
         return [*actions, run]
+
+    def settles_later(self, task: Reversible, number: int) -> bool:
+        """Whether what stood where a task takes maxima has to know who won, though no candidate does."""
+        extremes = task.extremes
+        return extremes is not None and any(self.has_changed(one.array.name, number) for one in extremes.arrays)
 
     def reserved(self, reserve: Reserve, number: int, mark: str, actions: list[Action]) -> Reserve:
         """Room for tapes; the kernels that say how much are told their memory."""
@@ -219,7 +224,7 @@ class _Assembly:
         """One task of the forward pass, as far as it is needed."""
         task = self.tasks[number]
         body = scoped(pruned(task.statements, private=self.made - needed), task.kernel.locals)
-        if not body:
+        if not any(True for _ in walk.stores(body)):
             return []
         used = {one.array for one in walk.stores(body)} | {load.array for load in walk.loads(body)}
         used |= walk.sized(body)
