@@ -13,9 +13,9 @@ from ..spec import Fixed
 from ._case import Case
 from ._op import Op
 from ._signature import Signature, fitting_dtypes
-from ._sourced import SourceReverse
 from ._stage import Stage
 from ._told import told
+from .backward import SourceReverse
 
 
 def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = None) -> str:

@@ -19,9 +19,9 @@ from ._buffers import Buffer
 from ._case import Case
 from ._lowered import lowered
 from ._plan import Pace, Plan
-from ._reverse import Reverse, ReverseAt
 from ._signature import Signature, common_float, fitting_dtypes
 from ._steps import Situation
+from .backward import Reverse, ReverseAt
 
 
 @dataclass(frozen=True, eq=False)

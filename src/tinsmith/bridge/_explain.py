@@ -6,11 +6,9 @@ from collections.abc import Iterable
 
 from .._errors import GradientError
 from ._core import Core
-from ._pullback import KernelReverse
-from ._reverse import ReverseAt
-from ._sourced import AutoReverse, SourceReverse
 from ._stage import ArrayType, Stage, Variant
 from ._told import told
+from .backward import AutoReverse, KernelReverse, ReverseAt, SourceReverse
 
 _ORIGINS = {
     "auto": "generated from the kernels' source where they are covered, else the engine's reverse mode",

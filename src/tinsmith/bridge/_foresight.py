@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ._engine_reverse import EngineReverse
 from ._op import Op
+from .backward import EngineReverse
 
 
 class Foresight:

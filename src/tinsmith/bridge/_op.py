@@ -14,20 +14,17 @@ from ..spec import Spec, parse
 from . import _operator
 from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
-from ._by_hand import HandWritten
 from ._core import Core
-from ._engine_reverse import EngineReverse
 from ._explain import explain
 from ._lean import run_lean
 from ._packing import register
 from ._pickling import Reference, reference_to
-from ._reverse import Reverse
 from ._route import Route, key_of, quick_key_of, route
-from ._seeds import SeededCore, has_draws
 from ._signature import Signature, fitting_dtypes, match
-from ._sourced import AutoReverse, SourceReverse
 from ._stage import Stage
 from ._tracing import has_modes, is_plain, is_tracing, is_transformed
+from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
+from .derived import SeededCore, has_draws
 
 _NOTHING: Mapping[str, Any] = {}
 

@@ -18,11 +18,11 @@ from ._batches import backward_over_batch, forward_over_batch
 from ._binding import Bound
 from ._core import Call, Core
 from ._gradients import all_names, materialized, saved_names, undifferentiated
-from ._higher import SecondOrder, pushed_forward
 from ._packing import backward_call, forward_call, packed_backward, packed_forward, unpacked
 from ._route import Route, route
 from ._stage import changed_between
 from ._tracing import one_level_down, single_level
+from .derived import SecondOrder, pushed_forward
 
 _LIBRARY = Library("tinsmith", "DEF")
 _CALL = "Scalar[] numbers, SymInt[] sizes, SymInt batch, int[] batched"

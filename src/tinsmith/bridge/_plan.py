@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from ._buffers import unread_maker, zeros_maker
-from ._reverse import Backward, ReverseAt
 from ._stage import Stage
 from ._steps import Situation, Step, Use, product, step
 from ._streams import in_order
+from .backward import Backward, ReverseAt
 
 SERIAL_LIMIT = 400e-6
 """Seconds. A serial launch that takes longer would have been worth waking the thread pool for."""

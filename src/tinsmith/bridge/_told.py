@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..transforms.adjoint import Action, Copy, Fresh, Reserve, Run
-from ._sourced import SourceAt
+from .backward import SourceAt
 
 
 def told(at: SourceAt, active: frozenset[str], *, is_serial: bool = False) -> Iterator[str]:

@@ -1,23 +1,24 @@
-"""Passes over a kernel's tree, one a file. Each takes a tree and returns another."""
+"""Passes: from a kernel's tree or IR to another one, one a file."""
 
 from ._aliases import flat, has_aliases
-from ._annotated import annotated
-from ._batched import batched
-from ._fielded import fielded
-from ._lifted import lifted
-from ._loops import NotRewritable
-from ._pruned import pruned
-from ._ranged import ranged
 from ._rearrayed import rearrayed
-from ._rehomed import rehomed
-from ._renamed import renamed
-from ._scoped import scoped
 from ._seeded import draws, seeded
-from ._serial import serial
-from ._simplified import simplified
 from ._slopes import Slope, slopes
-from ._unstored import unstored
+from .polish import pruned, scoped
 from .tangent import Tangent, tangent
+from .tree import (
+    NotRewritable,
+    annotated,
+    batched,
+    fielded,
+    lifted,
+    ranged,
+    rehomed,
+    renamed,
+    serial,
+    simplified,
+    unstored,
+)
 
 __all__ = [
     "NotRewritable",

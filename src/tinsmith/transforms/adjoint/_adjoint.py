@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from ...source.ir import nodes, walk
 from .._bits import Part, check_bits
-from .._pruned import pruned
-from .._scoped import scoped
+from ..polish import pruned, scoped
 from ._access import written_once
 from ._activity import Activity, activities_of
 from ._form import plain_steps

@@ -20,9 +20,8 @@ from dataclasses import dataclass, replace
 from ...source.ir import nodes, types, walk
 from .._algebra import cast, compared, constant, over, times
 from .._names import Names
-from .._polished import polished
-from .._pruned import pruned
 from .._slots import Slotted, place_of, replaced, slotted
+from ..polish import polished, pruned
 from ._evaluated import extent
 from ._exact import Exact
 from ._program import Reserve, Run, TapeSize

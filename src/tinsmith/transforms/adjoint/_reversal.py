@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from ...source.ir import NotCovered, nodes, types, walk
 from .._algebra import compared, constant, either, is_constant, minus, negated, plus
 from .._names import Names
-from .._pruned import live_before
 from .._slopes import slopes
+from ..polish import live_before
 from ._activity import Activity
 from ._form import Branch, Loop, Step, frame_locals, frame_steps, steps_in, stores_in
 from ._plain import Plain, Renamed

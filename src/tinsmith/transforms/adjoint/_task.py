@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
-from .._called import called
 from .._names import Names
-from .._polished import polished
-from .._pruned import pruned
+from ..polish import called, polished, pruned
 from ._activity import Activity
 from ._counting import Counting, Formula
 from ._evaluated import extent

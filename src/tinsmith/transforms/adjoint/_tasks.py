@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
-from .._pruned import pruned
-from .._scoped import scoped
+from ..polish import pruned, scoped
 
 Block = tuple[nodes.Stmt, ...]
 

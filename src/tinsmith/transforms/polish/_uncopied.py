@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..source.ir import nodes, walk
+from ...source.ir import nodes, walk
 
 Block = tuple[nodes.Stmt, ...]
 Path = tuple[int, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..source.ir import nodes, types, walk
+from ...source.ir import nodes, types, walk
 
 Block = tuple[nodes.Stmt, ...]
 

@@ -11,9 +11,9 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from .._errors import KernelError, refusal
-from ..engines import Engine, translate
-from ..source import Source, build, read
+from ..._errors import KernelError, refusal
+from ...engines import Engine, translate
+from ...source import Source, build, read
 
 
 def rehomed(source: Source, home: Engine, to: Engine) -> dict[str, Any]:

@@ -7,13 +7,13 @@ import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._errors import EngineError, TinsmithError, refusal
-from ..engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
-from ..source import build
-from ..source.ir import commented, nodes, printed, types, walk
-from ..transforms import flat, has_aliases
-from ._stage import Stage
-from ._steps import Step
+from ..._errors import EngineError, TinsmithError, refusal
+from ...engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
+from ...source import build
+from ...source.ir import commented, nodes, printed, types, walk
+from ...transforms import flat, has_aliases
+from .._stage import Stage
+from .._steps import Step
 
 _SHORT = {"taichi": "ti", "quadrants": "qd"}
 """What people call the engines' modules."""

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 
-from ._core import Call, Core
-from ._plan import Plan
-from ._runner import Runner
-from ._signature import Signature
-from ._sourced import SourceAt, SourceReverse
-from ._steps import Situation
+from .._core import Call, Core
+from .._plan import Plan
+from .._signature import Signature
+from .._steps import Situation
+from ..backward import Runner, SourceAt, SourceReverse
 
 
 class DerivedCore(Core):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from ..source.ir import nodes, walk
+from ...source.ir import nodes, walk
 
 Block = tuple[nodes.Stmt, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..source.ir import nodes
+from ...source.ir import nodes
 from ._coalesced import coalesced
 from ._joined import joined
 from ._loaded_once import loaded_once

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from .._errors import GradientError, refusal
-from ..source import Access, Nest, carrying_nests, needed_reads, needed_returns, needed_values
+from ..._errors import GradientError, refusal
+from ...source import Access, Nest, carrying_nests, needed_reads, needed_returns, needed_values
+from .._signature import Signature, is_steady
+from .._stage import Stage
 from ._pullback import Argument, KernelReverse, Request
-from ._signature import Signature, is_steady
-from ._stage import Stage
 
 DEFAULT_STACK = 32
 """Entries of Taichi's gradient stack where it does not know how many it needs."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..source.ir import nodes, walk
-from ._algebra import is_constant, negated
+from ...source.ir import nodes, walk
+from .._algebra import is_constant, negated
 
 Block = tuple[nodes.Stmt, ...]
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import torch
 
-from ..engines import DTYPES
-from ..source.ir import nodes, walk
-from ..transforms.adjoint import Action, Fresh, Program, Reserve, Run, evaluated
-from ._buffers import Buffer, adjoint_of, unread_maker, zeros_maker
-from ._case import Case
+from ...engines import DTYPES
+from ...source.ir import nodes, walk
+from ...transforms.adjoint import Action, Fresh, Program, Reserve, Run, evaluated
+from .._buffers import Buffer, adjoint_of, unread_maker, zeros_maker
+from .._case import Case
+from .._steps import Situation, Step
 from ._emitted import Emitted
 from ._reverse import Launches
 from ._runner import check_tape
-from ._steps import Situation, Step
 
 
 def is_straight(case: Case, program: Program, situation: Situation) -> bool:

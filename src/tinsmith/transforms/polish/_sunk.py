@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..source.ir import nodes, walk
+from ...source.ir import nodes, walk
 
 Block = tuple[nodes.Stmt, ...]
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 
-from .._errors import GradientError, refusal
-from ._core import Call
-from ._gradients import saved_names
-from ._packing import packed_backward, packed_forward
+from ..._errors import GradientError, refusal
+from .._core import Call
+from .._gradients import saved_names
+from .._packing import packed_backward, packed_forward
 from ._tangents import TangentCore, tangent_of
 
 Tensors = Sequence["torch.Tensor | None"]

@@ -4,9 +4,9 @@ import pytest
 
 from support.by_hand import array, assign, atomic, branch, local, loop, repeat, store
 from tinsmith.source.ir import nodes, walk
-from tinsmith.transforms._called import called
-from tinsmith.transforms._loaded_once import loaded_once
 from tinsmith.transforms._names import Names
+from tinsmith.transforms.polish._called import called
+from tinsmith.transforms.polish._loaded_once import loaded_once
 
 X, Y, K = array("x"), array("y"), array("k", "i32")
 A, B, N = local("a"), local("b"), local("n", "i32")

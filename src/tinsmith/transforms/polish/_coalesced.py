@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..source.ir import nodes, walk
+from ...source.ir import nodes, walk
 
 Block = tuple[nodes.Stmt, ...]
 

@@ -8,11 +8,11 @@ import torch
 from support.by_hand import argument, array, assign, branch, const, kernel, local, loop, repeat, store
 from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import nodes, printed, types, walk
-from tinsmith.transforms._coalesced import coalesced
-from tinsmith.transforms._joined import joined
-from tinsmith.transforms._polished import polished
-from tinsmith.transforms._sunk import sunk
-from tinsmith.transforms._uncopied import uncopied
+from tinsmith.transforms.polish._coalesced import coalesced
+from tinsmith.transforms.polish._joined import joined
+from tinsmith.transforms.polish._polished import polished
+from tinsmith.transforms.polish._sunk import sunk
+from tinsmith.transforms.polish._uncopied import uncopied
 
 X, Y = array("x"), array("y")
 A, B, S, C = (local(name) for name in "absc")

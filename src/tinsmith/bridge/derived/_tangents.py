@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .._errors import GradientError, refusal
-from ..source.ir import Lowered, NotCovered, walk
-from ..spec import Item, Spec
-from ..transforms import pruned, rearrayed, scoped
-from ..transforms.tangent import tangent
-from ._buffers import Buffer
-from ._case import Case
-from ._core import Call, Core
+from ..._errors import GradientError, refusal
+from ...source.ir import Lowered, NotCovered, walk
+from ...spec import Item, Spec
+from ...transforms import pruned, rearrayed, scoped
+from ...transforms.tangent import tangent
+from .._buffers import Buffer
+from .._case import Case
+from .._core import Call, Core
+from .._packing import register
+from .._signature import Signature, is_steady, settle
 from ._derived import DerivedCore
-from ._packing import register
-from ._signature import Signature, is_steady, settle
 
 
 class TangentCore(DerivedCore):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from .._errors import GradientError, SpecError, refusal
+from ..._errors import GradientError, SpecError, refusal
+from .._signature import Signature
+from .._stage import Stage
 from ._pullback import Argument, KernelReverse, Request
-from ._signature import Signature
-from ._stage import Stage
 
 
 class HandWritten(KernelReverse):

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .._errors import GradientError, refusal
-from ..engines import Language
-from ..source.ir import Lowered, NotCovered, nodes
-from ..transforms.adjoint import Fresh, Program, Run, adjoint
-from ._case import Case
+from ..._errors import GradientError, refusal
+from ...engines import Language
+from ...source.ir import Lowered, NotCovered, nodes
+from ...transforms.adjoint import Fresh, Program, Run, adjoint
+from .._case import Case
+from .._lowered import lowered
+from .._signature import Signature
+from .._steps import Situation
 from ._emitted import Emitted
 from ._engine_reverse import EngineReverse
-from ._lowered import lowered
 from ._reverse import Backward, Reverse, ReverseAt
 from ._runner import Runner
-from ._signature import Signature
-from ._steps import Situation
 from ._straight import Straight, is_straight
 
 Kernels = Callable[[Case], list[Lowered]]

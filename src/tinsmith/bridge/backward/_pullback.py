@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 import torch
 
-from .._config import config
-from ._buffers import Buffer, adjoint_of, private, unread, zeros, zeros_maker
-from ._case import Case
+from ..._config import config
+from .._buffers import Buffer, adjoint_of, private, unread, zeros, zeros_maker
+from .._case import Case
+from .._stage import Stage
+from .._steps import Situation, Step, Use, product, step
 from ._reverse import Backward, Launches, Reverse, ReverseAt
-from ._stage import Stage
-from ._steps import Situation, Step, Use, product, step
 
 Place = tuple[Literal["value", "gradient"], str]
 """Memory of an array: its values, or its gradient."""

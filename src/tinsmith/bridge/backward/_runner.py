@@ -11,14 +11,14 @@ from typing import Any
 
 import torch
 
-from .._errors import GradientError, refusal
-from ..engines import DTYPES
-from ..transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluated
-from ._buffers import Buffer, adjoint_of, unread, zeros
-from ._case import Case
+from ..._errors import GradientError, refusal
+from ...engines import DTYPES
+from ...transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluated
+from .._buffers import Buffer, adjoint_of, unread, zeros
+from .._case import Case
+from .._steps import Situation, Step
 from ._emitted import Emitted
 from ._reverse import Launches
-from ._steps import Situation, Step
 
 LARGEST_TAPE = 2**31 - 1
 """Numbers on a tape: engines count elements in 32 bits."""

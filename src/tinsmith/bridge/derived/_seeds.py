@@ -12,19 +12,19 @@ from typing import Any
 
 import torch
 
-from .._errors import KernelError, refusal
-from ..source import draws
-from ..source.ir import Lowered, NotCovered
-from ..spec import Batch, Item, Spec, solve
-from ..transforms import seeded
-from ._binding import Bound
-from ._buffers import Buffer
-from ._case import Case
-from ._core import Call, Core
+from ..._errors import KernelError, refusal
+from ...source import draws
+from ...source.ir import Lowered, NotCovered
+from ...spec import Batch, Item, Spec, solve
+from ...transforms import seeded
+from .._binding import Bound
+from .._buffers import Buffer
+from .._case import Case
+from .._core import Call, Core
+from .._plan import Plan
+from .._signature import Signature, settle
+from .._steps import Situation
 from ._derived import DerivedCore
-from ._plan import Plan
-from ._signature import Signature, settle
-from ._steps import Situation
 
 APART = 1 << 12
 """More tasks than a kernel has: by so much do kernels of one op differ."""

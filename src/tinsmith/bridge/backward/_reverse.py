@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import torch
 
-from ._case import Case
-from ._steps import Situation, Step
+from .._case import Case
+from .._steps import Situation, Step
 
 Launches = Callable[[Sequence[Step], Sequence[int], Mapping[str, Any]], None]
 """What runs steps on pointers, with scalars: the plan's own way of launching."""

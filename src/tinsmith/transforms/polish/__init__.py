@@ -1,0 +1,9 @@
+"""Passes over generated statements that change no result: what is not needed goes, what is left reads as if written."""
+
+from ._called import called
+from ._polished import polished
+from ._pruned import live_before, pruned
+from ._scoped import scoped
+from ._tidied import tidied
+
+__all__ = ["called", "live_before", "polished", "pruned", "scoped", "tidied"]

@@ -1,0 +1,27 @@
+"""Passes over a kernel's Python tree: it stays what its author wrote, made to fit a call."""
+
+from ._annotated import annotated
+from ._batched import batched
+from ._fielded import fielded
+from ._lifted import lifted
+from ._loops import NotRewritable
+from ._ranged import ranged
+from ._rehomed import rehomed
+from ._renamed import renamed
+from ._serial import serial
+from ._simplified import simplified
+from ._unstored import unstored
+
+__all__ = [
+    "NotRewritable",
+    "annotated",
+    "batched",
+    "fielded",
+    "lifted",
+    "ranged",
+    "rehomed",
+    "renamed",
+    "serial",
+    "simplified",
+    "unstored",
+]
