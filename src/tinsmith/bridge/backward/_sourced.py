@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -181,6 +182,7 @@ class AutoAt(ReverseAt):
         self.source = source
         self.engine = engine
         self.depends_on_sizes = engine.depends_on_sizes
+        self._told: set[frozenset[str]] = set()
 
     def chosen(self, active: frozenset[str]) -> ReverseAt:
         """The one that these inputs' gradients come from."""
@@ -193,4 +195,17 @@ class AutoAt(ReverseAt):
         return self.chosen(active).reads(active)
 
     def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
+        reason = self.source.refusal(active)
+        if reason is not None and active not in self._told:
+            self._told.add(active)
+            warnings.warn(_engines_own(situation.signature.op, reason), stacklevel=2)
         return self.chosen(active).backward(situation, active, is_serial=is_serial)
+
+
+def _engines_own(op: str, reason: NotCovered) -> str:
+    """What a user is told whose gradient is not the generated one."""
+    return refusal(
+        f"the gradient of op `{op}` is the engine's own, which is wrong in silence for some kernels",
+        [("not generated for", reason.construct), ("at", reason.place)],
+        "Write that line in other words; or say adjoint='engine', if the engine's is what you want.",
+    )
