@@ -9,7 +9,7 @@ from typing import Any
 from ..._errors import GradientError, refusal
 from ...engines import Language
 from ...source.ir import Lowered, NotCovered, nodes
-from ...transforms.adjoint import Fresh, Program, Run, adjoint
+from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread
 from .._case import Case
 from .._lowered import lowered
 from .._signature import Signature
@@ -75,17 +75,19 @@ class SourceAt(ReverseAt):
         """The backward pass. Raises NotCovered."""
         key = active, is_serial
         if key not in self.programs:
-            signature = self.case.signature
-            self.programs[key] = adjoint(
-                [one.kernel for one in self.kernels],
-                active,
-                signature.outputs,
-                signature.outputs + signature.scratch,
-                detached=signature.detached,
-                private=self.own,
-                is_serial=is_serial,
-            )
+            self.programs[key] = on_one_thread(self.program(active)) if is_serial else self._generated(active)
         return self.programs[key]
+
+    def _generated(self, active: frozenset[str]) -> Program:
+        signature = self.case.signature
+        return adjoint(
+            [one.kernel for one in self.kernels],
+            active,
+            signature.outputs,
+            signature.outputs + signature.scratch,
+            detached=signature.detached,
+            private=self.own,
+        )
 
     @property
     def arrays(self) -> dict[str, nodes.Array]:

@@ -2,6 +2,7 @@
 
 from ._adjoint import adjoint
 from ._evaluated import evaluated
+from ._one_thread import on_one_thread
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
 
-__all__ = ["Action", "Copy", "Fresh", "Program", "Reserve", "Run", "TapeSize", "adjoint", "evaluated"]
+__all__ = ["Action", "Copy", "Fresh", "Program", "Reserve", "Run", "TapeSize", "adjoint", "evaluated", "on_one_thread"]

@@ -26,7 +26,6 @@ def adjoint(
     *,
     detached: Collection[str] = (),
     private: Collection[str] = (),
-    is_serial: bool = False,
 ) -> Program:
     """What a backward pass does.
 
@@ -37,7 +36,6 @@ def adjoint(
         made: outputs and scratch: they start at zero.
         detached: those of them that get no gradient and let none through.
         private: other arrays that start at zero, and that nobody kept.
-        is_serial: use one thread, and no atomics.
 
     Raises:
         NotCovered: a kernel does what cannot be reversed; the message says where.
@@ -46,16 +44,14 @@ def adjoint(
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
     cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
     given = frozenset(outputs) - frozenset(detached)
-    tasks = reversibles(parts, arrays, Wanted(active, given, detached), is_serial=is_serial)
+    tasks = reversibles(parts, arrays, Wanted(active, given, detached))
     activities = activities_of([task.steps for task in tasks], active, given, detached)
     check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
     tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
     gradients = {name: f"grad_{name}" for name in arrays if any(one.has_array(name) for one in activities)}
     once = written_once([task.steps for task in tasks])
     found = [
-        reversed_task(
-            Given(task.kernel, number, task.steps, task.own, activity, task.names, gradients, once, is_serial)
-        )
+        reversed_task(Given(task.kernel, number, task.steps, task.own, activity, task.names, gradients, once))
         for number, (task, activity) in enumerate(zip(tasks, activities, strict=True))
     ]
     return _Assembly(tasks, found, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()

@@ -83,11 +83,9 @@ def extremes_of(statements: Block, kernel: nodes.Kernel) -> frozenset[str]:
     return frozenset(name for name in found if name not in loaded and types.is_float(kernel.arrays[name].type))
 
 
-def taken_apart(
-    statements: Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names, *, is_serial: bool
-) -> Extremes:
+def taken_apart(statements: Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> Extremes:
     """Take a task apart in which atomics take maxima or minima of `arrays`, of nothing else in these."""
-    return _Apart(statements, kernel, arrays, names, is_serial).extremes()
+    return _Apart(statements, kernel, arrays, names).extremes()
 
 
 class _Apart:
@@ -97,12 +95,10 @@ class _Apart:
         kernel: nodes.Kernel,
         arrays: Collection[str],
         names: Names,
-        is_serial: bool,
     ) -> None:
         statements = tuple(walk.changed(one, lambda expr: expr) for one in statements)  # no atomic stands there twice
         self.kernel = kernel
         self.names = names
-        self.is_serial = is_serial
         self.beside = {name: self._beside(kernel.arrays[name]) for name in sorted(arrays)}
         last = statements[-1]
         self.loop = last if isinstance(last, nodes.For) and last.is_parallel else None
@@ -128,9 +124,7 @@ class _Apart:
         start = self.start(self._reserve) if self._reserve else ()
         find = self.written("winners", [self.around(start, self.found)])
         first = [
-            one
-            for beside in self.beside.values()
-            for one in self.over_all(beside, self.first_tie, is_parallel=not self.is_serial)
+            one for beside in self.beside.values() for one in self.over_all(beside, self.first_tie, is_parallel=True)
         ]
         count = self.written("ties", [*first, self.around(start, self.counted)])
         gathering = self.gathering(start)
@@ -231,7 +225,7 @@ class _Apart:
         """The task's loop around other statements; one of a single iteration where it has none."""
         if self.loop is None:
             return nodes.For((self.names.fresh("once", "i32"),), ((ZERO, ONE),), body)
-        return replace(self.loop, body=body, is_parallel=not self.is_serial)
+        return replace(self.loop, body=body, is_parallel=True)
 
     def gathering(self, start: Block) -> Block:
         """What is reversed in the place of the task."""

@@ -51,9 +51,7 @@ class Wanted(NamedTuple):
     closed: Collection[str]
 
 
-def reversibles(
-    parts: Sequence[Parts], arrays: Mapping[str, nodes.Array], wanted: Wanted, *, is_serial: bool
-) -> list[Reversible]:
+def reversibles(parts: Sequence[Parts], arrays: Mapping[str, nodes.Array], wanted: Wanted) -> list[Reversible]:
     """Everything that is reversed, in the order of the forward pass."""
     plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]
     marks = [f"_{number}" if len(plain) > 1 else "" for number in range(len(plain))]
@@ -67,7 +65,7 @@ def reversibles(
         if not names:
             found.append(_formed(source, kernel, statements, arrays, mark))
             continue
-        apart = taken_apart(statements, kernel, names, _names(kernel, arrays, mark), is_serial=is_serial)
+        apart = taken_apart(statements, kernel, names, _names(kernel, arrays, mark))
         for one, settling in zip(apart.arrays, apart.settling, strict=True):
             task = _formed(source, apart.kernel, settling, arrays, f"{mark}_settled")
             found.append(replace(task, statements=(), settles=one.array.name))

@@ -32,7 +32,6 @@ class Given:
         number: its place among the tasks of the op.
         steps: its steps.
         own: arrays of which no two iterations touch one element.
-        is_serial: whether the backward pass uses one thread.
     """
 
     kernel: nodes.Kernel
@@ -43,7 +42,6 @@ class Given:
     names: Names
     gradients: Mapping[str, str]
     once: frozenset[int]
-    is_serial: bool
 
     @property
     def parallel(self) -> Loop | None:
@@ -91,7 +89,7 @@ class _Writing:
         names = given.names.copied()
         restores = any(isinstance(step, Loop) and not step.is_parallel for step in steps_in(given.steps))
         everything = frozenset(given.kernel.arrays)
-        own = everything if given.is_serial or given.parallel is None else given.own
+        own = everything if given.parallel is None else given.own
         task = Task(
             given.kernel.arrays,
             given.gradients,
@@ -150,7 +148,7 @@ class _Writing:
         loop = self.parallel
         if loop is None:
             return nodes.For((self.names.fresh("once", "i32"),), ((ZERO, ONE),), tuple(body))
-        return nodes.For(loop.names, loop.bounds, tuple(body), not self.given.is_serial, loop.line)
+        return nodes.For(loop.names, loop.bounds, tuple(body), True, loop.line)
 
     def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:
         """A kernel of its own, with the arrays that its statements use."""
