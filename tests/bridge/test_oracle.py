@@ -281,10 +281,15 @@ def test_kinks_are_torch_s(lang64):
     @lang64.kernel
     def kinks(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:
-            y[i] = lang64.max(x[i], 0.0) + lang64.Vector([x[i], 0.0]).norm() + lang64.abs(x[i])
+            y[i] = (
+                lang64.max(x[i], 2.0 * x[i])
+                + lang64.max(x[i], 0.0)
+                + lang64.Vector([x[i], 0.0]).norm()
+                + lang64.abs(x[i])
+            )
 
     zero = torch.zeros(1, dtype=torch.float64)
-    assert ts.oracle(kinks, zero, cotangents=torch.ones(1)).gradients["x"].item() == 0.5
+    assert ts.oracle(kinks, zero, cotangents=torch.ones(1)).gradients["x"].item() == 1.5
 
 
 # Refusals ---------------------------------------------------------------------------------------

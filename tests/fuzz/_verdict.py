@@ -25,6 +25,8 @@ CHECKS: tuple[str, ...] = ("values", "gradients", "tangents")
 ROWS, COLUMNS = 5, 3
 TOLERANCE, SINGLE = 1e-9, 2e-4
 AGREE, DISAGREE, REFUSED, ERROR, CRASH = "agree", "disagree", "refused", "error", "crash"
+TANGENTLESS = "agree without tangents"
+"""Values and gradients agree; a tangent is refused, with its reason."""
 UNCOMPILED, MISCOMPILED = "uncompiled", "miscompiled"
 """The engine's own mistakes, no failures of ours: it refuses a kernel (Taichi, now and then, `a and (b or c)`), or
 gives values that are right once its optimiser is off.
@@ -72,7 +74,8 @@ def _judged(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint
             _try(program, lang, checks, adjoint, verdict)
         except ts.TinsmithError as reason:
             is_engine_s = verdict.check == "values" and "does not compile" in str(reason)
-            verdict.outcome = UNCOMPILED if is_engine_s else REFUSED
+            is_tangent_s = verdict.check == "tangents" and isinstance(reason, ts.GradientError)
+            verdict.outcome = UNCOMPILED if is_engine_s else TANGENTLESS if is_tangent_s else REFUSED
             verdict.words = f"{type(reason).__name__}: {reason}"
         except Exception as reason:  # noqa: BLE001  # whatever an engine raises is an outcome
             verdict.outcome, verdict.words = ERROR, f"{type(reason).__name__}: {reason}"[:2000]

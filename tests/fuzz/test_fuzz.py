@@ -11,10 +11,11 @@ from fuzz import _campaign
 from fuzz._campaign import Campaign
 from fuzz._grammar import program, write
 from fuzz._shrink import shrunk
-from fuzz._verdict import AGREE, DISAGREE, MISCOMPILED, REFUSED, judge
+from fuzz._verdict import AGREE, DISAGREE, REFUSED, TANGENTLESS, judge
 from support.engine_keeper import ENGINES
 from tinsmith.source.interpreter import _rules
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 PARTS = 3
 """Each engine's kernels in so many tests: none takes a minute."""
 
@@ -30,7 +31,9 @@ def assert_all_agree(engine, seeds, log=None):
     campaign = Campaign(engine, seeds, log=log).run()
     assert len(campaign.outcomes) == len(seeds)
     assert not campaign.failures, told(campaign)
-    assert campaign.counts[AGREE] >= 0.98 * len(seeds), told(campaign)  # the grammar keeps clear of engines' mistakes
+    agreed = campaign.counts[AGREE] + campaign.counts[TANGENTLESS]
+    assert agreed >= 0.98 * len(seeds), told(campaign)  # the grammar keeps clear of engines' mistakes
+    assert campaign.counts[TANGENTLESS] <= 0.3 * len(seeds), told(campaign)
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -127,9 +130,10 @@ OTHER_NAMES_OF_ONE_ELEMENT = """
 """
 
 
-def test_the_engine_s_own_mistakes_are_told_apart(lang64):
+def test_one_element_by_two_names(lang64):
+    """Compiled as the engines would by themselves, it is wrong."""
     found = program(1, OTHER_NAMES_OF_ONE_ELEMENT, ["y", "z"], is_single=False)
-    assert judge(found, lang64).outcome == MISCOMPILED
+    assert judge(found, lang64).outcome == AGREE
 
 
 def test_what_is_refused_is_no_agreement(lang64):

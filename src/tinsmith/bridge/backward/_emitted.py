@@ -80,7 +80,8 @@ class Emitted:
         tree = self._tree(flat(self.kernel) if self._has_aliases else self.kernel)
         function, _ = build(tree, {"_lang": engine.lang}, self.kernel.name)
         try:
-            return engine.compile(function, dict(self.fields), adjoint=False, is_careful=self._has_aliases)
+            # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
+            return engine.compile(function, dict(self.fields), adjoint=False, is_careful=True)
         except TinsmithError:
             raise
         except Exception as cause:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..._errors import GradientError, refusal
@@ -43,7 +44,8 @@ class SourceReverse(Reverse):
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.stages)
         key = (case.variants, case.is_looped, defaults)
         if key not in self._at:
-            self._at[key] = SourceAt(case, self._kernels)
+            single = self.at(replace(case, batched=frozenset())) if case.batched else None
+            self._at[key] = SourceAt(case, self._kernels, single)
         return self._at[key]
 
 
@@ -55,8 +57,9 @@ class SourceAt(ReverseAt):
         programs: what was generated, by the inputs that want a gradient and whether it uses one thread.
     """
 
-    def __init__(self, case: Case, kernels: Kernels) -> None:
+    def __init__(self, case: Case, kernels: Kernels, single: SourceAt | None) -> None:
         self.case = case
+        self._single = single
         self._lower = kernels
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
         self._kernels: list[Lowered] | None = None
@@ -147,6 +150,8 @@ class SourceAt(ReverseAt):
         )
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
+        if self._single is not None:  # what a call saves, a batch of its backward passes must be content with
+            return self._single.reads(active)
         signature = self.case.signature
         read = self.program(active).reads & {*signature.arrays, *signature.outputs, *signature.scratch}
         # a second derivative works out again what the first one reads as it was left

@@ -64,6 +64,7 @@ class Straight:
         self._zeros = [zeros_maker(self._buffer(like, situation), device) for like in made.values()]
         tapes = self._tapes(program)
         self._zeros += [unread_maker(buffer, device) for buffer in tapes]
+        self.tape_bytes = sum(buffer.shape[0] * buffer.dtype.itemsize for buffer in tapes)
         self._places = {name: place for place, name in enumerate([*names, *made, *(one.name for one in tapes)])}
         gradients = {**program.gradients, **{name: f"nothing for {name}" for name in missing}}
         self._results = [self._places[gradients[name]] if name in active else None for name in signature.arrays]

@@ -171,7 +171,8 @@ class _Writer:
         left = self.operand(one.left) if is_known else self.expression(one.left)
         right = self.expression(one.right)
         if one.operator in ("and", "or"):
-            return ast.BoolOp(ast.And() if one.operator == "and" else ast.Or(), [left, right])
+            # bit by bit: Taichi now and then cannot compile `a and (b or c)`, and both sides are worked out anyway
+            return ast.BinOp(left, ast.BitAnd() if one.operator == "and" else ast.BitOr(), right)
         operator = _OPERATORS.get(one.operator)
         if isinstance(operator, ast.operator):
             return ast.BinOp(left, operator, right)

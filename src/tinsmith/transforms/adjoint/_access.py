@@ -21,7 +21,14 @@ def owned(steps: Sequence[Step]) -> frozenset[str]:
     parallel = _parallel(steps)
     if parallel is None:
         return frozenset(found)
-    return frozenset(name for name, indices in found.items() if _is_owned(parallel.names, indices))
+    many = [name for name, bounds in zip(parallel.names, parallel.bounds, strict=True) if not _is_single(bounds)]
+    return frozenset(name for name, indices in found.items() if _is_owned(many, indices))
+
+
+def _is_single(bounds: tuple[nodes.Expr, nodes.Expr]) -> bool:
+    """Whether a loop variable has at most one value, as is known."""
+    known = all(isinstance(bound, nodes.Const) for bound in bounds)
+    return known and evaluated(extent([bounds]) or bounds[0], {}, {}) <= 1
 
 
 def _copies(steps: Sequence[Step]) -> dict[str, nodes.Local]:
@@ -44,10 +51,7 @@ def _parallel(steps: Sequence[Step]) -> Loop | None:
     only = steps[-1] if steps else None
     if not isinstance(only, Loop) or not only.is_parallel:
         return None
-    is_single = all(isinstance(bound, nodes.Const) for pair in only.bounds for bound in pair) and (
-        evaluated(extent(only.bounds) or only.bounds[0][0], {}, {}) <= 1
-    )
-    return None if is_single else only
+    return only
 
 
 def _is_owned(names: Sequence[str], indices: Sequence[tuple[nodes.Expr, ...]]) -> bool:
