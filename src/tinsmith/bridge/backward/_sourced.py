@@ -150,10 +150,10 @@ class SourceAt(ReverseAt):
         )
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
-        if self._single is not None:  # what a call saves, a batch of its backward passes must be content with
-            return self._single.reads(active)
         signature = self.case.signature
         read = self.program(active).reads & {*signature.arrays, *signature.outputs, *signature.scratch}
+        if self._single is not None:  # a batch of backward passes of one call is given what that call saved
+            read |= self._single.reads(active)
         # a second derivative works out again what the first one reads as it was left
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
