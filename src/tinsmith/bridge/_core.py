@@ -75,13 +75,17 @@ class Call:
 
 
 class Core:
-    """A signature, a source of gradients, and the plans made so far."""
+    """A signature, a source of gradients, and the plans made so far.
+
+    `hidden` are arrays that only generated kernels see.
+    """
+
+    hidden: frozenset[str] = frozenset()
 
     def __init__(self, signature: Signature, reverse: Reverse) -> None:
         self.signature = signature
         self.reverse = reverse
         self.handle = -1  # given by `_packing.register`
-        self.hidden: frozenset[str] = getattr(self, "hidden", frozenset())
         self.tangents: dict[frozenset[str], Any] = {}
         self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars))
         self._pace = Pace(config().serial_below)

@@ -114,12 +114,18 @@ def match(
         _check_kernel(op, spec, stage)
         stage.survey(stage.templates({}))
     _check_written(signature)
-    for part in (signature, spec, signature.kernel_spec, *spec.items, *signature.kernel_spec.items):
-        settle(part)
+    return settled(signature)
+
+
+def settled(signature: Signature) -> Signature:
+    """The signature with everything that it works out once, worked out."""
+    spec, inner = signature.spec, signature.kernel_spec
+    for part in (signature, spec, inner, *spec.items, *inner.items):
+        _settle(part)
     return signature
 
 
-def settle(value: object) -> None:
+def _settle(value: object) -> None:
     """Compute every cached property now: its lock is something that `torch.compile` cannot look into."""
     for name, member in vars(type(value)).items():
         if isinstance(member, cached_property):

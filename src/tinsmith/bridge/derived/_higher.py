@@ -64,8 +64,7 @@ class SecondOrder:
         if not given:
             return [None] * (count + len(self.cotangents))
         # What was saved may be an output too: that one counts as the function of the inputs that it is.
-        inputs = self.values().keys() & self.call.wanting
-        inputs = frozenset(n for n, needed in zip(self.saved, needs, strict=False) if needed and n in inputs)
+        inputs = frozenset(n for n, needed in zip(self.saved, needs, strict=False) if needed) & self.call.wanting
         others = frozenset(n for n, needed in zip(self.cotangents, needs[count:], strict=True) if needed)
         step = _Step(self.call, frozenset(given), self.values(), given)
         found = step.gradients(inputs, self.cotangents) if inputs else {}

@@ -22,7 +22,7 @@ from .._buffers import Buffer
 from .._case import Case
 from .._core import Call, Core
 from .._plan import Plan
-from .._signature import Signature, settle
+from .._signature import Signature, settled
 from .._steps import Situation
 from ._derived import DerivedCore
 
@@ -105,6 +105,4 @@ def _signature(base: Signature, seed: str) -> Signature:
     item = Item(seed, () if batch is None else (Batch(batch),), "i64")
     spec = Spec(base.spec.text, base.spec.scratch_text, (*base.spec.inputs, item), base.spec.outputs, base.spec.scratch)
     found = replace(base, spec=spec, order=(*base.order, seed), arrays=(*base.arrays, seed))
-    for part in (found, spec, found.kernel_spec, *spec.items, *found.kernel_spec.items):
-        settle(part)
-    return found
+    return settled(found)

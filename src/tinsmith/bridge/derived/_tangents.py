@@ -19,7 +19,7 @@ from .._buffers import Buffer
 from .._case import Case
 from .._core import Call, Core
 from .._packing import register
-from .._signature import Signature, is_steady, settle
+from .._signature import Signature, is_steady, settled
 from ._derived import DerivedCore
 
 
@@ -162,13 +162,10 @@ def _signature(base: Signature, core: TangentCore) -> Signature:
     dots = tuple(core.dots[name] for name in core.active)
     found = replace(
         base,
-        op=base.op,
         spec=spec,
         order=(*base.order, *dots),
         arrays=(*base.arrays, *dots),
         init={},
         detached=base.detached & frozenset(base.arrays),
     )
-    for part in (found, spec, found.kernel_spec, *spec.items, *found.kernel_spec.items):
-        settle(part)
-    return found
+    return settled(found)
