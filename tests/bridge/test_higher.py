@@ -299,3 +299,23 @@ def test_maxima_of_parallel_iterations(lang64):
     ours = jvp(lambda x: greatest(x, k, m=4), (x,), (floats(40, seed=2),))
     torch.testing.assert_close(ours, jvp(twin, (x,), (floats(40, seed=2),)))
     torch.testing.assert_close(jacrev(lambda x: greatest(x, k, m=4))(x), jacrev(twin)(x))
+
+
+def test_the_tangent_of_a_kernel_that_goes_nowhere(lang64):
+    """Loops that stay, for they may break, but store nothing: there is nothing to launch."""
+
+    @ts.op("x[n] -> y[n]", adjoint="source")
+    @lang64.kernel
+    def fixed(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in y:
+            total = 0.2
+            for _ in range(i):
+                if total > 2.0:
+                    break
+                total += 0.7
+            y[i] = total
+
+    x = floats(4)
+    values, tangents = jvp(fixed, (x,), (x,))
+    assert values[3] > 2.0
+    assert not tangents.any()

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...engines import Language
-from ...source.ir import Lowered, NotCovered, nodes
+from ...source.ir import Lowered, NotCovered, nodes, walk
 from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread
 from .._case import Case
 from .._lowered import lowered
@@ -111,7 +111,11 @@ class SourceAt(ReverseAt):
         if self._forward is None:
             kernels = [one.kernel for one in self.kernels]
             arrays = self.arrays
-            runs = [Run(kernel, source, {}) for source, kernel in enumerate(kernels) if kernel.body]
+            runs = [
+                Run(kernel, source, {})
+                for source, kernel in enumerate(kernels)
+                if any(True for _ in walk.stores(kernel.body))
+            ]
             actions = (*(Fresh(name, name) for name in sorted(self.own)), *runs)
             self._forward = Program(actions, arrays, {}, frozenset(arrays) - self.own, frozenset(), ())
         return self._forward

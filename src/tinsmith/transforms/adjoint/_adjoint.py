@@ -16,6 +16,7 @@ from ._reversible import Reversible, Wanted, reversibles
 from ._split import split
 from ._task import Given, Reversed, reversed_task
 from ._tasks import parts_of
+from ._unordered import unordered
 
 
 def adjoint(
@@ -47,6 +48,7 @@ def adjoint(
     tasks = reversibles(parts, arrays, Wanted(active, given, detached))
     activities = activities_of([task.steps for task in tasks], active, given, detached)
     check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
+    tasks = [unordered(task, activity) for task, activity in zip(tasks, activities, strict=True)]
     tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
     gradients = {name: f"grad_{name}" for name in arrays if any(one.has_array(name) for one in activities)}
     once = written_once([task.steps for task in tasks])

@@ -7,7 +7,7 @@ when it is reversed, each iteration takes that back, and is a frame of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...source.ir import NotCovered, nodes, types, walk
@@ -16,7 +16,8 @@ from .._names import Names
 from .._slopes import slopes
 from ..polish import live_before
 from ._activity import Activity
-from ._form import Branch, Loop, Step, frame_locals, frame_steps, steps_in, stores_in
+from ._form import Branch, Loop, Step, frame_locals, frame_steps, loads_in, steps_in, stores_in
+from ._order import only_adds, overwrites
 from ._plain import Plain, Renamed
 from ._sums import Frame, Sums
 from ._tapes import Tapes
@@ -58,7 +59,14 @@ class Task:
 
 @dataclass
 class Reversal:
-    """Makes the reverse of one task."""
+    """Makes the reverse of one task.
+
+    Attributes:
+        kept: what loops keep, by their `id`.
+        trips: locals that count how often loops ran, where only a run can tell.
+        adjoints: locals that gather those of others, by name.
+        runs_back: whether a loop inside runs from its last iteration to its first.
+    """
 
     task: Task
     activity: Activity
@@ -68,7 +76,9 @@ class Reversal:
     kept: dict[int, Kept] = field(default_factory=dict)
     trips: dict[int, str] = field(default_factory=dict)
     adjoints: dict[str, str] = field(default_factory=dict)
+    runs_back: bool = False
     _old: dict[int, str] = field(default_factory=dict)
+    _unread: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Start with empty tapes."""
@@ -87,6 +97,7 @@ class Reversal:
         """
         mine = [*given, *frame_locals(body)]
         frame = Frame(frozenset(mine), definitions(body, self.task.changed))
+        self._unread |= unread(body)
         with self.sums.inside(frame):
             backwards: Block = []
             for adjoint, expr in handed:
@@ -129,7 +140,7 @@ class Reversal:
 
     def overwritten(self, store: nodes.Store) -> Block:
         """A store to a copy: what was there before is kept in a local."""
-        if store.array not in self.task.state:
+        if store.array not in self.task.state or id(store) in self._unread:
             return []
         old = self.old_of(store)
         before = nodes.Load(store.array, store.index, store.entry, old.type)
@@ -248,7 +259,7 @@ class Reversal:
             if id(store) not in self.task.once:
                 zero = constant(0, store.value.type)
                 found.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
-        if store.array in self.task.state and self.task.restores:
+        if store.array in self.task.state and self.task.restores and id(store) not in self._unread:
             found.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
         return found
 
@@ -290,15 +301,12 @@ class Reversal:
         heads = self.needed(loop, inner, known)
         self.kept[id(loop)] = Kept(heads, logged)
         body = [*self.given_back(loop), *inner]
-        found = [self.backwards(loop, body, is_ordered=bool(heads or logged or active) or self.overwrites(loop))]
+        is_ordered = bool(heads or logged) or not all(only_adds(loop, one) for one in active)
+        is_ordered |= overwrites(loop, self.task.gradients, self.task.once)
+        found = [self.backwards(loop, body, is_ordered=is_ordered)]
         for one in active:
             found += self.pulled(one.first, self.adjoint(one.last))
         return found
-
-    def overwrites(self, loop: Loop) -> bool:
-        """Whether an iteration may store where an earlier one did: the later one is to take the adjoint first."""
-        stores = (one for one in stores_in(loop.body) if isinstance(one, nodes.Store))
-        return any(one.array in self.task.gradients and id(one) not in self.task.once for one in stores)
 
     def needed(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
         """Of what iterations are handed, what their reverse needs."""
@@ -326,6 +334,7 @@ class Reversal:
 
     def backwards(self, loop: Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:
         """The loop around reversed iterations."""
+        self.runs_back |= is_ordered
         one = constant(1, "i32")
         trips = self.trips.get(id(loop))
         if trips is not None:
@@ -367,3 +376,19 @@ def definitions(body: Sequence[Step], changed: frozenset[str]) -> dict[str, node
             if not any(isinstance(one, nodes.Load) and one.array in changed for one in walk.parts(step.value)):
                 found[step.name] = step.value
     return {name: value for name, value in found.items() if name not in again}
+
+
+def unread(body: Sequence[Step]) -> set[int]:
+    """Stores (by `id`) of a frame after which it does not read the array: it need not make and undo them."""
+    in_loops = {access.array for loop in frame_steps(body) if isinstance(loop, Loop) for access in _accesses(loop)}
+    loaded, found = in_loops, set[int]()
+    for step in reversed([*frame_steps(body)]):
+        if isinstance(step, nodes.Store) and step.array not in loaded:
+            found.add(id(step))
+        loaded = loaded | {load.array for load in loads_in([step])}
+    return found
+
+
+def _accesses(loop: Loop) -> Iterator[nodes.Load | nodes.Store | nodes.Atomic]:
+    yield from loads_in(loop.body)
+    yield from stores_in(loop.body)
