@@ -12,6 +12,7 @@
     ├── GradientError     RuntimeError   a derivative that cannot be had
     ├── ConfigError       ValueError     a TINSMITH_* setting unknown or out of range
     ├── InputError        ValueError     a file that a command cannot read or write
+    ├── CheckError        AssertionError a kernel or gradient that a check found wrong
     └── CheckpointError   ValueError     a checkpoint broken, or made by something else
 
 Every leaf is also the builtin that a caller would expect, so `except ValueError` keeps working
@@ -70,6 +71,10 @@ class ConfigError(TinsmithError, ValueError):
 
 class InputError(TinsmithError, ValueError):
     """A file that a command was given cannot be read, or its output cannot be written."""
+
+
+class CheckError(TinsmithError, AssertionError):
+    """A check found errors in a kernel, or a wrong gradient."""
 
 
 class CheckpointError(TinsmithError, ValueError):

@@ -2,6 +2,7 @@
 
 from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
+from ._examples import example_inputs
 from ._foresight import Foresight
 from ._launcher import Launcher
 from ._op import Op, chain, op
@@ -24,6 +25,7 @@ __all__ = [
     "chain",
     "constant_when_traced",
     "declared_spec",
+    "example_inputs",
     "in_order",
     "is_plain",
     "is_transformed",

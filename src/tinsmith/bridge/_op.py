@@ -15,6 +15,7 @@ from . import _operator
 from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
 from ._core import Core
+from ._examples import registered
 from ._explain import explain
 from ._lean import run_lean
 from ._packing import register
@@ -41,14 +42,13 @@ class Op:
     def __init__(self, kernels: Sequence[Any], spec: str, **options: Any) -> None:
         self._kernels = tuple(kernels)
         self._text = spec
-        self._options = options
+        self._options: dict[str, Any] = {**options, "examples": dict(options.get("examples", _NOTHING))}  # own ones
         self.name: str = options.get("name") or "_then_".join(_name_of(kernel) for kernel in kernels)
         self.__name__ = self.name
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
         self._core = self._make_core()
         self._routes: dict[Any, Route] = {}
-        core = self._core
-        self._seeded = core if isinstance(core, SeededCore) else None
+        self._seeded = self._core if isinstance(self._core, SeededCore) else None
         signature = self._signature
         self._count = len(signature.order)
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
@@ -90,6 +90,10 @@ class Op:
         self._core = self._make_core()
         self._routes.clear()
         return kernel
+
+    def example(self, make: Callable[[], Any]) -> Callable[[], Any]:
+        """Register a function that gives example inputs, under its own name. A decorator; see `examples`."""
+        return registered(self.name, self.examples, make)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Op:
         """An op in the body of a data-oriented class is bound to the object, as a method is."""
@@ -223,6 +227,11 @@ class Op:
         return self._signature.order
 
     @property
+    def examples(self) -> dict[str, Callable[[], Any]]:
+        """What `example` registered, by name: what `tinsmith check --run` and pytest run the op on."""
+        return self._options["examples"]
+
+    @property
     def fields(self) -> tuple[tuple[str, Any], ...]:
         """Fields that its kernels and their functions use besides arrays, each with what it is called there."""
         uses = (use for stage in self._core.signature.stages for use in stage.field_uses())
@@ -237,10 +246,9 @@ class Op:
         return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
 
     def __reduce__(self) -> Any:
-        kernels = tuple(reference_to(kernel) for kernel in self._kernels)
         backward = self._options.get("backward")
-        options = self._options | {"backward": None if backward is None else reference_to(backward)}
-        return _remake, (kernels, self._text, options)
+        written: dict[str, Any] = {"backward": None if backward is None else reference_to(backward), "examples": {}}
+        return _remake, (tuple(map(reference_to, self._kernels)), self._text, self._options | written)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Op:
         """A copy on the same kernels. A bound one moves to its object's copy where that is being copied too."""
@@ -297,7 +305,6 @@ def op(
         "engine": engine,
         "name": name,
     }
-
     parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
 
     def decorate(kernel: Any) -> Op:

@@ -1,0 +1,56 @@
+"""Examples: functions that give an op's example inputs, made only when somebody asks.
+
+    @conv.example
+    def small():
+        return torch.rand(5), torch.rand(2)
+
+A tuple holds inputs by position, a dict by name, `(tuple, dict)` both; anything else is the one input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .._errors import ArgumentError, refusal
+
+
+def registered(op: str, examples: dict[str, Callable[[], Any]], make: Any) -> Callable[[], Any]:
+    """Keep `make` among an op's examples under its name, and give it back.
+
+    Raises:
+        ArgumentError: it is no function, or there is another example of this name.
+    """
+    name = getattr(make, "__name__", "")
+    if not callable(make) or not name:
+        words = f"an example of op `{op}` is a function that gives inputs"
+        raise ArgumentError(refusal(words, [("came", type(make).__name__)], "Decorate a function: it is called later."))
+    if name in examples:
+        _refuse_another(op, examples[name], make)
+    examples[name] = make
+    return make
+
+
+def example_inputs(made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What an example function gave, as inputs by position and by name."""
+    if isinstance(made, Mapping):
+        return (), dict(made)
+    if not isinstance(made, tuple):
+        return (made,), {}
+    if len(made) == 2 and isinstance(made[0], tuple) and isinstance(made[1], Mapping):
+        return made[0], dict(made[1])
+    return made, {}
+
+
+def _refuse_another(op: str, kept: Any, make: Any) -> None:
+    """Two functions of one name in one file are a slip; a notebook's cell that runs again is a file of its own."""
+    (file, line), (new_file, new_line) = _place(kept), _place(make)
+    if file == new_file and line != new_line:
+        words = f"op `{op}` has an example `{make.__name__}` already"
+        rows = [("the first", f"{file}:{line}"), ("came", f"{new_file}:{new_line}")]
+        raise ArgumentError(refusal(words, rows, "Give the function another name."))
+
+
+def _place(make: Any) -> tuple[str, int]:
+    code = getattr(make, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else (repr(make), 0)
