@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -55,7 +56,8 @@ def wanted_configuration(item: pytest.Item) -> Configuration:
 @pytest.fixture(scope="session")
 def engine_keeper(request: pytest.FixtureRequest) -> EngineKeeper:
     """Starts engines; a test that needs one in an unusual state asks the engine itself instead."""
-    return EngineKeeper(request.config.cache.mkdir("engines"))
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")  # processes that share a cache wait for each other
+    return EngineKeeper(request.config.cache.mkdir(f"engines-{worker}"))
 
 
 @pytest.fixture(params=ENGINES)
