@@ -2,11 +2,12 @@
 
 from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
+from ._examined import Examined, examined, judged
 from ._examples import example_inputs
 from ._foresight import Foresight
 from ._launcher import Launcher
 from ._op import Op, chain, op
-from ._oracle import Answer, oracle
+from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._stage import FieldArray, Links
 from ._streams import in_order
@@ -15,6 +16,8 @@ from ._tracing import constant_when_traced, is_plain, is_transformed
 __all__ = [
     "Answer",
     "Bound",
+    "Cotangents",
+    "Examined",
     "FieldArray",
     "Foresight",
     "Launcher",
@@ -25,10 +28,12 @@ __all__ = [
     "chain",
     "constant_when_traced",
     "declared_spec",
+    "examined",
     "example_inputs",
     "in_order",
     "is_plain",
     "is_transformed",
+    "judged",
     "op",
     "oracle",
     "reference_to",

@@ -6,15 +6,15 @@ compiles or differentiates, nor on the passes that make gradient kernels. Slow, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 
 from .._errors import ArgumentError, ShapeError, refusal
-from ..source.interpreter import interpret
-from ..source.ir import Lowered
+from ..source.interpreter import Recorder, Watch, interpret
+from ..source.ir import Lowered, nodes
 from ._binding import Bound
 from ._core import Call
 from ._lowered import followed as kernels_of
@@ -24,6 +24,8 @@ from ._tracing import is_transformed
 
 Cotangents: TypeAlias = "torch.Tensor | Mapping[str, torch.Tensor] | Sequence[torch.Tensor | None]"
 _Tensors: TypeAlias = dict[str, torch.Tensor]
+Observer: TypeAlias = Callable[[nodes.Kernel, int, _Tensors], "tuple[Recorder | None, Watch | None]"]
+"""Who is told of one run of a kernel on arrays; of its number in its op, 0 begins a sample of a batch."""
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,11 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
         words = f"ts.oracle of op `{op.name}` was asked inside a transform of torch.func, or forward mode"
         raise ArgumentError(refusal(words, remedy="Ask it outside: it differentiates by itself, given `cotangents`."))
     bound, route = called(op, inputs, named)
-    wanted = None if cotangents is None else _by_output(op, cotangents)
-    leaves = {} if wanted is None else _leaves(bound, route)
+    wanted = None if cotangents is None else by_output(op, cotangents)
+    leaves = {} if wanted is None else leaves_of(bound, route)
     with torch.set_grad_enabled(wanted is not None):
         outputs = followed(bound, route, leaves)
-    _check_shapes(op, wanted or {}, outputs)
+    check_shapes(op, wanted or {}, outputs)
     gradients = {} if wanted is None else _pulled_back(outputs, wanted, leaves)
     return Answer({name: tensor.detach() for name, tensor in outputs.items()}, gradients)
 
@@ -97,10 +99,19 @@ def called(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[B
     return bound, op._route(bound)
 
 
-def followed(bound: Bound, route: Route, leaves: Mapping[str, Any], *, faithful: bool = False) -> _Tensors:
+def followed(
+    bound: Bound,
+    route: Route,
+    leaves: Mapping[str, Any],
+    *,
+    faithful: bool = False,
+    kernels: Sequence[Lowered] | None = None,
+    observer: Observer | None = None,
+) -> _Tensors:
     """Outputs by name, connected in torch's autograd with `leaves`, which stand for inputs and scalars of their name.
 
-    `faithful` rounds every float to its type in the kernel, as the compiled kernel does.
+    `faithful` rounds every float to its type in the kernel, as the compiled kernel does. `kernels` are run instead of
+    the op's own; `observer` says who is told of each run of a kernel.
     """
     call = route.call
     signature = call.core.signature
@@ -108,7 +119,7 @@ def followed(bound: Bound, route: Route, leaves: Mapping[str, Any], *, faithful:
     arrays = dict(zip(signature.arrays, _flat(route, given), strict=True))
     scalars = {name: leaves.get(name, value) for name, value in bound.scalars.items()}
     single = Call(call.core, call.shapes, call.dtypes, call.scalars, call.templates, call.sizes)
-    run = _Run(single, scalars, faithful)
+    run = _Run(single, scalars, faithful, kernels, observer)
     if call.batch is None:
         return _placed(run.outputs(arrays), route, faithful)
     samples = [
@@ -122,23 +133,32 @@ def followed(bound: Bound, route: Route, leaves: Mapping[str, Any], *, faithful:
 class _Run:
     """An op's kernels as IR, to be run on one sample after the other."""
 
-    def __init__(self, call: Call, scalars: Mapping[str, Any], faithful: bool) -> None:
+    def __init__(
+        self,
+        call: Call,
+        scalars: Mapping[str, Any],
+        faithful: bool,
+        kernels: Sequence[Lowered] | None,
+        observer: Observer | None,
+    ) -> None:
         signature = call.core.signature
         self._signature = signature
         self._faithful = faithful
+        self._observer = observer
         self.made = {one.name: one for one in call.core.made(call)}
         for stage in signature.stages:
             stage.check_fields(signature.op)
-        self._kernels: list[Lowered] = kernels_of(call.core.case(call))
+        self._kernels = kernels_of(call.core.case(call)) if kernels is None else kernels
         self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
 
     def outputs(self, inputs: Mapping[str, torch.Tensor]) -> _Tensors:
         """The outputs of one sample."""
         arrays = {**inputs, **{name: torch.zeros(one.shape, dtype=one.dtype) for name, one in self.made.items()}}
-        for kernel, fields in self._kernels:
+        for number, (kernel, fields) in enumerate(self._kernels):
             given = {name: arrays[name] for name in kernel.arrays if name in arrays}
             given |= {name: field.to_torch().cpu() for name, field in fields.items()}
-            after = interpret(kernel, given, self._scalars, faithful=self._faithful)
+            record, watch = (None, None) if self._observer is None else self._observer(kernel, number, given)
+            after = interpret(kernel, given, self._scalars, faithful=self._faithful, record=record, watch=watch)
             arrays |= {name: after[name] for name in self.made if name in after}
             arrays |= {name: arrays[name].detach() for name in self._signature.detached}
         return {name: arrays[name] for name in self._signature.outputs}
@@ -172,7 +192,7 @@ def _scalar(value: Any, element: tuple[int, ...]) -> Any:
     return torch.as_tensor(value).reshape(element) if element else value
 
 
-def _leaves(bound: Bound, route: Route) -> _Tensors:
+def leaves_of(bound: Bound, route: Route) -> _Tensors:
     """Floating inputs and scalars in float64, as new leaves of torch's autograd."""
     signature = route.call.core.signature
     found = {n: t for n, t in zip(signature.arrays, bound.tensors, strict=True) if t.is_floating_point()}
@@ -189,7 +209,7 @@ def _is_float(route: Route, name: str) -> bool:
 # Cotangents -------------------------------------------------------------------------------------
 
 
-def _by_output(op: Op, cotangents: Cotangents) -> _Tensors:
+def by_output(op: Op, cotangents: Cotangents) -> _Tensors:
     """Cotangents by the output's name. Raises ArgumentError."""
     names = op._core.signature.outputs
     if isinstance(cotangents, torch.Tensor):
@@ -217,7 +237,7 @@ def _misfit(op: Op, names: Iterable[str], came: str, what: str) -> ArgumentError
     return ArgumentError(refusal(f"`cotangents` of ts.oracle name or hold {came}", rows, remedy))
 
 
-def _check_shapes(op: Op, wanted: _Tensors, outputs: _Tensors) -> None:
+def check_shapes(op: Op, wanted: _Tensors, outputs: _Tensors) -> None:
     for name, one in wanted.items():
         if not outputs[name].is_floating_point():
             words = f"output `{name}` of op `{op.name}` holds no floats, and can have no cotangent"

@@ -1,15 +1,29 @@
 """Accesses: which iteration of which loop touched which element, and on which line.
 
-Off unless a `Record` is given: then the interpreter tells it of each access. What a record says of
-races, reads before writes and overwritten values is for others to find in it.
+Off unless somebody is given to tell: then the interpreter tells of each access as it happens. `Record` keeps them
+all. What they say of races, reads before writes and overwritten values is for others to find.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
+
+from ._casts import Number
 
 How: TypeAlias = Literal["read", "write", "atomic"]
+
+
+class Recorder(Protocol):
+    """Who is told of accesses."""
+
+    def enter(self, task: int, iteration: tuple[int, ...] = ()) -> None:
+        """What follows belongs to this iteration."""
+
+    def add(
+        self, how: How, array: str, position: int, line: int, operator: str = "", value: Number | None = None
+    ) -> None:
+        """An access of the present iteration; `operator` is an atomic's, `value` what is written or combined."""
 
 
 class Access(NamedTuple):
@@ -44,6 +58,8 @@ class Record:
         """What follows belongs to this iteration."""
         self.task, self.iteration = task, iteration
 
-    def add(self, how: How, array: str, position: int, line: int) -> None:
-        """Note an access of the present iteration."""
+    def add(
+        self, how: How, array: str, position: int, line: int, operator: str = "", value: Number | None = None
+    ) -> None:
+        """Note an access of the present iteration; what was written is not kept."""
         self.accesses.append(Access(how, array, position, line, self.task, self.iteration))

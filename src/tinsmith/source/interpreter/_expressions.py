@@ -15,7 +15,7 @@ import torch
 
 from ..._errors import KernelError, refusal
 from ..ir import nodes, types
-from ._accesses import Record
+from ._accesses import Recorder
 from ._casts import Number, Precision, cast, same_bits, wrapping
 from ._memory import Memory
 from ._rules import (
@@ -29,20 +29,31 @@ from ._rules import (
     integer_unary,
     shift,
 )
+from ._watch import Missing, Watch, told
 
 Locals: TypeAlias = dict[str, Any]
 _Rule = TypeVar("_Rule", bound=Callable[..., Any])
 Run: TypeAlias = Callable[[Locals], Any]  # gives a Number; which of its two kinds is known from the expression's type
 
 
+class NoRule(KernelError):
+    """An operation that the interpreter has no rule for."""
+
+    def __init__(self, operator: str, kind: str, line: int) -> None:
+        super().__init__(refusal(f"The interpreter has no rule for `{operator}` on {kind}, in line {line}."))
+        self.construct = f"`{operator}` on {kind}"
+        self.line = line
+
+
 @dataclass(frozen=True)
 class Expressions:
-    """What expressions are about: arrays, arguments, and the line they stand on."""
+    """What expressions are about: arrays, arguments, the line they stand on, and who is told of what they do."""
 
     memories: Mapping[str, Memory]
     arguments: Mapping[tuple[str, tuple[int, ...]], Number]
     precision: Precision
-    record: Record | None = None
+    record: Recorder | None = None
+    watch: Watch | None = None
     line: int = 0
 
     def on(self, line: int) -> Expressions:
@@ -77,17 +88,19 @@ class Expressions:
         """A function that gives the value of an expression, cast to a type."""
         change = cast(expr.type, kind, self.precision)
         run = self.run(expr)
-        return run if change is None else _then(run, change)
+        return run if change is None else _then(run, self._told("cast", kind, change))
 
     def truth(self, expr: nodes.Expr) -> Run:
         """A function that tells whether an expression is not zero."""
         return _then(self.run(expr), torch.Tensor.item) if types.is_float(expr.type) else self.run(expr)
 
-    def place(self, array: str, index: tuple[nodes.Expr, ...], entry: tuple[int, ...]) -> Callable[[Locals], int]:
+    def place(
+        self, array: str, index: tuple[nodes.Expr, ...], entry: tuple[int, ...], *, is_read: bool = False
+    ) -> Callable[[Locals], int]:
         """A function that gives the position of an element's entry in its array's cells, or refuses the index."""
         memory = self.memories[array]
         runs = [self.as_type(one, "i64") for one in index]
-        sizes, line = memory.shape, self.line
+        sizes, refuse = memory.shape, self._refusal_of_index(memory, is_read=is_read)
         offset, stride = memory.offset(entry), 1
         for size in memory.array.element:
             stride *= size
@@ -97,11 +110,27 @@ class Expressions:
             for run, size in zip(runs, sizes, strict=True):
                 at = run(held)
                 if not 0 <= at < size:
-                    raise _outside(memory, [one(held) for one in runs], line)
+                    raise refuse(tuple([one(held) for one in runs]))
                 flat = flat * size + at
             return flat * stride + offset
 
         return position
+
+    def _refusal_of_index(self, memory: Memory, *, is_read: bool) -> Callable[[tuple[int, ...]], Exception]:
+        """What is raised where an index is not there."""
+        watch, name, line = self.watch, memory.array.name, self.line
+        if watch is None:
+            return lambda index: _outside(memory, index, line)
+
+        def missing(index: tuple[int, ...]) -> Missing:
+            watch.outside(name, index, line, is_read=is_read)
+            return Missing()
+
+        return missing
+
+    def _told(self, operator: str, kind: str, rule: _Rule) -> _Rule:
+        """An operation that tells the watch, if there is one, of its result."""
+        return rule if self.watch is None else told(self.watch, operator, kind, self.line, rule)  # type: ignore[return-value]
 
     def _number(self, value: float, kind: str) -> Number:
         if types.is_float(kind):
@@ -110,9 +139,9 @@ class Expressions:
 
     def _load(self, load: nodes.Load) -> Run:
         cells = self.memories[load.array].cells
-        position = self.place(load.array, load.index, load.entry)
+        position = self.place(load.array, load.index, load.entry, is_read=True)
         if self.record is None:
-            return lambda held: cells[position(held)]
+            return self._or_zero(lambda held: cells[position(held)], load.type)
         add, array, line = self.record.add, load.array, self.line
 
         def seen(held: Locals) -> Number:
@@ -120,7 +149,21 @@ class Expressions:
             add("read", array, at, line)
             return cells[at]
 
-        return seen
+        return self._or_zero(seen, load.type)
+
+    def _or_zero(self, load: Run, kind: str) -> Run:
+        """A load that, where a watch is there to be told, gives 0 for an element that is not there."""
+        if self.watch is None:
+            return load
+        zero = self._number(0, kind)
+
+        def tolerant(held: Locals) -> Number:
+            try:
+                return load(held)
+            except Missing:
+                return zero
+
+        return tolerant
 
     def _unary(self, expr: nodes.Unary) -> Run:
         if expr.operator == "not":
@@ -128,8 +171,8 @@ class Expressions:
         name, kind = expr.operator, expr.type
         if name == "ffs":  # of 64 bits too it is an i32
             return _then(self.run(expr.value), self._known(integer_unary(name, expr.value.type), name, kind))
-        rule = FLOAT_UNARY.get(name) if types.is_float(kind) else integer_unary(name, kind)
-        return _then(self.as_type(expr.value, kind), self._known(rule, name, kind))
+        rule = self._known(FLOAT_UNARY.get(name) if types.is_float(kind) else integer_unary(name, kind), name, kind)
+        return _then(self.as_type(expr.value, kind), self._told(name, kind, rule))
 
     def _binary(self, expr: nodes.Binary) -> Run:
         name, kind = expr.operator, expr.type
@@ -138,30 +181,34 @@ class Expressions:
         if name in COMPARE:
             return self._comparison(expr)
         if name in ("<<", ">>", ">>>"):
-            return _both(self.as_type(expr.left, kind), self.run(expr.right), shift(name, kind))
+            return _both(self.as_type(expr.left, kind), self.run(expr.right), self._told(name, kind, shift(name, kind)))
         if name in RECTIFIERS and types.is_float(kind) and (_is_zero(expr.left) or _is_zero(expr.right)):
             other = expr.left if _is_zero(expr.right) else expr.right
-            return _then(self.as_type(other, kind), RECTIFIERS[name])
+            return _then(self.as_type(other, kind), self._told(name, kind, RECTIFIERS[name]))
         left = self.as_type(expr.left, kind)
         if name == "pow" and not types.is_float(
             expr.right.type
         ):  # torch's own rule for whole exponents, as the engine's
-            return _both(left, self.run(expr.right), torch.pow if types.is_float(kind) else integer_power(kind))
+            power = torch.pow if types.is_float(kind) else integer_power(kind)
+            return _both(left, self.run(expr.right), self._told(name, kind, power))
         return _both(left, self.as_type(expr.right, kind), self.rule(name, kind))
 
     def rule(self, name: str, kind: str) -> Callable[..., Any]:
         """What an arithmetic operation makes of two numbers of a type."""
         if types.is_float(kind):
-            return self._known(FLOAT_BINARY.get(name), name, kind)
+            return self._told(name, kind, self._known(FLOAT_BINARY.get(name), name, kind))
         rule = self._known(INTEGER_BINARY.get(name), name, kind)
-        wrap, line = wrapping(kind), self.line
+        wrap, line, watch = wrapping(kind), self.line, self.watch
 
         def wrapped(left: int, right: int) -> int:
             if right == 0 and name in DIVISIONS:
-                raise _by_zero(name, left, line)
+                if watch is None:
+                    raise _by_zero(name, left, line)
+                watch.divided(name, left, line)
+                return 0
             return wrap(rule(left, right))
 
-        return wrapped
+        return self._told(name, kind, wrapped)
 
     def _comparison(self, expr: nodes.Binary) -> Run:
         kind = types.promoted(expr.left.type, expr.right.type)
@@ -172,7 +219,7 @@ class Expressions:
 
     def _known(self, rule: _Rule | None, name: str, kind: str) -> _Rule:
         if rule is None:
-            raise KernelError(refusal(f"The interpreter has no rule for `{name}` on {kind}, in line {self.line}."))
+            raise NoRule(name, kind, self.line)
         return rule
 
 
@@ -202,12 +249,12 @@ def _junction(name: str, left: Run, right: Run) -> Run:
     return lambda held: int(bool(left(held) or right(held)))
 
 
-def _outside(memory: Memory, index: list[int], line: int) -> KernelError:
+def _outside(memory: Memory, index: tuple[int, ...], line: int) -> KernelError:
     name = memory.array.label or memory.array.name
     return KernelError(
         refusal(
             f"Line {line} uses an element of `{name}` that is not there.",
-            [("index", str(tuple(index))), ("shape", str(memory.shape))],
+            [("index", str(index)), ("shape", str(memory.shape))],
             "An engine reads or overwrites other memory there: guard the index.",
         )
     )

@@ -17,11 +17,12 @@ import torch
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
 from ..ir import nodes, types
-from ._accesses import Record
+from ._accesses import Recorder
 from ._casts import Number, Precision, wrapping
 from ._expressions import Expressions
 from ._memory import Memory, remember
 from ._statements import Statements
+from ._watch import Watch
 
 Argument: TypeAlias = "bool | int | float | torch.Tensor"
 
@@ -47,7 +48,7 @@ def run(
     *,
     faithful: bool = False,
     seed: int = 0,
-    record: Record | None = None,
+    record: Recorder | None = None,
 ) -> Outcome:
     """Run a kernel, and pull cotangents of its arrays back to what they were before.
 
@@ -58,7 +59,7 @@ def run(
         cotangents: by name, of arrays as they are afterwards; an array without one has none.
         faithful: round every float to its type in the kernel, as the compiled kernel does; so are the outcome's.
         seed: of random numbers. They cannot agree with an engine's.
-        record: gets every access to an element.
+        record: is told of every access to an element.
 
     Raises:
         ArgumentError: an array or argument is missing.
@@ -95,17 +96,18 @@ def interpret(
     *,
     faithful: bool = False,
     seed: int = 0,
-    record: Record | None = None,
+    record: Recorder | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, torch.Tensor]:
     """The arrays after a run, connected with those before and with arguments, for torch's autograd in either mode.
 
-    Args as of `run`.
+    Args as of `run`; with a `watch`, which is told of it, the run goes on after a wrong index and a division by zero.
     """
     precision = Precision(faithful)
     given = {name: array for name, array in kernel.arrays.items() if name not in kernel.cells}
     memories = {name: remember(array, _fitting(kernel, array, arrays), precision) for name, array in given.items()}
     memories |= {name: _cell(kernel.arrays[name], precision) for name in kernel.cells}
-    expressions = Expressions(memories, _entries(kernel, arguments, precision), precision, record)
+    expressions = Expressions(memories, _entries(kernel, arguments, precision), precision, record, watch)
     statements = Statements(expressions, kernel.locals, random.Random(seed))
     steps = [statements.task(number, stmt) for number, stmt in enumerate(kernel.body)]
     held: dict[str, object] = {}

@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias
 import torch
 
 from ..ir import nodes, types
-from ._accesses import How
 from ._casts import Number, bits, wrapping
 from ._expressions import Expressions, Locals, Run
 from ._memory import Memory, with_candidate
+from ._watch import Missing, Watch, cost
 
 BREAK: Final = "break"
 CONTINUE: Final = "continue"
@@ -47,6 +47,27 @@ class Statements:
 
     def step(self, stmt: nodes.Stmt) -> Step:
         """A function that runs a statement."""
+        watch = self.expressions.watch
+        return self._step(stmt) if watch is None else self._watched(self._step(stmt), stmt, watch)
+
+    def _watched(self, step: Step, stmt: nodes.Stmt, watch: Watch) -> Step:
+        """A statement whose operations are counted, and that leaves memory alone where its index is not there."""
+        count, operations = watch.count, cost(stmt)
+        result = stmt.result if isinstance(stmt, nodes.Atomic) else None
+        zero = None if result is None else self.expressions.run(nodes.Const(0, self.types[result]))({})
+
+        def counted(held: Locals) -> str | None:
+            count(operations)
+            try:
+                return step(held)
+            except Missing:
+                if result is not None:
+                    held[result] = zero
+                return None
+
+        return counted
+
+    def _step(self, stmt: nodes.Stmt) -> Step:
         run = self.expressions.on(stmt.line)
         match stmt:
             case nodes.Assign(name, value):
@@ -89,13 +110,13 @@ class Statements:
         memory = run.memories[store.array]
         position = run.place(store.array, store.index, store.entry)
         value = run.as_type(store.value, memory.array.type)
-        note = _noted(run, "write", store.array)
+        note = _noted(run, store)
         cells = memory.cells
 
         def stored(held: Locals) -> None:
             new = value(held)  # an engine works out the value first, then the index; neither can change the other
             at = position(held)
-            note(at)
+            note(at, new)
             cells[at] = new
 
         return stored
@@ -105,12 +126,12 @@ class Statements:
         position = run.place(atomic.array, atomic.index, atomic.entry)
         value = run.as_type(atomic.value, memory.array.type)
         change = _change(atomic.operator, memory, run)
-        note, cells, result = _noted(run, "atomic", atomic.array), memory.cells, atomic.result
+        note, cells, result = _noted(run, atomic), memory.cells, atomic.result
 
         def changed(held: Locals) -> None:
             new = value(held)
             at = position(held)
-            note(at)
+            note(at, new)
             old = cells[at]
             cells[at] = change(at, new)
             if result is not None:
@@ -127,11 +148,14 @@ def _change(operator: str, memory: Memory, run: Expressions) -> Callable[[int, A
     return lambda at, value: rule(cells[at], value)
 
 
-def _noted(run: Expressions, how: How, array: str) -> Callable[[int], None]:
+def _noted(run: Expressions, change: nodes.Store | nodes.Atomic) -> Callable[[int, Number], None]:
     if run.record is None:
-        return lambda _: None
-    add, line = run.record.add, run.line
-    return lambda at: add(how, array, at, line)
+        return lambda _, __: None
+    add, line, array = run.record.add, run.line, change.array
+    if isinstance(change, nodes.Store):
+        return lambda at, value: add("write", array, at, line, "", value)
+    operator = change.operator
+    return lambda at, value: add("atomic", array, at, line, operator, value)
 
 
 def _into(name: str, run: Run) -> Step:

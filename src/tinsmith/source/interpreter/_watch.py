@@ -1,0 +1,54 @@
+"""Watching: a run that goes on where it would be refused, and tells of every number that it makes.
+
+Off unless a `Watch` is given. It is told of an index that is not there (what is loaded is then 0, what is stored is
+left out), of a division by zero (the result is then 0), and of the operands and the result of every operation, with
+its line. Whether an overflow or a NaN is a mistake is for the watch to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..ir import nodes, walk
+from ._casts import Number
+
+
+class Watch(Protocol):
+    """Who is told what happens in a run."""
+
+    def count(self, operations: int) -> None:
+        """A statement is run that takes so many operations. May raise, to end the run."""
+
+    def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
+        """An index is not in its array."""
+
+    def divided(self, operator: str, left: int, line: int) -> None:
+        """An integer is divided by zero."""
+
+    def computed(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+        """An operation on numbers, cast to `kind` already, gave a result of `kind`; of a "cast" they are not yet."""
+
+
+class Missing(Exception):
+    """An index that is not there, which the watch was told of."""
+
+
+def told(watch: Watch, operator: str, kind: str, line: int, rule: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation that tells of its result."""
+    computed = watch.computed
+
+    def seen(*operands: Number) -> Number:
+        result = rule(*operands)
+        computed(operator, kind, operands, result, line)
+        return result
+
+    return seen
+
+
+def cost(stmt: nodes.Stmt) -> int:
+    """Operations that a statement takes itself, without the statements inside it."""
+    return 1 + sum(not isinstance(one, _FREE) for expr in walk.expressions(stmt) for one in walk.parts(expr))
+
+
+_FREE = (nodes.Const, nodes.Local, nodes.Argument, nodes.Size)
