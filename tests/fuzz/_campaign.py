@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from fuzz._verdict import AGREE, CRASH, MISCOMPILED, TANGENTLESS, UNCOMPILED
+from fuzz._verdict import AGREE, CRASH, MISCOMPILED, TANGENTLESS, UNCOMPILED, UNSTEADY
 
 CHUNK = 200
 """Seeds a child tries: engines keep every kernel that they compiled, and memory grows."""
@@ -61,7 +61,7 @@ class Campaign:
     def failures(self) -> list[dict[str, Any]]:
         """Lines of all seeds that neither agree nor are the engine's own mistake."""
         found = (one for seed in self.seeds if (one := self.outcomes.get(seed)))
-        return [one for one in found if one["outcome"] not in (AGREE, TANGENTLESS, UNCOMPILED, MISCOMPILED)]
+        return [one for one in found if one["outcome"] not in (AGREE, TANGENTLESS, UNCOMPILED, UNSTEADY, MISCOMPILED)]
 
     def _work(self, chunks: Iterator[list[int]]) -> None:
         while True:

@@ -27,6 +27,10 @@ TOLERANCE, SINGLE = 1e-9, 2e-4
 AGREE, DISAGREE, REFUSED, ERROR, CRASH = "agree", "disagree", "refused", "error", "crash"
 TANGENTLESS = "agree without tangents"
 """Values and gradients agree; a tangent is refused, with its reason."""
+UNSTEADY = "at a jump"
+"""No failure: the kernel asks whether v + (p - v) is greater than p, or the like. What the interpreter itself says
+changes when the last digits of the inputs do, and an engine rounds in its own way.
+"""
 UNCOMPILED, MISCOMPILED = "uncompiled", "miscompiled"
 """The engine's own mistakes, no failures of ours: it refuses a kernel (Taichi, now and then, `a and (b or c)`), or
 gives values that are right once its optimiser is off.
@@ -58,6 +62,9 @@ def judge(program: Program, lang: ModuleType, checks: tuple[str, ...] = CHECKS, 
     """Try a kernel. `adjoint` is the one that gradients and tangents come from."""
     verdict = _judged(program, lang, checks, adjoint)
     if verdict.outcome != DISAGREE:
+        return verdict
+    if _is_at_a_jump(program, lang):
+        verdict.outcome = UNSTEADY
         return verdict
     with _optimiser_off(lang):
         plain = _judged(program, lang, checks, adjoint)
@@ -184,6 +191,32 @@ def _compare(verdict: Verdict, program: Program, mine: Mapping[str, Any], theirs
             verdict.words += (
                 f"{verdict.check} of `{name}` differ by {worst:.3g}:\n  {one.tolist()}\n  {other.tolist()}\n"
             )
+
+
+def _is_at_a_jump(program: Program, lang: ModuleType, draws: int = 8) -> bool:
+    """Whether what the interpreter says depends on the last digits of the inputs."""
+    op = ts.op(program.spec, scratch=program.scratch)(kernel_of(program, lang))
+    given, inputs = cotangents_of(op, program.seed), inputs_of(program.seed)
+    generator = torch.Generator().manual_seed(program.seed)
+    width, tolerance = (1e-6, SINGLE) if program.is_single else (1e-13, TOLERANCE)
+
+    def said(*nudged: Any) -> list[torch.Tensor]:
+        answer = ts.oracle(op, *nudged, cotangents=given)
+        return [*answer.outputs.values(), *answer.gradients.values()]
+
+    def nudged(one: Any) -> Any:
+        if not isinstance(one, torch.Tensor) or not one.is_floating_point():
+            return one
+        return one * (1.0 + width * (torch.rand(one.shape, generator=generator, dtype=one.dtype) - 0.5))
+
+    here = said(*inputs)
+    others = (said(*map(nudged, inputs)) for _ in range(draws))
+    near = (
+        torch.allclose(a, b, rtol=tolerance, atol=tolerance)
+        for found in others
+        for a, b in zip(here, found, strict=True)
+    )
+    return not all(near)
 
 
 @contextlib.contextmanager
