@@ -25,6 +25,7 @@ FLOORS = {
     "engines": 1,
     "source": 2,
     "transforms": 3,
+    "lint": 3,
     "kernels": 3,
     "bridge": 4,
     "layers": 5,
@@ -33,6 +34,7 @@ FLOORS = {
     "render": 6,
     "apps": 6,
     "cli": 7,
+    "testing": 7,
     "__init__": 7,
 }
 GROUND = frozenset({"_version", "_errors", "_config"})  # one room in three files: they may know each other

@@ -4,8 +4,10 @@ from ._arity import subscript_arity
 from ._build import build
 from ._constants import Constants, constants_of
 from ._draws import draws
+from ._followed import Followed
 from ._needs import needed_reads, needed_returns, needed_values
-from ._read import Source, read
+from ._read import Source, Unrun, read
+from ._references import called_function
 from ._roles import Access, Roles, roles_of
 from ._sizes import static_size
 from ._stacks import Nest, carrying_nests
@@ -13,10 +15,13 @@ from ._stacks import Nest, carrying_nests
 __all__ = [
     "Access",
     "Constants",
+    "Followed",
     "Nest",
     "Roles",
     "Source",
+    "Unrun",
     "build",
+    "called_function",
     "carrying_nests",
     "constants_of",
     "draws",

@@ -11,7 +11,7 @@ import ast
 import builtins
 from collections.abc import Iterable
 
-from ..engines import Engine
+from ._followed import Followed
 from ._read import Source
 from ._references import called_function
 from ._roles import Roles
@@ -20,7 +20,7 @@ _LINEAR_CALLS = frozenset({"cast", "float", "f16", "f32", "f64", "Vector", "Matr
 _LINEAR_METHODS = frozenset({"sum", "cast", "transpose"})
 
 
-def needed_values(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> frozenset[str]:
+def needed_values(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> frozenset[str]:
     """Names of the arrays whose values the reverse of a kernel reads.
 
     Args:
@@ -35,7 +35,7 @@ def needed_values(source: Source, roles: dict[str, Roles], active: Iterable[str]
 
 
 def needed_reads(
-    source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine, array: str
+    source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed, array: str
 ) -> frozenset[str]:
     """Places of those reads of an array whose values the reverse of a kernel needs."""
     walker = _swept(source, roles, active, engine)
@@ -43,17 +43,17 @@ def needed_reads(
     return frozenset(reads if array in walker.needed_whole else reads & walker.needed_places[array])
 
 
-def needed_returns(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> frozenset[str]:
+def needed_returns(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> frozenset[str]:
     """Names of the arrays for which the reverse of a kernel needs what an atomic on them returned."""
     return frozenset(_swept(source, roles, active, engine).needed_returns)
 
 
-def needed_locals(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> frozenset[str]:
+def needed_locals(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> frozenset[str]:
     """Names of the locals whose values the reverse of a kernel reads."""
     return frozenset(_swept(source, roles, active, engine).needed_locals)
 
 
-def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Engine) -> _Walker:
+def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> _Walker:
     walker = _Walker(source, roles, frozenset(active), engine)
     while walker.sweep(source.tree.body):
         pass  # each sweep adds to what is needed; the last one adds nothing
@@ -63,7 +63,7 @@ def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str], engin
 class _Walker:
     """Repeats a sweep over all statements until nothing more is found to be needed."""
 
-    def __init__(self, source: Source, roles: dict[str, Roles], active: frozenset[str], engine: Engine) -> None:
+    def __init__(self, source: Source, roles: dict[str, Roles], active: frozenset[str], engine: Followed) -> None:
         self.source = source
         self.roles = roles
         self.active = active

@@ -76,13 +76,23 @@ class Source:
         return names
 
 
-def read(function: Callable[..., Any]) -> Source:
+@dataclass(frozen=True, eq=False)
+class Unrun:
+    """An engine function that stands in a file which nobody ran: what stands for it where a live one would."""
+
+    source: Source
+    is_method: bool = False
+
+
+def read(function: Callable[..., Any] | Unrun) -> Source:
     """The source of a Python function.
 
     Raises:
         KernelError: Python cannot find the source (a function made by `exec`, or typed into
             the plain prompt).
     """
+    if isinstance(function, Unrun):
+        return function.source
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError) as cause:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import ast
 from typing import Any, Literal
 
-from ..engines import Engine
+from ._followed import Followed
 from ._read import Source, read
 
 Kind = Literal["read", "write", "add"]
 
 
-def reference_kinds(source: Source, parameter: str, engine: Engine, depth: int = 0) -> tuple[Kind, ...]:
+def reference_kinds(source: Source, parameter: str, engine: Followed, depth: int = 0) -> tuple[Kind, ...]:
     """What a function does with a parameter, a read first; () where it gets a copy of what it is given."""
     if not source.is_template(parameter):
         return ()
@@ -37,7 +37,7 @@ def reference_kinds(source: Source, parameter: str, engine: Engine, depth: int =
     return tuple(kind for kind in order if kind in found)
 
 
-def lent_arguments(call: ast.Call, callee: Any, engine: Engine) -> list[ast.expr]:
+def lent_arguments(call: ast.Call, callee: Any, engine: Followed) -> list[ast.expr]:
     """Arguments of a call that the called function may change: those that its template parameters stand for."""
     return [argument for argument, inner, name in _given(call, callee, engine) if inner.is_template(name)]
 
@@ -70,12 +70,12 @@ def _changes(node: ast.AST) -> list[tuple[ast.expr, Kind]]:
     return []
 
 
-def _handed(node: ast.Call, source: Source, engine: Engine) -> list[tuple[ast.expr, Source, str]]:
+def _handed(node: ast.Call, source: Source, engine: Followed) -> list[tuple[ast.expr, Source, str]]:
     """Arguments of a call of another engine function, with the parameters that they are given to."""
     return _given(node, called_function(source, node.func), engine)
 
 
-def _given(node: ast.Call, callee: Any, engine: Engine) -> list[tuple[ast.expr, Source, str]]:
+def _given(node: ast.Call, callee: Any, engine: Followed) -> list[tuple[ast.expr, Source, str]]:
     function = engine.inner_function(callee)
     if function is None:
         return []

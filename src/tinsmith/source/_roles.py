@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..engines import Engine
+from ._followed import Followed
 from ._places import Form, Loop, Moment, Names, apart, changed_arrays, surely_one
 from ._read import Source, read
 from ._references import reference_kinds
@@ -25,7 +25,8 @@ Kind = Literal["read", "write", "add"]
 class Access:
     """One use of an array element: what is done, the index in letters, where, inside which loops.
 
-    `is_fetched` says that an atomic's return value is used: the order of a parallel loop is in it.
+    `is_fetched` says that an atomic's return value is used: the order of a parallel loop is in it. `is_guarded` that
+    a branch or a `while` stands around it. `node` is the subscript.
     """
 
     kind: Kind
@@ -34,6 +35,8 @@ class Access:
     order: int
     loops: tuple[Loop, ...] = ()
     is_fetched: bool = False
+    is_guarded: bool = False
+    node: ast.expr = field(default_factory=lambda: ast.Constant(None), compare=False, repr=False)
 
 
 @dataclass
@@ -109,7 +112,7 @@ class Roles:
         return any(not apart(change.index, read_access.index, moment) for moment in moments)
 
 
-def roles_of(source: Source, arrays: Iterable[str], engine: Engine, owner: Any = None) -> dict[str, Roles]:
+def roles_of(source: Source, arrays: Iterable[str], engine: Followed, owner: Any = None) -> dict[str, Roles]:
     """How a kernel uses each of its `arrays`, engine functions included.
 
     Args:
@@ -129,7 +132,7 @@ class _Walker(ast.NodeVisitor):
     """Visits statements in program order, the right side of an assignment before its left."""
 
     def __init__(
-        self, source: Source, roles: dict[str, Roles], engine: Engine, owner: Any, caller: _Walker | None = None
+        self, source: Source, roles: dict[str, Roles], engine: Followed, owner: Any, caller: _Walker | None = None
     ) -> None:
         self.source = source
         self.roles = roles
@@ -141,6 +144,7 @@ class _Walker(ast.NodeVisitor):
         self.names = Names(source.tree, {})
         self._is_nested = caller is not None
         self._is_serialized = False
+        self._is_guarded: bool = caller._is_guarded if caller else False
 
     def run(self) -> None:
         for statement in self.source.tree.body:
@@ -171,9 +175,10 @@ class _Walker(ast.NodeVisitor):
         self._nested(node)
 
     def _nested(self, node: ast.stmt) -> None:
-        outer, self._is_nested = self._is_nested, True
+        outer = self._is_nested, self._is_guarded
+        self._is_nested = self._is_guarded = True
         self.generic_visit(node)
-        self._is_nested = outer
+        self._is_nested, self._is_guarded = outer
 
     def _loop(self, node: ast.For, *, is_outermost: bool) -> Loop:
         is_serialized, self._is_serialized = self._is_serialized, False
@@ -280,7 +285,7 @@ class _Walker(ast.NodeVisitor):
     def _note(self, element: ast.Subscript, kind: Kind, is_fetched: bool = False) -> None:
         assert isinstance(element.value, ast.Name)
         index, place = self.names.forms(element.slice), self.source.place(element)
-        access = Access(kind, index, place, self.order, self.loops, is_fetched)
+        access = Access(kind, index, place, self.order, self.loops, is_fetched, self._is_guarded, element)
         self.roles[element.value.id].accesses.append(access)
 
     def _self_addition(self, node: ast.Assign) -> ast.expr | None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..engines import Engine
 from ._bounds import Bounds, names_of_bound
+from ._followed import Followed
 from ._needs import needed_locals
 from ._read import Source
 from ._roles import Roles
@@ -61,7 +61,9 @@ class Nest:
         return total
 
 
-def carrying_nests(source: Source, roles: dict[str, Roles], active: frozenset[str], engine: Engine) -> tuple[Nest, ...]:
+def carrying_nests(
+    source: Source, roles: dict[str, Roles], active: frozenset[str], engine: Followed
+) -> tuple[Nest, ...]:
     """The nests of inner loops for whose locals an engine keeps old values.
 
     These are the locals that a loop carries from one iteration to the next, and all that are

@@ -1,0 +1,10 @@
+"""Lint: what the source of a kernel tells without running it, of kernels that live and of files that nobody runs.
+
+A kernel becomes a `Subject`; rules look at it, one idea each, and say `Finding`s. Nothing here knows ops.
+"""
+
+from ._finding import SEVERITIES, Finding, Severity, in_order
+from ._lint import lint_file, lint_kernels
+from ._rules import RULES, Rule
+
+__all__ = ["RULES", "SEVERITIES", "Finding", "Rule", "Severity", "in_order", "lint_file", "lint_kernels"]

@@ -1,0 +1,57 @@
+"""Finding: one thing that is wrong, or may be, with a kernel, and where."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning", "info"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+"""The worst first."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong with a kernel.
+
+    Attributes:
+        rule: its id, "TS101"; what it means is in `RULES`.
+        severity: "error": wrong whoever differentiates; "warning": right by tinsmith's adjoint, wrong by an engine's
+            own reverse mode, which the message names; "info": a hint.
+        path: the file.
+        line: counted from 1.
+        column: counted from 1; 0 where only the line is known.
+        message: what goes wrong, in one sentence, with numbers where there are any.
+        remedy: what to write instead; "" where there is nothing to do.
+
+    Example:
+        >>> print(Finding("TS301", "error", "swarm.py", 12, 9, "`count` is an integer: 0.5 is cut to 0", "count = 0.0"))
+        swarm.py:12:9: error TS301: `count` is an integer: 0.5 is cut to 0
+            write: count = 0.0
+    """
+
+    rule: str
+    severity: Severity
+    path: str
+    line: int
+    column: int
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}:{self.line}:{self.column}: {self.severity} {self.rule}: {self.message}"]
+        text = linecache.getline(self.path, self.line).rstrip()
+        if text:
+            lines.append(f"    {text.strip()}")
+        if text and self.column:
+            lines.append(f"    {' ' * (self.column - 1 - (len(text) - len(text.lstrip())))}^")
+        first, *further = self.remedy.splitlines() or [""]
+        if first:
+            lines += [f"    write: {first}", *(f"           {line}" for line in further)]
+        return "\n".join(lines)
+
+
+def in_order(findings: list[Finding]) -> list[Finding]:
+    """Findings as people read them: by file, line, column; each once."""
+    return sorted(dict.fromkeys(findings), key=lambda one: (one.path, one.line, one.column, one.rule))

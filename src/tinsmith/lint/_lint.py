@@ -1,0 +1,46 @@
+"""Lint: what the sources of kernels tell without running them."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..spec import Spec
+from ._finding import Finding, in_order
+from ._live import subjects_of
+from ._scan import scanned
+from ._subject import Subject, with_one_name_a_field
+from ._suppressed import unsuppressed
+from .rules import RULES
+
+
+def lint_kernels(kernels: Sequence[Any], spec: Spec | None = None) -> list[Finding]:
+    """Findings of kernels that are there, and of the engine functions that they call; `spec` is that of their op."""
+    return _findings(subjects_of(kernels, spec))
+
+
+def lint_file(path: str | Path, text: str | None = None) -> list[Finding]:
+    """What is wrong with the kernels and engine functions of a file, which is neither imported nor run.
+
+    Args:
+        path: the file.
+        text: what stands in it, where it was read already.
+
+    Raises:
+        OSError: it cannot be read.
+        SyntaxError: it is no Python.
+    """
+    text = Path(path).read_text(encoding="utf-8") if text is None else text
+    linecache.checkcache(str(path))
+    return _findings(scanned(str(path), text))
+
+
+def _findings(subjects: Iterable[Subject]) -> list[Finding]:
+    found: list[Finding] = []
+    for plain in subjects:
+        subject = with_one_name_a_field(plain)
+        findings = (finding for rule in RULES for finding in rule(subject))
+        found += unsuppressed(findings, subject.lines)
+    return in_order(found)

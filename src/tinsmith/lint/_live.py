@@ -1,0 +1,77 @@
+"""Live: subjects from kernels that exist."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .._errors import EngineError
+from ..engines import Engine, Language, Parameter, of_kernel
+from ..source import Source, called_function, read
+from ..spec import Spec
+from ._subject import Declared, Subject
+
+_NAMES = {"float16": "f16", "float32": "f32", "float64": "f64", "bool": "u1"}
+
+
+def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
+    """Kernels, and the engine functions that they call."""
+    for kernel in kernels:
+        engine = of_kernel(kernel)
+        source = read(engine.function_of(kernel))
+        declared = {one.name: _declared(one) for one in engine.parameters(kernel)}
+        if engine.is_method(kernel):
+            declared = {source.parameters[0]: Declared("object")} | declared
+        owner = engine.owner_of(kernel)
+        yield _subject(source, engine, "kernel", declared, owner, spec)
+        for function in _called(source, engine, owner, {source.function}):
+            yield _subject(function, engine, "func", dict.fromkeys(function.parameters, Declared("any")), owner, None)
+
+
+def _subject(
+    source: Source, engine: Engine, kind: str, declared: dict[str, Declared], owner: Any, spec: Spec | None
+) -> Subject:
+    lines = tuple(linecache.getlines(source.path))
+    return Subject(source, engine, kind, engine.name, declared, owner, spec, lines, _default_fp(engine))
+
+
+def _default_fp(engine: Engine) -> str:
+    """What a float literal is in the engine as it runs, or as it would by default."""
+    try:
+        return Language(engine).default_types[0]
+    except EngineError:
+        return "f32"
+
+
+def _declared(parameter: Parameter) -> Declared:
+    dtypes = {_dtype(str(dtype).removeprefix("torch.")) for dtype in parameter.dtypes or ()}
+    dtype = dtypes.pop() if len(dtypes) == 1 else ""
+    kind = "scalar" if parameter.kind == "matrix" else parameter.kind
+    return Declared(kind, dtype, parameter.ndim)
+
+
+def _dtype(name: str) -> str:
+    return _NAMES.get(name, name.replace("uint", "u").replace("int", "i"))
+
+
+def _called(source: Source, engine: Engine, owner: Any, seen: set[Any]) -> Iterator[Source]:
+    """Engine functions that a function calls, and those that they call."""
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        function = engine.inner_function(_callee(source, node.func, owner))
+        if function is None or function in seen or engine.owns(function):
+            continue
+        seen.add(function)
+        inner = read(function)
+        yield inner
+        yield from _called(inner, engine, owner, seen)
+
+
+def _callee(source: Source, node: ast.expr, owner: Any) -> Any:
+    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return (
+        getattr(owner, node.attr, None) if is_own and isinstance(node, ast.Attribute) else called_function(source, node)
+    )

@@ -1,0 +1,72 @@
+"""Every rule that a finding can name: what it is called, and what it is about in one line."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Rule(NamedTuple):
+    """A rule: its id, a name for people and scanners, and what it finds."""
+
+    id: str
+    name: str
+    about: str
+
+
+_ALL = (
+    # What could not be looked at: a check that says nothing of it would be no check
+    Rule("TS001", "not-python", "a file that is no Python, or has a mistake in its syntax"),
+    Rule("TS002", "not-run", "a file, an example or a part of the check that could not be run"),
+    # Memory, told from the source
+    Rule("TS101", "value-overwritten", "a value is read, and overwritten later in the same launch"),
+    Rule("TS102", "updated-in-place", "an array is changed in place from its own values"),
+    Rule("TS103", "input-written", "an input of the op is written"),
+    Rule("TS104", "output-read-before-written", "an output is read before the kernel wrote it"),
+    Rule("TS105", "racing-stores", "parallel iterations store to one element without an atomic"),
+    Rule("TS106", "racing-read", "a parallel iteration reads what another one writes"),
+    Rule("TS107", "steered-by-changed-value", "a value that the kernel changes steers control flow or an index"),
+    Rule(
+        "TS108", "state-of-the-outermost-loop", "the outermost serial loop hands state from one iteration to the next"
+    ),
+    # Control flow
+    Rule("TS201", "mixed-top-level", "statements stand beside loops at the kernel's top level"),
+    Rule("TS202", "while-loop", "a `while` in a differentiated kernel"),
+    Rule("TS203", "early-exit", "`break` or `continue` in a differentiated kernel"),
+    Rule(
+        "TS204", "deep-carrying-loop", "a loop carries locals through more iterations than an engine's gradient stack"
+    ),
+    # Numbers
+    Rule("TS301", "silent-truncation", "an integer variable is given a float, whose fraction is lost"),
+    Rule("TS302", "gradient-through-integer", "a value that has a gradient is cast to an integer"),
+    Rule("TS303", "singular-function", "a function whose slope is infinite or undefined where nothing keeps it away"),
+    Rule("TS304", "half-precision-sum", "many small numbers are added up in half precision"),
+    Rule("TS305", "single-precision-literal", "a float literal makes a local less precise than the arrays are"),
+    # What engines' reverse modes do
+    Rule("TS401", "atomic-without-gradient", "an atomic other than an addition, whose gradient engines get wrong"),
+    Rule("TS402", "atomic-result", "what an atomic returned is used"),
+    Rule("TS403", "random-number", "a random number in a differentiated kernel"),
+    Rule("TS404", "carried-exponential", "exp or tanh of a value that a loop carries"),
+    Rule("TS405", "carried-through-unstacked", "min, max or rsqrt of a local that a loop carries"),
+    Rule("TS406", "carried-vector", "a vector or matrix that a loop rebuilds from itself"),
+    Rule("TS407", "function-without-rule", "a function that an engine cannot differentiate"),
+    Rule("TS408", "kernel-returns", "a kernel that returns a value"),
+    Rule("TS409", "baked-in-number", "a Python number that the kernel keeps from its first compilation"),
+    # Hygiene
+    Rule("TS501", "unused-parameter", "a parameter that the kernel does not use"),
+    Rule("TS502", "not-analysed", "something that tinsmith cannot follow, so that it says nothing of it"),
+    # The sanitizer: seen in a run
+    Rule("TS601", "race", "two parallel iterations touch one element, and one of them writes it"),
+    Rule("TS602", "read-of-nothing", "an element is read that nothing has written"),
+    Rule("TS603", "overwritten-after-read", "a value is overwritten after it was read"),
+    Rule("TS604", "index-outside", "an index outside its array, or negative"),
+    Rule("TS605", "integer-overflow", "an integer result that its type cannot hold"),
+    Rule("TS606", "not-finite", "NaN or infinity is born"),
+    Rule("TS607", "division-by-zero", "an integer is divided by zero"),
+    Rule("TS608", "not-interpreted", "something that the interpreter cannot run"),
+    # The gradient check
+    Rule("TS701", "wrong-gradient", "the op's gradient is not the true one"),
+    Rule("TS702", "no-derivative", "the function has no derivative at this point"),
+)
+
+RULES: dict[str, Rule] = {rule.id: rule for rule in _ALL}
+"""By id."""

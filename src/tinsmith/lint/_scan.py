@@ -1,0 +1,233 @@
+"""Scan: the kernels of a file, and what is known of them, without running it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .._errors import SpecError
+from ..source import Unrun
+from ..spec import Spec, parse
+from ._subject import Declared, Subject
+from ._unrun import EngineName, UnrunEngine, UnrunSource, owner_of
+
+_ENGINES = ("taichi", "quadrants")
+_SHORT = {"ti": "taichi", "qd": "quadrants"}
+"""What everybody calls them."""
+_KERNELS, _FUNCTIONS = ("kernel",), ("func", "real_func", "pyfunc")
+_ARRAYS = ("ndarray", "any_arr", "NDArray", "Ndarray")
+_SCALARS = {"int": "i32", "float": "f32", "bool": "i32"}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a definition stands: names that it sees, and the class that it is a method of."""
+
+    names: Mapping[str, Any]
+    methods: Mapping[str, Unrun] | None = None
+
+
+def scanned(path: str, text: str) -> Iterator[Subject]:
+    """Every kernel and engine function of a file. Raises SyntaxError."""
+    module = ast.parse(text, path)
+    lines = tuple(text.splitlines())
+    default_fp = _default_fp(module)
+    specs = _specs_given_later(module)
+    for definition, place in _definitions(module, _Place(vars(builtins))):
+        kind, engine = _kind(definition, place.names)
+        if not kind:
+            continue
+        source = _source(definition, path, place.names)
+        spec = _spec(definition) or specs.get(definition.name)
+        yield Subject(
+            source=source,
+            engine=UnrunEngine(),
+            kind=kind,
+            engine_name=engine,
+            declared=_declared(definition, place.names, is_method=place.methods is not None),
+            owner=None if place.methods is None else owner_of(place.methods),
+            spec=spec,
+            lines=lines,
+            default_fp=default_fp,
+        )
+
+
+def _definitions(body: ast.AST, place: _Place) -> Iterator[tuple[ast.FunctionDef, _Place]]:
+    """All `def`s, each with what its names mean."""
+    names = dict(place.names) | _imported(body)
+    statements = [node for node in ast.iter_child_nodes(body) if isinstance(node, ast.stmt)]
+    names |= _numbers(statements)
+    names |= _other_engines(body, names)
+    inside = _Place(names)
+    for node in _in_blocks(statements):
+        if isinstance(node, ast.FunctionDef) and _kind(node, names)[0] in _FUNCTIONS:
+            names[node.name] = Unrun(_source(node, "", names))
+    for node in _in_blocks(statements):
+        if isinstance(node, ast.FunctionDef):
+            yield node, inside
+            if not _kind(node, names)[0]:
+                yield from _definitions(node, inside)
+        elif isinstance(node, ast.ClassDef):
+            yield from _of_class(node, names)
+
+
+def _of_class(node: ast.ClassDef, names: Mapping[str, Any]) -> Iterator[tuple[ast.FunctionDef, _Place]]:
+    defs = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+    methods = {one.name: Unrun(_source(one, "", names), True) for one in defs if _kind(one, names)[0] in _FUNCTIONS}
+    place = _Place(names, methods)
+    for one in defs:
+        yield one, place
+        if not _kind(one, names)[0]:
+            yield from _definitions(one, _Place(names))
+
+
+def _default_fp(module: ast.Module) -> str:
+    """What `ti.init(default_fp=ti.f64)` says, float32 without one."""
+    words = (word for node in ast.walk(module) if isinstance(node, ast.Call) for word in node.keywords)
+    return next((_last(word.value) for word in words if word.arg == "default_fp"), "") or "f32"
+
+
+def _in_blocks(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements, those under `if`, `with` and `try` too."""
+    for one in statements:
+        yield one
+        if isinstance(one, ast.If | ast.With | ast.Try):
+            yield from _in_blocks([node for node in ast.iter_child_nodes(one) if isinstance(node, ast.stmt)])
+
+
+def _imported(body: ast.AST) -> dict[str, Any]:
+    """Names that imports give to engines, and to what lies in them; None is what other imports give."""
+    found: dict[str, Any] = {}
+    for node in ast.walk(body) if isinstance(body, ast.Module) else ast.iter_child_nodes(body):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root, _, path = alias.name.partition(".")
+                meant = EngineName(root, path if alias.asname else "") if root in _ENGINES else None
+                found[alias.asname or root] = meant
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            root, _, path = node.module.partition(".")
+            for alias in node.names:
+                meant = EngineName(root, f"{path}.{alias.name}" if path else alias.name) if root in _ENGINES else None
+                found[alias.asname or alias.name] = meant
+    return found
+
+
+def _numbers(statements: list[ast.stmt]) -> dict[str, Any]:
+    """Names that are given a number, once."""
+    found: dict[str, Any] = {}
+    for node in statements:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            value = node.value.value if isinstance(node.value, ast.Constant) else None
+            found[name] = value if isinstance(value, int | float) and name not in found else None
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _other_engines(body: ast.AST, names: Mapping[str, Any]) -> dict[str, EngineName]:
+    """Names that kernels are decorated by and that no import tells of: `def build(lang): @lang.kernel`."""
+    decorators = (one for node in ast.walk(body) if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
+    roots = {
+        one.value.id
+        for one in decorators
+        if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.attr in (*_KERNELS, *_FUNCTIONS)
+    }
+    return {name: EngineName(_SHORT.get(name, "")) for name in roots - names.keys()}
+
+
+# One definition ---------------------------------------------------------------------------------
+
+
+def _kind(node: ast.FunctionDef, names: Mapping[str, Any]) -> tuple[str, str]:
+    """What a definition's decorators make of it, and of which engine: ("kernel", "taichi"); ("", "") for others."""
+    for decorator in node.decorator_list:
+        meant = _meant(decorator.func if isinstance(decorator, ast.Call) else decorator, names)
+        if isinstance(meant, EngineName) and meant.last in (*_KERNELS, *_FUNCTIONS):
+            return meant.last, meant.engine
+    return "", ""
+
+
+def _meant(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Attribute):
+        return getattr(_meant(node.value, names), node.attr, None)
+    return names.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def _source(node: ast.FunctionDef, path: str, names: Mapping[str, Any]) -> UnrunSource:
+    tree = copy.copy(node)
+    tree.decorator_list = []
+    return UnrunSource(function=None, tree=tree, path=path, names=names)  # type: ignore[arg-type]
+
+
+def _spec(node: ast.FunctionDef) -> Spec | None:
+    """The spec of an op that is made by a decorator: `@ts.op("x[n] -> y[n]", scratch="t[n]")`."""
+    calls = (one for one in node.decorator_list if isinstance(one, ast.Call))
+    return next((spec for call in calls if (spec := _spec_of(call)) is not None), None)
+
+
+def _spec_of(call: ast.Call) -> Spec | None:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    if name != "op" or len(texts) != 1:
+        return None
+    words = {word.arg: word.value.value for word in call.keywords if isinstance(word.value, ast.Constant)}
+    scratch = words.get("scratch")
+    try:
+        return parse(texts[0], scratch if isinstance(scratch, str) else None)
+    except SpecError:
+        return None  # a spec that does not parse is refused where it is run, by name and place
+
+
+def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
+    """Specs by the kernel's name, of ops that are made by a call: `conv = ts.op("x[n] -> y[n]")(conv_kernel)`."""
+    found: dict[str, Spec] = {}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Call) and len(node.args) == 1:
+            spec = _spec_of(node.func)
+            if spec is not None and isinstance(node.args[0], ast.Name):
+                found[node.args[0].id] = spec
+    return found
+
+
+def _declared(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, Declared]:
+    """What annotations say of parameters."""
+    found: dict[str, Declared] = {}
+    for place, argument in enumerate(node.args.args):
+        if is_method and place == 0:
+            found[argument.arg] = Declared("object")
+        else:
+            found[argument.arg] = _annotated(argument.annotation, names)
+    return found
+
+
+def _annotated(node: ast.expr | None, names: Mapping[str, Any]) -> Declared:
+    if node is None:
+        return Declared("any")
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):  # from __future__ import annotations
+        node = ast.parse(node.value, mode="eval").body
+    call = node if isinstance(node, ast.Call) else None
+    text = _last(call.func if call else node)
+    if text == "template" or text == "Template":
+        return Declared("template")
+    if text in _ARRAYS:
+        words = {word.arg: word.value for word in call.keywords} if call else {}
+        dtype = words.get("dtype", call.args[0] if call and call.args else None)
+        rank = words.get("ndim", call.args[1] if call and len(call.args) > 1 else None)
+        return Declared(
+            "array",
+            _last(dtype),
+            rank.value if isinstance(rank, ast.Constant) and isinstance(rank.value, int) else None,
+        )
+    if isinstance(node, ast.Name) and text not in names:
+        return Declared("array")  # `array = lang.types.ndarray()`, a name that somebody gave an annotation
+    return Declared("scalar", _SCALARS.get(text, text))
+
+
+def _last(node: ast.expr | None) -> str:
+    """`i32` of `ti.i32`; "" where there is none."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

@@ -1,0 +1,181 @@
+"""Subject: one kernel or engine function that rules look at, whether it runs or only stands in a file."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+from ..source import Followed, Roles, Source, called_function, roles_of
+from ..spec import Spec
+from ._finding import Finding, Severity
+
+BOTH = "Taichi and Quadrants"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """What is known of a parameter; an "object" is `self`, and "" an unknown dtype."""
+
+    kind: Literal["array", "scalar", "template", "object", "any"]
+    dtype: str = ""
+    rank: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A kernel's tree and what is known of it.
+
+    Attributes:
+        source: its source; `tree` is the one that rules walk, in which `self.x` is one name.
+        engine: what follows calls.
+        kind: "kernel", or "func" for what kernels call.
+        engine_name: "taichi", "quadrants", or "" where that is open.
+        declared: its parameters.
+        owner: the object, or what stands for it, of a method.
+        spec: of the op that it belongs to.
+        lines: the file.
+        default_fp: what a float literal is.
+        labels: what the source calls those names of the tree that are no names there.
+    """
+
+    source: Source
+    engine: Followed
+    kind: str
+    engine_name: str
+    declared: Mapping[str, Declared]
+    owner: Any
+    spec: Spec | None
+    lines: tuple[str, ...]
+    default_fp: str = "f32"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    # What it is made of -----------------------------------------------------------------------
+
+    @property
+    def tree(self) -> ast.FunctionDef:
+        return self.source.tree
+
+    @property
+    def is_kernel(self) -> bool:
+        return self.kind == "kernel"
+
+    @cached_property
+    def locals(self) -> frozenset[str]:
+        """Names that the body gives a value."""
+        names = (node for node in self.source.nodes if isinstance(node, ast.Name))
+        return frozenset(name.id for name in names if not isinstance(name.ctx, ast.Load))
+
+    @cached_property
+    def arrays(self) -> frozenset[str]:
+        """Parameters, fields and captured arrays whose elements are used."""
+        found = {name for name, one in self.declared.items() if one.kind == "array"}
+        for node in self.source.nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+                found.add(node.value.id)
+        objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object")}
+        return frozenset(found - self.locals - objects - self._captured)
+
+    @cached_property
+    def _captured(self) -> set[str]:
+        """Names of Python's own containers and of the engine's module."""
+        found = set()
+        for node in self.source.nodes:
+            if isinstance(node, ast.Name) and node.id not in self.declared:
+                value = called_function(self.source, node)
+                if isinstance(value, list | tuple | dict | str) or self.engine.owns(value):
+                    found.add(node.id)
+        return found
+
+    @cached_property
+    def roles(self) -> dict[str, Roles]:
+        """What it does with its arrays."""
+        return roles_of(self.source, sorted(self.arrays), self.engine, self.owner)
+
+    @cached_property
+    def integers(self) -> frozenset[str]:
+        """Arrays that are known to hold integers."""
+        declared = {name for name, one in self.declared.items() if one.dtype[:1] in ("i", "u")}
+        items = self.spec.items if self.spec else ()
+        return frozenset(declared | {item.name for item in items if (item.dtype or "")[:1] in ("i", "u")})
+
+    @property
+    def floats(self) -> frozenset[str]:
+        """Arrays that may have a gradient."""
+        return self.arrays - self.integers
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        return frozenset(item.name for item in self.spec.inputs) if self.spec else frozenset()
+
+    @property
+    def outputs(self) -> frozenset[str]:
+        return frozenset(item.name for item in self.spec.outputs) if self.spec else frozenset()
+
+    def label(self, name: str) -> str:
+        """What the source calls an array."""
+        return self.labels.get(name, name)
+
+    # Questions --------------------------------------------------------------------------------
+
+    def called(self, node: ast.AST) -> str:
+        """The name of the engine's or Python's own function that a call calls; "" for other functions."""
+        if not isinstance(node, ast.Call):
+            return ""
+        if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS and node.func.id not in self.locals:
+            return node.func.id
+        value = called_function(self.source, node.func)
+        if value is None or not self.engine.owns(value):
+            return ""
+        return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+    def text(self, node: ast.AST) -> str:
+        """A node as the source has it, on one line."""
+        found = ast.unparse(node)
+        for name, label in self.labels.items():
+            found = found.replace(name, label)
+        return found
+
+    def finding(self, rule: str, severity: Severity, node: ast.AST, message: str, remedy: str = "") -> Finding:
+        """A finding at a node."""
+        line, column = getattr(node, "lineno", self.tree.lineno), getattr(node, "col_offset", -1) + 1
+        return Finding(rule, severity, self.source.path, line, column, message, remedy)
+
+
+_BUILTINS = frozenset({"abs", "bool", "float", "int", "max", "min", "pow", "range", "round"})
+
+
+def with_one_name_a_field(subject: Subject) -> Subject:
+    """A subject in whose tree a field that an object holds, `self.x`, is one name, as analyses of arrays want it."""
+    chains = {ast.unparse(chain): chain for chain in _subscripted(subject.tree)}
+    if not chains:
+        return subject
+    names = {text: text.replace(".", "__") for text in chains}
+    tree = _Renaming(names).visit(copy.deepcopy(subject.tree))
+    labels = {name: text for text, name in names.items()}
+    return replace(subject, source=replace(subject.source, tree=tree), labels=labels)
+
+
+def _subscripted(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
+    """`self.x` wherever `self.x[...]` stands; no `x.shape[0]`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+            chain: ast.expr = node.value
+            while isinstance(chain, ast.Attribute):
+                chain = chain.value
+            if isinstance(chain, ast.Name) and node.value.attr not in ("shape", "dtype"):
+                yield node.value
+
+
+class _Renaming(ast.NodeTransformer):
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        name = self.names.get(ast.unparse(node))
+        if name is None:
+            return self.generic_visit(node)
+        return ast.copy_location(ast.Name(name, node.ctx), node)

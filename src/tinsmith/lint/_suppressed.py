@@ -1,0 +1,23 @@
+"""Findings that a comment in their line turns off: `# tinsmith: ignore[TS101]`, or all: `# tinsmith: ignore`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ._finding import Finding
+
+_MARK = re.compile(r"#\s*tinsmith:\s*ignore(?:\[([\w\s,]*)\])?")
+
+
+def unsuppressed(findings: Iterable[Finding], lines: Sequence[str]) -> list[Finding]:
+    """Findings that no comment turns off."""
+    return [one for one in findings if not _is_off(one, lines)]
+
+
+def _is_off(finding: Finding, lines: Sequence[str]) -> bool:
+    text = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
+    mark = _MARK.search(text)
+    if mark is None:
+        return False
+    return mark[1] is None or finding.rule in {word.strip() for word in mark[1].split(",")}

@@ -1,0 +1,154 @@
+"""Types: which locals of a kernel hold integers and which hold floats, as far as the text tells.
+
+The engines' rule: a local has the type of its first value, for good. "int", "float", "vector", "" where
+nothing is known.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from functools import cached_property
+
+from ..source import called_function
+from ._subject import Subject
+from ._walk import pairs, root, spots
+
+FLOATS = frozenset(
+    {"acos", "asin", "atan2", "ceil", "cos", "exp", "floor", "log", "normalize", "pow_f", "random", "randn", "round"}
+    | {
+        "rsqrt",
+        "sin",
+        "sqrt",
+        "tan",
+        "tanh",
+        "length",
+        "distance",
+        "dot",
+        "fract",
+        "mix",
+        "smoothstep",
+        "degrees",
+        "radians",
+    }
+)
+_SAME = frozenset({"abs", "atomic_add", "atomic_max", "atomic_min", "atomic_sub", "max", "min", "pow", "static"})
+_VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
+_INTEGER_TYPES = frozenset({"int", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "bool"})
+_FLOAT_TYPES = frozenset({"float", "f16", "f32", "f64"})
+
+
+class Types:
+    """Types of a kernel's locals."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.found: dict[str, str] = {}
+        self.first: dict[str, ast.expr] = {}
+        for spot in spots(subject):
+            if isinstance(spot.statement, ast.For):
+                self._loop(spot.statement)
+            for target, value in pairs(spot.statement):
+                if isinstance(target, ast.Name) and target.id not in self.found:
+                    self.first[target.id] = value
+                    self.found[target.id] = self._declared_type(spot.statement) or self.of(value)
+
+    def _loop(self, loop: ast.For) -> None:
+        for node in ast.walk(loop.target):
+            if isinstance(node, ast.Name):
+                self.found.setdefault(node.id, "int" if self._counts(loop.iter) else "")
+
+    def _counts(self, iterator: ast.expr) -> bool:
+        """Whether a loop goes over numbers or the indices of an array, not over `ti.grouped` or a Python list."""
+        if isinstance(iterator, ast.Name):
+            return iterator.id in self.subject.arrays
+        return self.subject.called(iterator) in ("range", "ndrange")
+
+    def _declared_type(self, statement: ast.stmt) -> str:
+        """Of `a: ti.i32 = 0`."""
+        return _named(statement.annotation) if isinstance(statement, ast.AnnAssign) else ""
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def of(self, node: ast.expr) -> str:
+        """The type of an expression."""
+        match node:
+            case ast.Constant(value=bool() | int()):
+                return "int"
+            case ast.Constant(value=float()):
+                return "float"
+            case ast.Name(id=name):
+                return self._name(name)
+            case ast.Subscript() | ast.Attribute():
+                return self._element(node)
+            case ast.UnaryOp(op=ast.Not()) | ast.Compare() | ast.BoolOp():
+                return "int"
+            case ast.UnaryOp(operand=inner):
+                return self.of(inner)
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return "vector" if "vector" in (self.of(left), self.of(right)) else "float"
+            case ast.BinOp(left=left, right=right):
+                return _together([self.of(left), self.of(right)])
+            case ast.IfExp(body=body, orelse=orelse):
+                return _together([self.of(body), self.of(orelse)])
+            case ast.Call():
+                return self._call(node)
+        return ""
+
+    def _name(self, name: str) -> str:
+        if name in self.found:
+            return self.found[name]
+        one = self.subject.declared.get(name)
+        if one is not None and one.kind == "scalar":
+            return _of_dtype(one.dtype)
+        value = None if one is not None else called_function(self.subject.source, ast.Name(name, ast.Load()))
+        return "int" if isinstance(value, int) else "float" if isinstance(value, float) else ""
+
+    def _element(self, node: ast.Subscript | ast.Attribute) -> str:
+        if "shape" in ast.unparse(node):
+            return "int"
+        name = root(node)
+        if name in self.subject.integers:
+            return "int"
+        one = self.subject.declared.get(name)
+        if one is not None and one.kind == "array":
+            return _of_dtype(one.dtype)
+        return "float" if self.found.get(name) == "vector" else ""
+
+    def _call(self, node: ast.Call) -> str:
+        name = self.subject.called(node)
+        given = [*node.args, *(word.value for word in node.keywords)]
+        if name in ("cast", "round", "floor", "ceil") and len(given) == 2:
+            return _named(given[1])
+        if name in _INTEGER_TYPES:
+            return "int"
+        if name in _FLOAT_TYPES or name in FLOATS:
+            return "float" if all(self.of(one) != "vector" for one in given) else "vector"
+        if name in _VECTORS:
+            return "vector"
+        if name == "select" and len(given) == 3:
+            return _together(map(self.of, given[1:]))
+        return _together(map(self.of, given)) if name in _SAME else ""
+
+    @cached_property
+    def integers(self) -> frozenset[str]:
+        """Locals that hold integers."""
+        return frozenset(name for name, kind in self.found.items() if kind == "int")
+
+
+def _named(node: ast.expr) -> str:
+    """The type that an expression such as `ti.i32` names."""
+    return _of_dtype(node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", ""))
+
+
+def _of_dtype(name: str) -> str:
+    return "int" if name in _INTEGER_TYPES else "float" if name in _FLOAT_TYPES else ""
+
+
+def _together(kinds: Iterable[str]) -> str:
+    """The type of an operation on several: unknown with what is unknown, unless a float is there."""
+    found = set(kinds)
+    for kind in ("vector", "float", "", "int"):
+        if kind in found:
+            return kind
+    return ""

@@ -1,0 +1,63 @@
+"""Unrun: what names mean in a file that is read and not run.
+
+An engine's module becomes `EngineName`, its functions that stand in the file become `Unrun`, and `UnrunEngine`
+answers for them what the analyses of a kernel's tree ask of an engine. Of everything else nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from ..source import Source, Unrun
+
+
+@dataclass(frozen=True)
+class EngineName:
+    """A name below an engine's module: `ti.math.length` is ("taichi", "math.length"); which engine may be unknown."""
+
+    engine: str
+    path: str = ""
+
+    def __getattr__(self, name: str) -> EngineName:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return EngineName(self.engine, f"{self.path}.{name}" if self.path else name)
+
+    @property
+    def last(self) -> str:
+        """The name without what stands before it."""
+        return self.path.rpartition(".")[2]
+
+
+class UnrunEngine:
+    """Stands for an engine where none is asked."""
+
+    def inner_function(self, candidate: object) -> Any:
+        """The function under an engine function's decorator."""
+        return candidate if isinstance(candidate, Unrun) else None
+
+    def is_bound(self, function: object) -> bool:
+        """Whether a call gives the function its object first."""
+        return isinstance(function, Unrun) and function.is_method
+
+    def owns(self, value: object) -> bool:
+        """Whether a value is the engine's."""
+        return isinstance(value, EngineName)
+
+
+@dataclass(frozen=True, eq=False)
+class UnrunSource(Source):
+    """A kernel that stands in a file: its names mean what the file says they do."""
+
+    names: Mapping[str, Any] = field(default_factory=dict)
+
+    def lookup(self, name: str) -> Any:
+        return self.names[name]
+
+
+def owner_of(methods: Mapping[str, Unrun]) -> SimpleNamespace:
+    """What `self` is in a kernel of a class: an object that has the class's engine functions."""
+    return SimpleNamespace(**methods)

@@ -1,0 +1,109 @@
+"""Walking a kernel: every statement with the loops and branches around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ._subject import Subject
+
+Loop = ast.For | ast.While
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A statement and what stands around it, the outermost first."""
+
+    statement: ast.stmt
+    loops: tuple[Loop, ...]
+    guards: tuple[ast.expr, ...]
+
+    @property
+    def inner(self) -> tuple[Loop, ...]:
+        """Loops that run in an iteration of the outermost one; those that `ti.static` unrolls do not count."""
+        return dynamic(self.loops)[1:]
+
+    def expressions(self) -> Iterator[ast.expr]:
+        """Everything that the statement itself evaluates: the test of an `if`, not its body."""
+        for child in ast.iter_child_nodes(self.statement):
+            if isinstance(child, ast.expr):
+                yield from (node for node in ast.walk(child) if isinstance(node, ast.expr))
+
+
+def spots(subject: Subject) -> Iterator[Spot]:
+    """All statements, in order."""
+    yield from _spots(subject.tree.body, (), ())
+
+
+def _spots(body: Sequence[ast.stmt], loops: tuple[Loop, ...], guards: tuple[ast.expr, ...]) -> Iterator[Spot]:
+    for one in body:
+        yield Spot(one, loops, guards)
+        if isinstance(one, ast.For | ast.While):
+            yield from _spots(one.body + one.orelse, (*loops, one), guards)
+        elif isinstance(one, ast.If):
+            inside = guards if is_static(one.test) else (*guards, one.test)
+            yield from _spots(one.body, loops, inside)
+            yield from _spots(one.orelse, loops, inside)
+
+
+def dynamic(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """Loops that the run goes through."""
+    return tuple(loop for loop in loops if not (isinstance(loop, ast.For) and is_static(loop.iter)))
+
+
+def is_static(node: ast.expr) -> bool:
+    """Whether an expression is `ti.static(...)`."""
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "static"
+
+
+def targets(statement: ast.stmt) -> list[ast.expr]:
+    """What a statement gives a value, tuples taken apart."""
+    match statement:
+        case ast.Assign():
+            return [part for target in statement.targets for part in _parts(target)]
+        case ast.AugAssign() | ast.AnnAssign():
+            return [statement.target]
+    return []
+
+
+def pairs(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
+    """(target, value) of assignments, tuples taken apart; of `a += b` the value is `a + b`."""
+    match statement:
+        case ast.Assign(targets=[ast.Tuple(elts=ends)], value=ast.Tuple(elts=values)) if len(ends) == len(values):
+            return list(zip(ends, values, strict=True))
+        case ast.Assign(value=value):
+            return [(target, value) for target in statement.targets if not isinstance(target, ast.Tuple | ast.List)]
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            return [(target, value)]
+        case ast.AugAssign(target=target, op=op, value=value):
+            old = ast.copy_location(_loaded(target), target)
+            return [(target, ast.copy_location(ast.BinOp(old, op, value), statement))]
+    return []
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    match target:
+        case ast.Name(id=name):
+            return ast.Name(name, ast.Load())
+        case ast.Subscript(value=value, slice=index):
+            return ast.Subscript(value, index, ast.Load())
+        case ast.Attribute(value=value, attr=attr):
+            return ast.Attribute(value, attr, ast.Load())
+    return target
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return [*target.elts] if isinstance(target, ast.Tuple | ast.List) else [target]
+
+
+def root(node: ast.AST) -> str:
+    """The name under `name[...]`, `name.x` and their nests; "" for other expressions."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def names_in(node: ast.AST) -> frozenset[str]:
+    """Names that stand in a node."""
+    return frozenset({one.id for one in ast.walk(node) if isinstance(one, ast.Name)})

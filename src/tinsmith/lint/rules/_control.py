@@ -1,0 +1,67 @@
+"""Rules about control flow: what engines' reverse modes cannot follow."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ...source import carrying_nests
+from .._finding import Finding
+from .._subject import BOTH, Subject
+from .._walk import dynamic, spots
+
+STACK = 32
+"""Entries of Taichi's gradient stack where it does not know the trip count."""
+
+
+def mixed_top_level(subject: Subject) -> Iterator[Finding]:
+    """TS201: engines take apart a kernel that is loops, or one that is statements."""
+    if not subject.is_kernel:
+        return
+    loops = [one for one in subject.tree.body if isinstance(one, ast.For | ast.While)]
+    for one in subject.tree.body if loops else ():
+        if _does_work(one, subject):
+            words = f"stands beside loops at the kernel's top level: {BOTH} do not differentiate such a kernel"
+            yield subject.finding(
+                "TS201", "warning", one, words, "for _ in range(1):  # around it, or a kernel of its own"
+            )
+
+
+def _does_work(one: ast.stmt, subject: Subject) -> bool:
+    """Whether a statement changes memory, or may."""
+    if isinstance(one, ast.For | ast.While | ast.FunctionDef | ast.Pass | ast.Return):
+        return False
+    stores = (node for node in ast.walk(one) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store))
+    is_atomic = any(subject.called(node).startswith("atomic_") for node in ast.walk(one))
+    return is_atomic or any(True for _ in stores)
+
+
+def early_ends(subject: Subject) -> Iterator[Finding]:
+    """TS202 and TS203."""
+    for spot in spots(subject):
+        one = spot.statement
+        if isinstance(one, ast.While):
+            words = f"a `while` loop: {BOTH} refuse to differentiate it"
+            yield subject.finding(
+                "TS202", "warning", one, words, "for _ in range(most):  # with the condition in an `if`"
+            )
+        elif isinstance(one, ast.Break | ast.Continue) and dynamic(spot.loops):
+            word = "break" if isinstance(one, ast.Break) else "continue"
+            words = f"`{word}`: {BOTH} refuse to differentiate a loop that has one"
+            yield subject.finding("TS203", "warning", one, words, "if ...:  # around what it skips")
+
+
+def deep_loops(subject: Subject) -> Iterator[Finding]:
+    """TS204: Taichi's stack has 32 entries, and the 33rd is written past its end."""
+    if not subject.is_kernel or subject.engine_name == "quadrants":
+        return
+    nests = carrying_nests(subject.source, subject.roles, subject.floats, subject.engine)
+    seen: set[int] = set()
+    for nest in nests:
+        depth, loop = nest.depth({}, {}), max(nest.sites, key=len)[-1]
+        if (depth is None or depth > STACK) and id(loop) not in seen:
+            seen.add(id(loop))
+            count = "more values than it is known to have room for" if depth is None else f"{depth} values"
+            words = f"carries `{nest.local}`: Taichi's reverse mode keeps {count}"
+            more = f", its stack has {STACK} entries unless it is told, and the process dies of more"
+            yield subject.finding("TS204", "warning", loop, words + more, "ti.init(ad_stack_size=...)  # or Quadrants")

@@ -1,0 +1,126 @@
+"""Rules about functions and locals that engines' reverse modes get wrong."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from .._carried import carried
+from .._finding import Finding
+from .._subject import BOTH, Subject
+from .._walk import Spot, dynamic, names_in, pairs, root, spots
+
+_VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
+
+
+def atomics(subject: Subject) -> Iterator[Finding]:
+    """TS401: whatever the atomic, the reverse is that of an addition."""
+    for spot in spots(subject):
+        for node in spot.expressions():
+            name = subject.called(node)
+            if not (isinstance(node, ast.Call) and name.startswith("atomic_") and node.args):
+                continue
+            array = root(node.args[0])
+            if name in ("atomic_min", "atomic_max") and array not in subject.integers:
+                words = f"`{name}`: {BOTH} give every candidate the whole gradient, not the one that won"
+                yield subject.finding("TS401", "warning", node, words)
+            elif name == "atomic_mul" and array not in subject.integers:
+                words = "`atomic_mul` on floats: both engines end the process when they compile it"
+                yield subject.finding("TS401", "error", node, words, "a product in a local, in a serial loop")
+            if not isinstance(spot.statement, ast.Expr) and dynamic(spot.loops):
+                words = f"uses what `{name}` returned: in a parallel loop that depends on who came first"
+                yield subject.finding(
+                    "TS402", "warning", node, words, "slot[i] = ...  # in integers, used in a later loop"
+                )
+
+
+def randoms(subject: Subject) -> Iterator[Finding]:
+    """TS403."""
+    for node in subject.source.nodes:
+        if subject.called(node) in ("random", "randn") and subject.floats:
+            words = f"`{subject.text(node)}`: {BOTH} refuse to differentiate a kernel that draws"
+            yield subject.finding("TS403", "warning", node, words, "noise[i]  # an input, drawn by torch")
+
+
+def carried_functions(subject: Subject) -> Iterator[Finding]:
+    """TS404 and TS405: what Taichi does not keep of an inner loop's iterations."""
+    if subject.engine_name == "quadrants":
+        return
+    for spot in spots(subject):
+        if not spot.inner:
+            continue
+        inner = spot.inner[-1]
+        moving = _moving(spot)
+        for node in spot.expressions():
+            name = subject.called(node)
+            if not isinstance(node, ast.Call):
+                continue
+            if name in ("exp", "tanh") and any(names_in(one) & moving for one in node.args):
+                words = f"`{subject.text(node)}` in a loop: Taichi's reverse mode uses the last iteration's for all"
+                yield subject.finding("TS404", "warning", node, words)
+            handed = carried(inner).keys() & subject.locals
+            if name in ("min", "max", "rsqrt") and any(names_in(one) & handed for one in node.args):
+                words = (
+                    f"`{subject.text(node)}` of a local that the loop carries: Taichi keeps no old values for `{name}`"
+                )
+                yield subject.finding("TS405", "warning", node, words)
+
+
+def _moving(spot: Spot) -> set[str]:
+    """Names whose values differ between iterations of inner loops."""
+    found: set[str] = set()
+    for loop in spot.inner:
+        found |= names_in(loop.target) if isinstance(loop, ast.For) else set()
+        found |= {one.id for one in ast.walk(loop) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return found
+
+
+def carried_vectors(subject: Subject) -> Iterator[Finding]:
+    """TS406."""
+    if subject.engine_name == "quadrants":
+        return
+    vectors = {
+        target.id
+        for spot in spots(subject)
+        for target, value in pairs(spot.statement)
+        if isinstance(target, ast.Name) and any(subject.called(node) in _VECTORS for node in ast.walk(value))
+    }
+    seen: set[str] = set()
+    for spot in spots(subject):
+        if not isinstance(spot.statement, ast.For | ast.While) or not dynamic(spot.loops):
+            continue
+        for name, change in carried(spot.statement).items():
+            if name in vectors - seen:
+                seen.add(name)
+                words = f"`{name}` is a vector that the loop makes from itself: Taichi's reverse mode gets it wrong"
+                yield subject.finding("TS406", "warning", change, words, "a scalar local for each number of it")
+
+
+def without_rule(subject: Subject) -> Iterator[Finding]:
+    """TS407."""
+    for node in subject.source.nodes:
+        if subject.called(node) == "tan" and subject.engine_name != "quadrants":
+            remedy = subject.text(node).replace("tan(", "sin(") + " / " + subject.text(node).replace("tan(", "cos(")
+            yield subject.finding("TS407", "warning", node, "Taichi has no derivative of `tan`, and refuses it", remedy)
+
+
+def returned(subject: Subject) -> Iterator[Finding]:
+    """TS408."""
+    for node in subject.source.nodes if subject.is_kernel else ():
+        if isinstance(node, ast.Return) and node.value is not None:
+            words = f"the kernel returns a value: {BOTH} do not differentiate it, and an op has outputs instead"
+            yield subject.finding("TS408", "warning", node, words, "out[None] = ...  # an output `out[]`")
+
+
+def baked_in(subject: Subject) -> Iterator[Finding]:
+    """TS409: `self.scale` read as a number."""
+    seen: set[str] = set()
+    called = {id(node.func) for node in subject.source.nodes if isinstance(node, ast.Call)}
+    inner = {id(node.value) for node in subject.source.nodes if isinstance(node, ast.Attribute | ast.Subscript)}
+    objects = {name for name, one in subject.declared.items() if one.kind == "object"}
+    for node in subject.source.nodes:
+        is_number = isinstance(node, ast.Attribute) and root(node) in objects
+        if is_number and id(node) not in called | inner and subject.text(node) not in seen:
+            seen.add(subject.text(node))
+            words = f"`{subject.text(node)}` is a number of Python's: an engine keeps it from the first compilation"
+            yield subject.finding("TS409", "info", node, words, "an argument; `ts.op` compiles anew where it changed")

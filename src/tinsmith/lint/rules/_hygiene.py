@@ -1,0 +1,32 @@
+"""Rules about what a kernel leaves lying about."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from .._finding import Finding
+from .._subject import Subject
+
+
+def unused_parameters(subject: Subject) -> Iterator[Finding]:
+    """TS501."""
+    used = {node.id for node in subject.source.nodes if isinstance(node, ast.Name)}
+    for argument in subject.tree.args.args:
+        if argument.arg not in used and not argument.arg.startswith("_") and _is_wanted(subject, argument.arg):
+            words = f"`{argument.arg}` is not used"
+            yield subject.finding("TS501", "info", argument, words, "leave it out")
+
+
+def _is_wanted(subject: Subject, name: str) -> bool:
+    kind = subject.declared[name].kind if name in subject.declared else "any"
+    return kind != "object" and any(not isinstance(one, ast.Pass) for one in subject.tree.body)
+
+
+def not_followed(subject: Subject) -> Iterator[Finding]:
+    """TS502: arrays that go where no analysis follows."""
+    for name, roles in subject.roles.items() if subject.is_kernel else ():
+        if roles.escapes:
+            path, _, line = roles.escapes.rpartition(":")
+            words = f"`{subject.label(name)}` is handed on whole: what becomes of it there is not followed"
+            yield Finding("TS502", "info", path, int(line), 0, words)

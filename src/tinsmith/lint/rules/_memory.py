@@ -1,0 +1,211 @@
+"""Rules about memory: what a kernel overwrites, and what its parallel iterations do to each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ...source import Access, Roles, needed_reads
+from .._finding import Finding
+from .._subject import BOTH, Subject
+from .._walk import names_in, pairs, root, spots
+
+_WAYS_OUT = "{0}[t + 1, ...] = ...  # from {0}[t, ...]: each value at a place of its own"
+
+
+def overwritten(subject: Subject) -> Iterator[Finding]:
+    """TS101 and TS102: what a reverse pass needs is gone when an engine's reverse mode reads it."""
+    if not subject.is_kernel:
+        return
+    for name, roles in subject.roles.items():
+        if name in subject.integers or name in subject.inputs:
+            continue
+        needed = needed_reads(subject.source, subject.roles, subject.floats, subject.engine, name)
+        found = roles.overwritten(needed)
+        if found is not None:
+            yield _lost(subject, name, *found)
+
+
+def _lost(subject: Subject, name: str, read: Access, change: Access) -> Finding:
+    label, line = subject.label(name), read.node.lineno
+    if read.node.lineno == change.node.lineno and read.index == change.index:
+        words = f"`{label}` is changed in place, from a value that its gradient needs"
+        return _at(
+            subject, "TS102", change, f"{words}: {BOTH} differentiate with the new value", "a local, stored once"
+        )
+    words = f"overwrites what line {line} read of `{label}`, and the gradient needs it"
+    remedy = _WAYS_OUT.format(label)
+    return _at(subject, "TS101", change, f"{words}: {BOTH} differentiate with what is there in the end", remedy)
+
+
+def _at(subject: Subject, rule: str, access: Access, message: str, remedy: str = "") -> Finding:
+    severity = "error" if rule in ("TS103", "TS104", "TS105", "TS106") else "warning"
+    return subject.finding(rule, severity, access.node, message, remedy)
+
+
+def inputs_written(subject: Subject) -> Iterator[Finding]:
+    """TS103."""
+    for name in sorted(subject.inputs & subject.roles.keys()):
+        changes = subject.roles[name].of("write", "add")
+        if changes:
+            words = f"`{name}` is an input of the op, and is written: an op never changes its caller's tensors"
+            yield _at(subject, "TS103", changes[0], words, f'list it on the right: "... -> {name}[...]"')
+
+
+def read_too_early(subject: Subject) -> Iterator[Finding]:
+    """TS104: in the order of the text; where a loop around the read writes the array, an iteration before may have."""
+    for name in sorted(subject.outputs & subject.roles.keys()):
+        roles = subject.roles[name]
+        reads, changes = roles.of("read"), roles.of("write", "add")
+        for read in reads:
+            if not any(change.order <= read.order or _shares_loop(change, read) for change in changes):
+                words = f"`{name}` is an output, and is read before anything was written: zeros are what it finds"
+                yield _at(subject, "TS104", read, words, f"{name}[...] = ...  # first, or make it an input")
+                break
+
+
+def _shares_loop(change: Access, read: Access) -> bool:
+    """Whether an earlier iteration of a loop around both may have made the change."""
+    both = zip(change.loops, read.loops, strict=False)
+    return any(mine == theirs and not mine.is_parallel for mine, theirs in both)
+
+
+# Races --------------------------------------------------------------------------------------------
+
+
+def races(subject: Subject) -> Iterator[Finding]:
+    """TS105 and TS106: only what must go wrong, not what may; a branch may keep iterations apart."""
+    if not subject.is_kernel:
+        return
+    for name, roles in subject.roles.items():
+        found = _racing_store(subject, name, roles) or _racing_pair(subject, name, roles)
+        if found is not None:
+            yield found
+
+
+def _racing_store(subject: Subject, name: str, roles: Roles) -> Finding | None:
+    for change in roles.of("write"):
+        missing = _missing(change)
+        if missing and not change.is_guarded and _differs(subject, change):
+            shown = " and ".join(f"`{variable.partition('@')[0]}`" for variable in missing)
+            label = subject.label(name)
+            words = f"every iteration over {shown} stores to the same element of `{label}`: which one wins is chance"
+            return _at(
+                subject, "TS105", change, words, f"{label}[...] += ...  # additions of parallel iterations are atomic"
+            )
+    return None
+
+
+def _missing(change: Access) -> list[str]:
+    """Variables of the parallel loop that an index has nothing of: iterations that differ in them meet."""
+    if not change.loops or not change.loops[0].is_parallel or change.loops[0].is_single:
+        return []
+    atoms = [atom for form in change.index for atom in form.atoms]
+    if any(atom.startswith("~") or "<" in atom for atom in atoms):
+        return []  # a value that is worked out, or read: it may differ
+    return [variable for variable in change.loops[0].variables if variable not in atoms]
+
+
+def _differs(subject: Subject, change: Access) -> bool:
+    """Whether iterations may store different values: what is known before the loop is the same in all."""
+    loop = change.loops[0]
+    variables = {variable.partition("@")[0] for each in change.loops for variable in each.variables}
+    moving = variables | _assigned_inside(subject, loop.key)
+    for spot in spots(subject):
+        for target, value in pairs(spot.statement):
+            if any(part is change.node for part in ast.walk(target)):
+                return bool(names_in(value) & moving)
+    return False
+
+
+def _assigned_inside(subject: Subject, key: str) -> set[str]:
+    loops = (node for node in subject.source.nodes if isinstance(node, ast.For))
+    inside = (one for loop in loops if f"{loop.lineno}:{loop.col_offset}" == key for one in ast.walk(loop))
+    return {one.id for one in inside if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+
+
+def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:
+    for change in roles.of("write"):
+        for other in roles.accesses:
+            step = _step(change, other)
+            if step is None or change.is_guarded or other.is_guarded:
+                continue
+            label, line = subject.label(name), other.node.lineno
+            variable, count = step
+            if other.kind == "read":
+                words = f"stores what another parallel iteration reads in line {line}: that of `{variable}` {count:+d}"
+                remedy = "ti.loop_config(serialize=True)  # before the loop, or an inner loop: for _ in range(1):"
+                return _at(subject, "TS106", change, f"{words}. Which comes first is chance", remedy)
+            words = f"stores to the element of `{label}` that another parallel iteration changes in line {line}"
+            return _at(subject, "TS105", change, f"{words}: which one wins is chance", f"{label}[...] += ...")
+    return None
+
+
+def _step(change: Access, other: Access) -> tuple[str, int] | None:
+    """The parallel iteration, counted from that of `change`, in which `other` certainly uses the same element."""
+    loops = change.loops
+    if not loops or loops[:1] != other.loops[:1] or not loops[0].is_parallel or loops[0].is_single:
+        return None
+    if len(loops[0].variables) != 1 or len(change.index) != len(other.index):
+        return None
+    (variable,) = loops[0].variables
+    steps: set[int] = set()
+    for mine, theirs in zip(change.index, other.index, strict=True):
+        if mine.atoms != theirs.atoms or any(atom.startswith("~") or "<" in atom for atom in mine.atoms):
+            return None
+        gap, factor = mine.constant - theirs.constant, mine.atoms.get(variable, 0)
+        if factor and gap % factor == 0:
+            steps.add(gap // factor)
+        elif gap or factor:
+            return None
+    return (variable.partition("@")[0], steps.pop()) if len(steps) == 1 and steps != {0} else None
+
+
+# Order --------------------------------------------------------------------------------------------
+
+
+def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
+    """TS108: engines run the outermost loop forwards in reverse too."""
+    if not subject.is_kernel:
+        return
+    for name, roles in subject.roles.items():
+        found = None if name in subject.integers else roles.carried()
+        if found is not None:
+            use, change = found
+            words = f"hands `{subject.label(name)}` from one iteration of the outermost loop to the next"
+            more = f" (used in line {use.node.lineno}): {BOTH} do not reverse that loop"
+            yield _at(subject, "TS108", change, words + more, "for _ in range(1):  # around the loop")
+
+
+def steered(subject: Subject) -> Iterator[Finding]:
+    """TS107: the reverse pass looks again, and finds another value."""
+    changed = {name for name, roles in subject.roles.items() if roles.is_written}
+    seen: set[str] = set()
+    for node in subject.source.nodes if subject.is_kernel else ():
+        for part, what in _steering(node):
+            for one in _elements(part):
+                name = root(one)
+                if name in changed - seen:
+                    seen.add(name)
+                    words = f"`{subject.text(one)}` steers {what}, and the kernel changes `{subject.label(name)}`"
+                    message = f"{words}: {BOTH} look at it again in reverse, when it has changed"
+                    yield subject.finding("TS107", "warning", one, message, "keep it in an array that is not changed")
+
+
+def _elements(part: ast.expr) -> Iterator[ast.Subscript]:
+    """Subscripts, not those of `x.shape[0]`."""
+    for one in ast.walk(part):
+        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and "shape" not in ast.unparse(one.value):
+            yield one
+
+
+def _steering(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    match node:
+        case ast.If(test=test):
+            yield test, "a branch"
+        case ast.While(test=test):
+            yield test, "a loop"
+        case ast.For(iter=ast.Call(args=arguments)):
+            yield from ((one, "a loop") for one in arguments)
+        case ast.Subscript(slice=index):
+            yield index, "an index"

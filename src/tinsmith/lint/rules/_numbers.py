@@ -1,0 +1,188 @@
+"""Rules about numbers: what is cut off, and where slopes are not finite."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from .._finding import Finding
+from .._subject import BOTH, Subject
+from .._types import Types
+from .._walk import Spot, dynamic, names_in, pairs, root, spots
+
+_NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
+_SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "pow": "0"}
+
+
+def truncated(subject: Subject) -> Iterator[Finding]:
+    """TS301: a local keeps the type of its first value."""
+    types = Types(subject)
+    for spot in spots(subject):
+        for target, value in pairs(spot.statement):
+            if _is_integer(target, types) and types.of(value) == "float" and value is not types.first.get(root(target)):
+                name, given = subject.text(target), _given(subject, spot.statement, value)
+                if isinstance(target, ast.Name):
+                    first = types.first.get(target.id)
+                    was = (
+                        f"`{name}` holds integers since {_where(first)}"
+                        if first is not None
+                        else f"`{name}` holds integers"
+                    )
+                    remedy = f"{name} = {_as_float(first)}" if first is not None else f"{name} = 0.0"
+                else:
+                    was, remedy = (
+                        f"`{subject.label(root(target))}` holds integers",
+                        f"int({given})  # say so, or an array of floats",
+                    )
+                yield subject.finding(
+                    "TS301", "error", spot.statement, f"{was}: `{given}` is cut to a whole number", remedy
+                )
+
+
+def _where(first: ast.expr) -> str:
+    return f"line {first.lineno}, `{ast.unparse(first)}`"
+
+
+def _as_float(first: ast.expr) -> str:
+    is_number = isinstance(first, ast.Constant) and isinstance(first.value, int)
+    return repr(float(first.value)) if is_number else f"float({ast.unparse(first)})"  # type: ignore[attr-defined]
+
+
+def _given(subject: Subject, statement: ast.stmt, value: ast.expr) -> str:
+    return subject.text(statement.value if isinstance(statement, ast.AugAssign) else value)
+
+
+def _is_integer(target: ast.expr, types: Types) -> bool:
+    if isinstance(target, ast.Name):
+        return target.id in types.integers and target.id in types.first
+    return isinstance(target, ast.Subscript) and root(target) in types.subject.integers
+
+
+def through_integers(subject: Subject) -> Iterator[Finding]:
+    """TS302: not where the integer is an index, a bound or a condition."""
+    types, indices = Types(subject), _inside_indices(subject)
+    for spot in spots(subject):
+        for target, value in pairs(spot.statement):
+            if _is_integer(target, types) or (isinstance(target, ast.Name) and target.id in types.integers):
+                continue
+            for node in ast.walk(value):
+                if id(node) not in indices and _is_cast(node, subject) and _reads_floats(node, subject, types):
+                    words = f"`{subject.text(node)}` is a whole number: no gradient goes through it"
+                    yield subject.finding("TS302", "info", node, words)
+
+
+def _is_cast(node: ast.AST, subject: Subject) -> bool:
+    name = subject.called(node)
+    if name == "cast" and isinstance(node, ast.Call) and len(node.args) == 2:
+        return getattr(node.args[1], "attr", getattr(node.args[1], "id", "")).startswith(("i", "u"))
+    return name in ("int", "i32", "i64", "u32")
+
+
+def _reads_floats(node: ast.AST, subject: Subject, types: Types) -> bool:
+    arguments = node.args[:1] if isinstance(node, ast.Call) else []
+    names = {name for one in arguments for name in names_in(one)}
+    return any(name in subject.floats or types.found.get(name) == "float" for name in names)
+
+
+def _inside_indices(subject: Subject) -> set[int]:
+    found: set[int] = set()
+    for node in subject.source.nodes:
+        if isinstance(node, ast.Subscript):
+            found |= {id(one) for one in ast.walk(node.slice)}
+    return found
+
+
+# Slopes -------------------------------------------------------------------------------------------
+
+
+def singular(subject: Subject) -> Iterator[Finding]:
+    """TS303."""
+    types = Types(subject)
+    for spot in spots(subject):
+        for node in spot.expressions():
+            if isinstance(node, ast.Call):
+                yield from _norm(subject, node)
+                yield from _root(subject, node, spot, types)
+                yield from _selected(subject, node)
+
+
+def _norm(subject: Subject, node: ast.Call) -> Iterator[Finding]:
+    """Of a vector of zeros the engines give NaN, `tinsmith` what torch gives: 0."""
+    is_method = isinstance(node.func, ast.Attribute) and node.func.attr in ("norm", "normalized")
+    name = node.func.attr if is_method and isinstance(node.func, ast.Attribute) else subject.called(node)
+    if name not in _NORMS or (is_method and node.args):
+        return  # `v.norm(eps)` is guarded
+    words = f"`{subject.text(node)}` of a vector of zeros: the gradient of {BOTH} is NaN there, tinsmith's 0 as torch's"
+    yield subject.finding("TS303", "warning", node, words, f"{name}(1e-8)" if is_method else "")
+
+
+def _root(subject: Subject, node: ast.Call, spot: Spot, types: Types) -> Iterator[Finding]:
+    name = subject.called(node)
+    if name not in _SINGULAR or not node.args or (name == "pow" and _is_whole(node)):
+        return
+    argument = node.args[0]
+    if _is_kept_away(argument) or any(names_in(argument) & names_in(guard) for guard in spot.guards):
+        return
+    if not (names_in(argument) & (subject.floats | types.found.keys())):
+        return
+    words = f"the slope of `{subject.text(node)}` is not finite where its argument is {_SINGULAR[name]}"
+    remedy = f"{name}({subject.text(argument)} + 1e-12)" if name in ("sqrt", "log", "rsqrt") else ""
+    yield subject.finding("TS303", "info", node, words, remedy)
+
+
+def _is_whole(node: ast.Call) -> bool:
+    return len(node.args) == 2 and isinstance(node.args[1], ast.Constant) and isinstance(node.args[1].value, int)
+
+
+def _is_kept_away(argument: ast.expr) -> bool:
+    """Whether something is added to an argument, or it is clamped."""
+    numbers = [one for one in ast.walk(argument) if isinstance(one, ast.Constant) and isinstance(one.value, float)]
+    is_sum = isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Add)
+    is_clamped = isinstance(argument, ast.Call) and getattr(argument.func, "attr", "") in ("max", "clamp", "exp")
+    return (bool(numbers) and (is_sum or is_clamped)) or is_clamped
+
+
+def _selected(subject: Subject, node: ast.Call) -> Iterator[Finding]:
+    """`select(x > 0, sqrt(x), 0)`: engines multiply the slope of the side that is not taken by zero: NaN."""
+    if subject.called(node) != "select" or len(node.args) != 3:
+        return
+    for side in node.args[1:]:
+        inner = next((one for one in ast.walk(side) if subject.called(one) in _SINGULAR), None)
+        if inner is not None:
+            words = (
+                f"`{subject.text(inner)}` on a side of `select`: where it is not chosen, and its slope is not finite"
+            )
+            more = f", the gradient of {BOTH} is NaN; tinsmith's is not"
+            yield subject.finding("TS303", "warning", inner, words + more, "an `if`, or a safe argument: max(x, 1e-12)")
+
+
+# Precision ----------------------------------------------------------------------------------------
+
+
+def half_sums(subject: Subject) -> Iterator[Finding]:
+    """TS304: in half precision 2048 + 1 is 2048."""
+    halves = {name for name, one in subject.declared.items() if one.dtype == "f16"}
+    halves |= {item.name for item in (subject.spec.items if subject.spec else ()) if item.dtype == "f16"}
+    for spot in spots(subject):
+        one = spot.statement
+        if isinstance(one, ast.AugAssign) and root(one.target) in halves and dynamic(spot.loops):
+            label = subject.label(root(one.target))
+            words = f"adds up in `{label}`, which has half precision: ones stop counting at 2048"
+            yield subject.finding("TS304", "warning", one, words, "a float32 array or local for the sum")
+
+
+def narrow_literals(subject: Subject) -> Iterator[Finding]:
+    """TS305: a literal is `default_fp`, float32 unless the engine was started with float64."""
+    doubles = {name for name, one in subject.declared.items() if one.dtype == "f64"}
+    doubles |= {item.name for item in (subject.spec.items if subject.spec else ()) if item.dtype == "f64"}
+    if not doubles or subject.default_fp == "f64":
+        return
+    types = Types(subject)
+    for spot in spots(subject):
+        for target, value in pairs(spot.statement):
+            if not isinstance(target, ast.Name) or not isinstance(value, ast.Constant):
+                continue
+            if isinstance(value.value, float) and types.first.get(target.id) is value:
+                shown = " and ".join(f"`{name}`" for name in sorted(doubles))
+                words = f"`{target.id}` begins as a literal, so it is float32, and {shown} float64"
+                yield subject.finding("TS305", "warning", value, words, f"{target.id} = ti.f64({value.value!r})")
