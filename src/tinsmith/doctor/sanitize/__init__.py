@@ -1,0 +1,6 @@
+"""The sanitizer: kernels interpreted at small sizes, and what went wrong in the run."""
+
+from ._columns import Columns
+from ._sanitize import sanitize
+
+__all__ = ["Columns", "sanitize"]

@@ -1,0 +1,148 @@
+"""Births: the operation whose operands were finite and whose result is not, in values and in their gradient.
+
+A value that is infinite may be meant so (a sentinel, the reciprocal of a ray's direction), and one that is not a
+number may be left unused: an error is what makes an output NaN, or the gradient infinite or NaN. In the gradient an
+operation is found by torch's own backward pass: what comes into it is finite, what goes out is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from ...source.interpreter import Number
+from .._finding import Finding, Severity
+from ._columns import Columns
+from ._here import Here
+from ._log import Log
+
+
+class _Birth(NamedTuple):
+    path: str
+    line: int
+    operator: str
+    operands: tuple[float, ...]
+    result: float
+    inside: str
+
+
+class Births:
+    """Told of every float that is computed."""
+
+    def __init__(self, here: Here) -> None:
+        self._here = here
+        self._values: list[_Birth] = []
+        self._gradients: list[_Birth] = []
+
+    def computed(self, operator: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+        """An operation gave a float."""
+        assert isinstance(result, torch.Tensor)
+        value = result.item()
+        if not math.isfinite(value):
+            numbers = _numbers(operands)
+            if all(map(math.isfinite, numbers)):
+                self._values.append(self._birth(operator, numbers, value, line))
+        elif result.grad_fn is not None:
+            self._follow(result.grad_fn, operator, operands, line)
+
+    def _birth(self, operator: str, numbers: tuple[float, ...], value: float, line: int) -> _Birth:
+        here = self._here
+        return _Birth(here.kernel.path, line, operator, numbers, value, here.inside())
+
+    def _follow(self, node: torch.autograd.graph.Node, operator: str, operands: tuple[Number, ...], line: int) -> None:
+        """See what the backward pass of an operation makes of a finite gradient."""
+        here, kernel, place = self._here, self._here.kernel, self._here.place
+
+        def seen(given: Sequence[torch.Tensor | None], came: Sequence[torch.Tensor | None]) -> None:
+            wrong = _first_infinite(given)
+            if wrong is not None and _first_infinite(came) is None:
+                inside = here.inside(place, kernel)
+                self._gradients.append(_Birth(kernel.path, line, operator, _numbers(operands), wrong, inside))
+
+        node.register_hook(seen)
+
+    def found(
+        self, log: Log, columns: Columns, outputs: Sequence[torch.Tensor], gradient: Sequence[torch.Tensor]
+    ) -> None:
+        """Log what was seen, by whether outputs and the gradient of inputs have it."""
+        has_nan = any(bool(one.isnan().any()) for one in outputs)
+        has_infinite = has_nan or any(bool(one.isinf().any()) for one in outputs)
+        is_smooth = all(bool(one.isfinite().all()) for one in gradient)
+        breaks_gradient = not is_smooth and not self._gradients
+        severity: Severity = "error" if has_nan or breaks_gradient else "warning"
+        for birth in self._values:
+            reaches = has_nan if math.isnan(birth.result) else has_infinite
+            words = _born(birth)
+            words += (
+                "; no output has it" * (not reaches) + "; the gradient of the inputs is not finite" * breaks_gradient
+            )
+            _note(log, columns, birth, "value", severity, words)
+        if is_smooth:
+            return
+        for birth in self._gradients:
+            words = f"the derivative of {_operation(birth)} is {_infinite(birth.result)}{birth.inside}: "
+            words += "the value is finite, the gradient of the inputs is not"
+            _note(log, columns, birth, "gradient", "error", words)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether a value was not finite."""
+        return bool(self._values)
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether the gradient stopped being finite at an operation that was seen."""
+        return bool(self._gradients)
+
+
+def _note(log: Log, columns: Columns, birth: _Birth, about: str, severity: Severity, words: str) -> None:
+    def finding() -> Finding:
+        column = columns.operation(birth.path, birth.line, birth.operator)
+        remedy = _REMEDIES.get(birth.operator, "")
+        return Finding("TS606", severity, birth.path, birth.line, column, words, remedy)
+
+    log.note("TS606", severity, birth.path, birth.line, about, finding)
+
+
+_REMEDIES = {
+    "sqrt": "keep its operand above zero: `sqrt(max(v, 1e-12))`, or a branch for zero",
+    "rsqrt": "keep its operand above zero: `rsqrt(max(v, 1e-12))`",
+    "norm": "keep the square above zero: `sqrt(v.dot(v) + 1e-12)`",
+    "log": "keep its operand above zero: `log(max(v, 1e-12))`",
+    "/": "keep the divisor away from zero: a branch, or `a / max(b, 1e-12)`",
+    "exp": "subtract the greatest exponent first, or clamp the operand",
+    "pow": "keep the base above zero: `max(v, 1e-12) ** p`",
+    "acos": "clamp its operand to -1..1, and away from both ends where it is differentiated",
+    "asin": "clamp its operand to -1..1, and away from both ends where it is differentiated",
+}
+
+
+def _born(birth: _Birth) -> str:
+    return f"{_infinite(birth.result)} is born{birth.inside}: {_operation(birth)}, of finite operands"
+
+
+def _operation(birth: _Birth) -> str:
+    numbers = [f"{one:g}" for one in birth.operands]
+    if birth.operator == "cast":
+        return f"{numbers[0]} cast to a narrower float"
+    if len(numbers) == 2 and not birth.operator.isalnum():
+        return f"{numbers[0]} {birth.operator} {numbers[1]}"
+    return f"{birth.operator}({', '.join(numbers)})"
+
+
+def _infinite(value: float) -> str:
+    return "NaN" if math.isnan(value) else "infinity" if value > 0 else "minus infinity"
+
+
+def _numbers(operands: tuple[Number, ...]) -> tuple[float, ...]:
+    return tuple([one.item() if isinstance(one, torch.Tensor) else float(one) for one in operands])
+
+
+def _first_infinite(tensors: Sequence[torch.Tensor | None]) -> float | None:
+    for one in tensors:
+        if one is not None and not math.isfinite(one.item()):
+            return one.item()
+    return None

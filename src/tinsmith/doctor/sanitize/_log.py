@@ -1,0 +1,45 @@
+"""Log: findings of a run, each once for its rule, line and array, with a count of how often it came again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from .._finding import SEVERITIES, Finding, Severity, in_order
+
+Words = Callable[[], Finding]
+
+
+@dataclass
+class _Entry:
+    finding: Finding
+    count: int = 1
+
+
+class Log:
+    """Findings so far."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str, int, str], _Entry] = {}
+
+    def note(self, rule: str, severity: Severity, path: str, line: int, about: str, words: Words) -> None:
+        """One occurrence. Words are made for the first and for one that is worse than those before."""
+        key = rule, path, line, about
+        entry = self._entries.get(key)
+        if entry is None:
+            self._entries[key] = _Entry(words())
+            return
+        entry.count += 1
+        if SEVERITIES.index(severity) < SEVERITIES.index(entry.finding.severity):
+            entry.finding = words()
+
+    def findings(self) -> list[Finding]:
+        """All of them, in the order of the file."""
+        return in_order([_counted(entry.finding, entry.count - 1) for entry in self._entries.values()])
+
+
+def _counted(finding: Finding, more: int) -> Finding:
+    if not more:
+        return finding
+    times = "once more" if more == 1 else f"{more:,} more times"
+    return replace(finding, message=f"{finding.message} ({times})")

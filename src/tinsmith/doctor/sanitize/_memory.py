@@ -1,0 +1,112 @@
+"""Memory: reads of nothing and values overwritten after they were read, as a run goes through its accesses.
+
+Elements of inputs and fields have values from the start; those of outputs and scratch get them from a kernel, or
+from an earlier one of a chain. Races are `_races`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...source.interpreter import How, Number
+from .._finding import Finding, Severity
+from ._columns import Columns
+from ._here import Here, Place
+from ._log import Log
+from ._races import Races
+
+
+class _Read(NamedTuple):
+    """Who read an element's present value last."""
+
+    place: Place
+    line: int
+
+
+class Memory:
+    """Told of every access. `made` are outputs and scratch, `empty` those whose memory starts as anything."""
+
+    def __init__(self, here: Here, log: Log, columns: Columns, made: Iterable[str], empty: frozenset[str]) -> None:
+        self._here = here
+        self._log = log
+        self._columns = columns
+        self._made = frozenset(made)
+        self._empty = empty
+        self._races = Races(here, log, columns)
+        self._written: set[tuple[str, int]] = set()
+        self._reads: dict[tuple[str, int], _Read] = {}
+
+    def begin(self, *, is_new_sample: bool) -> None:
+        """A kernel is run; of a new sample of a batch, all memory is new."""
+        self._races.begin()
+        if is_new_sample:
+            self._written.clear()
+            self._reads.clear()
+
+    def enter(self, task: int, iteration: tuple[int, ...] = ()) -> None:
+        """What follows belongs to this iteration."""
+        if task != self._here.place.task:
+            self._races.begin()
+        self._here.enter(task, iteration)
+
+    def add(
+        self, how: How, array: str, position: int, line: int, operator: str = "", value: Number | None = None
+    ) -> None:
+        """An access of the present iteration."""
+        if self._here.is_parallel:
+            self._races.add(how, array, position, line, operator, value)
+        if array in self._here.kernel.cells:
+            return
+        element = array, position
+        if array in self._made and element not in self._written:
+            self._unwritten(how, array, position, line)
+        if how == "read":
+            here = self._here
+            self._reads[element] = _Read(here.place, line)
+            return
+        self._written.add(element)
+        if element in self._reads:
+            self._overwritten(self._reads.pop(element), array, position, line)
+
+    def _unwritten(self, how: How, array: str, position: int, line: int) -> None:
+        is_empty = array in self._empty
+        if how == "write" or (how == "atomic" and not is_empty):
+            return  # accumulating onto the zeros that an output starts with is what they are for
+        severity: Severity = "error" if is_empty else "warning"
+        here = self._here
+
+        def words() -> Finding:
+            element, name = here.element(array, position), here.called(array)
+            if is_empty:
+                what = f"{element} is read{here.inside()} before anything wrote it, and `{name}` starts as anything"
+                what += ", since `init` leaves it empty"
+                remedy = f'leave "{name}" out of `init`, so that it starts at zero; or write the element first'
+            else:
+                what = f"{element} is read{here.inside()} before anything wrote it: it reads the zero that was there"
+                remedy = ""
+            column = self._columns.element(here.kernel.path, line, name, is_read=True if how == "read" else None)
+            return Finding("TS602", severity, here.kernel.path, line, column, what, remedy)
+
+        self._log.note("TS602", severity, here.kernel.path, line, array, words)
+
+    def _overwritten(self, read: _Read, array: str, position: int, line: int) -> None:
+        here = self._here
+
+        def words() -> Finding:
+            before = _elsewhere(here, read)
+            what = (
+                f"{here.element(array, position)} is overwritten{here.inside()}, after its value was read on {before}: "
+                f"tinsmith's gradient keeps that value, an engine's own reverse pass takes the new one in its place"
+            )
+            column = self._columns.element(here.kernel.path, line, here.called(array), is_read=False)
+            return Finding("TS603", "warning", here.kernel.path, line, column, what)
+
+        self._log.note("TS603", "warning", here.kernel.path, line, array, words)
+
+
+def _elsewhere(here: Here, read: _Read) -> str:
+    """The line and the iteration of a read, as the present access is told of it."""
+    if read.place.kernel != here.place.kernel:
+        return f"line {read.line}, by an earlier kernel"
+    return f"line {read.line}{here.inside(read.place)}"

@@ -1,0 +1,108 @@
+"""Numbers: indices outside, divisions by zero and overflows, as a run goes through its operations."""
+
+from __future__ import annotations
+
+from ...source.interpreter import Number
+from ...source.ir import nodes, types
+from .._budget import Budget
+from .._finding import Finding, Severity
+from ._births import Births
+from ._columns import Columns
+from ._hashes import hashing_lines
+from ._here import Here
+from ._integers import is_unsigned, limits, lost, overflow, written
+from ._log import Log
+
+
+class Numbers:
+    """Told of every operation. `line` is the last that ran."""
+
+    def __init__(self, here: Here, log: Log, columns: Columns, budget: Budget, births: Births) -> None:
+        self._here = here
+        self._log = log
+        self._columns = columns
+        self._births = births
+        self._hashing: frozenset[int] = frozenset()
+        self.count = budget.count
+        self.line = 0
+
+    def begin(self, kernel: nodes.Kernel) -> None:
+        """A kernel is run."""
+        self._hashing = hashing_lines(kernel)
+
+    def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
+        """An index is not in its array."""
+        here = self._here
+        shape, name = here.shape(array), here.called(array)
+        variables, sizes = here.variables(), here.sizes()
+        side = "before" if any(at < 0 for at in index) else "behind"
+
+        def words() -> Finding:
+            did = "is read" if is_read else "is written"
+            inside = ", ".join(map(str, index))
+            what = f"`{name}[{inside}]` {did}{here.inside()}, and `{name}` has the shape {shape}: "
+            axis = next(axis for axis, (at, size) in enumerate(zip(index, shape, strict=True)) if not 0 <= at < size)
+            if index[axis] < 0:
+                what += f"{index[axis]} is negative, which no engine takes for a place counted from the end"
+            else:
+                what += f"the last index is {shape[axis] - 1}" if shape[axis] else "it has no element"
+            what += "; it is other memory that is " + ("read" if is_read else "overwritten")
+            known = {"index": index, "variables": variables, "sizes": sizes, "is_read": is_read}
+            column = self._columns.element(here.kernel.path, line, name, **known)
+            bound = f"{name}.shape[{axis}]"
+            remedy = f"guard it: `if 0 <= k < {bound}:`, k being that index; or loop over fewer elements"
+            return Finding("TS604", "error", here.kernel.path, line, column, what, remedy)
+
+        self._log.note("TS604", "error", here.kernel.path, line, f"{array} {side}", words)
+
+    def divided(self, operator: str, left: int, line: int) -> None:
+        """An integer is divided by zero."""
+        sign = {"raw_div": "/", "raw_mod": "%"}.get(operator, operator)
+        words = f"{left} {sign} 0{self._here.inside()}: an integer divided by zero kills the process, or gives anything"
+        self._note("TS607", "error", line, operator, words, "guard the divisor: `if d != 0:`, or `max(d, 1)`")
+
+    def computed(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+        """An operation gave a result."""
+        self.line = line
+        if types.is_float(kind):
+            self._births.computed(operator, operands, result, line)
+        elif operator == "cast":
+            if lost(kind, operands[0]):
+                self._cut(kind, operands, result, line)
+        else:
+            exact = overflow(operator, kind, operands)
+            if exact is not None:
+                self._overflown(operator, kind, operands, exact, result, line)
+
+    def _cut(self, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+        value = operands[0]
+        least, greatest = limits(kind)
+        if isinstance(value, int):
+            words = f"{value} is cast to {kind}{self._here.inside()}, which drops bits: it becomes {result}"
+            self._note("TS605", self._severity(kind, line), line, "cast", words, "use a wider integer")
+            return
+        words = f"{value.item():g} is cast to {kind}{self._here.inside()}, which holds {least} to {greatest}: "
+        words += "what comes out is undefined, and differs between machines"
+        self._note("TS605", "error", line, "cast", words, "clamp it before the cast, or use a wider integer")
+
+    def _overflown(
+        self, operator: str, kind: str, operands: tuple[Number, ...], exact: int, result: Number, line: int
+    ) -> None:
+        severity = self._severity(kind, line)
+        value = str(exact) if abs(exact) < 10**24 else "more"
+        words = f"{written(operator, operands)} is {value}{self._here.inside()}, which {kind} does not hold: "
+        words += f"it wraps around to {result}" + (", as in a hash" if severity == "info" else "")
+        remedy = "" if severity == "info" else "use i64, or cast the operands to a float first"
+        self._note("TS605", severity, line, operator, words, remedy)
+
+    def _severity(self, kind: str, line: int) -> Severity:
+        """Unsigned numbers wrap by their definition, and hashes by intent."""
+        return "info" if is_unsigned(kind) or line in self._hashing else "error"
+
+    def _note(self, rule: str, severity: Severity, line: int, operator: str, words: str, remedy: str) -> None:
+        path = self._here.kernel.path
+
+        def finding() -> Finding:
+            return Finding(rule, severity, path, line, self._columns.operation(path, line, operator), words, remedy)
+
+        self._log.note(rule, severity, path, line, operator, finding)

@@ -1,0 +1,105 @@
+"""Races: two iterations of one parallel loop that touch one element, where at least one plainly writes it.
+
+Of every element two iterations are kept for each way of touching it: whoever comes later, one of two different ones
+is another than itself. Atomics of one kind may meet; an atomic and a plain access may not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from ...source.interpreter import How, Number
+from .._finding import Finding, Severity
+from ._columns import Columns
+from ._here import Here, Place
+from ._log import Log
+
+_KINDS = {"sub": "add"}  # these two commute
+
+
+class _Touch(NamedTuple):
+    """How an iteration touched an element: "read", "write", or what an atomic did."""
+
+    kind: str
+    place: Place
+    line: int
+    value: Number | None
+
+
+class Races:
+    """Told of every access of a parallel loop."""
+
+    def __init__(self, here: Here, log: Log, columns: Columns) -> None:
+        self._here = here
+        self._log = log
+        self._columns = columns
+        self._touched: dict[tuple[str, int], dict[str, list[_Touch]]] = {}
+
+    def begin(self) -> None:
+        """Another loop begins: what the last one did has happened."""
+        self._touched.clear()
+
+    def add(self, how: How, array: str, position: int, line: int, operator: str, value: Number | None) -> None:
+        """An access of the present iteration."""
+        kind = _KINDS.get(operator, operator) or how
+        touch = _Touch(kind, self._here.place, line, value if kind == "write" else None)
+        kinds = self._touched.setdefault((array, position), {})
+        other = _conflicting(touch, kinds)
+        if other is not None:
+            self._found(touch, other, array, position)
+        same = kinds.setdefault(kind, [])
+        if len(same) < 2 and all(one.place != touch.place for one in same):
+            same.append(touch)
+
+    def _found(self, touch: _Touch, other: _Touch, array: str, position: int) -> None:
+        here = self._here
+        writer, partner = sorted([touch, other], key=lambda one: (_RANK.get(one.kind, 1), one.line))
+        is_harmless = writer.kind == partner.kind == "write" and _is_same(writer.value, partner.value)
+        severity: Severity = "warning" if is_harmless else "error"
+
+        def words() -> Finding:
+            element, name = here.element(array, position), here.called(array)
+            first = f"{element} is {_DID.get(writer.kind, 'changed by an atomic ' + writer.kind)} on line {writer.line}"
+            second = f"{_DID.get(partner.kind, 'changed by an atomic ' + partner.kind)} on line {partner.line}"
+            what = f"{first}{here.inside(writer.place)} and {second}{here.inside(partner.place)} of one parallel loop: "
+            what += _THEN["same" if is_harmless else partner.kind if partner.kind in _THEN else "atomic"]
+            remedy = _REMEDIES.get(partner.kind, _REMEDIES["atomic"])
+            column = self._columns.element(here.kernel.path, writer.line, name, is_read=False)
+            return Finding("TS601", severity, here.kernel.path, writer.line, column, what, remedy)
+
+        self._log.note("TS601", severity, here.kernel.path, writer.line, array, words)
+
+
+_RANK = {"write": 0, "read": 2}
+_DID = {"read": "read", "write": "written", "add": "added to"}
+_THEN = {
+    "read": "whether the old value is read or the new one is chance",
+    "write": "which one stays is chance",
+    "atomic": "what is left is chance",
+    "same": "both write the same value, so it stays that; a gradient through it would be counted anew",
+}
+_REMEDIES = {
+    "read": "read from one array and write to another, or run the loop in order: `loop_config(serialize=True)`",
+    "write": "add up with `+=`, which is atomic, or give each iteration an element of its own",
+    "atomic": "change the element in one way only in that loop: all by the same atomic",
+}
+
+
+def _conflicting(touch: _Touch, kinds: dict[str, list[_Touch]]) -> _Touch | None:
+    """An access of another iteration that may not meet this one; a plain one first."""
+    for kind in sorted(kinds, key=["read", "write"].__contains__, reverse=True):
+        if kind == touch.kind and kind != "write":
+            continue
+        for one in kinds[kind]:
+            if one.place != touch.place:
+                return one
+    return None
+
+
+def _is_same(left: Number | None, right: Number | None) -> bool:
+    """Whether two values are equal, and neither has a gradient."""
+    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor):
+        return not (left.requires_grad or right.requires_grad) and left.item() == right.item()
+    return isinstance(left, int) and left == right

@@ -1,0 +1,145 @@
+"""Sanitize: interpret an op's kernels once, forwards and in reverse, and say what went wrong.
+
+Floats are rounded as the compiled kernel rounds them: an overflow of single precision is a fact of the kernel, and in
+float64 it would not be seen. The gradient is that of the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ...bridge import Examined, Op, examined
+from ...source.interpreter import NoRule
+from ...source.ir import NotCovered, nodes
+from .._budget import Budget, TooLong, too_long
+from .._finding import Finding, in_order
+from ._births import Births
+from ._columns import Columns
+from ._here import Here
+from ._log import Log
+from ._memory import Memory
+from ._numbers import Numbers
+
+OPERATIONS = 400_000
+"""Operations that are interpreted at most, about half a minute of them."""
+
+
+def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
+    """Interpret an op's kernels at small size, and report what goes wrong in the run.
+
+    Found, each once for its line and array, with its iteration and how often it came again: races of parallel
+    iterations (TS601), reads of elements that nothing wrote (TS602), values overwritten after they were read (TS603),
+    indices outside an array or negative (TS604), integers that overflow (TS605), NaN and infinity with the operation
+    where they were born, in values and in the gradient (TS606), integers divided by zero (TS607). What cannot be
+    interpreted is a finding too (TS608): no findings means that the whole op was run and nothing was seen.
+
+    Nothing is compiled or launched, so a wrong index does no harm; it is skipped (0 is read), and the run goes on.
+    What it says holds for these inputs. A batch is run sample by sample, a chain kernel by kernel.
+
+    Args:
+        op: made by `tinsmith.op` or `tinsmith.chain`.
+        inputs: what the op is called with: a few elements a dim are enough. They are not changed.
+        named: inputs by name, and dims that nothing else fixes.
+
+    Returns:
+        Findings, in the order of the file; none for a clean run.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does.
+        ShapeError: the run takes more than 400,000 operations.
+
+    Example:
+        >>> import taichi as ti, tinsmith as ts, torch
+        >>> @ts.op("x[n] -> y[n]")                                         # doctest: +SKIP
+        ... @ti.kernel
+        ... def slopes(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i + 1] - x[i]
+        >>> ts.sanitize(slopes, torch.rand(4))[0].message                  # doctest: +SKIP
+        '`x[4]` is read in iteration i = 3, and `x` has the shape (4,): the last index is 3; it is other memory ...'
+    """
+    call = examined(op, inputs, named, "ts.sanitize")
+    try:
+        kernels = [lowered.kernel for lowered in call.kernels]
+    except NotCovered as reason:
+        return [_not_interpreted(call, reason)]
+    run = _Run(call)
+    try:
+        run.go()
+    except TooLong:
+        raise too_long("ts.sanitize", op.name, OPERATIONS, line=run.numbers.line) from None
+    except NoRule as reason:
+        path = run.here.kernel.path or kernels[0].path
+        found = Finding("TS608", "warning", path, reason.line, 0, _unknown(reason.construct))
+        return in_order([*run.log.findings(), found])
+    return run.log.findings()
+
+
+class _Run:
+    """One run, and who is told of it."""
+
+    def __init__(self, call: Examined) -> None:
+        self.call = call
+        self.here, self.log, self.columns = Here(), Log(), Columns()
+        self.births = Births(self.here)
+        self.memory = Memory(self.here, self.log, self.columns, call.made, call.uninitialised)
+        self.numbers = Numbers(self.here, self.log, self.columns, Budget(OPERATIONS), self.births)
+
+    def go(self) -> None:
+        """Run forwards and in reverse."""
+        has_gradient = self.call.gradient != "backward"  # one by hand need not have the autograd's trouble
+        leaves = self.call.leaves() if has_gradient else {}
+        with torch.set_grad_enabled(has_gradient):
+            outputs = self.call.run(leaves, faithful=True, observer=self._observe)
+        floats = [one for one in outputs.values() if one.is_floating_point()]
+        gradient = _pulled_back(floats, leaves)
+        self.births.found(self.log, self.columns, [one.detach() for one in floats], list(gradient.values()))
+        if not self.births.has_values and not self.births.has_gradients:
+            self._unborn(gradient)
+
+    def _observe(self, kernel: nodes.Kernel, number: int, arrays: Mapping[str, torch.Tensor]) -> tuple[Memory, Numbers]:
+        self.here.begin(kernel, number, arrays)
+        self.memory.begin(is_new_sample=number == 0)
+        self.numbers.begin(kernel)
+        return self.memory, self.numbers
+
+    def _unborn(self, gradient: Mapping[str, torch.Tensor]) -> None:
+        """A gradient that is not finite, of operations that all were."""
+        for name, one in gradient.items():
+            wrong = ~one.isfinite()
+            if wrong.any():
+                path, line = self.call.starts[0]
+                words = f"the gradient of `{name}` is not finite, in {int(wrong.sum())} of {one.numel()} elements"
+                self.log.note(
+                    "TS606",
+                    "error",
+                    path,
+                    line,
+                    name,
+                    lambda w=words, p=path, n=line: Finding("TS606", "error", p, n, 0, w),
+                )
+
+
+def _pulled_back(outputs: list[torch.Tensor], leaves: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The gradient for random cotangents: any will do, for what is infinite stays so."""
+    ends = [one for one in outputs if one.requires_grad and one.numel()]
+    if not ends or not leaves:
+        return {}
+    generator = torch.Generator().manual_seed(0)
+    seeds = [(torch.rand(one.shape, generator=generator) + 0.5).to(one) for one in ends]
+    found = torch.autograd.grad(ends, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
+    return dict(zip(leaves, found, strict=True))
+
+
+def _not_interpreted(call: Examined, reason: NotCovered) -> Finding:
+    path, _, line = reason.place.rpartition(":")
+    if not line.isdigit():
+        path, line = call.starts[0][0], str(reason.line)
+    return Finding("TS608", "warning", path, int(line), 0, _unknown(reason.construct))
+
+
+def _unknown(construct: str) -> str:
+    return f"{construct} is not known to the interpreter: this op was not checked at run time"

@@ -1,0 +1,380 @@
+"""`ts.sanitize` on memory: races, reads of nothing, overwritten values, indices outside. Mistakes and their twins."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.findings import pointed, seen
+
+X = torch.tensor([0.5, 1.5, 2.5, 3.5])
+
+
+# Races (TS601) ----------------------------------------------------------------------------------
+
+
+def test_two_iterations_write_one_element(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def halves(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i // 2] = x[i]  # here
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def sums(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i // 2] += x[i]
+
+    race = seen(halves, X).one("TS601", "here")
+    assert race.severity == "error"
+    assert "`y[0]` is written on line" in race.message
+    assert "in iteration i = 1" in race.message
+    assert "in iteration i = 0 of one parallel loop: which one stays is chance (once more)" in race.message
+    assert "+=" in race.remedy
+    assert pointed(race).startswith("y[i // 2]")
+    assert seen(sums, X) == []
+
+
+def test_one_iteration_reads_what_another_writes(lang):
+    @ts.op("x[n] -> y[n], z[n]")
+    @lang.kernel
+    def shifted(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]  # write
+            if i > 0:
+                z[i] = y[i - 1]
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def in_order(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            y[i] = x[i]
+            if i > 0:
+                y[i] += y[i - 1]
+
+    race = seen(shifted, X).one("TS601", "write")
+    assert "and read on line" in race.message
+    assert "whether the old value is read or the new one is chance" in race.message
+    assert "loop_config(serialize=True)" in race.remedy
+    assert "TS601" not in seen(in_order, X).rules
+
+
+def test_two_loops_never_race(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def two(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+        for i in x:
+            y[(i + 1) % x.shape[0]] += 1.0
+
+    assert seen(two, X) == []
+
+
+def test_an_atomic_and_a_plain_write(lang):
+    @ts.op("x[n] -> y[]")
+    @lang.kernel
+    def mixed(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            if i == 2:
+                y[None] = 0.0  # plain
+            y[None] += x[i]
+
+    race = seen(mixed, X).one("TS601", "plain")
+    assert "`y[None]` is written on line" in race.message
+    assert "added to on line" in race.message
+    assert "what is left is chance" in race.message
+
+
+@pytest.mark.parametrize("second", ["atomic_max", "atomic_add"])
+def test_atomics_of_two_kinds(lang, second):
+    other = getattr(lang, second)
+
+    @ts.op("x[n] -> y[]")
+    @lang.kernel
+    def both(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[None] += x[i]  # sum
+            other(y[None], x[i])
+
+    found = seen(both, X)
+    if second == "atomic_add":
+        assert found == []
+        return
+    race = found.one("TS601", "sum")
+    assert "atomic max" in race.message
+    assert "added to" in race.message
+
+
+def test_the_same_value_twice_is_a_warning(lang):
+    @ts.op("x[n] -> y[], flag[]: i32")
+    @lang.kernel
+    def flags(x: lang.types.ndarray(), y: lang.types.ndarray(), flag: lang.types.ndarray()):
+        for i in x:
+            y[None] += x[i]
+            if x[i] > 1.0:
+                flag[None] = 1  # flag
+
+    @ts.op("x[n] -> flag[]: i32")
+    @lang.kernel
+    def other_values(x: lang.types.ndarray(), flag: lang.types.ndarray()):
+        for i in x:
+            if x[i] > 1.0:
+                flag[None] = 1 + i // 3  # flag
+
+    race = seen(flags, X).one("TS601", "flag")
+    assert race.severity == "warning"
+    assert "both write the same value" in race.message
+    assert seen(other_values, X).one("TS601", "flag").severity == "error"
+
+
+def test_a_local_of_the_top_level(lang):
+    @ts.op("x[n] -> y[]")
+    @lang.kernel
+    def last(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        s = 0.0
+        for i in x:
+            s = x[i]  # here
+        y[None] = s
+
+    @ts.op("x[n] -> y[]")
+    @lang.kernel
+    def total(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        s = 0.0
+        for i in x:
+            s += x[i]
+        y[None] = s
+
+    race = seen(last, X).one("TS601", "here")
+    assert "the local `s` is written" in race.message
+    assert pointed(race).startswith("s = x[i]")
+    assert seen(total, X) == []
+
+
+def test_iterations_of_several_names_and_vectors(lang):
+    @ts.op("x[n, m] -> y[n, 2]")
+    @lang.kernel
+    def columns(x: lang.types.ndarray(), y: lang.types.ndarray(dtype=lang.math.vec2, ndim=1)):
+        for a, b in x:
+            y[a] = lang.Vector([x[a, b], 1.0])  # two
+        for ij in lang.grouped(x):
+            y[0][1] = x[ij]  # grouped
+
+    found = seen(columns, torch.rand(2, 3))
+    assert "`y[0][0]` is written" in found.one("TS601", "two").message
+    assert "in iteration a = 0, b = 1" in found.one("TS601", "two").message
+    assert "`y[0][1]` is written" in found.one("TS601", "grouped").message
+    assert "in iteration ij = [0, 1]" in found.one("TS601", "grouped").message
+
+
+# Reads of nothing (TS602) -----------------------------------------------------------------------
+
+
+def recurrence(lang, **options):
+    @ts.op("x[n] -> y[n]", **options)
+    @lang.kernel
+    def recurrence(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        lang.loop_config(serialize=True)
+        for i in range(1, x.shape[0]):
+            y[i] = y[i - 1] * x[i]  # here
+
+    return recurrence
+
+
+def test_an_element_is_read_that_nothing_wrote(lang):
+    found = seen(recurrence(lang), X).one("TS602", "here")
+    assert found.severity == "warning"
+    assert (
+        "`y[0]` is read in iteration i = 1 before anything wrote it: it reads the zero that was there" in found.message
+    )
+    assert pointed(found).startswith("y[i - 1]")
+
+
+def test_memory_that_starts_as_anything(lang):
+    found = seen(recurrence(lang, init={"y": "empty"}), X).one("TS602", "here")
+    assert found.severity == "error"
+    assert "`y` starts as anything, since `init` leaves it empty" in found.message
+    assert '"y" out of `init`' in found.remedy
+
+
+@pytest.mark.parametrize("init", [{}, {"y": "empty"}])
+def test_adding_onto_what_an_output_starts_with(lang, init):
+    @ts.op("x[n] -> y[]", init=init)
+    @lang.kernel
+    def total(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[None] += x[i]  # here
+
+    found = seen(total, X)
+    if not init:
+        assert found == []
+        return
+    assert found.one("TS602", "here").severity == "error"
+
+
+def test_inputs_and_written_scratch_hold_something(lang):
+    @ts.op("x[n] -> y[n]", scratch="t[n]")
+    @lang.kernel
+    def twice(x: lang.types.ndarray(), t: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            t[i] = x[i] * x[i]
+        for i in x:
+            y[i] = t[i] + t[0]
+
+    assert seen(twice, X) == []
+
+
+# Overwritten after it was read (TS603) ----------------------------------------------------------
+
+
+def test_a_value_is_overwritten_after_it_was_read(lang):
+    @ts.op("x[n] -> y[]")
+    @lang.kernel
+    def average(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for _ in range(1):
+            y[None] = x[0]
+            for j in range(1, x.shape[0]):
+                y[None] = 0.9 * y[None] + 0.1 * x[j]  # here
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def kept(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for _ in range(1):
+            y[0] = x[0]
+            for j in range(1, x.shape[0]):
+                y[j] = 0.9 * y[j - 1] + 0.1 * x[j]
+
+    found = seen(average, X).one("TS603", "here")
+    assert found.severity == "warning"
+    assert (
+        f"`y[None]` is overwritten in iteration _ = 0, after its value was read on line {found.line}" in found.message
+    )
+    assert "an engine's own reverse pass takes the new one" in found.message
+    assert "(2 more times)" in found.message
+    assert seen(kept, X) == []
+
+
+def test_a_later_kernel_overwrites_what_an_earlier_one_read(lang):
+    @lang.kernel
+    def first(x: lang.types.ndarray(), t: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            t[i] = x[i]
+        for i in x:
+            y[i] = t[i] * t[i]
+
+    @lang.kernel
+    def second(x: lang.types.ndarray(), t: lang.types.ndarray()):
+        for i in x:
+            t[i] = 2.0 * x[i]  # here
+
+    op = ts.chain("x[n] -> y[n]", [first, second], scratch="t[n]")
+    assert "by an earlier kernel" in seen(op, X).one("TS603", "here").message
+
+
+# Indices outside (TS604) ------------------------------------------------------------------------
+
+
+def test_an_index_behind_the_last_and_a_negative_one(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def slopes(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            y[i] = x[i + 1] - x[i - 1]  # here
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def guarded(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(1, x.shape[0] - 1):
+            y[i] = x[i + 1] - x[i - 1]
+
+    before, behind = sorted(seen(slopes, X).of("TS604"), key=lambda one: -one.column)
+    assert before.severity == behind.severity == "error"
+    assert "`x[4]` is read in iteration i = 3, and `x` has the shape (4,): the last index is 3" in behind.message
+    assert "other memory that is read" in behind.message
+    assert pointed(behind).startswith("x[i + 1]")
+    assert "`x[-1]` is read in iteration i = 0" in before.message
+    assert "-1 is negative" in before.message
+    assert pointed(before).startswith("x[i - 1]")
+    assert "x.shape[0]" in before.remedy
+    assert seen(guarded, X) == []
+
+
+def test_a_store_outside_is_left_out_and_the_run_goes_on(lang):
+    @ts.op("x[n], k[n] -> y[m], z[n]: i32")
+    @lang.kernel
+    def scatter(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in x:
+            y[k[i]] += x[i]  # add
+            z[i] = lang.atomic_add(y[k[i] + 1], 1.0)  # fetch
+            y[0 - i] = x[k[i]]  # store
+
+    found = seen(scatter, X, torch.tensor([0, 1, 2, 3], dtype=torch.int32), m=3)
+    assert "`y[3]` is written in iteration i = 3, and `y` has the shape (3,)" in found.one("TS604", "add").message
+    assert "`y[3]`" in found.one("TS604", "fetch").message
+    assert "`y[-1]` is written" in found.one("TS604", "store").message
+
+
+def test_an_index_outside_one_dim_that_is_inside_the_memory(lang):
+    @ts.op("x[n, m] -> y[n, m]")
+    @lang.kernel
+    def right(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i, j in x:
+            y[i, j] = x[i, j + 1]  # here
+
+    found = seen(right, torch.rand(3, 2)).one("TS604", "here")
+    assert (
+        "`x[0, 2]` is read in iteration i = 0, j = 1, and `x` has the shape (3, 2): the last index is 1"
+        in found.message
+    )
+    assert "x.shape[1]" in found.remedy
+
+
+def test_a_field_is_told_by_its_label(lang):
+    @lang.data_oriented
+    class Table:
+        def __init__(self):
+            self.values = lang.field(lang.f32, 3)
+            self.values.from_torch(torch.tensor([1.0, 2.0, 3.0]))
+
+        @ts.op("x[n] -> y[n]")
+        @lang.kernel
+        def look(self, x: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                y[i] = x[i] * self.values[i]  # here
+
+    table = Table()
+    found = seen(table.look, X).one("TS604", "here")
+    assert "`self.values[3]` is read in iteration i = 3, and `self.values` has the shape (3,)" in found.message
+    assert pointed(found).startswith("self.values[i]")
+    assert seen(table.look, X[:3]) == []
+
+
+def test_inside_a_function_the_line_is_its_own(lang):
+    @lang.func
+    def neighbour(values: lang.template(), i):
+        found = values[i + 1]  # in the function
+        return 2.0 * found
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def moved(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = neighbour(x, i)
+
+    found = seen(moved, X).one("TS604", "in the function")
+    assert "`x[4]`" in found.message
+    assert pointed(found).startswith("values[i + 1]")
+
+
+def test_samples_of_a_batch_share_a_finding(lang):
+    @ts.op("x[*b, n] -> y[*b, n]")
+    @lang.kernel
+    def moved(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = x[i + 1]  # here
+
+    found = seen(moved, torch.rand(2, 3, 4))
+    assert "`x[4]`" in found.one("TS604", "here").message
+    assert "(5 more times)" in found.one("TS604", "here").message
+    assert found.rules == {"TS604"}

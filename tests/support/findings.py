@@ -1,0 +1,48 @@
+"""Findings of a run of the sanitizer, asked by their rule and by a mark in the source of the line that they name."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+from tinsmith.doctor._finding import Finding
+from tinsmith.doctor.sanitize import sanitize
+
+
+class Seen(list[Finding]):
+    """Findings of one run."""
+
+    def of(self, rule: str) -> list[Finding]:
+        """Those of a rule."""
+        return [one for one in self if one.rule == rule]
+
+    def one(self, rule: str, mark: str) -> Finding:
+        """The only finding of a rule on the line that ends in `# mark`. Fails where there is none, or more."""
+        found = [one for one in self.of(rule) if _line(one).rstrip().endswith(f"# {mark}")]
+        assert len(found) == 1, "\n".join(map(str, self)) or "nothing was found"
+        return found[0]
+
+    @property
+    def rules(self) -> set[str]:
+        """Rules that anything was found of."""
+        return {one.rule for one in self}
+
+    @property
+    def errors(self) -> list[Finding]:
+        """What is an error."""
+        return [one for one in self if one.severity == "error"]
+
+
+def seen(op: Any, *inputs: Any, **named: Any) -> Seen:
+    """What the sanitizer says of a call."""
+    return Seen(sanitize(op, *inputs, **named))
+
+
+def pointed(finding: Finding) -> str:
+    """What stands at a finding's column, to the end of the line."""
+    assert finding.column > 0, finding
+    return _line(finding)[finding.column - 1 :]
+
+
+def _line(finding: Finding) -> str:
+    return linecache.getline(finding.path, finding.line)
