@@ -18,6 +18,7 @@ import tinsmith as ts
 from fuzz._grammar import Program
 from fuzz._parts import COUNT, FACTOR, RANKS
 from tinsmith._config import config
+from tinsmith.lint import lint_kernels
 
 CHECKS: tuple[str, ...] = ("values", "gradients", "tangents")
 """What is compared."""
@@ -27,6 +28,8 @@ TOLERANCE, SINGLE = 1e-9, 2e-4
 AGREE, DISAGREE, REFUSED, ERROR, CRASH = "agree", "disagree", "refused", "error", "crash"
 TANGENTLESS = "agree without tangents"
 """Values and gradients agree; a tangent is refused, with its reason."""
+TRUSTED = "trusted"
+"""The adjoint that is the engine's own, with nothing refused."""
 UNSTEADY = "at a jump"
 """No failure: the kernel asks whether v + (p - v) is greater than p, or the like. What the interpreter itself says
 changes when the last digits of the inputs do, and an engine rounds in its own way.
@@ -42,12 +45,16 @@ which may be the same, was written since: `b = y[i]; y[k[i]] = b + y[k[i]]; c = 
 
 @dataclass
 class Verdict:
-    """The outcome for one kernel, in words where it is none of agreement; seconds by what was done."""
+    """The outcome for one kernel, in words where it is none of agreement; seconds by what was done.
+
+    `rules` are those by which lint says that the engine's own reverse mode goes wrong, where that is what is judged.
+    """
 
     seed: int
     outcome: str = AGREE
     check: str = ""
     words: str = ""
+    rules: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextlib.contextmanager
@@ -60,6 +67,7 @@ class Verdict:
 
 def judge(program: Program, lang: ModuleType, checks: tuple[str, ...] = CHECKS, adjoint: str = "source") -> Verdict:
     """Try a kernel. `adjoint` is the one that gradients and tangents come from."""
+    checks = tuple(check for check in checks if adjoint != TRUSTED or check != "tangents")  # engines have none
     verdict = _judged(program, lang, checks, adjoint)
     if verdict.outcome != DISAGREE:
         return verdict
@@ -103,7 +111,10 @@ def _try(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: s
     _compare(verdict, program, values, answer.outputs)
     if len(checks) == 1 or verdict.outcome != AGREE:
         return
-    source = ts.op(program.spec, scratch=program.scratch, adjoint=adjoint)(kernel)
+    chosen = {"adjoint": "engine", "trust_engine": True} if adjoint == TRUSTED else {"adjoint": adjoint}
+    source = ts.op(program.spec, scratch=program.scratch, **chosen)(kernel)
+    if adjoint == TRUSTED:
+        verdict.rules = doubts(source)
     if "gradients" in checks:
         verdict.check = "gradients"
         with verdict.timed("gradient"):
@@ -118,6 +129,13 @@ def _try(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: s
         ours = sum((given[name] * one).sum() for name, one in pushed.items())
         theirs = sum((answer.gradients[name] * one).sum() for name, one in tangents.items())
         _compare(verdict, program, {"all": torch.as_tensor(ours)}, {"all": torch.as_tensor(theirs)})
+
+
+def doubts(op: Any) -> list[str]:
+    """Rules by which lint says that the engine of an op gets its gradient wrong, or refuses it."""
+    engine = op.engine.capitalize()
+    found = lint_kernels([op.kernel], op.spec)
+    return sorted({one.rule for one in found if one.severity != "info" and engine in one.message})
 
 
 def kernel_of(program: Program, lang: ModuleType) -> Any:

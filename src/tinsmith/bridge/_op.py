@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -65,6 +66,7 @@ class Op:
         pairs = zip(self._kernels, links, strict=True)
         stages = [Stage(kernel, arrays, options.get("engine"), links=link) for kernel, link in pairs]
         signature = match(self.name, spec, stages, options.get("init"), options.get("detached", ()))
+        signature = replace(signature, trusts_engine=bool(options.get("trust_engine")))
         for stage in stages:
             stage.engine.settle()
         core = Core(signature, _reverse_for(signature, options))
@@ -270,6 +272,7 @@ def op(
     adjoint: str = "auto",
     backward: Any = None,
     engine: str | None = None,
+    trust_engine: bool = False,
     name: str | None = None,
 ) -> Callable[[Any], Op]:
     """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
@@ -282,6 +285,8 @@ def op(
             source where that is covered, else the engine's reverse mode; `"source"` and `"engine"` force one.
         backward: a hand-written gradient kernel.
         engine: run the kernel on another engine than the one it was written for.
+        trust_engine: take the engine's own gradient, where it comes to that, also of kernels like those that it is
+            known to get wrong.
         name: for messages; the kernel's own otherwise.
 
     Raises:
@@ -303,6 +308,7 @@ def op(
         "adjoint": adjoint,
         "backward": backward,
         "engine": engine,
+        "trust_engine": trust_engine,
         "name": name,
     }
     parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
@@ -322,6 +328,7 @@ def chain(
     adjoint: str = "auto",
     backward: Any = None,
     engine: str | None = None,
+    trust_engine: bool = False,
     name: str | None = None,
 ) -> Op:
     """One op out of several kernels that run in order, and in reverse in the backward pass.
@@ -339,6 +346,7 @@ def chain(
         "adjoint": adjoint,
         "backward": backward,
         "engine": engine,
+        "trust_engine": trust_engine,
         "name": name,
     }
     return Op([kernel.kernel if isinstance(kernel, Op) else kernel for kernel in kernels], spec, **options)

@@ -31,6 +31,7 @@ class Signature:
         arrays, scalars, templates: the same names by kind, each in call order.
         init: "zeros" or "empty" for every output.
         detached: outputs and scratch that get no gradient, and let none through.
+        trusts_engine: whether the engine's gradient is taken where it is known to go wrong.
     """
 
     op: str
@@ -42,6 +43,7 @@ class Signature:
     templates: tuple[str, ...]
     init: dict[str, str]
     detached: frozenset[str] = frozenset()
+    trusts_engine: bool = False
 
     @cached_property
     def items(self) -> dict[str, Item]:

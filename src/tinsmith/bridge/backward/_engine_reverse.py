@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..._errors import GradientError, refusal
+from ...lint import lint_kernels
 from ...source import Access, Nest, carrying_nests, needed_reads, needed_returns, needed_values
 from .._signature import Signature, is_steady
 from .._stage import Stage
@@ -13,6 +14,9 @@ from ._pullback import Argument, KernelReverse, Request
 
 DEFAULT_STACK = 32
 """Entries of Taichi's gradient stack where it does not know how many it needs."""
+_WRONG = frozenset({"TS401", "TS404", "TS405", "TS406"})
+"""Rules of lint for what comes out wrong in silence and is not looked for here. What they name was wrong in all but a
+few of a census of random kernels (docs/census.md)."""
 LARGEST_STACK = 1 << 16
 """Entries, of all stacks of a kernel together, that still fit a thread's own memory (1 MiB in float64)."""
 
@@ -97,9 +101,10 @@ class EngineReverse(KernelReverse):
         return True
 
     def check(self, active: frozenset[str]) -> None:
-        if active in self._checked:
+        if active in self._checked or self.signature.trusts_engine:
             return
         for place, stage in enumerate(self.signature.stages):
+            self._refuse_known_wrong(stage)
             needed = self._needs(stage, active)
             with_adjoint = active | (self._made - self._steady)
             returns = needed_returns(*self._views[stage], with_adjoint, stage.home)
@@ -111,6 +116,16 @@ class EngineReverse(KernelReverse):
             for later in self.signature.stages[place + 1 :]:
                 self._refuse_changed(stage, later, needed)
         self._checked.add(active)
+
+    def _refuse_known_wrong(self, stage: Stage) -> None:
+        """Functions and locals that this engine's reverse mode gets wrong, as lint's rules tell."""
+        engine = stage.engine.name
+        for finding in lint_kernels([stage.kernel], self.signature.spec):
+            if finding.rule in _WRONG and engine.capitalize() in finding.message:
+                words = f"{engine}'s reverse mode is known to get the gradient of op `{self.signature.op}` wrong"
+                rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
+                remedy = "Give `backward=`; or say `trust_engine=True`, if you know better."
+                raise GradientError(refusal(words, rows, remedy))
 
     def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
         """What an atomic returned is gone: run again it returns something else, and it has no slope."""
@@ -144,7 +159,7 @@ class EngineReverse(KernelReverse):
             self._refuse_lost(name, "read", view.of("read")[0].place, "counted up", again[0].place)
 
     def check_whole(self, active: frozenset[str]) -> None:
-        for stage in self.signature.stages:
+        for stage in () if self.signature.trusts_engine else self.signature.stages:
             for name in sorted(self._steady & self._needs(stage, active)):
                 self._refuse_run_again(stage, name, active)
 
