@@ -131,6 +131,8 @@ class State:
         if expr not in self.choices or not isinstance(expr, nodes.Select):
             return walk.rebuilt(expr, self._branched)
         condition = self._branched(expr.condition)
+        if isinstance(condition, nodes.Const):
+            return self._branched(expr.then if condition.value else expr.otherwise)
         local = self.local("part", expr.type)
         self.body.append(nodes.Assign(local.name, nodes.Const(zero(expr.type), expr.type), self.line))
         sides: list[tuple[nodes.Stmt, ...]] = []

@@ -48,6 +48,10 @@ def _branch(low: Lowering, statement: ast.If) -> None:
     condition = low.ops.truth(low.number(statement.test))
     line = low.state.line
     body, orelse = (_arm(low, arm) for arm in (statement.body, statement.orelse))
+    chosen = body if isinstance(condition, nodes.Const) and condition.value else orelse
+    if isinstance(condition, nodes.Const) and not any(isinstance(one, nodes.Break | nodes.Continue) for one in chosen):
+        low.state.body += chosen  # Taichi cannot compile every `if False:` that its optimiser meets
+        return
     low.state.emit(nodes.If(condition, body, orelse, line))
 
 
