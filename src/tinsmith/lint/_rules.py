@@ -51,6 +51,7 @@ _ALL = (
     Rule("TS407", "function-without-rule", "a function that an engine cannot differentiate"),
     Rule("TS408", "kernel-returns", "a kernel that returns a value"),
     Rule("TS409", "baked-in-number", "a Python number that the kernel keeps from its first compilation"),
+    Rule("TS410", "scalar-without-gradient", "a float argument that is a number, and so gets no gradient"),
     # Hygiene
     Rule("TS501", "unused-parameter", "a parameter that the kernel does not use"),
     Rule("TS502", "not-analysed", "something that tinsmith cannot follow, so that it says nothing of it"),
@@ -66,6 +67,8 @@ _ALL = (
     # The gradient check
     Rule("TS701", "wrong-gradient", "the op's gradient is not the true one"),
     Rule("TS702", "no-derivative", "the function has no derivative at this point"),
+    Rule("TS703", "gradient-refused", "the op's gradient cannot be had, and says so"),
+    Rule("TS704", "value-differs", "the op gives other values than its source says, or others at each call"),
 )
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _ALL}

@@ -30,6 +30,7 @@ RULES: tuple[Rule, ...] = (
     _engines.without_rule,
     _engines.returned,
     _engines.baked_in,
+    _engines.scalars,
     _hygiene.unused_parameters,
     _hygiene.not_followed,
 )

@@ -45,7 +45,7 @@ def early_ends(subject: Subject) -> Iterator[Finding]:
             yield subject.finding(
                 "TS202", "warning", one, words, "for _ in range(most):  # with the condition in an `if`"
             )
-        elif isinstance(one, ast.Break | ast.Continue) and dynamic(spot.loops):
+        elif isinstance(one, ast.Break | ast.Continue) and dynamic(spot.loops[-1:]):
             word = "break" if isinstance(one, ast.Break) else "continue"
             words = f"`{word}`: {BOTH} refuse to differentiate a loop that has one"
             yield subject.finding("TS203", "warning", one, words, "if ...:  # around what it skips")
@@ -59,6 +59,8 @@ def deep_loops(subject: Subject) -> Iterator[Finding]:
     seen: set[int] = set()
     for nest in nests:
         depth, loop = nest.depth({}, {}), max(nest.sites, key=len)[-1]
+        if isinstance(loop, ast.While):
+            continue  # refused in any case
         if (depth is None or depth > STACK) and id(loop) not in seen:
             seen.add(id(loop))
             count = "more values than it is known to have room for" if depth is None else f"{depth} values"

@@ -112,6 +112,23 @@ def returned(subject: Subject) -> Iterator[Finding]:
             yield subject.finding("TS408", "warning", node, words, "out[None] = ...  # an output `out[]`")
 
 
+def scalars(subject: Subject) -> Iterator[Finding]:
+    """TS410."""
+    items = {item.name for item in subject.spec.items} if subject.spec else set()
+    for argument in subject.tree.args.args if subject.is_kernel else ():
+        one = subject.declared.get(argument.arg)
+        if (
+            one is not None
+            and one.kind == "scalar"
+            and one.dtype in ("f16", "f32", "f64")
+            and argument.arg not in items
+        ):
+            words = f"`{argument.arg}` is a number: it gets no gradient, a tensor's `.item()` loses its own"
+            yield subject.finding(
+                "TS410", "info", argument, words, f"{argument.arg}[] -> ...  # in the spec of `ts.op`"
+            )
+
+
 def baked_in(subject: Subject) -> Iterator[Finding]:
     """TS409: `self.scale` read as a number."""
     seen: set[str] = set()

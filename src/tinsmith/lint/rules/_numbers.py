@@ -99,11 +99,13 @@ def singular(subject: Subject) -> Iterator[Finding]:
     """TS303."""
     types = Types(subject)
     for spot in spots(subject):
-        for node in spot.expressions():
-            if isinstance(node, ast.Call):
-                yield from _norm(subject, node)
+        calls = [node for node in spot.expressions() if isinstance(node, ast.Call)]
+        chosen = {id(part) for node in calls if subject.called(node) == "select" for part in ast.walk(node)}
+        for node in calls:
+            yield from _norm(subject, node)
+            yield from _selected(subject, node)
+            if id(node) not in chosen:
                 yield from _root(subject, node, spot, types)
-                yield from _selected(subject, node)
 
 
 def _norm(subject: Subject, node: ast.Call) -> Iterator[Finding]:

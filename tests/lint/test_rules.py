@@ -1,0 +1,593 @@
+"""Each rule finds its mistake in its line, in a file that nobody runs and in a kernel that lives; not in its twin."""
+
+import linecache
+import textwrap
+
+import pytest
+
+from tinsmith.lint import RULES, lint_file, lint_kernels
+
+HEAD = {"taichi": "import taichi as ti\n", "quadrants": "import quadrants as ti\n"}
+ARRAYS = "x: ti.types.ndarray(), y: ti.types.ndarray()"
+
+# name: (rule, severity, the engine that alone it is about, the kernel with the mistake in a line marked `#!`, its twin)
+CASES = {
+    "overwritten": (
+        "TS101",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                s = y[i] * x[i]
+                y[i] = x[i]  #!
+                y[i] += s
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = x[i] * x[0]
+        """,
+    ),
+    "overwritten across iterations": (
+        "TS101",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for _ in range(1):
+                s = 0.0
+                for i in range(x.shape[0] - 1):
+                    s += ti.sin(y[i + 1])
+                    y[i] = s * x[i]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for _ in range(1):
+                for i in range(x.shape[0] - 1):
+                    y[i + 1] = ti.sin(y[i]) + x[i]
+        """,
+    ),
+    "in place": (
+        "TS102",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                y[i] = ti.sin(y[i])  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                y[i] = y[i] * 0.5 + x[i]
+        """,
+    ),
+    "a store that everybody makes": (
+        "TS105",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[0] = x[i]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                if i == 0:
+                    y[0] = x[i]
+                y[1] += x[i]
+                y[2] = 1.0
+        """,
+    ),
+    "a row that everybody stores": (
+        "TS105",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in range(x.shape[0]):
+                for j in range(3):
+                    y[j] = x[i]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in range(x.shape[0]):
+                for j in range(3):
+                    y[i, j] = x[i]
+        """,
+    ),
+    "the next one's element": (
+        "TS106",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in range(x.shape[0] - 1):
+                y[i + 1] = y[i] + x[i]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in range(x.shape[0] - 1):
+                y[i] = x[i + 1] + x[i]
+        """,
+    ),
+    "state of the outermost loop": (
+        "TS108",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            ti.loop_config(serialize=True)
+            for i in range(x.shape[0] - 1):
+                y[i + 1] = 2.0 * y[i] + x[i]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for _ in range(1):
+                for i in range(x.shape[0] - 1):
+                    y[i + 1] = 2.0 * y[i] + x[i]
+        """,
+    ),
+    "steered": (
+        "TS107",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                if y[i] < 0.5:  #!
+                    y[i] = x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                if x[i] < 0.5 and y.shape[0] > 2:
+                    y[i] = x[i]
+        """,
+    ),
+    "mixed": (
+        "TS201",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            y[0] = 1.0  #!
+            for i in x:
+                y[i] += x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            n = x.shape[0]
+            for i in range(n):
+                y[i] += x[i]
+        """,
+    ),
+    "while": (
+        "TS202",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                j = 0
+                while j < i:  #!
+                    y[i] += x[j]
+                    j += 1
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                for j in range(i):
+                    y[i] += x[j]
+        """,
+    ),
+    "break": (
+        "TS203",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                for j in range(i):
+                    if x[j] > 0.5:
+                        break  #!
+                    y[i] += x[j]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                for j in ti.static(range(3)):
+                    if ti.static(j == 2):
+                        break
+                    y[i] += x[j]
+        """,
+    ),
+    "a deep loop": (
+        "TS204",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                p = 1.0
+                for j in range(40):  #!
+                    p = p * x[j]
+                y[i] = p
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                p = 1.0
+                for j in range(8):
+                    p = p * x[j]
+                y[i] = p
+        """,
+    ),
+    "truncation": (
+        "TS301",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                a = 0
+                a += 0.5  #!
+                y[i] = a * x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                a = 0.0
+                a += 1
+                n = 0
+                n += i // 2
+                y[i] = a * x[i] + n
+        """,
+    ),
+    "truncation of a function's value": (
+        "TS301",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                a = 0
+                for j in range(3):
+                    a = ti.sqrt(2.0) * j  #!
+                y[i] = a * x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                a = 0
+                for j in range(3):
+                    a = ti.max(a, j) + int(ti.sqrt(2.0))
+                y[i] = a * x[i]
+        """,
+    ),
+    "an integer on the gradient's way": (
+        "TS302",
+        "info",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = int(x[i]) * 0.5  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                j = int(x[i])
+                y[i] = x[int(x[j] * 4.0)] * 0.5
+        """,
+    ),
+    "a norm": (
+        "TS303",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                v = ti.Vector([x[i], x[i + 1]])
+                y[i] = v.norm()  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                v = ti.Vector([x[i], x[i + 1]])
+                y[i] = v.norm(1e-8)
+        """,
+    ),
+    "a root on a side": (
+        "TS303",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = ti.select(x[i] > 0.0, ti.sqrt(x[i]), 0.0)  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                if x[i] > 0.0:
+                    y[i] = ti.sqrt(x[i])
+        """,
+    ),
+    "a root": (
+        "TS303",
+        "info",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = ti.sqrt(x[i])  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = ti.sqrt(x[i] * x[i] + 1e-6) + ti.log(ti.max(x[i], 0.1))
+        """,
+    ),
+    "half sums": (
+        "TS304",
+        "warning",
+        "",
+        """
+        def k(x: A, y: ti.types.ndarray(dtype=ti.f16, ndim=1)):
+            for i in x:
+                y[0] += x[i]  #!
+        """,
+        """
+        def k(x: A, y: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+            for i in x:
+                y[0] += x[i]
+        """,
+    ),
+    "a narrow literal": (
+        "TS305",
+        "warning",
+        "",
+        """
+        def k(x: ti.types.ndarray(dtype=ti.f64, ndim=1), y: ti.types.ndarray(dtype=ti.f64, ndim=1)):
+            for i in y:
+                s = 0.0  #!
+                for j in range(x.shape[0]):
+                    s += x[j]
+                y[i] = s
+        """,
+        """
+        def k(x: ti.types.ndarray(dtype=ti.f64, ndim=1), y: ti.types.ndarray(dtype=ti.f64, ndim=1)):
+            for i in y:
+                s = ti.f64(0.0)
+                for j in range(x.shape[0]):
+                    s += x[j]
+                y[i] = s
+        """,
+    ),
+    "atomic_max": (
+        "TS401",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                ti.atomic_max(y[0], x[i])  #!
+        """,
+        """
+        def k(x: A, y: ti.types.ndarray(dtype=ti.i32, ndim=1)):
+            for i in x:
+                ti.atomic_max(y[0], i)
+        """,
+    ),
+    "an atomic's result": (
+        "TS402",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                old = ti.atomic_add(y[0], x[i])  #!
+                y[i + 1] = old
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                ti.atomic_add(y[0], x[i])
+        """,
+    ),
+    "random": (
+        "TS403",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = x[i] * ti.random()  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = x[i] * ti.cos(x[i])
+        """,
+    ),
+    "exp in a loop": (
+        "TS404",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                for j in range(x.shape[0]):
+                    y[i] += ti.exp(x[j])  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                y[i] += ti.exp(x[i])
+        """,
+    ),
+    "max of what is carried": (
+        "TS405",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                m = 0.0
+                for j in range(x.shape[0]):
+                    m = ti.max(m, x[j])  #!
+                y[i] = m
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                m = 0.0
+                for j in range(x.shape[0]):
+                    m += ti.max(0.5, x[j])
+                y[i] = m
+        """,
+    ),
+    "a carried vector": (
+        "TS406",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                v = ti.Vector([x[i], 1.0])
+                for j in range(3):
+                    v = ti.Vector([v[0] * v[1], v[1] * x[j]])  #!
+                y[i] = v[0]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                for j in range(3):
+                    v = ti.Vector([x[i], x[j]])
+                    y[i] += v[0] * v[1]
+        """,
+    ),
+    "tan": (
+        "TS407",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = ti.tan(x[i])  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = ti.sin(x[i]) / ti.cos(x[i])
+        """,
+    ),
+    "returned": (
+        "TS408",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A) -> ti.f32:
+            s = 0.0
+            for i in range(1):
+                s += x[i] + y[i]
+            return s  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in range(1):
+                y[i] = x[i]
+        """,
+    ),
+    "a scalar": (
+        "TS410",
+        "info",
+        "",
+        """
+        def k(x: A, y: A, scale: ti.f32):  #!
+            for i in x:
+                y[i] = x[i] * scale
+        """,
+        """
+        def k(x: A, y: A, times: ti.i32):
+            for i in x:
+                y[i] = x[i] * times
+        """,
+    ),
+    "unused": (
+        "TS501",
+        "info",
+        "",
+        """
+        def k(x: A, y: A, idle: ti.i32):  #!
+            for i in x:
+                y[i] = x[i]
+        """,
+        """
+        def k(x: A, y: A, _idle: ti.i32):
+            for i in x:
+                y[i] = x[i]
+        """,
+    ),
+}
+
+
+def text_of(body, engine, *, is_decorated=True):
+    decorator = "@ti.kernel\n" if is_decorated else ""
+    text = textwrap.dedent(body).strip().replace(": A", ": ti.types.ndarray()")
+    return f"{HEAD[engine]}\n{decorator}{text}\n"
+
+
+def lines_of(findings, rule):
+    return [one.line for one in findings if one.rule == rule]
+
+
+def marked(text):
+    return [number for number, line in enumerate(text.splitlines(), 1) if "#!" in line]
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("engine", HEAD)
+def test_in_a_file_that_nobody_runs(name, engine):
+    rule, severity, alone, wrong, right = CASES[name]
+    found = lint_file("kernels.py", text_of(wrong, engine))
+    if alone and alone != engine:
+        assert not lines_of(found, rule)
+        return
+    assert lines_of(found, rule) == marked(text_of(wrong, engine)), found
+    (finding,) = [one for one in found if one.rule == rule]
+    assert finding.severity == severity
+    assert finding.path == "kernels.py"
+    assert finding.column > 0
+    assert not lines_of(lint_file("kernels.py", text_of(right, engine)), rule)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_in_a_kernel_that_lives(name, engine, lang):
+    rule, _, alone, wrong, right = CASES[name]
+    for body, is_wrong in ((wrong, True), (right, False)):
+        text = text_of(body, engine)
+        path = f"<lint {name} {engine} {is_wrong}>"
+        linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+        scope = {"__name__": "linted"}
+        exec(compile(text, path, "exec", dont_inherit=True), scope)
+        expected = marked(text) if is_wrong and alone in ("", engine) else []
+        assert lines_of(lint_kernels([scope["k"]]), rule) == expected
+
+
+def test_every_rule_of_lint_has_a_case():
+    """But for those that need a spec, an object, or something that is not followed."""
+    rules = {rule for rule in RULES if "TS100" < rule < "TS600"}
+    assert rules - {case[0] for case in CASES.values()} == {"TS103", "TS104", "TS409", "TS502"}
+
+
+def test_no_case_is_wrong_in_a_second_way():
+    """A mistake of severity error is named by one rule; its twin by none."""
+    for name, (rule, _, _, wrong, right) in CASES.items():
+        errors = {one.rule for one in lint_file("k.py", text_of(wrong, "taichi")) if one.severity == "error"}
+        assert errors <= {rule}, name
+        errors = {one.rule for one in lint_file("k.py", text_of(right, "taichi")) if one.severity == "error"}
+        assert not errors, name
