@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .._errors import ArgumentError, refusal
+from ..engines import Language
 from ..source.ir import Lowered
 from ._binding import Bound
 from ._case import Case
@@ -22,6 +23,7 @@ from ._op import Op
 from ._oracle import Cotangents, Observer, by_output, called, check_shapes, followed, leaves_of
 from ._route import Route
 from ._tracing import is_transformed
+from .backward import AutoAt
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,22 @@ class Examined:
         return {name: tensor for name, tensor in pairs if name in self.op.arguments}
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """Everything that the op is called with, by name."""
+        bound = self.bound
+        return {**self.inputs, **bound.scalars, **bound.templates, **bound.sizes}
+
+    @property
+    def draws(self) -> bool:
+        """Whether random numbers follow from a seed that the call drew from torch's generator."""
+        return len(self.inputs) < len(self.bound.tensors)
+
+    @property
+    def default_float(self) -> str:
+        """The type of a float that the kernels do not say the type of: "f32", "f64"."""
+        return Language(self.route.call.core.signature.stages[0].engine).default_types[0]
+
+    @property
     def made(self) -> dict[str, torch.dtype]:
         """Dtypes of outputs and scratch, by name."""
         return {one.name: one.dtype for one in self.route.call.core.made(self.route.call)}
@@ -73,6 +91,13 @@ class Examined:
     def gradient(self) -> str:
         """Where the op's gradient comes from: "auto", "source", "engine", "backward"."""
         return self.route.call.core.reverse.name
+
+    def origin(self, active: frozenset[str]) -> str:
+        """The same for the gradient by these inputs, with "auto" decided."""
+        at = self.route.call.reverse
+        if not isinstance(at, AutoAt):
+            return self.gradient
+        return "source" if at.source.refusal(active) is None else "engine"
 
     @property
     def starts(self) -> list[tuple[str, int]]:

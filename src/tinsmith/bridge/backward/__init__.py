@@ -5,9 +5,10 @@ from ._engine_reverse import EngineReverse
 from ._pullback import KernelReverse
 from ._reverse import Backward, Reverse, ReverseAt
 from ._runner import Runner
-from ._sourced import AutoReverse, SourceAt, SourceReverse
+from ._sourced import AutoAt, AutoReverse, SourceAt, SourceReverse
 
 __all__ = [
+    "AutoAt",
     "AutoReverse",
     "Backward",
     "EngineReverse",

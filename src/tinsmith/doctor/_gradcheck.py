@@ -1,0 +1,293 @@
+"""Gradcheck: an op's gradient against the oracle's and against central differences, element by element.
+
+Three witnesses that know nothing of each other: the op's own backward pass; torch's autograd through the interpreted
+kernel; values of the op beside the point. Where two agree, the third is to blame.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._errors import GradientError, KernelError, TinsmithError
+from ..bridge import Cotangents, Examined, Op, examined, judged
+from ..source.ir import NotCovered
+from ._budget import Budget, TooLong
+from ._finding import Finding, in_order
+from .gradients import (
+    Compared,
+    Comparison,
+    Function,
+    Steps,
+    Tensors,
+    Tolerance,
+    in_double,
+    of_interpreter,
+    of_op,
+    pulled_back,
+    random_cotangents,
+    same_numbers,
+    told,
+    values_that_differ,
+)
+
+OPERATIONS = 300_000
+"""Operations of the interpreter, in one run, beyond which the oracle is left out."""
+LARGE = 4096
+"""Elements of all inputs together beyond which random directions stand for them."""
+SECONDS = 30.0
+"""Time for differences beyond which random directions stand for elements."""
+
+
+@dataclass(frozen=True)
+class Gradcheck:
+    """What a gradient check found. `print` it to read it.
+
+    Attributes:
+        name: the op's.
+        origin: where its gradient comes from.
+        ok: whether the gradient is right: nothing of severity "error" was found.
+        findings: what was found.
+        inputs: of each differentiable input, the op's gradient, the oracle's, and differences.
+        notes: how it was checked, and what was left out.
+    """
+
+    name: str
+    origin: str
+    findings: list[Finding]
+    inputs: tuple[Compared, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        return not any(one.severity == "error" for one in self.findings)
+
+    @property
+    def errors(self) -> dict[str, np.ndarray]:
+        """By input, how far each element is from the oracle's, or from differences where there is no oracle."""
+        pairs = ((one.name, one.op, one.reference) for one in self.inputs)
+        return {name: (op - true).abs().cpu().numpy() for name, op, true in pairs if true is not None}
+
+    def __str__(self) -> str:
+        verdict = "right" if self.ok else "WRONG"
+        lines = [f"the gradient of op `{self.name}`, {self.origin}: {verdict}"]
+        lines += [f"  {note}" for note in self.notes]
+        width = max([0, *(len(one.name) for one in self.inputs)])
+        lines += [f"  {one.name:{width}}  {_line(one)}" for one in self.inputs]
+        return "\n".join([*lines, *(f"{one}" for one in self.findings)])
+
+
+def gradcheck(
+    op: Op,
+    *inputs: Any,
+    cotangents: Cotangents | None = None,
+    adjoint: str | None = None,
+    eps: float | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    projections: int = 8,
+    **named: Any,
+) -> Gradcheck:
+    """Compare an op's gradient with the oracle's and with central differences, element by element.
+
+    All three are had in float64 where the op takes it and its kernels round nothing to less; else the op is judged
+    in its own precision, and differences are those of its interpreted kernels. Inputs with more than 4096 elements in
+    all are checked along random directions; so is what would take longer than half a minute. What the interpreter
+    cannot run, or not in 300,000 operations, is checked without the oracle; the result says so.
+
+    An op that is alone against the other two is wrong (TS701). At a kink (`max` of equal numbers) any number between
+    the two slopes is a derivative; there, and where there is none, TS702 says which was chosen.
+
+    Args:
+        op: made by `tinsmith.op` or `tinsmith.chain`. A `backward=` by hand is what is judged, where it has one.
+        inputs: what the op is called with. They are not changed; integers are not differentiated.
+        cotangents: incoming gradients of outputs, as of `oracle`; random ones, always the same, where none are given.
+        adjoint: "engine" judges the engine's own reverse mode instead; "source" the generated gradient.
+        eps: the step of differences, for numbers up to 1, in proportion for greater ones. 1e-6; in float32 5e-3.
+        rtol: how far apart two derivatives may be, relative to the greater one. 1e-6 between op and oracle and 1e-4
+            beside differences in float64; 1e-2 in single precision.
+        atol: the same relative to the greatest derivative by that input: 1e-8, 1e-6, and 1e-3.
+        projections: how many random directions are taken.
+        named: inputs by name, and dims that nothing else fixes.
+
+    Returns:
+        `.ok`, `.findings`, `.inputs`, `.errors` (for heat maps), `.notes`; its text is for people.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does; cotangents that do not fit.
+
+    Example:
+        >>> import taichi as ti, tinsmith as ts, torch
+        >>> @ts.op("x[n] -> y[n]")                                         # doctest: +SKIP
+        ... @ti.kernel
+        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i] * x[i]
+        >>> print(ts.gradcheck(square, torch.rand(5)))                     # doctest: +SKIP
+        the gradient of op `square`, generated from the kernel's source: right
+    """
+    examined(op, inputs, named, "ts.gradcheck")  # refuses what a call does
+    chosen = judged(op, adjoint)
+    with same_numbers():
+        wide = in_double(chosen, inputs, named, "ts.gradcheck")
+    with same_numbers():
+        call = examined(chosen, inputs, named, "ts.gradcheck")
+    check = _Check(wide or call, is_double=wide is not None, eps=eps, rtol=rtol, atol=atol, projections=projections)
+    return check.result(cotangents)
+
+
+class _Check:
+    """One gradient check."""
+
+    def __init__(
+        self,
+        call: Examined,
+        *,
+        is_double: bool,
+        eps: float | None,
+        rtol: float | None,
+        atol: float | None,
+        projections: int,
+    ) -> None:
+        self.call = call
+        self.is_double = is_double
+        self.eps = eps
+        self.projections = projections
+        self.exact = _tolerance(rtol, atol, (1e-6, 1e-8) if is_double else (1e-2, 1e-3))
+        self.rough = _tolerance(rtol, atol, (1e-4, 1e-6) if is_double else (1e-2, 1e-3))
+        self.function = of_op(call)
+        self.notes: list[str] = ["in float64" if is_double else "in the op's own precision, which is less than float64"]
+        self.findings: list[Finding] = []
+
+    def result(self, given: Cotangents | None) -> Gradcheck:
+        """Run it."""
+        values = {name: one.detach() for name, one in self.call.inputs.items() if one.is_floating_point()}
+        begin = time.perf_counter()
+        with torch.no_grad():
+            self.function(values)  # compiles
+            begin = time.perf_counter()
+            here = self.function(values)
+            taken = time.perf_counter() - begin
+            again = self.function(values)
+        form = "{} at one call and {} at the next, with the same inputs"
+        self._compare_values(here, again, (1e-9, 1e-3), form)
+        cotangents = random_cotangents(here) if given is None else self.call.cotangents(given, here)
+        try:
+            mine = pulled_back(self.function, values, cotangents)
+        except GradientError as reason:
+            return self._refused(reason)
+        oracle, interpreted = self._oracle(values, cotangents)
+        if interpreted is not None and not self.findings:
+            self._compare_values(here, interpreted[1], (1e-6, 1e-2), "{}, its interpreted kernels {}")
+        steps, seconds = self._steps(values, cotangents, here, interpreted, taken)
+        count = sum(one.numel() for one in values.values())
+        directions = self.projections if count > LARGE or 2 * count * seconds > SECONDS else 0
+        self._note_differences(steps, count, directions)
+        comparison = Comparison(steps, self.exact, self.rough, directions)
+        compared = [comparison.of(name, mine[name], oracle.get(name)) for name in values]
+        for one in compared:
+            self.findings += told(self.call, one)
+        return self._finished(tuple(compared))
+
+    def _finished(self, compared: tuple[Compared, ...] = ()) -> Gradcheck:
+        names = (name for name, one in self.call.inputs.items() if one.is_floating_point())
+        origin = _ORIGINS[self.call.origin(frozenset(names))]
+        return Gradcheck(self.call.op.name, origin, in_order(self.findings), compared, tuple(self.notes))
+
+    def _refused(self, reason: GradientError) -> Gradcheck:
+        path, line = self.call.starts[0]
+        words = "; ".join(" ".join(one.split()) for one in str(reason).splitlines())
+        self.findings.append(Finding("TS703", "error", path, line, 0, f"the gradient is refused: {words}"))
+        self.notes.append("the gradient was refused, so there is nothing to compare")
+        return self._finished()
+
+    def _oracle(self, values: Tensors, cotangents: Tensors) -> tuple[Tensors, tuple[Function, Tensors, float] | None]:
+        """The oracle's gradient; and the interpreted op, its outputs, and the time of a run."""
+        wide = {name: one.double() for name, one in values.items()}
+        function = of_interpreter(self.call, Budget(OPERATIONS))
+        try:
+            gradient = pulled_back(function, wide, cotangents)
+            plain = of_interpreter(self.call)
+            begin = time.perf_counter()
+            with torch.no_grad():
+                outputs = plain(wide)
+            return gradient, (plain, outputs, time.perf_counter() - begin)
+        except NotCovered as reason:
+            self.notes.append(f"without the oracle: {reason.construct}, at {reason.place}, is not known to it")
+        except TooLong:
+            self.notes.append(f"without the oracle: it would take more than {OPERATIONS:,} operations")
+        except KernelError as reason:
+            self.notes.append(f"without the oracle: {_first_line(reason)}")
+        return {}, None
+
+    def _compare_values(self, mine: Tensors, theirs: Tensors, tolerances: tuple[float, float], form: str) -> None:
+        """Say where the op's own values cannot be relied on."""
+        place = values_that_differ(mine, theirs, tolerances[not self.is_double])
+        if place is None:
+            return
+        name, index, one, other = place
+        path, line = self.call.starts[0]
+        words = f"the op gives `{name}[{index}]` = {form.format(f'{one:.6g}', f'{other:.6g}')}: "
+        words += "it hangs on the order of its iterations, or on digits that are rounded away"
+        self.findings.append(Finding("TS704", "warning", path, line, 0, words))
+
+    def _steps(
+        self,
+        values: Tensors,
+        cotangents: Tensors,
+        here: Tensors,
+        interpreted: tuple[Function, Tensors, float] | None,
+        taken: float,
+    ) -> tuple[Steps, float]:
+        """What differences are taken of, and the seconds of a run."""
+        if self.is_double or interpreted is None:
+            kind = "f64" if self.is_double else "f32"
+            precision = 4 * torch.finfo(torch.float64 if self.is_double else torch.float32).eps
+            if kind == "f32":
+                self.rough = Tolerance(max(self.rough.rtol, 3e-2), max(self.rough.atol, 1e-2))
+            return Steps(self.function, values, cotangents, here, self.eps or _EPS[kind], precision), taken
+        function, outputs, seconds = interpreted
+        wide = {name: one.double() for name, one in values.items()}
+        precision = 4 * torch.finfo(torch.float64).eps
+        return Steps(function, wide, cotangents, outputs, self.eps or _EPS["f64"], precision), seconds
+
+    def _note_differences(self, steps: Steps, count: int, directions: int) -> None:
+        whose = "the op" if steps.function is self.function else "its interpreted kernels, in float64"
+        how = f"along {directions} random directions an input, for {count:,} elements" if directions else "each element"
+        self.notes.append(f"central differences of {whose}, step {steps.eps:g}, {how}")
+
+
+_EPS = {"f64": 1e-6, "f32": 5e-3}
+_ORIGINS = {
+    "source": "generated from the kernel's source",
+    "engine": "by the engine's own reverse mode",
+    "backward": "by a hand-written kernel",
+}
+
+
+def _tolerance(rtol: float | None, atol: float | None, default: tuple[float, float]) -> Tolerance:
+    return Tolerance(default[0] if rtol is None else rtol, default[1] if atol is None else atol)
+
+
+def _first_line(reason: TinsmithError) -> str:
+    return str(reason).splitlines()[0]
+
+
+def _line(one: Compared) -> str:
+    """How far the derivatives by one input are apart at most."""
+    shape = f"({', '.join(map(str, one.op.shape))})"
+    parts = []
+    if one.oracle is not None:
+        parts.append(f"op - oracle {_greatest(one.op, one.oracle):.1e}")
+    if one.differences is not None:
+        parts.append(f"op - differences {_greatest(one.op, one.differences):.1e}")
+    return f"{shape}  {', '.join(parts) or 'along directions alone'}"
+
+
+def _greatest(left: torch.Tensor, right: torch.Tensor) -> float:
+    apart = (left - right).abs()[~right.isnan()]
+    return apart.max().item() if apart.numel() else 0.0

@@ -1,0 +1,151 @@
+"""Function: an op, or its kernels interpreted, as a function from tensors by name to floating outputs by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import torch
+
+from ..._errors import TinsmithError
+from ...bridge import Examined, Op, examined
+from ...source.interpreter import Number, Recorder, Watch
+from ...source.ir import NotCovered, nodes, types, walk
+from .._budget import Budget
+
+Tensors: TypeAlias = dict[str, torch.Tensor]
+Function: TypeAlias = Callable[[Mapping[str, torch.Tensor]], Tensors]
+
+
+def in_double(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examined | None:
+    """The same call with all floats in float64; None where the op takes or makes narrower ones."""
+    try:
+        call = examined(op, tuple(map(_widened, inputs)), {name: _widened(one) for name, one in named.items()}, who)
+    except TinsmithError:  # an annotation that wants another dtype; the call itself was found right before
+        return None
+    return call if _is_double(call) else None
+
+
+def _widened(value: Any) -> Any:
+    return value.detach().double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def _is_double(call: Examined) -> bool:
+    """Whether nothing that an op works out is rounded to less than float64."""
+    if any(dtype.is_floating_point and dtype != torch.float64 for dtype in call.made.values()):
+        return False
+    try:
+        return all(_works_in_double(lowered.kernel) for lowered in call.kernels)
+    except NotCovered:
+        return call.default_float == "f64"
+
+
+def _works_in_double(kernel: nodes.Kernel) -> bool:
+    held = [*kernel.locals.values(), *(kernel.arrays[one.array].type for one in walk.stores(kernel.body))]
+    exprs = (
+        part for stmt in walk.statements(kernel.body) for one in walk.expressions(stmt) for part in walk.parts(one)
+    )
+    made = [one.type for one in exprs if isinstance(one, nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast)]
+    return not any(types.is_float(kind) and kind != "f64" for kind in [*held, *made])
+
+
+def of_op(call: Examined) -> Function:
+    """The op itself. Where it draws random numbers, they are the same at every call."""
+    signature_of = {item.name for item in call.op.spec.outputs}
+
+    def run(values: Mapping[str, torch.Tensor]) -> Tensors:
+        arguments = {**call.arguments, **values}
+        with _same_numbers(is_wanted=call.draws):
+            found = call.op(**arguments)
+        outputs = [found] if isinstance(found, torch.Tensor) else list(found)
+        names = [item.name for item in call.op.spec.outputs]
+        assert signature_of == set(names)
+        return {name: one for name, one in zip(names, outputs, strict=True) if one.is_floating_point()}
+
+    return run
+
+
+@contextmanager
+def _same_numbers(*, is_wanted: bool) -> Iterator[None]:
+    if not is_wanted:
+        yield
+        return
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+def same_numbers() -> Any:
+    """Inside, an op that draws random numbers draws those that `of_op` makes it draw."""
+    return _same_numbers(is_wanted=True)
+
+
+def of_interpreter(call: Examined, budget: Budget | None = None) -> Function:
+    """The kernels, interpreted in float64. Raises TooLong where a budget is spent."""
+    counter = None if budget is None else _Counter(budget)
+
+    def observer(*_: Any) -> tuple[Recorder | None, Watch | None]:
+        return None, counter
+
+    def run(values: Mapping[str, torch.Tensor]) -> Tensors:
+        found = call.run(dict(values), seeded=call.draws, observer=None if counter is None else observer)
+        return {name: one for name, one in found.items() if one.is_floating_point()}
+
+    return run
+
+
+class _Counter:
+    """Counts operations, and lets everything else pass."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.count = budget.count
+
+    def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
+        """What is not there is left out, and is the sanitizer's to tell."""
+
+    def divided(self, operator: str, left: int, line: int) -> None:
+        """The same."""
+
+    def computed(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+        """Nothing to be told."""
+
+
+def random_cotangents(outputs: Mapping[str, torch.Tensor]) -> Tensors:
+    """Normally distributed ones, the same for the same shapes."""
+    generator = torch.Generator().manual_seed(0)
+    return {
+        name: torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device)
+        for name, one in outputs.items()
+    }
+
+
+def pulled_back(
+    function: Function, values: Mapping[str, torch.Tensor], cotangents: Mapping[str, torch.Tensor]
+) -> Tensors:
+    """The gradient that a function has by autograd, in float64."""
+    leaves = {name: one.detach().clone().requires_grad_() for name, one in values.items()}
+    with torch.enable_grad():
+        outputs = function(leaves)
+        ends = [name for name in cotangents if outputs[name].requires_grad]
+        if not ends:
+            return {name: torch.zeros_like(one, dtype=torch.float64) for name, one in leaves.items()}
+        seeds = [cotangents[name].to(outputs[name]) for name in ends]
+        wanted = list(leaves.values())
+        roots = [outputs[name] for name in ends]
+        found = torch.autograd.grad(roots, wanted, seeds, allow_unused=True, materialize_grads=True)
+    return {name: one.detach().double() for name, one in zip(leaves, found, strict=True)}
+
+
+def is_repeatable(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:
+    """Whether two runs gave the same, but for the order of sums."""
+    pairs = ((first[name].double(), second[name].double(), torch.finfo(first[name].dtype).eps) for name in first)
+    return all(
+        bool(torch.isclose(one, two, rtol=1e3 * eps, atol=1e3 * eps * _scale(one), equal_nan=True).all())
+        for one, two, eps in pairs
+    )
+
+
+def _scale(tensor: torch.Tensor) -> float:
+    finite = tensor[tensor.isfinite()].abs()
+    return finite.max().item() if finite.numel() else 0.0

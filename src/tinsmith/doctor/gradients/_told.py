@@ -1,0 +1,119 @@
+"""Told: findings about one input, in words: who disagrees with whom, where, and with which numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from ...bridge import Examined
+from ...source.ir import NotCovered, nodes, walk
+from .._finding import Finding, Severity
+from ..sanitize import Columns
+from ._compared import Compared, Found
+from ._verdict import Kind, Point
+
+_SEVERITIES: dict[Kind, tuple[str, Severity]] = {
+    Kind.WRONG: ("TS701", "error"),
+    Kind.ALL_DIFFER: ("TS701", "error"),
+    Kind.ORACLE: ("TS701", "warning"),
+    Kind.DIFFERENCES: ("TS702", "warning"),
+    Kind.CONVENTION: ("TS702", "warning"),
+    Kind.AT_KINK: ("TS702", "info"),
+}
+
+
+def told(call: Examined, compared: Compared) -> list[Finding]:
+    """What is the matter with the gradient by one input."""
+    path, line = _place(call, compared.name)
+    column = Columns().element(path, line, compared.name, is_read=True)
+    found = []
+    for one in compared.found:
+        rule, severity = _SEVERITIES[one.kind]
+        parts = {"where": _where(compared, one), "numbers": _numbers(one.point), "slopes": _slopes(one.point)}
+        words = _WORDS[one.kind].format(**parts)
+        remedy = _remedy(call) if severity == "error" else ""
+        found.append(Finding(rule, severity, path, line, column, words, remedy))
+    return found
+
+
+_WORDS = {
+    Kind.WRONG: "the op's gradient is wrong {where}: {numbers}",
+    Kind.ALL_DIFFER: "the op's gradient is wrong {where}, and nobody agrees: {numbers}",
+    Kind.ORACLE: "the oracle alone differs {where}: {numbers}; the op may be right",
+    Kind.DIFFERENCES: "differences alone differ {where}: {numbers}; the function may change too fast for a step",
+    Kind.CONVENTION: "there is no derivative {where}: {slopes}; {numbers}",
+    Kind.AT_KINK: "there is no derivative {where}: {slopes}; {numbers}, which is one that may be chosen",
+}
+
+
+def _where(compared: Compared, found: Found) -> str:
+    if found.index is None:
+        return f"by `{compared.name}`, along a random direction"
+    total = compared.op.numel()
+    inside = ", ".join(map(str, found.index))
+    element = f"`{compared.name}[{inside}]`" if found.index else f"`{compared.name}`"
+    if found.count == 1:
+        return f"by {element}"
+    return f"by {found.count:,} of {total:,} elements of `{compared.name}`, as {element}"
+
+
+def _numbers(point: Point) -> str:
+    said = [f"the op says {point.op:.6g}"]
+    if point.oracle is not None:
+        said.append(f"the oracle {point.oracle:.6g}")
+    if point.slope is not None:
+        said.append(f"differences {point.slope.central:.6g}")
+    return ", ".join(said)
+
+
+def _slopes(point: Point) -> str:
+    slope = point.slope
+    if slope is None:
+        return "it is not finite"
+    return {
+        "kink": f"the slopes on its sides are {slope.least:.6g} and {slope.greatest:.6g}",
+        "jump": "the slope grows without bound",
+        "undefined": "the function has no finite value on one side",
+    }.get(slope.kind, "it is not finite")
+
+
+def _remedy(call: Examined) -> str:
+    if call.gradient == "engine":
+        return 'leave out adjoint="engine": tinsmith generates a gradient from the kernel\'s source'
+    if call.gradient == "backward":
+        return "mend the kernel given as `backward=`, or leave it out"
+    return ""
+
+
+def _place(call: Examined, name: str) -> tuple[str, int]:
+    """Where an input is read first, if that is known."""
+    try:
+        kernels = [lowered.kernel for lowered in call.kernels]
+    except NotCovered:
+        return call.starts[0]
+    for kernel in kernels:
+        for stmt in walk.statements(kernel.body):
+            if _reads(stmt, name):
+                return kernel.path, stmt.line
+    return call.starts[0]
+
+
+def _reads(stmt: nodes.Stmt, name: str) -> bool:
+    parts = (part for expr in walk.expressions(stmt) for part in walk.parts(expr))
+    return any(isinstance(part, nodes.Load) and part.array == name for part in parts)
+
+
+def values_that_differ(
+    mine: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor], tolerance: float
+) -> tuple[str, str, float, float] | None:
+    """The first element that two runs do not agree on: its output, its index, and both values."""
+    for name, one in mine.items():
+        left, right = one.detach().double().cpu(), theirs[name].detach().double().cpu()
+        finite = left[left.isfinite()].abs()
+        scale = finite.max().item() if finite.numel() else 0.0
+        apart = ~torch.isclose(left, right, rtol=tolerance, atol=tolerance * scale, equal_nan=True)
+        if apart.any():
+            index = tuple(apart.nonzero()[0].tolist())
+            return name, ", ".join(map(str, index)), left[index].item(), right[index].item()
+    return None

@@ -1,0 +1,218 @@
+"""`ts.gradcheck` on gradients that are wrong: who is to blame, where, and with which numbers."""
+
+import math
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.findings import pointed
+from tinsmith.doctor._gradcheck import gradcheck
+from tinsmith.doctor.gradients._differences import Slope
+from tinsmith.doctor.gradients._verdict import Kind, Point, Tolerance, judged_point
+from tinsmith.source.interpreter import _rules
+
+
+def by_hand(lang, at=2, factor=3.0):
+    """A square whose gradient by hand is wrong at one place."""
+
+    @lang.kernel
+    def backward(x: lang.types.ndarray(), grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in x:
+            grad_x[i] = 2.0 * grad_y[i] * x[i]
+            if i == at:
+                grad_x[i] = factor * grad_y[i] * x[i]
+
+    @ts.op("x[n] -> y[n]", backward=backward)
+    @lang.kernel
+    def square(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]  # here
+
+    return square
+
+
+def test_a_wrong_gradient_by_hand(lang):
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    result = gradcheck(by_hand(lang), x, cotangents=torch.ones(4))
+    assert not result.ok
+    (wrong,) = result.findings
+    assert (wrong.rule, wrong.severity) == ("TS701", "error")
+    assert "the op's gradient is wrong by `x[2]`: the op says 9, the oracle 6, differences 6" in wrong.message
+    assert pointed(wrong).startswith("x[i] * x[i]")
+    assert "`backward=`" in wrong.remedy
+    assert "by a hand-written kernel: WRONG" in str(result)
+    assert wrong.message in str(result)
+    assert result.errors["x"].tolist() == [0.0, 0.0, 3.0, 0.0]
+    assert gradcheck(by_hand(lang, factor=2.0), x).ok
+    assert gradcheck(by_hand(lang), x, adjoint="source").ok
+
+
+def test_the_worst_of_several_is_told(lang):
+    result = gradcheck(by_hand(lang, at=-1), torch.rand(3))
+    assert result.ok
+
+    @lang.kernel
+    def backward(x: lang.types.ndarray(), grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in x:
+            grad_x[i] = (2.0 + i) * grad_y[i] * x[i]
+
+    op = ts.op("x[n] -> y[n]", backward=backward)(by_hand(lang).kernel)
+    (wrong,) = gradcheck(op, torch.ones(4), cotangents=torch.ones(4)).findings
+    assert "wrong by 3 of 4 elements of `x`, as `x[3]`: the op says 5, the oracle 2, differences 2" in wrong.message
+
+
+@pytest.mark.parametrize("is_covered", [True, False])
+def test_one_wrong_number_of_many(lang, is_covered, monkeypatch):
+    op, x = by_hand(lang, at=4321), torch.rand(6000) + 0.5
+    if not is_covered:
+        monkeypatch.setattr("tinsmith.doctor._gradcheck.OPERATIONS", 100)
+    (wrong,) = gradcheck(op, x).findings
+    assert wrong.rule == "TS701"
+    assert "wrong by `x[4321]`: the op says" in wrong.message
+    assert ("the oracle" in wrong.message) == is_covered
+
+
+def test_a_small_error_is_seen(lang64):
+    assert not gradcheck(by_hand(lang64, factor=2.001), torch.rand(4)).ok
+    assert gradcheck(by_hand(lang64, factor=2.001), torch.rand(4), rtol=1e-2).ok
+
+
+def test_a_gradient_that_is_infinite(lang):
+    @lang.kernel
+    def backward(x: lang.types.ndarray(), grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in x:
+            grad_x[i] = 2.0 * grad_y[i] * x[i]
+            if x[i] < 0.5:
+                grad_x[i] = 1.0 / x[i]
+
+    op = ts.op("x[n] -> y[n]", backward=backward)(by_hand(lang).kernel)
+    (wrong,) = gradcheck(op, torch.tensor([0.0, 1.0])).findings
+    assert wrong.rule == "TS701"
+    assert "by `x[0]`: the op says inf, the oracle 0, differences 0" in wrong.message
+
+
+def test_an_engine_s_own_reverse_mode_is_judged(lang64):
+    @ts.op("x[n] -> y[1]")
+    @lang64.kernel
+    def greatest(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            lang64.atomic_max(y[0], x[i])  # here
+
+    x = torch.tensor([1.0, 3.0, 2.0])
+    assert gradcheck(greatest, x).ok
+    result = gradcheck(greatest, x, adjoint="engine")
+    assert not result.ok
+    (finding,) = result.findings
+    assert finding.rule in ("TS701", "TS703")
+    assert "by the engine's own reverse mode: WRONG" in str(result)
+
+
+def test_a_select_that_hides_a_root(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def guarded(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = lang64.select(x[i] > 0.0, lang64.sqrt(x[i]), 0.0)
+
+    x = torch.tensor([0.0, 4.0])
+    assert gradcheck(guarded, x).ok
+    result = gradcheck(guarded, x, adjoint="engine")
+    assert not result.ok
+    assert "the op says nan, the oracle 0" in result.findings[0].message
+    assert 'leave out adjoint="engine"' in result.findings[0].remedy
+
+
+def test_a_refusal_is_told_and_is_no_crash(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def in_place(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+            for _ in range(3):
+                y[i] = y[i] * y[i]
+
+    x = torch.rand(3)
+    assert gradcheck(in_place, x).ok
+    result = gradcheck(in_place, x, adjoint="engine")
+    assert not result.ok
+    (refused,) = result.findings
+    assert (refused.rule, refused.severity) == ("TS703", "error")
+    assert "the gradient is refused: " in refused.message
+    assert result.inputs == ()
+    assert "nothing to compare" in str(result)
+
+
+def test_the_oracle_alone(lang64, monkeypatch):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def bent(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = lang64.tanh(x[i])
+
+    monkeypatch.setitem(_rules.FLOAT_UNARY, "tanh", lambda v: v.detach().tanh() + 5.0 * (v - v.detach()))
+    result = gradcheck(bent, torch.rand(3))
+    assert result.ok
+    assert result.findings[0].severity == "warning"
+    assert "the oracle alone differs by 3 of 3 elements" in result.findings[0].message
+
+
+def test_differences_alone(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def steps(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] + 1e-3 * lang64.floor(x[i] * 1e10)
+
+    result = gradcheck(steps, torch.rand(2))
+    assert result.ok
+    assert {one.rule for one in result.findings} == {"TS702"}
+
+
+def test_values_that_change_from_call_to_call(lang64):
+    @ts.op("x[n] -> y[n]", adjoint="engine")
+    @lang64.kernel
+    def noisy(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * lang64.random()
+
+    found = gradcheck(noisy, torch.rand(3)).findings
+    assert "TS704" in {one.rule for one in found}
+    (values,) = [one for one in found if one.rule == "TS704"]
+    assert "at one call and" in values.message
+
+
+# The verdict ------------------------------------------------------------------------------------
+
+SMOOTH = Slope(2.0, 2.0, 2.0, 1e-9)
+KINK = Slope(0.0, -1.0, 1.0, 1e-9, "kink")
+JUMP = Slope(1e6, 0.0, 1e6, 1e-9, "jump")
+
+
+@pytest.mark.parametrize(
+    ("op", "oracle", "slope", "kind"),
+    [
+        (2.0, 2.0, SMOOTH, Kind.RIGHT),
+        (2.0, None, SMOOTH, Kind.RIGHT),
+        (2.0, 2.0, None, Kind.RIGHT),
+        (3.0, 2.0, SMOOTH, Kind.WRONG),
+        (3.0, None, SMOOTH, Kind.WRONG),
+        (3.0, 2.0, None, Kind.WRONG),
+        (3.0, 4.0, SMOOTH, Kind.ALL_DIFFER),
+        (2.0, 3.0, SMOOTH, Kind.ORACLE),
+        (3.0, 3.0, SMOOTH, Kind.DIFFERENCES),
+        (math.nan, 2.0, SMOOTH, Kind.WRONG),
+        (math.inf, 2.0, None, Kind.WRONG),
+        (math.nan, math.inf, None, Kind.CONVENTION),
+        (0.5, 0.5, KINK, Kind.AT_KINK),
+        (1.0, 0.0, KINK, Kind.CONVENTION),
+        (1.0, None, KINK, Kind.CONVENTION),
+        (1.1, 0.0, KINK, Kind.WRONG),
+        (math.nan, 0.0, KINK, Kind.WRONG),
+        (math.inf, math.inf, JUMP, Kind.AT_KINK),
+        (0.0, None, JUMP, Kind.CONVENTION),
+        (math.nan, 0.0, JUMP, Kind.WRONG),
+    ],
+)
+def test_who_is_right(op, oracle, slope, kind):
+    assert judged_point(Point(op, oracle, slope), Tolerance(1e-6, 1e-8), Tolerance(1e-4, 1e-6), 1.0) is kind
