@@ -29,6 +29,7 @@ from .gradients import (
     of_interpreter,
     of_op,
     pulled_back,
+    pulled_back_apart,
     random_cotangents,
     same_numbers,
     told,
@@ -72,13 +73,18 @@ class Gradcheck:
         pairs = ((one.name, one.op, one.reference) for one in self.inputs)
         return {name: (op - true).abs().cpu().numpy() for name, op, true in pairs if true is not None}
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """Its text without the findings."""
         verdict = "right" if self.ok else "WRONG"
         lines = [f"the gradient of op `{self.name}`, {self.origin}: {verdict}"]
         lines += [f"  {note}" for note in self.notes]
         width = max([0, *(len(one.name) for one in self.inputs)])
         lines += [f"  {one.name:{width}}  {_line(one)}" for one in self.inputs]
-        return "\n".join([*lines, *(f"{one}" for one in self.findings)])
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary, *map(str, self.findings)])
 
 
 def gradcheck(
@@ -106,7 +112,8 @@ def gradcheck(
         op: made by `tinsmith.op` or `tinsmith.chain`. A `backward=` by hand is what is judged, where it has one.
         inputs: what the op is called with. They are not changed; integers are not differentiated.
         cotangents: incoming gradients of outputs, as of `oracle`; random ones, always the same, where none are given.
-        adjoint: "engine" judges the engine's own reverse mode instead; "source" the generated gradient.
+        adjoint: "engine" judges the engine's own reverse mode instead, also where an op would refuse it; "source" the
+            generated gradient. A gradient that cannot be had is a finding (TS703).
         eps: the step of differences, for numbers up to 1, in proportion for greater ones. 1e-6; in float32 5e-3.
         rtol: how far apart two derivatives may be, relative to the greater one. 1e-6 between op and oracle and 1e-4
             beside differences in float64; 1e-2 in single precision.
@@ -177,7 +184,8 @@ class _Check:
         self._compare_values(here, again, (1e-9, 1e-3), form)
         cotangents = random_cotangents(here) if given is None else self.call.cotangents(given, here)
         try:
-            mine = pulled_back(self.function, values, cotangents)
+            backward = pulled_back_apart if self.call.gradient == "engine" else pulled_back
+            mine = backward(self.function, values, cotangents)
         except GradientError as reason:
             return self._refused(reason)
         oracle, interpreted = self._oracle(values, cotangents)

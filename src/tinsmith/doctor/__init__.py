@@ -1,0 +1,27 @@
+"""The doctor: what is wrong with a kernel or its gradient, from its source, from a run, and from its derivatives."""
+
+from ..lint import RULES, Finding, lint_file
+from ._check import check, check_example, check_file, not_run
+from ._gradcheck import Gradcheck, gradcheck
+from ._lint import lint
+from ._records import as_json, as_sarif
+from ._report import Report, joined
+from .sanitize import sanitize
+
+__all__ = [
+    "Finding",
+    "Gradcheck",
+    "RULES",
+    "Report",
+    "as_json",
+    "as_sarif",
+    "check",
+    "check_example",
+    "check_file",
+    "gradcheck",
+    "joined",
+    "lint",
+    "lint_file",
+    "not_run",
+    "sanitize",
+]

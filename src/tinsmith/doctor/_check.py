@@ -1,0 +1,126 @@
+"""Check: everything that tinsmith can say of one op on given inputs, as a report."""
+
+from __future__ import annotations
+
+import tokenize
+from pathlib import Path
+from typing import Any
+
+from .._errors import TinsmithError
+from ..bridge import Op, examined, example_inputs
+from ..engines import init, started
+from ..lint import Finding, in_order, lint_file
+from ._excerpt import shown_path, unwarned
+from ._gradcheck import Gradcheck, gradcheck
+from ._lint import lint
+from ._report import Report
+from .sanitize import sanitize
+
+
+def check(op: Op, *inputs: Any, **named: Any) -> Report:
+    """Lint an op's kernels, run them in the sanitizer, and compare the op's gradient with the true one.
+
+    What could not be done is a finding of rule TS002 and severity "error": what was not looked at does not pass. The
+    gradient check runs compiled kernels, so it is left out where the sanitizer saw an index outside its array.
+
+    Args:
+        op: made by `tinsmith.op` or `tinsmith.chain`.
+        inputs: what the op is called with: small ones, for the sanitizer interprets. They are not changed.
+        named: inputs by name, and dims that nothing else fixes.
+
+    Returns:
+        A `Report`: `.ok`, `.findings`, `.gradient`, `.html()`, `.raise_if_failed()`; print it to read it.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does.
+
+    Example:
+        >>> import taichi as ti, tinsmith as ts, torch
+        >>> @ts.op("x[n] -> y[n]")                                         # doctest: +SKIP
+        ... @ti.kernel
+        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i] * x[i]
+        >>> ts.check(square, torch.rand(5)).raise_if_failed()              # doctest: +SKIP
+    """
+    return labelled(op, op.name if isinstance(op, Op) else "", inputs, named)
+
+
+def check_example(op: Op, example: str) -> Report:
+    """`check` on the inputs that one of `op.examples` gives, on the CPU unless somebody started the engine elsewhere.
+
+    That the example fails, or gives inputs that do not fit, is a finding.
+    """
+    label = f"{op.name}({example})"
+    try:
+        if op.engine not in started():
+            init("cpu", engine=op.engine)
+        inputs, named = example_inputs(op.examples[example]())
+        return labelled(op, label, inputs, named)
+    except Exception as error:  # noqa: BLE001  # the example is somebody's own code
+        place = _place(op.examples[example])
+        return Report(f"op `{label}`", [not_run(f"example `{example}` of op `{op.name}`", error, *place)])
+
+
+def check_file(path: Path) -> Report:
+    """Lint every kernel in a Python file, which is not run; that it cannot be read or parsed is a finding."""
+    try:
+        with tokenize.open(path) as file, unwarned():  # as Python itself reads it: UTF-8, or what its first lines say
+            findings = lint_file(path, file.read())
+    except SyntaxError as error:
+        words = f"the file does not parse: {error.msg}"
+        findings = [Finding("TS001", "error", str(path), error.lineno or 1, max(error.offset or 0, 0), words)]
+    except (OSError, ValueError) as error:  # no text, or no file that can be read
+        findings = [Finding("TS001", "error", str(path), 1, 0, f"the file cannot be read: {error}")]
+    except Exception as error:  # noqa: BLE001  # one odd file among many: it is named, and the others are looked at
+        findings = [not_run("lint of the file", error, str(path), 1)]
+    return Report(shown_path(str(path)), in_order(findings), looked=("lint",))
+
+
+def labelled(op: Op, label: str, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:
+    """`check`, with what the report calls the op."""
+    call = examined(op, inputs, named, "ts.check")
+    gradients: dict[str, Gradcheck] = {}
+
+    def compared() -> list[Finding]:
+        outside = next((one for one in found.get("sanitizer", []) if one.rule == "TS604"), None)
+        if outside:
+            return [_left_out(label, outside)]
+        gradients[label] = gradcheck(op, *inputs, **named)
+        return gradients[label].findings
+
+    found: dict[str, list[Finding]] = {}
+    lost: list[Finding] = []
+    parts = {"lint": lambda: lint(op), "sanitizer": lambda: sanitize(op, *inputs, **named), "gradient check": compared}
+    for part, run in parts.items():
+        try:
+            found[part] = run()
+        except Exception as error:  # noqa: BLE001  # engines raise their own; the other parts still have their say
+            lost.append(not_run(f"{part} of op `{label}`", error, *call.starts[0]))
+    findings = in_order([*lost, *(one for part in found.values() for one in part)])
+    looked = tuple(part for part in found if part != "gradient check" or gradients)
+    return Report(f"op `{label}`", findings, gradients, looked, tuple(call.starts))
+
+
+def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
+    """The finding that stands for something that raised. A refusal of ours is told in full, else the first line."""
+    text = str(error).strip() or "it gave no reason"
+    words = "; ".join(
+        map(_single_spaced, text.splitlines() if isinstance(error, TinsmithError) else [text.split("\n")[0]])
+    )
+    return Finding("TS002", "error", path, line, 0, f"{what} could not be run: {type(error).__name__}: {words}")
+
+
+def _left_out(label: str, outside: Finding) -> Finding:
+    """A hint: what keeps the gradient check from running is itself an error."""
+    words = f"gradient check of op `{label}` was left out: compiled kernels that leave their arrays harm memory"
+    return Finding("TS002", "info", outside.path, outside.line, outside.column, words)
+
+
+def _single_spaced(line: str) -> str:
+    return " ".join(line.split())
+
+
+def _place(make: Any) -> tuple[str, int]:
+    code = getattr(make, "__code__", None)
+    return (code.co_filename, code.co_firstlineno) if code else ("<example>", 1)

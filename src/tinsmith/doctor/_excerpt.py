@@ -1,0 +1,67 @@
+"""Excerpt: the lines of a file that a person needs to see around those that are spoken of."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import os
+import warnings
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager
+
+_AROUND = 2  # lines above and below one that stands in no function
+
+
+def lines_of(path: str) -> list[str]:
+    """A file's lines without their ends, also those of a notebook's cell; none where there is no such file."""
+    linecache.checkcache(path)
+    return [line.rstrip("\r\n") for line in linecache.getlines(path)]
+
+
+def excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
+    """Runs of line numbers, from 1, that hold the marked ones: the whole function where they stand in one."""
+    functions = list(_functions("\n".join(lines)))
+    spans = sorted(_around(line, functions, len(lines)) for line in marked if 1 <= line <= len(lines))
+    joined: list[range] = []
+    for first, last in spans:
+        if joined and first <= joined[-1].stop:
+            joined[-1] = range(joined[-1].start, max(joined[-1].stop, last + 1))
+        else:
+            joined.append(range(first, last + 1))
+    return joined
+
+
+@contextmanager
+def unwarned() -> Generator[None]:
+    """Python's parser warns of odd strings in files that are not ours: not our say."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)  # what it was before Python 3.12
+        yield
+
+
+def shown_path(path: str) -> str:
+    """A path as people read it: from the working directory down where it is below, else in full."""
+    try:
+        short = os.path.relpath(path)
+    except ValueError:  # another drive
+        return path
+    return path if short.startswith("..") else short
+
+
+def _functions(text: str) -> Iterator[tuple[int, int]]:
+    try:
+        with unwarned():
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError):  # shown all the same: that may be what is spoken of
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield min([node.lineno, *(one.lineno for one in node.decorator_list)]), node.end_lineno or node.lineno
+
+
+def _around(line: int, functions: Iterable[tuple[int, int]], count: int) -> tuple[int, int]:
+    inside = [span for span in functions if span[0] <= line <= span[1]]
+    if inside:
+        return max(inside)  # the innermost one starts last
+    return max(1, line - _AROUND), min(count, line + _AROUND)

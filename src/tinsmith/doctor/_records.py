@@ -1,0 +1,115 @@
+"""Records: a report for machines, as JSON and as SARIF 2.1.0, which code hosts' scanners read.
+
+Paths are relative to a folder, the root of the repository; SARIF wants them as URIs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from .._version import __version__
+from ..lint import RULES, Finding, Rule
+from ._excerpt import lines_of
+
+if TYPE_CHECKING:
+    from ._report import Report
+
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+_ROOT = "%SRCROOT%"  # the name that code hosts know for it
+
+
+def as_json(report: Report, root: Path) -> str:
+    """A report as JSON: `ok`, `complete`, `findings` and `gradients`."""
+    findings = [
+        {
+            "rule": one.rule,
+            "severity": one.severity,
+            "path": _relative(one.path, root),
+            "line": one.line,
+            "column": one.column,
+            "message": one.message,
+            "remedy": one.remedy,
+        }
+        for one in report.findings
+    ]
+    gradients = {label: {"ok": one.ok, "text": str(one)} for label, one in report.gradients.items()}
+    whole = {"ok": report.ok, "complete": report.was_complete, "findings": findings, "gradients": gradients}
+    return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_sarif(report: Report, root: Path) -> str:
+    """A report as SARIF 2.1.0: all rules with their help, and a result a finding."""
+    rules = list(RULES.values())
+    places = {rule.id: place for place, rule in enumerate(rules)}
+    driver = {
+        "name": "tinsmith",
+        "version": __version__,
+        "semanticVersion": __version__,
+        "rules": [_rule(rule) for rule in rules],
+    }
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {_ROOT: {"uri": root.resolve().as_uri().rstrip("/") + "/"}},
+        "invocations": [{"executionSuccessful": report.was_complete}],
+        "results": [_result(one, places[one.rule], root) for one in report.findings],
+    }
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    sentence = rule.about[0].upper() + rule.about[1:] + "."
+    help_text = f"{sentence} To leave a line out, end it with the comment: tinsmith: ignore[{rule.id}]"
+    markdown = f"{sentence}\n\nTo leave a line out, end it with `# tinsmith: ignore[{rule.id}]`."
+    return {
+        "id": rule.id,
+        "name": "".join(word.capitalize() for word in rule.name.split("-")),
+        "shortDescription": {"text": sentence},
+        "fullDescription": {"text": sentence},
+        "help": {"text": help_text, "markdown": markdown},
+        "properties": {"tags": ["differentiability"], "precision": "high"},
+    }
+
+
+def _result(finding: Finding, place: int, root: Path) -> dict[str, Any]:
+    words = f"{finding.message}\n\nWrite:\n\n{finding.remedy}" if finding.remedy else finding.message
+    region = {"startLine": max(finding.line, 1)}
+    if finding.column:
+        region["startColumn"] = finding.column
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": place,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": words},
+        "locations": [{"physicalLocation": {"artifactLocation": _artifact(finding.path, root), "region": region}}],
+        "partialFingerprints": {"primaryLocationLineHash": _fingerprint(finding, root)},
+    }
+
+
+def _artifact(path: str, root: Path) -> dict[str, str]:
+    relative = _relative(path, root)
+    if os.path.isabs(relative):  # outside the root: no host can show it, but the file says where it was
+        return {"uri": Path(relative).as_uri()}
+    return {"uri": quote(relative), "uriBaseId": _ROOT}
+
+
+def _relative(path: str, root: Path) -> str:
+    """From the root down, with `/`; the whole path of what stands elsewhere."""
+    whole = Path(path).resolve()
+    try:
+        return whole.relative_to(root.resolve()).as_posix()
+    except ValueError:
+        return str(whole)
+
+
+def _fingerprint(finding: Finding, root: Path) -> str:
+    """The same after lines were added above: of the rule, the file, and what the line says."""
+    lines = lines_of(finding.path)
+    text = lines[finding.line - 1].strip() if 1 <= finding.line <= len(lines) else ""
+    return hashlib.sha256("\0".join([finding.rule, _relative(finding.path, root), text]).encode()).hexdigest()[:32]

@@ -1,0 +1,123 @@
+"""Report: what a check of an op, or of files, came to.
+
+What is in it was found elsewhere, by `lint`, `sanitize` and `gradcheck`; how it looks is decided in `_terminal`
+(a page for terminals), `_page` (one for browsers) and `_records` (files for machines).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .._errors import CheckError
+from ..lint import SEVERITIES, Finding, Severity, in_order
+from ._gradcheck import Gradcheck
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+NOT_LOOKED_AT = frozenset({"TS001", "TS002"})
+"""Rules that stand for what could not be looked at."""
+
+_NOUNS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "hint"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found. Print it, open its `html()`, or let it raise.
+
+    Attributes:
+        name: what was checked: "op `conv`", "3 files".
+        findings: all of them, by file and line.
+        gradients: results of gradient checks; by the op's name, and its example's where one was run.
+        looked: what was done: "lint", "sanitizer", "gradient check".
+        places: (file, line) of kernels, so that a page shows them where nothing was found too.
+
+    Example:
+        >>> report = Report("op `conv`", [Finding("TS301", "error", "conv.py", 3, 1, "0.5 is cut to 0")])
+        >>> report.ok, report.summary
+        (False, '1 error')
+    """
+
+    name: str
+    findings: list[Finding] = field(default_factory=list)
+    gradients: Mapping[str, Gradcheck] = field(default_factory=dict)
+    looked: tuple[str, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no finding of severity "error", and every gradient that was checked is right."""
+        return not self.of("error") and all(one.ok for one in self.gradients.values())
+
+    @property
+    def gradient(self) -> Gradcheck | None:
+        """The result of the gradient check; None where there was none, the first where there were several."""
+        return next(iter(self.gradients.values()), None)
+
+    @property
+    def was_complete(self) -> bool:
+        """Whether everything could be looked at that was meant to."""
+        return not any(one.rule in NOT_LOOKED_AT for one in self.of("error"))
+
+    @property
+    def summary(self) -> str:
+        """The numbers in words: "2 errors, 1 hint"."""
+        counts = Counter(one.severity for one in self.findings)
+        words = [_counted(counts[severity], _NOUNS[severity]) for severity in SEVERITIES if counts[severity]]
+        wrong = sum(not one.ok for one in self.gradients.values())
+        words += [_counted(wrong, "wrong gradient")] if wrong else []
+        return ", ".join(words) or "nothing found"
+
+    def of(self, *severities: Severity) -> list[Finding]:
+        """The findings of some severities."""
+        return [one for one in self.findings if one.severity in severities]
+
+    def at_least(self, severity: Severity) -> Report:
+        """The report without what is less severe."""
+        kept = SEVERITIES[: SEVERITIES.index(severity) + 1]
+        return Report(self.name, self.of(*kept), self.gradients, self.looked, self.places)
+
+    def raise_if_failed(self) -> None:
+        """Raise CheckError, with the errors and the gradient check's own words, unless `.ok`."""
+        if self.ok:
+            return
+        wrong = [one.summary for one in self.gradients.values() if not one.ok]
+        parts = [f"{self.name} did not pass its check: {self.summary}", *map(str, self.of("error")), *wrong]
+        raise CheckError("\n\n".join(parts))
+
+    def html(self, path: str | Path | None = None) -> str:
+        """One self-contained page: the source with its findings, heat maps of gradient errors. Written where asked."""
+        from ._page import page  # pictures need matplotlib
+
+        text = page(self)
+        if path is not None:
+            Path(path).write_text(text, "utf-8")
+        return text
+
+    def __str__(self) -> str:
+        from ._terminal import plain  # needs rich, as only this does
+
+        return plain(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from ._terminal import rendered
+
+        yield from rendered(self, options.max_width)
+
+
+def joined(name: str, reports: Iterable[Report]) -> Report:
+    """Several reports as one; a finding that several have is there once."""
+    reports = list(reports)
+    findings = in_order([finding for report in reports for finding in report.findings])
+    gradients = {label: one for report in reports for label, one in report.gradients.items()}
+    looked = tuple(dict.fromkeys(part for report in reports for part in report.looked))
+    places = tuple(dict.fromkeys(place for report in reports for place in report.places))
+    return Report(name, findings, gradients, looked, places)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,118 @@
+"""Terminal: a report as a page for terminals, drawn with rich: findings by file, each under its source line.
+
+Nothing is written past the width: messages are wrapped, and of a long source line the part that matters is shown.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from ..lint import RULES, Finding
+from ._excerpt import lines_of, shown_path
+
+if TYPE_CHECKING:
+    from ._report import Report
+
+_WIDTH = 80
+_STYLES = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_MARGIN = 9  # "  123:45 " stands in it; messages are indented by as much
+
+
+def plain(report: Report, width: int = _WIDTH) -> str:
+    """The page without colours."""
+    console = Console(width=width, file=io.StringIO(), record=True, color_system=None, legacy_windows=False)
+    console.print(report)
+    return "\n".join(line.rstrip() for line in console.export_text().splitlines())
+
+
+def rendered(report: Report, width: int) -> Iterator[RenderableType]:
+    """The page, piece by piece."""
+    yield _heading(f"check of {report.name}")
+    for path, findings in groupby(report.findings, key=lambda one: one.path):
+        yield Text(f"\n{shown_path(path)}", style="bold", overflow="fold")
+        lines = lines_of(path)
+        for finding in findings:
+            yield from _finding(finding, lines, width)
+    for label, gradient in report.gradients.items():
+        yield Text()
+        yield _heading(f"gradient of {label}")
+        yield Text(f"\n{gradient.summary}", style="" if gradient.ok else _STYLES["error"])
+    yield Text()
+    yield Rule(style="dim")
+    yield _verdict(report)
+
+
+def _heading(words: str) -> Rule:
+    return Rule(Text(words, style="bold"), align="left", style="dim")
+
+
+def _verdict(report: Report) -> Text:
+    looked = f"  ({', '.join(report.looked)})" if report.looked else ""
+    style = "bold green" if report.ok else _STYLES["error"]
+    return Text.assemble((report.summary, style), (looked, "dim"))
+
+
+def _finding(finding: Finding, lines: list[str], width: int) -> Iterator[RenderableType]:
+    yield Text()
+    place = f"{finding.line}:{finding.column}" if finding.column else f"{finding.line}"
+    rule = RULES.get(finding.rule)
+    yield Text.assemble(
+        (f"{place:>{_MARGIN - 2}}  ", "dim"),
+        (finding.severity, _STYLES[finding.severity]),
+        f" {finding.rule} ",
+        (rule.name if rule else "", "dim"),
+    )
+    yield _indented(Text(finding.message))
+    if 1 <= finding.line <= len(lines) and lines[finding.line - 1].strip():
+        yield from _source(lines[finding.line - 1], finding, width - _MARGIN)
+    if finding.remedy:
+        yield from _remedy(finding.remedy)
+
+
+def _source(line: str, finding: Finding, width: int) -> Iterator[RenderableType]:
+    """The line, and a caret under the column, where it is known."""
+    text, caret = windowed(line, finding.column, width - 2)
+    yield _indented(Text.assemble(("│ ", "dim"), text, no_wrap=True, overflow="ellipsis"))
+    if caret:
+        mark = (" " * (caret - 1) + "^", _STYLES[finding.severity])
+        yield _indented(Text.assemble(("│ ", "dim"), mark, no_wrap=True, overflow="ellipsis"))
+
+
+def windowed(line: str, column: int, width: int) -> tuple[str, int]:
+    """What fits of a line without its indentation, and where its `column` is there; 0 where it is unknown.
+
+    Example:
+        >>> windowed("    y[i] = x[i] + x[i + 1]", 19, 12)
+        ('…i] + x[i +…', 7)
+    """
+    bare = line.lstrip().expandtabs(1)
+    column = max(column - (len(line) - len(line.lstrip())), 1) if column else 0
+    if len(bare) <= width:
+        return bare, column
+    start = min(max(column - 1 - width // 2, 0), len(bare) - width)
+    cut = bare[start : start + width]
+    cut = "…" + cut[1:] if start else cut
+    cut = cut[:-1] + "…" if start + width < len(bare) else cut
+    return cut, column - start if column else 0
+
+
+def _remedy(remedy: str) -> Iterator[RenderableType]:
+    """Code, as it is to be written."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(Text("write", style="green"), Text(remedy))
+    yield _indented(table)
+
+
+def _indented(piece: RenderableType) -> RenderableType:
+    return Padding(piece, (0, 0, 0, _MARGIN))

@@ -1,0 +1,90 @@
+"""Items: what `pytest --tinsmith-check` collects: files that have kernels, and examples of the ops in test modules.
+
+Only imported once the flag is given: src/pytest_tinsmith.py is what pytest loads every time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..bridge import Op
+from ..doctor import Report, check_example, check_file
+
+_KERNEL = re.compile(rb"^[ \t]*@.*\bkernel\b|\.kernel\(", re.MULTILINE)
+
+
+class Checks:
+    """The plugin that stands behind the flag."""
+
+    def __init__(self) -> None:
+        self._seen: list[Op] = []
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """A file of Python that may hold kernels, whether it is one of tests or not."""
+        if file_path.suffix == ".py" and _KERNEL.search(file_path.read_bytes()):
+            return KernelFile.from_parent(parent, path=file_path)
+        return None
+
+    def pytest_pycollect_makeitem(self, collector: Any, name: str, obj: object) -> list[pytest.Item] | None:
+        """The examples of an op, once, whatever the number of names and modules that it is found in."""
+        if not issubclass(type(obj), Op):  # asked of the type: what stands in a module may answer anything itself
+            return None
+        op: Any = obj
+        if not op.examples or any(op is one for one in self._seen):
+            return None
+        self._seen.append(op)
+        return [
+            ExampleItem.from_parent(collector, name=f"{name}[tinsmith-{example}]", op=op, example=example)
+            for example in op.examples
+        ]
+
+
+class KernelFile(pytest.File):
+    """A file with kernels; its one item lints it."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        yield LintItem.from_parent(self, name="tinsmith-lint")
+
+
+class _CheckItem(pytest.Item):
+    """An item that fails where a report does."""
+
+    def examine(self) -> Report:
+        raise NotImplementedError
+
+    def runtest(self) -> None:
+        report = self.examine()
+        is_warned = report.of("warning") and self.config.getoption("tinsmith_strict")
+        if is_warned or not report.ok:
+            pytest.fail(str(report), pytrace=False)
+        if report.findings:
+            self.add_report_section("call", "tinsmith", str(report))  # `pytest -rP` shows it
+
+
+class LintItem(_CheckItem):
+    """All kernels of one file, linted; the file is not imported."""
+
+    def examine(self) -> Report:
+        return check_file(self.path)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, "lint of its kernels"
+
+
+class ExampleItem(_CheckItem):
+    """One op, checked on one of its examples."""
+
+    def __init__(self, *, op: Op, example: str, **named: Any) -> None:
+        super().__init__(**named)
+        self._op, self._example = op, example
+
+    def examine(self) -> Report:
+        return check_example(self._op, self._example)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, f"op {self._op.name} on its example {self._example}"

@@ -1,0 +1,190 @@
+"""Report: what counts as failed, and the page for terminals, to the letter, at 80 columns."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import tinsmith as ts
+from tinsmith._errors import CheckError
+from tinsmith.doctor import Finding, Report, joined
+from tinsmith.doctor._terminal import plain, windowed
+
+SOURCE = """\
+import taichi as ti
+
+
+@ti.kernel
+def swarm(x: ti.types.ndarray(), y: ti.types.ndarray()):
+    for i in x:
+        count = 0
+        count += 0.5 * x[i]  # a long comment, which goes on after what fits a terminal of eighty columns
+        y[i] = ti.sqrt(count)
+"""
+
+
+@dataclass
+class Gradient:
+    """What a report needs of a gradient check."""
+
+    ok: bool = True
+    summary: str = "x  right"
+    errors: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.fixture
+def swarm(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "swarm.py").write_text(SOURCE, "utf-8")
+    return str(tmp_path / "swarm.py")
+
+
+@pytest.fixture
+def found(swarm):
+    return [
+        Finding("TS301", "error", swarm, 8, 9, "`count` is an integer: `0.5 * x[i]` loses its fraction", "count = 0.0"),
+        Finding("TS303", "warning", swarm, 9, 16, "`ti.sqrt` has an infinite slope at 0", "a = 1\nti.sqrt(a)"),
+        Finding("TS501", "info", swarm, 5, 0, "`x` is not used"),
+    ]
+
+
+OUTCOMES = {
+    "nothing": ([], {}, True, "nothing found"),
+    "a hint": (["info"], {}, True, "1 hint"),
+    "warnings and hints": (["warning", "info", "warning"], {}, True, "2 warnings, 1 hint"),
+    "an error": (["info", "error"], {}, False, "1 error, 1 hint"),
+    "a right gradient": ([], {"f": Gradient()}, True, "nothing found"),
+    "a wrong gradient": (["info"], {"f": Gradient(), "g": Gradient(False)}, False, "1 hint, 1 wrong gradient"),
+}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_outcomes(outcome):
+    severities, gradients, ok, summary = OUTCOMES[outcome]
+    report = Report("op `f`", [Finding("TS101", one, "f.py", 1, 1, "words") for one in severities], gradients)
+    assert report.ok is ok
+    assert report.summary == summary
+    assert report.gradient is next(iter(gradients.values()), None)
+    if ok:
+        report.raise_if_failed()
+    else:
+        with pytest.raises(CheckError, match="op `f` did not pass its check"):
+            report.raise_if_failed()
+
+
+def test_the_error_tells_errors_and_wrong_gradients_and_nothing_else(swarm, found):
+    gradients = {"swarm": Gradient(False, "x  WRONG at [3]"), "other": Gradient(True, "x  right")}
+    with pytest.raises(AssertionError) as raised:
+        Report("op `swarm`", found, gradients).raise_if_failed()
+    assert isinstance(raised.value, ts.TinsmithError)
+    assert str(raised.value).split("\n\n") == [
+        "op `swarm` did not pass its check: 1 error, 1 warning, 1 hint, 1 wrong gradient",
+        f"{swarm}:8:9: error TS301: `count` is an integer: `0.5 * x[i]` loses its fraction\n"
+        "    count += 0.5 * x[i]  # a long comment, which goes on after what fits a terminal of eighty columns\n"
+        "    ^\n"
+        "    write: count = 0.0",
+        "x  WRONG at [3]",
+    ]
+
+
+def test_at_least():
+    severities = ["info", "warning", "error"]
+    report = Report("f", [Finding("TS101", one, "f.py", 1, 1, "words") for one in severities])
+    kept = {least: [one.severity for one in report.at_least(least).findings] for least in severities}
+    assert kept == {"info": severities, "warning": ["warning", "error"], "error": ["error"]}
+
+
+LOOKED_AT = [("TS001", "error", False), ("TS002", "error", False), ("TS002", "info", True), ("TS101", "error", True)]
+
+
+@pytest.mark.parametrize(("rule", "severity", "complete"), LOOKED_AT)
+def test_what_could_not_be_looked_at_is_known(rule, severity, complete):
+    assert Report("f", [Finding(rule, severity, "f.py", 1, 1, "words")]).was_complete is complete
+
+
+def test_joined_reports_keep_everything_once(found):
+    gradient = Gradient()
+    one = Report("a", found[:2], {"a": gradient}, ("lint",), (("f.py", 1),))
+    two = Report("b", found[1:], {}, ("lint", "sanitizer"), (("f.py", 1), ("f.py", 9)))
+    whole = joined("both", [one, two])
+    assert whole.findings == [found[2], found[0], found[1]]  # by line
+    assert (whole.looked, whole.places) == (("lint", "sanitizer"), (("f.py", 1), ("f.py", 9)))
+    assert whole.gradient is gradient
+
+
+PAGE = """\
+check of op `swarm` ────────────────────────────────────────────────────────────
+
+swarm.py
+
+    8:9  error TS301 silent-truncation
+         `count` is an integer: `0.5 * x[i]` loses its fraction
+         │ count += 0.5 * x[i]  # a long comment, which goes on after what fits…
+         │ ^
+         write  count = 0.0
+
+   9:16  warning TS303 singular-function
+         `ti.sqrt` has an infinite slope at 0
+         │ y[i] = ti.sqrt(count)
+         │        ^
+         write  a = 1
+                ti.sqrt(a)
+
+      5  info TS501 unused-parameter
+         `x` is not used
+         │ def swarm(x: ti.types.ndarray(), y: ti.types.ndarray()):
+
+gradient of swarm ──────────────────────────────────────────────────────────────
+
+x  WRONG at [3]: op 1.5, oracle 4.0
+
+────────────────────────────────────────────────────────────────────────────────
+1 error, 1 warning, 1 hint, 1 wrong gradient  (lint, sanitizer)"""
+
+
+def test_the_page_at_80_columns(found):
+    gradients = {"swarm": Gradient(False, "x  WRONG at [3]: op 1.5, oracle 4.0")}
+    assert str(Report("op `swarm`", found, gradients, ("lint", "sanitizer"))) == PAGE
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_no_line_is_wider_than_the_terminal(found, width):
+    long = Finding("TS604", "error", found[0].path, 8, 80, "index " * 40, "y[i] = " + "x[i] + " * 20)
+    gradients = {"swarm": Gradient(summary="x  right: " + "and " * 50)}
+    lines = plain(Report("op `swarm`", [*found, long], gradients, ("lint",)), width).splitlines()
+    assert max(map(len, lines)) == width
+    assert sum(line.count("index") for line in lines) == 40 + 1  # nothing was cut away; the rule's name has one too
+
+
+def test_colours_on_a_terminal_only(found):
+    out = io.StringIO()
+    Console(file=out, force_terminal=True, color_system="truecolor", width=80).print(Report("f", found))
+    assert "\x1b[1;31merror\x1b[0m" in out.getvalue() and "\x1b[33mwarning" in out.getvalue()
+    assert "\x1b" not in str(Report("f", found))
+
+
+def test_brackets_are_no_markup():
+    page = str(Report("op `f`", [Finding("TS105", "error", "gone.py", 1, 1, "`y[i]` [bold]races[/bold]")]))
+    assert "`y[i]` [bold]races[/bold]" in page
+
+
+WINDOWS = [
+    ("    y = x", 9, 20, ("y = x", 5)),
+    ("\ty = x", 6, 20, ("y = x", 5)),
+    ("y = x", 0, 20, ("y = x", 0)),
+    ("abcdefghij", 1, 6, ("abcde…", 1)),
+    ("abcdefghij", 10, 6, ("…fghij", 6)),
+    ("abcdefghij", 5, 6, ("…cdef…", 4)),
+]
+
+
+@pytest.mark.parametrize(("line", "column", "width", "shown"), WINDOWS)
+def test_windowed(line, column, width, shown):
+    assert windowed(line, column, width) == shown
+    text, caret = shown
+    if caret:
+        assert text[caret - 1] == line.expandtabs(1)[column - 1]

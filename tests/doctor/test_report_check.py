@@ -1,0 +1,177 @@
+"""`ts.check`: lint, sanitizer and gradient check in one report; what could not be done is in it too."""
+
+import inspect
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith._errors import CheckError
+from tinsmith.doctor import Finding, _check, check, check_example
+from tinsmith.testing import assert_differentiable
+
+X = torch.linspace(0.2, 1.7, 6, dtype=torch.float64)
+
+
+@pytest.fixture
+def right(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def right(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = lang64.sin(x[i]) * x[i]
+
+    return right
+
+
+@pytest.fixture
+def truncates(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def truncates(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            count = 0
+            count += 3.5 * x[i]  # here
+            y[i] = count
+
+    return truncates
+
+
+def line_of(op, text):
+    """The line of the op's kernel that holds `text`."""
+    lines, first = inspect.getsourcelines(_function(op))
+    return next(first + place for place, line in enumerate(lines) if text in line)
+
+
+def _function(op):
+    from tinsmith.engines import of_kernel
+
+    return of_kernel(op.kernel).function_of(op.kernel)
+
+
+def test_a_right_op(right):
+    report = check(right, X)
+    assert report.ok and report.was_complete, str(report)
+    assert not report.of("error", "warning")
+    assert report.looked == ("lint", "sanitizer", "gradient check")
+    assert report.gradient.ok and list(report.gradients) == ["right"]
+    assert report.name == "op `right`" and "gradient of right" in str(report)
+    report.raise_if_failed()
+    assert assert_differentiable(right, x=X).ok
+
+
+def test_errors_of_all_parts_come_together(truncates):
+    report = check(truncates, X)
+    assert not report.ok
+    found = [one for one in report.findings if one.rule == "TS301"]
+    assert [(one.line, one.severity) for one in found] == [(line_of(truncates, "# here"), "error")]
+    with pytest.raises(CheckError, match="TS301"):
+        assert_differentiable(truncates, X)
+
+
+def test_a_wrong_gradient_fails(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def square(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    @square.backward
+    @lang64.kernel
+    def square_backward(x: lang64.types.ndarray(), grad_y: lang64.types.ndarray(), grad_x: lang64.types.ndarray()):
+        for i in x:
+            grad_x[i] = 3.0 * x[i] * grad_y[i]
+
+    report = check(square, X)
+    assert not report.gradient.ok and not report.ok
+    assert any(one.rule == "TS701" for one in report.findings)
+    page = report.html()
+    assert "wrong" in page and page.count('<img src="data:image/png') == 1
+    with pytest.raises(CheckError) as raised:
+        report.raise_if_failed()
+    assert report.gradient.summary in str(raised.value) and str(raised.value).count("TS701") == 1
+
+
+@pytest.mark.parametrize("part", ["lint", "sanitizer", "gradient check"])
+def test_a_part_that_fails_is_a_finding_and_the_others_have_their_say(truncates, monkeypatch, part):
+    def fail(*_, **__):
+        raise RuntimeError("the engine\nis out of order")
+
+    monkeypatch.setattr(_check, {"lint": "lint", "sanitizer": "sanitize", "gradient check": "gradcheck"}[part], fail)
+    report = check(truncates, X)
+    (lost,) = [one for one in report.findings if one.rule == "TS002"]
+    assert lost.message == f"{part} of op `truncates` could not be run: RuntimeError: the engine"
+    assert lost.severity == "error" and lost.line == line_of(truncates, "def truncates")
+    assert not report.ok and not report.was_complete
+    assert set(report.looked) == {"lint", "sanitizer", "gradient check"} - {part}
+    assert part == "lint" or any(one.rule == "TS301" for one in report.findings)
+
+
+def test_a_refusal_is_told_in_full(right, monkeypatch):
+    def refuse(*_, **__):
+        raise ts.KernelError("`right` is odd\n  came   this\nWrite it so.")
+
+    monkeypatch.setattr(_check, "sanitize", refuse)
+    (lost,) = [one for one in check(right, X).findings if one.rule == "TS002"]
+    assert lost.message.endswith("could not be run: KernelError: `right` is odd; came this; Write it so.")
+
+
+def test_compiled_kernels_are_not_run_outside_their_arrays(lang64, monkeypatch):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def shifted(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i + 1] = x[i]  # here
+
+    monkeypatch.setattr(_check, "gradcheck", lambda *_, **__: pytest.fail("it was run"))
+    report = check(shifted, X)
+    left_out = [one for one in report.findings if one.rule == "TS002"]
+    assert [(one.severity, one.line) for one in left_out] == [("info", line_of(shifted, "# here"))]
+    assert "gradient check of op `shifted` was left out" in left_out[0].message
+    assert report.looked == ("lint", "sanitizer")
+    assert not report.ok and report.gradient is None
+
+
+@pytest.mark.parametrize("call", [((), {}), ((X, X), {}), ((X.reshape(2, 3, 1).bool(),), {}), ((X,), {"z": 1})])
+def test_a_wrong_call_is_refused_as_the_op_refuses_it(right, call):
+    arguments, named = call
+    with pytest.raises(ts.TinsmithError) as by_op:
+        right(*arguments, **named)
+    with pytest.raises(type(by_op.value)) as by_check:
+        check(right, *arguments, **named)
+    assert str(by_check.value) == str(by_op.value)
+
+
+def test_no_op_is_refused(right):
+    with pytest.raises(ts.ArgumentError, match=r"ts\.check takes an op"):
+        check(right.kernel, X)
+
+
+FORMS = {
+    "by position": lambda: (X,),
+    "alone": lambda: X,
+    "by name": lambda: {"x": X},
+    "both": lambda: ((), {"x": X}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_example(right, form):
+    def small():
+        return FORMS[form]()
+
+    right.example(small)
+    report = check_example(right, "small")
+    assert report.ok and list(report.gradients) == ["right(small)"], str(report)
+    assert report.name == "op `right(small)`"
+
+
+def test_an_example_that_fails_is_a_finding_where_it_stands(right):
+    @right.example
+    def odd():
+        raise KeyError("x")
+
+    report = check_example(right, "odd")
+    line = odd.__code__.co_firstlineno
+    words = "example `odd` of op `right` could not be run: KeyError: 'x'"
+    assert report.findings == [Finding("TS002", "error", __file__, line, 0, words)]
