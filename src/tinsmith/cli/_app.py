@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from .._errors import TinsmithError
 from .._version import __version__
 from ._adjoint import adjoint
+from ._check import check
 from ._doctor import doctor
 from ._fit_image import fit_image
 
@@ -54,5 +55,6 @@ def tinsmith(
 
 
 app.command("adjoint")(adjoint)
+app.command("check")(check)
 app.command("doctor")(doctor)
 app.command("fit-image")(fit_image)

@@ -1,0 +1,109 @@
+"""`tinsmith check`: what is wrong with the kernels in Python files, for people and for CI."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from .._errors import InputError, refusal
+from ..doctor import Report, as_json, as_sarif, check_file, joined
+from ..engines import installed
+from ._examples_run import run_examples
+from ._imported import path_kept
+from ._named import stdout_kept
+from ._walk import python_files
+
+_FOUND, _COULD_NOT_RUN = 1, 2
+
+
+class Format(str, Enum):
+    """How findings are written."""
+
+    text = "text"
+    json = "json"
+    sarif = "sarif"
+    html = "html"
+
+
+class Least(str, Enum):
+    """Severities, to choose from which on findings are told."""
+
+    error = "error"
+    warning = "warning"
+    info = "info"
+
+
+def check(
+    places: Annotated[
+        list[Path], typer.Argument(metavar="FILE_OR_FOLDER...", help="Python files, or folders of them.")
+    ],
+    form: Annotated[Format, typer.Option("--format", help="How to write what was found.")] = Format.text,
+    out: Annotated[Path | None, typer.Option(help="The file to write to; else it is printed.")] = None,
+    run: Annotated[bool, typer.Option("--run", help="Import the files and run the examples of their ops too.")] = False,
+    severity: Annotated[
+        Least, typer.Option(help="Tell of nothing less severe; it does not count either.")
+    ] = Least.info,
+    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors do.")] = False,
+) -> None:
+    """Find what is wrong with the kernels in Python files; they are not run, unless --run is given.
+
+    Exit code 0: no errors. 1: errors, or warnings with --strict. 2: something could not be looked at.
+    """
+    report = _checked(python_files(places), run).at_least(severity.value)
+    _write(report, form, out)
+    if not report.was_complete:
+        raise typer.Exit(_COULD_NOT_RUN)
+    if not report.ok or (strict and report.of("warning")):
+        raise typer.Exit(_FOUND)
+
+
+def _checked(files: list[Path], run: bool) -> Report:
+    reports = [check_file(file) for file in files]
+    if run:
+        reports += _run([file for file, report in zip(files, reports, strict=True) if report.was_complete])
+    name = str(files[0]) if len(files) == 1 else f"{len(files)} files"
+    return joined(name, reports)
+
+
+def _run(files: list[Path]) -> list[Report]:
+    """Reports of examples. What files and engines print goes to standard error: standard output is the report's."""
+    for name in installed():
+        os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
+    seen: set[int] = set()
+    with ExitStack() as stack:
+        stack.enter_context(stdout_kept())
+        stack.enter_context(path_kept())
+        return [run_examples(file, seen) for file in files]
+
+
+def _write(report: Report, form: Format, out: Path | None) -> None:
+    console = Console()
+    if form is Format.text and out is None and console.is_terminal:
+        console.print(report)
+        return
+    text = _text(report, form)
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, "utf-8")
+    except OSError as cause:
+        rows = [("--out", str(out)), (type(cause).__name__, cause.strerror or str(cause))]
+        raise InputError(
+            refusal("the report cannot be written", rows, "Name a file in a folder that exists.")
+        ) from cause
+    typer.echo(f"{report.summary}. Written: {out}")
+
+
+def _text(report: Report, form: Format) -> str:
+    if form is Format.json:
+        return as_json(report, Path.cwd())
+    if form is Format.sarif:
+        return as_sarif(report, Path.cwd())
+    return report.html() if form is Format.html else f"{report}\n"

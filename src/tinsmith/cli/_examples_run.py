@@ -1,0 +1,49 @@
+"""Examples run: the ops of a file, each run on the examples that it has, as a report."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+from ..bridge import Op
+from ..doctor import Report, check_example, joined, not_run
+from ._imported import imported
+
+
+def run_examples(path: Path, seen: set[int]) -> Report:
+    """Import a file and check its ops on their examples; that it cannot be imported is a finding.
+
+    Ops whose id is in `seen` were run already; it grows. Their modules keep them alive.
+    """
+    try:
+        module = imported(path)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the file is somebody's own code
+        return Report(str(path), [not_run("the file", error, str(path), _line(error, path))])
+    reports: list[Report] = []
+    for op in _ops(module):
+        if id(op) not in seen:
+            seen.add(id(op))
+            reports += [check_example(op, example) for example in op.examples]
+    return joined(str(path), reports)
+
+
+def _ops(module: ModuleType) -> Iterator[Op]:
+    """Ops at the top of a module, and in the bodies of its classes."""
+    for value in list(vars(module).values()):
+        if isinstance(value, Op):
+            yield value
+        elif inspect.isclass(value) and value.__module__ == module.__name__:
+            yield from (member for member in vars(value).values() if isinstance(member, Op))
+
+
+def _line(error: BaseException, path: Path) -> int:
+    """The last line of the file itself on the way to where it failed."""
+    if isinstance(error, SyntaxError) and error.filename and Path(error.filename) == path.resolve():
+        return error.lineno or 1
+    own = [
+        frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == path.resolve()
+    ]
+    return (own[-1] if own else 1) or 1

@@ -1,0 +1,346 @@
+"""`tinsmith check`: what it finds in files that it does not run, how it says so, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tinsmith._errors import InputError
+from tinsmith.cli import app
+from tinsmith.cli._imported import imported, path_kept
+from tinsmith.cli._walk import python_files
+from tinsmith.doctor import lint_file
+
+HEAD = """
+import {engine} as lang
+import torch
+import tinsmith as ts
+
+"""
+
+RIGHT = """
+@ts.op("x[n] -> y[n]")
+@lang.kernel
+def square(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        y[i] = x[i] * x[i]
+
+
+@square.example
+def small():
+    return torch.linspace(0.1, 1.0, 4, dtype=torch.float64)
+"""
+
+TRUNCATES = """
+@ts.op("x[n] -> y[n]")
+@lang.kernel
+def counted(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        count = 0
+        count += 0.5 * x[i]
+        y[i] = count
+"""
+
+OUTSIDE = """
+@ts.op("x[n] -> y[n]")
+@lang.kernel
+def shifted(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        y[i + 1] = x[i]
+
+
+@shifted.example
+def small():
+    return torch.linspace(0.1, 1.0, 4)
+"""
+
+NEVER = 'raise SystemExit("this file was run")\n'
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory, from which files are named; modules that a test imports are forgotten after it."""
+    monkeypatch.chdir(tmp_path)
+    before = set(sys.modules)
+    with path_kept():
+        yield tmp_path
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def write(folder, engine):
+    def written(name: str, *texts: str) -> Path:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(HEAD.format(engine=engine) + "".join(texts), "utf-8")
+        return path
+
+    return written
+
+
+def check(*arguments):
+    return CliRunner().invoke(app, ["check", *map(str, arguments)])
+
+
+def line_of(path, text):
+    return next(number for number, line in enumerate(path.read_text("utf-8").splitlines(), 1) if text in line)
+
+
+def test_a_clean_file_is_not_run(write):
+    write("fine.py", RIGHT, NEVER)
+    result = check("fine.py")
+    assert result.exit_code == 0, result.output
+    assert "check of fine.py" in result.stdout and "nothing found  (lint)" in result.stdout
+
+
+def test_an_error_with_its_place(write):
+    path = write("counts.py", TRUNCATES, NEVER)
+    result = check("counts.py")
+    assert result.exit_code == 1, result.output
+    assert f"{line_of(path, 'count += 0.5')}:9  error TS301" in result.stdout
+    assert "│ count += 0.5 * x[i]" in result.stdout
+
+
+def test_folders_are_walked(write):
+    for name in ("a.py", "deep/er/b.py", ".hidden/c.py", "__pycache__/d.py", "venv/lib/e.py", "node_modules/f.py"):
+        write(name, TRUNCATES)
+    Path("venv/pyvenv.cfg").touch()
+    Path("notes.txt").touch()
+    result = check(".", "--format", "json")
+    assert {one["path"] for one in json.loads(result.stdout)["findings"]} == {"a.py", "deep/er/b.py"}
+    assert [str(one) for one in python_files([Path(".hidden"), Path("a.py"), Path(".")])] == [
+        ".hidden/c.py",
+        "a.py",
+        "deep/er/b.py",
+    ]
+
+
+MISSING = {
+    "no such file": (["gone.py"], ["there is no such file or folder", "gone.py"]),
+    "a folder without any": (["empty"], ["there is no Python file to check", "empty"]),
+    "no place for the output": (["empty/../fine.py", "--out", "gone/report.txt"], ["the report cannot be written"]),
+    "an odd format": (["fine.py", "--format", "yaml"], ["yaml"]),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_wrong_calls_exit_with_2(write, case):
+    write("fine.py", RIGHT)
+    Path("empty").mkdir()
+    arguments, words = MISSING[case]
+    result = check(*arguments)
+    assert result.exit_code == 2
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+BROKEN = {
+    "syntax": (b"x = 1\ndef f(:\n    pass\n", 2, "the file does not parse"),
+    "indentation": (b"if 1:\npass\n", 2, "the file does not parse"),
+    "no text": (b"\xff\xfe\x00\x01", 1, ""),
+    "a zero": (b"x = 1\x00\n", 1, ""),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize("run", [(), ("--run",)])
+def test_a_file_that_is_no_python_is_named_with_its_line(write, folder, case, run):
+    data, line, words = BROKEN[case]
+    (folder / "broken.py").write_bytes(data)
+    write("counts.py", TRUNCATES)
+    result = check(".", "--format", "json", *run)
+    assert result.exit_code == 2, result.output
+    found = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
+    assert found["TS001"]["line"] == line and words in found["TS001"]["message"]
+    assert found["TS001"]["path"] == "broken.py"
+    assert "TS301" in found  # the other file was looked at all the same
+
+
+def test_a_file_with_a_mark_and_one_in_another_encoding(folder):
+    (folder / "marked.py").write_bytes(b"\xef\xbb\xbfx = 1\n")
+    (folder / "latin.py").write_bytes(b"# coding: latin-1\nx = '\xe4'\n")
+    assert check(".").exit_code == 0
+
+
+def test_python_s_own_warnings_of_a_file_are_not_told(write):
+    write("odd.py", TRUNCATES, r"pattern = '\d'" + "\n")
+    for form in ("text", "html"):
+        result = check("odd.py", "--format", form)
+        assert result.exit_code == 1 and result.stderr == "", result.output
+
+
+def test_one_file_that_the_linter_fails_on_does_not_silence_the_others(write, monkeypatch):
+    def fail(path, text):
+        if path.name == "odd.py":
+            raise RecursionError("too deep")
+        return lint_file(path, text)
+
+    monkeypatch.setattr("tinsmith.doctor._check.lint_file", fail)
+    write("odd.py", TRUNCATES)
+    write("counts.py", TRUNCATES)
+    result = check(".", "--format", "json")
+    found = {one["path"]: one for one in json.loads(result.stdout)["findings"]}
+    assert result.exit_code == 2 and found["counts.py"]["rule"] == "TS301"
+    assert found["odd.py"]["message"] == "lint of the file could not be run: RecursionError: too deep"
+
+
+def test_the_docs_name_every_option_and_exit_code():
+    docs = (Path(__file__).parents[2] / "docs" / "check.md").read_text("utf-8")
+    shown = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).output
+    options = set(re.findall(r"--[a-z]+", shown)) - {"--help"}
+    assert options == {"--format", "--out", "--run", "--severity", "--strict"}
+    assert all(f"`{option}" in docs for option in options)
+    assert all(f"| {code} | " in docs for code in (0, 1, 2))
+
+
+LEVELS = [
+    # options, exit code, severities
+    ((), 0, {"warning", "info"}),
+    (("--strict",), 1, {"warning", "info"}),
+    (("--severity", "warning"), 0, {"warning"}),
+    (("--severity", "warning", "--strict"), 1, {"warning"}),
+    (("--severity", "error", "--strict"), 0, set()),
+]
+
+WARNED = """
+@lang.kernel
+def warned(x: lang.types.ndarray(), unused: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        t = x[i]
+        while t > 1.0:
+            t = 0.5 * t
+        y[i] = t
+"""
+
+
+@pytest.mark.parametrize(("options", "code", "severities"), LEVELS)
+def test_what_counts(write, options, code, severities):
+    write("warned.py", WARNED)
+    result = check("warned.py", "--format", "json", *options)
+    assert result.exit_code == code, result.output
+    assert {one["severity"] for one in json.loads(result.stdout)["findings"]} == severities
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "html"])
+def test_a_report_as_a_file(write, form):
+    write("counts.py", TRUNCATES)
+    printed = check("counts.py", "--format", form)
+    written = check("counts.py", "--format", form, "--out", "report")
+    assert printed.exit_code == written.exit_code == 1
+    assert written.stdout.endswith(". Written: report\n") and "1 error" in written.stdout
+    text = Path("report").read_text("utf-8")
+    assert text.splitlines() == [line.rstrip() for line in printed.stdout.splitlines()] if form == "text" else True
+    assert text == printed.stdout or form == "text"
+    assert {"text": "check of", "json": "{", "sarif": "{", "html": "<!doctype html>"}[form] in text
+    assert "TS301" in text
+
+
+def test_sarif_names_files_from_the_working_directory(write):
+    write("some where/counts.py", TRUNCATES)
+    (run,) = json.loads(check(".", "--format", "sarif").stdout)["runs"]
+    uris = {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in run["results"]}
+    assert uris == {"some%20where/counts.py"}
+
+
+# --run ------------------------------------------------------------------------------------------
+
+
+def test_examples_are_run(write):
+    write("fine.py", RIGHT, 'print("the file says this")\n')
+    result = check("fine.py", "--run")
+    assert result.exit_code == 0, result.output
+    assert "gradient of square(small)" in result.stdout
+    assert "(lint, sanitizer, gradient check)" in result.stdout.replace("\n", " ")
+
+
+def test_what_an_example_shows_fails(write):
+    path = write("shifts.py", OUTSIDE)
+    result = check("shifts.py", "--run", "--format", "json")
+    found = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
+    assert found["TS604"]["line"] == line_of(path, "y[i + 1]")
+    assert "gradient check of op `shifted(small)` was left out" in found["TS002"]["message"]
+    assert result.exit_code == 1
+
+
+FAILING = {
+    "while it is imported": ("fine = 1\n1 / 0\n", "1 / 0", "the file could not be run: ZeroDivisionError"),
+    "by leaving": ("raise SystemExit(0)\n", "raise", "the file could not be run: SystemExit: 0"),
+    "in an example": (
+        RIGHT + "@square.example\ndef odd():\n    raise KeyError('x')\n",
+        "@square.example\ndef odd",
+        "example `odd` of op `square` could not be run: KeyError: 'x'",
+    ),
+    "by inputs that do not fit": (
+        RIGHT + "@square.example\ndef flat():\n    return torch.rand(3, 4, 5), 7\n",
+        "@square.example\ndef flat",
+        "example `flat` of op `square` could not be run: ArgumentError",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_what_fails_is_named_with_its_line(write, case):
+    text, where, words = FAILING[case]
+    path = write("fails.py", text)
+    result = check("fails.py", "--run", "--format", "json")
+    assert result.exit_code == 2, result.output
+    (found,) = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "TS002"]
+    assert words in found["message"] and found["path"] == "fails.py"
+    assert found["line"] == path.read_text("utf-8").split(where)[0].count("\n") + 1
+
+
+def test_files_of_a_package_and_files_that_share_a_name(write, folder):
+    for name in ("pack/__init__.py", "pack/sub/__init__.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    write("pack/sub/kernels.py", RIGHT)
+    write("pack/uses.py", "from .sub.kernels import square\n")
+    write("types.py", RIGHT)
+    write("other/types.py", RIGHT.replace("square", "other_square"))
+    write("two-words.py", RIGHT.replace("square", "third"))
+    result = check(".", "--run", "--format", "json")
+    assert result.exit_code == 0, result.output
+    gradients = json.loads(result.stdout)["gradients"]
+    assert set(gradients) == {"square(small)", "other_square(small)", "third(small)"}
+    assert sys.modules["types"].__name__ == "types" and not hasattr(sys.modules["types"], "square")
+
+
+def test_another_module_of_a_dotted_name_is_refused(folder):
+    for place in ("one", "two"):
+        (folder / place / "pack").mkdir(parents=True)
+        (folder / place / "pack/__init__.py").touch()
+        (folder / place / "pack/kernels.py").write_text("x = 1\n", "utf-8")
+    assert imported(folder / "one/pack/kernels.py").__name__ == "pack.kernels"
+    with pytest.raises(InputError, match=r"another file has been imported as `pack\.kernels`"):
+        imported(folder / "two/pack/kernels.py")
+
+
+@pytest.mark.parametrize("run", [(), ("--run",)])
+def test_in_a_process_of_its_own_standard_output_is_the_report(write, run):
+    write("fine.py", RIGHT, 'print("the file says this")\n')
+    command = [sys.executable, "-m", "tinsmith.cli", "check", "fine.py", "--format", "json", *run]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ok"] is True
+    assert ("the file says this" in done.stderr) is bool(run)
+
+
+def test_without_run_no_engine_is_loaded(write):
+    write("counts.py", TRUNCATES)
+    code = """
+import sys
+from tinsmith.cli import app
+try:
+    app(["check", "counts.py"])
+finally:
+    assert not {"taichi", "quadrants"} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "TS301" in done.stdout, done.stderr
