@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ._walk import Loop, is_static, names_in, pairs, root
 
 
+@lru_cache(maxsize=64)
 def carried(loop: Loop) -> dict[str, ast.stmt]:
     """Locals that a loop's body changes, and reads before it has given them a value: where they are changed first."""
     exposed = _flow(loop.body).exposed

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from ..source import Followed, Roles, Source, called_function, roles_of
 from ..spec import Spec
 from ._finding import Finding, Severity
+from ._walk import Spot, names_in, root, spots
 
 BOTH = "Taichi and Quadrants"
 
@@ -64,6 +65,11 @@ class Subject:
         return self.kind == "kernel"
 
     @cached_property
+    def spots(self) -> tuple[Spot, ...]:
+        """All statements, in order."""
+        return tuple(spots(self.tree))
+
+    @cached_property
     def locals(self) -> frozenset[str]:
         """Names that the body gives a value."""
         names = (node for node in self.source.nodes if isinstance(node, ast.Name))
@@ -77,7 +83,14 @@ class Subject:
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
                 found.add(node.value.id)
         objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object")}
-        return frozenset(found - self.locals - objects - self._captured)
+        return frozenset(found - self.locals - objects - self._captured - self._lists)
+
+    @property
+    def _lists(self) -> set[str]:
+        """Names of Python's lists of fields: `z[level][i, j]`, where `v[i][0]` is a vector's number."""
+        outer = (node for node in self.source.nodes if isinstance(node, ast.Subscript))
+        pairs = ((node.value, node.slice) for node in outer if isinstance(node.value, ast.Subscript))
+        return {root(inner) for inner, index in pairs if names_in(index)}
 
     @cached_property
     def _captured(self) -> set[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ..source import called_function
 from ._subject import Subject
-from ._walk import pairs, root, spots
+from ._walk import is_size, root
 
 FLOATS = frozenset(
     {"acos", "asin", "atan2", "ceil", "cos", "exp", "floor", "log", "normalize", "pow_f", "random", "randn", "round"}
@@ -32,10 +32,16 @@ FLOATS = frozenset(
         "radians",
     }
 )
-_SAME = frozenset({"abs", "atomic_add", "atomic_max", "atomic_min", "atomic_sub", "max", "min", "pow", "static"})
+_SAME = frozenset({"abs", "max", "min", "pow", "static"})
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
 _INTEGER_TYPES = frozenset({"int", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "bool"})
 _FLOAT_TYPES = frozenset({"float", "f16", "f32", "f64"})
+
+
+@lru_cache(maxsize=4)
+def types_of(subject: Subject) -> Types:
+    """Types of a kernel's locals; several rules ask for them."""
+    return Types(subject)
 
 
 class Types:
@@ -45,10 +51,10 @@ class Types:
         self.subject = subject
         self.found: dict[str, str] = {}
         self.first: dict[str, ast.expr] = {}
-        for spot in spots(subject):
+        for spot in subject.spots:
             if isinstance(spot.statement, ast.For):
                 self._loop(spot.statement)
-            for target, value in pairs(spot.statement):
+            for target, value in spot.pairs:
                 if isinstance(target, ast.Name) and target.id not in self.found:
                     self.first[target.id] = value
                     self.found[target.id] = self._declared_type(spot.statement) or self.of(value)
@@ -105,7 +111,7 @@ class Types:
         return "int" if isinstance(value, int) else "float" if isinstance(value, float) else ""
 
     def _element(self, node: ast.Subscript | ast.Attribute) -> str:
-        if "shape" in ast.unparse(node):
+        if is_size(node):
             return "int"
         name = root(node)
         if name in self.subject.integers:
@@ -126,6 +132,8 @@ class Types:
             return "float" if all(self.of(one) != "vector" for one in given) else "vector"
         if name in _VECTORS:
             return "vector"
+        if name.startswith("atomic_") and given:
+            return self.of(given[0])
         if name == "select" and len(given) == 3:
             return _together(map(self.of, given[1:]))
         return _together(map(self.of, given)) if name in _SAME else ""

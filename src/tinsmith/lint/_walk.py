@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from ._subject import Subject
+from functools import cached_property
 
 Loop = ast.For | ast.While
 
@@ -24,16 +23,26 @@ class Spot:
         """Loops that run in an iteration of the outermost one; those that `ti.static` unrolls do not count."""
         return dynamic(self.loops)[1:]
 
-    def expressions(self) -> Iterator[ast.expr]:
+    @cached_property
+    def expressions(self) -> tuple[ast.expr, ...]:
         """Everything that the statement itself evaluates: the test of an `if`, not its body."""
-        for child in ast.iter_child_nodes(self.statement):
-            if isinstance(child, ast.expr):
-                yield from (node for node in ast.walk(child) if isinstance(node, ast.expr))
+        parts = [child for child in ast.iter_child_nodes(self.statement) if isinstance(child, ast.expr)]
+        return tuple(node for part in parts for node in ast.walk(part) if isinstance(node, ast.expr))
+
+    @cached_property
+    def calls(self) -> tuple[ast.Call, ...]:
+        """Calls among them."""
+        return tuple(node for node in self.expressions if isinstance(node, ast.Call))
+
+    @cached_property
+    def pairs(self) -> tuple[tuple[ast.expr, ast.expr], ...]:
+        """(target, value) of an assignment, tuples taken apart; of `a += b` the value is `a + b`."""
+        return tuple(pairs(self.statement))
 
 
-def spots(subject: Subject) -> Iterator[Spot]:
+def spots(tree: ast.FunctionDef) -> Iterator[Spot]:
     """All statements, in order."""
-    yield from _spots(subject.tree.body, (), ())
+    yield from _spots(tree.body, (), ())
 
 
 def _spots(body: Sequence[ast.stmt], loops: tuple[Loop, ...], guards: tuple[ast.expr, ...]) -> Iterator[Spot]:
@@ -102,6 +111,15 @@ def root(node: ast.AST) -> str:
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_size(node: ast.AST) -> bool:
+    """Whether an expression is `x.shape`, or a part of it."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        if isinstance(node, ast.Attribute) and node.attr == "shape":
+            return True
+        node = node.value
+    return False
 
 
 def names_in(node: ast.AST) -> frozenset[str]:

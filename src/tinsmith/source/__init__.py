@@ -5,7 +5,7 @@ from ._build import build
 from ._constants import Constants, constants_of
 from ._draws import draws
 from ._followed import Followed
-from ._needs import needed_reads, needed_returns, needed_values
+from ._needs import needed_reads, needed_returns, needed_values, reads_needed_of
 from ._read import Source, Unrun, read
 from ._references import called_function
 from ._roles import Access, Roles, roles_of
@@ -29,6 +29,7 @@ __all__ = [
     "needed_returns",
     "needed_values",
     "read",
+    "reads_needed_of",
     "roles_of",
     "static_size",
     "subscript_arity",

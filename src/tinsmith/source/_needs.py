@@ -38,9 +38,19 @@ def needed_reads(
     source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed, array: str
 ) -> frozenset[str]:
     """Places of those reads of an array whose values the reverse of a kernel needs."""
+    return reads_needed_of(source, roles, active, engine)[array]
+
+
+def reads_needed_of(
+    source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed
+) -> dict[str, frozenset[str]]:
+    """The same of every array, by name."""
     walker = _swept(source, roles, active, engine)
-    reads = {access.place for access in roles[array].of("read")}
-    return frozenset(reads if array in walker.needed_whole else reads & walker.needed_places[array])
+    found = {}
+    for array, uses in roles.items():
+        reads = {access.place for access in uses.of("read")}
+        found[array] = frozenset(reads if array in walker.needed_whole else reads & walker.needed_places[array])
+    return found
 
 
 def needed_returns(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> frozenset[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...source import carrying_nests
 from .._finding import Finding
 from .._subject import BOTH, Subject
-from .._walk import dynamic, spots
+from .._walk import dynamic
 
 STACK = 32
 """Entries of Taichi's gradient stack where it does not know the trip count."""
@@ -38,7 +38,7 @@ def _does_work(one: ast.stmt, subject: Subject) -> bool:
 
 def early_ends(subject: Subject) -> Iterator[Finding]:
     """TS202 and TS203."""
-    for spot in spots(subject):
+    for spot in subject.spots:
         one = spot.statement
         if isinstance(one, ast.While):
             words = f"a `while` loop: {BOTH} refuse to differentiate it"

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 
 from .._carried import carried
 from .._finding import Finding
 from .._subject import BOTH, Subject
-from .._walk import Spot, dynamic, names_in, pairs, root, spots
+from .._walk import Loop, dynamic, names_in, root
 
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
 
 
 def atomics(subject: Subject) -> Iterator[Finding]:
     """TS401: whatever the atomic, the reverse is that of an addition."""
-    for spot in spots(subject):
-        for node in spot.expressions():
+    for spot in subject.spots:
+        for node in spot.expressions:
             name = subject.called(node)
             if not (isinstance(node, ast.Call) and name.startswith("atomic_") and node.args):
                 continue
@@ -46,33 +47,31 @@ def carried_functions(subject: Subject) -> Iterator[Finding]:
     """TS404 and TS405: what Taichi does not keep of an inner loop's iterations."""
     if subject.engine_name == "quadrants":
         return
-    for spot in spots(subject):
-        if not spot.inner:
-            continue
-        inner = spot.inner[-1]
-        moving = _moving(spot)
-        for node in spot.expressions():
+    for spot in subject.spots:
+        for node in spot.calls if spot.inner else ():
             name = subject.called(node)
-            if not isinstance(node, ast.Call):
-                continue
-            if name in ("exp", "tanh") and any(names_in(one) & moving for one in node.args):
+            if name in ("exp", "tanh") and _mentions(node, _moving(spot.inner)):
                 words = f"`{subject.text(node)}` in a loop: Taichi's reverse mode uses the last iteration's for all"
                 yield subject.finding("TS404", "warning", node, words)
-            handed = carried(inner).keys() & subject.locals
-            if name in ("min", "max", "rsqrt") and any(names_in(one) & handed for one in node.args):
+            handed = carried(spot.inner[-1]).keys() & subject.locals if name in ("min", "max", "rsqrt") else ()
+            if _mentions(node, handed):
                 words = (
                     f"`{subject.text(node)}` of a local that the loop carries: Taichi keeps no old values for `{name}`"
                 )
                 yield subject.finding("TS405", "warning", node, words)
 
 
-def _moving(spot: Spot) -> set[str]:
+def _mentions(node: ast.Call, names: Collection[str]) -> bool:
+    return bool(names) and any(not names_in(one).isdisjoint(names) for one in node.args)
+
+
+@lru_cache(maxsize=64)
+def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
     """Names whose values differ between iterations of inner loops."""
-    found: set[str] = set()
-    for loop in spot.inner:
-        found |= names_in(loop.target) if isinstance(loop, ast.For) else set()
-        found |= {one.id for one in ast.walk(loop) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    return found
+    targets = [loop.target for loop in loops if isinstance(loop, ast.For)]
+    stored = (one for loop in loops for one in ast.walk(loop) if isinstance(one, ast.Name))
+    found = {one.id for one in stored if isinstance(one.ctx, ast.Store)}
+    return frozenset().union(found, *map(names_in, targets))
 
 
 def carried_vectors(subject: Subject) -> Iterator[Finding]:
@@ -81,12 +80,12 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
         return
     vectors = {
         target.id
-        for spot in spots(subject)
-        for target, value in pairs(spot.statement)
+        for spot in subject.spots
+        for target, value in spot.pairs
         if isinstance(target, ast.Name) and any(subject.called(node) in _VECTORS for node in ast.walk(value))
     }
     seen: set[str] = set()
-    for spot in spots(subject):
+    for spot in subject.spots:
         if not isinstance(spot.statement, ast.For | ast.While) or not dynamic(spot.loops):
             continue
         for name, change in carried(spot.statement).items():

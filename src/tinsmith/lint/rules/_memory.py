@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Access, Roles, needed_reads
+from ...source import Access, Roles, reads_needed_of
 from .._finding import Finding
 from .._subject import BOTH, Subject
-from .._walk import names_in, pairs, root, spots
+from .._walk import is_size, names_in, root
 
 _WAYS_OUT = "{0}[t + 1, ...] = ...  # from {0}[t, ...]: each value at a place of its own"
 
@@ -17,11 +17,11 @@ def overwritten(subject: Subject) -> Iterator[Finding]:
     """TS101 and TS102: what a reverse pass needs is gone when an engine's reverse mode reads it."""
     if not subject.is_kernel:
         return
-    for name, roles in subject.roles.items():
-        if name in subject.integers or name in subject.inputs:
-            continue
-        needed = needed_reads(subject.source, subject.roles, subject.floats, subject.engine, name)
-        found = roles.overwritten(needed)
+    changed = {name for name, roles in subject.roles.items() if roles.of("read") and roles.of("write", "add")}
+    changed -= subject.integers | subject.inputs
+    needed = reads_needed_of(subject.source, subject.roles, subject.floats, subject.engine) if changed else {}
+    for name in sorted(changed):
+        found = subject.roles[name].overwritten(needed[name])
         if found is not None:
             yield _lost(subject, name, *found)
 
@@ -101,9 +101,14 @@ def _missing(change: Access) -> list[str]:
     if not change.loops or not change.loops[0].is_parallel or change.loops[0].is_single:
         return []
     atoms = [atom for form in change.index for atom in form.atoms]
-    if any(atom.startswith("~") or "<" in atom for atom in atoms):
-        return []  # a value that is worked out, or read: it may differ
+    if any(_is_open(atom) for atom in atoms):
+        return []
     return [variable for variable in change.loops[0].variables if variable not in atoms]
+
+
+def _is_open(atom: str) -> bool:
+    """Whether an atom is a value that is worked out, or read: in each iteration it may be another."""
+    return atom.startswith("~") or ("<" in atom and atom != "<None|>")
 
 
 def _differs(subject: Subject, change: Access) -> bool:
@@ -111,8 +116,8 @@ def _differs(subject: Subject, change: Access) -> bool:
     loop = change.loops[0]
     variables = {variable.partition("@")[0] for each in change.loops for variable in each.variables}
     moving = variables | _assigned_inside(subject, loop.key)
-    for spot in spots(subject):
-        for target, value in pairs(spot.statement):
+    for spot in subject.spots:
+        for target, value in spot.pairs:
             if any(part is change.node for part in ast.walk(target)):
                 return bool(names_in(value) & moving)
     return False
@@ -151,7 +156,7 @@ def _step(change: Access, other: Access) -> tuple[str, int] | None:
     (variable,) = loops[0].variables
     steps: set[int] = set()
     for mine, theirs in zip(change.index, other.index, strict=True):
-        if mine.atoms != theirs.atoms or any(atom.startswith("~") or "<" in atom for atom in mine.atoms):
+        if mine.atoms != theirs.atoms or any(map(_is_open, mine.atoms)):
             return None
         gap, factor = mine.constant - theirs.constant, mine.atoms.get(variable, 0)
         if factor and gap % factor == 0:
@@ -195,7 +200,7 @@ def steered(subject: Subject) -> Iterator[Finding]:
 def _elements(part: ast.expr) -> Iterator[ast.Subscript]:
     """Subscripts, not those of `x.shape[0]`."""
     for one in ast.walk(part):
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and "shape" not in ast.unparse(one.value):
+        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and not is_size(one):
             yield one
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from .._finding import Finding
 from .._subject import BOTH, Subject
-from .._types import Types
-from .._walk import Spot, dynamic, names_in, pairs, root, spots
+from .._types import Types, types_of
+from .._walk import Spot, dynamic, names_in, root
 
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
 _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "pow": "0"}
@@ -16,9 +16,9 @@ _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "p
 
 def truncated(subject: Subject) -> Iterator[Finding]:
     """TS301: a local keeps the type of its first value."""
-    types = Types(subject)
-    for spot in spots(subject):
-        for target, value in pairs(spot.statement):
+    types = types_of(subject)
+    for spot in subject.spots:
+        for target, value in spot.pairs:
             if _is_integer(target, types) and types.of(value) == "float" and value is not types.first.get(root(target)):
                 name, given = subject.text(target), _given(subject, spot.statement, value)
                 if isinstance(target, ast.Name):
@@ -60,9 +60,9 @@ def _is_integer(target: ast.expr, types: Types) -> bool:
 
 def through_integers(subject: Subject) -> Iterator[Finding]:
     """TS302: not where the integer is an index, a bound or a condition."""
-    types, indices = Types(subject), _inside_indices(subject)
-    for spot in spots(subject):
-        for target, value in pairs(spot.statement):
+    types, indices = types_of(subject), _inside_indices(subject)
+    for spot in subject.spots:
+        for target, value in spot.pairs:
             if _is_integer(target, types) or (isinstance(target, ast.Name) and target.id in types.integers):
                 continue
             for node in ast.walk(value):
@@ -97,9 +97,9 @@ def _inside_indices(subject: Subject) -> set[int]:
 
 def singular(subject: Subject) -> Iterator[Finding]:
     """TS303."""
-    types = Types(subject)
-    for spot in spots(subject):
-        calls = [node for node in spot.expressions() if isinstance(node, ast.Call)]
+    types = types_of(subject)
+    for spot in subject.spots:
+        calls = spot.calls
         chosen = {id(part) for node in calls if subject.called(node) == "select" for part in ast.walk(node)}
         for node in calls:
             yield from _norm(subject, node)
@@ -165,7 +165,7 @@ def half_sums(subject: Subject) -> Iterator[Finding]:
     """TS304: in half precision 2048 + 1 is 2048."""
     halves = {name for name, one in subject.declared.items() if one.dtype == "f16"}
     halves |= {item.name for item in (subject.spec.items if subject.spec else ()) if item.dtype == "f16"}
-    for spot in spots(subject):
+    for spot in subject.spots:
         one = spot.statement
         if isinstance(one, ast.AugAssign) and root(one.target) in halves and dynamic(spot.loops):
             label = subject.label(root(one.target))
@@ -179,9 +179,9 @@ def narrow_literals(subject: Subject) -> Iterator[Finding]:
     doubles |= {item.name for item in (subject.spec.items if subject.spec else ()) if item.dtype == "f64"}
     if not doubles or subject.default_fp == "f64":
         return
-    types = Types(subject)
-    for spot in spots(subject):
-        for target, value in pairs(spot.statement):
+    types = types_of(subject)
+    for spot in subject.spots:
+        for target, value in spot.pairs:
             if not isinstance(target, ast.Name) or not isinstance(value, ast.Constant):
                 continue
             if isinstance(value.value, float) and types.first.get(target.id) is value:

@@ -1,0 +1,186 @@
+"""What lint looks at: ops with specs, fields of objects, engine functions, kernels of factories; what it leaves."""
+
+import textwrap
+
+import pytest
+
+import tinsmith as ts
+from fuzz._grammar import write
+from support.engine_keeper import ENGINES
+from tinsmith.lint import lint_file, lint_kernels
+
+
+def found(text, path="k.py"):
+    return [(one.rule, one.line) for one in lint_file(path, textwrap.dedent(text)) if one.severity != "info"]
+
+
+def test_an_input_that_is_written():
+    text = """
+    import taichi as ti, tinsmith as ts
+
+    @ts.op("x[n], w[n] -> y[n]")
+    @ti.kernel
+    def k(x: ti.types.ndarray(), w: ti.types.ndarray(), y: ti.types.ndarray()):
+        for i in x:
+            w[i] = 0.0
+            y[i] = x[i]
+    """
+    assert found(text) == [("TS103", 8)]
+    assert not found(text.replace("x[n], w[n] -> y[n]", "x[n] -> y[n], w[n]"))
+
+
+def test_an_op_that_a_call_makes():
+    text = """
+    import taichi as ti, tinsmith as ts
+
+    @ti.kernel
+    def k(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        for i in x:
+            x[i] = 0.0
+
+    op = ts.op("x[n] -> y[n]")(k)
+    """
+    assert found(text) == [("TS103", 7)]
+
+
+@pytest.mark.parametrize("loop", ["for i in x:", "for _ in range(1):"])
+def test_an_output_that_is_read_first(loop):
+    text = f"""
+    import taichi as ti, tinsmith as ts
+
+    @ts.op("x[n] -> y[n], z[n]")
+    @ti.kernel
+    def k(x: ti.types.ndarray(), y: ti.types.ndarray(), z: ti.types.ndarray()):
+        {loop}
+            z[0] += y[0] * x[0]
+        for j in x:
+            y[j] = x[j]
+    """
+    assert ("TS104", 8) in found(text)
+    turned = text.replace("z[0] += y[0] * x[0]", "y[0] += x[0]; z[0] += y[0]")
+    assert "TS104" not in [rule for rule, _ in found(turned)]
+
+
+def test_fields_of_an_object():
+    text = """
+    import taichi as ti
+
+    @ti.data_oriented
+    class Swarm:
+        def __init__(self):
+            self.x = ti.field(ti.f32, 8)
+            self.sum = ti.field(ti.f32, ())
+            self.drag = 0.5
+
+        @ti.func
+        def slowed(self, v):
+            return v * self.drag
+
+        @ti.kernel
+        def step(self):
+            for i in self.x:
+                self.sum[None] = self.slowed(self.x[i])
+                self.x[i] = ti.sin(self.x[i])
+    """
+    assert found(text) == [("TS105", 18), ("TS101", 19)]
+    told = {one.rule: one for one in lint_file("k.py", textwrap.dedent(text))}
+    assert "`self.sum`" in told["TS105"].message
+    assert "`self.x`" in told["TS101"].message
+    assert (told["TS409"].line, told["TS409"].severity) == (13, "info")
+
+
+def test_an_array_that_is_handed_on():
+    text = """
+    import taichi as ti
+
+    @ti.func
+    def mark(y: ti.template(), i):
+        y[i + 1] = y[i] + 1.0
+
+    @ti.kernel
+    def k(y: ti.types.ndarray()):
+        for i in range(9):
+            mark(y, i)
+    """
+    assert found(text) == [("TS106", 6)]
+
+
+def test_kernels_of_a_factory():
+    text = """
+    def build(lang, n):
+        @lang.kernel
+        def k(x: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                y[n] = x[i]
+        return k
+    """
+    assert found(text) == [("TS105", 6)]
+
+
+@pytest.mark.parametrize("text", ["import warp as wp", "from numba import cuda as wp"])
+def test_kernels_of_others_are_left_alone(text):
+    kernel = "@wp.kernel\ndef k(x: int, y: int):\n    for i in x:\n        y[0] = x[i]\n"
+    assert not lint_file("k.py", f"{text}\n{kernel}")
+
+
+@pytest.mark.parametrize(
+    ("comment", "is_named"),
+    [
+        ("# tinsmith: ignore", False),
+        ("# tinsmith: ignore[TS105]", False),
+        ("# tinsmith: ignore[TS101, TS105]", False),
+        ("# tinsmith: ignore[TS101]", True),
+        ("# it is right to ignore this", True),
+    ],
+)
+def test_a_comment_turns_findings_of_its_line_off(comment, is_named):
+    head = "import taichi as ti\n@ti.kernel\ndef k(x: ti.types.ndarray(), y: ti.types.ndarray()):\n"
+    text = f"{head}    for i in x:\n        y[0] = x[i]  {comment}\n"
+    assert bool(lint_file("k.py", text)) == is_named
+
+
+def test_a_list_of_fields_is_not_one_array():
+    text = """
+    import taichi as ti
+    z = [ti.field(ti.f32, 8 >> k) for k in range(3)]
+
+    @ti.kernel
+    def k(level: ti.template()):
+        for i in z[level]:
+            z[level][i] = z[level + 1][i // 2]
+    """
+    assert not found(text)
+
+
+def test_a_file_that_is_no_python():
+    with pytest.raises(SyntaxError):
+        lint_file("k.py", "def k(:\n")
+
+
+def test_functions_and_specs_of_what_lives(lang):
+    @lang.func
+    def rooted(v):
+        n = 0
+        n += lang.sqrt(v) + 1.0
+        return n
+
+    @ts.op("x[n] -> y[n], z[n]: i32")
+    @lang.kernel
+    def k(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in x:
+            y[i] = rooted(x[i])
+            z[i] += x[i] * 0.5
+
+    told = lint_kernels([k.kernel], k.spec)
+    errors = [one for one in told if one.severity == "error"]
+    assert [one.rule for one in errors] == ["TS301", "TS301"]  # in the function, and z holds integers
+    assert "`n` holds integers" in errors[0].message
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_random_kernels_have_no_errors(name):
+    """They are right: the fuzz compares what they compute with what the interpreter says."""
+    for seed in range(ENGINES.index(name), 300, 2):
+        source = write(seed).source.replace("def kernel(", "@lang.kernel\ndef kernel(")
+        told = lint_file(f"{seed}.py", f"import {name} as lang\n{source}")
+        assert not [one for one in told if one.severity == "error"]
