@@ -1,7 +1,7 @@
 """The gradient of `tinsmith.kernels.splat`, written by hand: what the generated one is measured against.
 
 It gathers: each Gaussian goes over its own pixels again. What the loop sums are moments of a and b; the parameters'
-gradients follow from the sums, once a Gaussian. In the same letters as the kernel, whose functions it repeats.
+gradients follow from the sums, once a Gaussian. In the same letters as the kernel, with its functions.
 
 Annotations here are values that the engines read: this file must not say `from __future__ import annotations`.
 """
@@ -10,40 +10,14 @@ Annotations here are values that the engines read: this file must not say `from 
 
 from typing import Any
 
-INVERSE_FAINTEST = 255.0
+from tinsmith.kernels._splat import INVERSE_FAINTEST, geometry
 
 
 def splat_by_hand(lang: Any) -> Any:
     """Parallel over Gaussians, without atomics and without a tape."""
     array = lang.types.ndarray()
 
-    @lang.func
-    def frame(scale_x, scale_y, angle):
-        """(ax, ay, bx, by) with a = ax dx + ay dy and b = bx dx + by dy."""
-        c, s = lang.cos(angle), lang.sin(angle)
-        return c / scale_x, s / scale_x, -s / scale_y, c / scale_y
-
-    @lang.func
-    def first_pixel(edge, size):
-        """Index of the first pixel whose centre is not before `edge`, and `size` if there is none."""
-        # Clamped as a float, since a huge one has no integer, and as an integer, since a NaN may pass the first.
-        clamped = lang.min(lang.max(edge - 0.5, 0.0), size)
-        return lang.max(0, lang.min(size, lang.cast(lang.ceil(clamped), lang.i32)))
-
-    @lang.func
-    def rows(y, ax, ay, bx, by, reach2, height):
-        """First row of the bounding box, and the one after its last."""
-        half = lang.sqrt(reach2 * (ax * ax + bx * bx)) / lang.abs(ax * by - ay * bx)
-        return first_pixel(y - half, height), first_pixel(y + half, height)
-
-    @lang.func
-    def columns(x, dy, ax, ay, bx, by, reach2, width):
-        """First pixel of the ellipse in the row at `dy`, and the one after its last."""
-        # a^2 + b^2 = xx dx^2 + 2 xy dx dy + yy dy^2 = reach2, solved for dx; xx yy - xy^2 = area^2.
-        xx, xy, area = ax * ax + bx * bx, ax * ay + bx * by, ax * by - ay * bx
-        middle = x - xy * dy / xx
-        half = lang.sqrt(lang.max(reach2 * xx - area * area * dy * dy, 0.0)) / xx
-        return first_pixel(middle - half, width), first_pixel(middle + half, width)
+    frame, rows, columns = geometry(lang)
 
     @lang.kernel
     def splat_by_hand(

@@ -48,6 +48,33 @@ def splat(lang: ModuleType, *, serial: bool) -> Any:
     """
     array = lang.types.ndarray()
 
+    frame, rows, columns = geometry(lang)
+
+    @lang.kernel
+    def splat(pos: array, scale: array, angle: array, colour: array, opacity: array, image: array):
+        lang.loop_config(serialize=serial)
+        for i in range(pos.shape[0]):
+            px, py, peak = pos[i, 0], pos[i, 1], opacity[i]
+            if peak * INVERSE_FAINTEST > 1.0:
+                ax, ay, bx, by = frame(scale[i, 0], scale[i, 1], angle[i])
+                reach2 = 2.0 * lang.log(peak * INVERSE_FAINTEST)
+                top, bottom = rows(py, ax, ay, bx, by, reach2, image.shape[0])
+                for y in range(top, bottom):
+                    dy = y + 0.5 - py
+                    left, right = columns(px, dy, ax, ay, bx, by, reach2, image.shape[1])
+                    for x in range(left, right):
+                        dx = x + 0.5 - px
+                        a, b = ax * dx + ay * dy, bx * dx + by * dy
+                        alpha = peak * lang.exp(-0.5 * (a * a + b * b))
+                        for channel in lang.static(range(3)):
+                            image[y, x, channel] += alpha * colour[i, channel]
+
+    return splat
+
+
+def geometry(lang: ModuleType) -> tuple[Any, Any, Any]:
+    """The functions of a Gaussian's shape: `frame`, and the `rows` and `columns` that it visits."""
+
     @lang.func
     def frame(scale_x, scale_y, angle):
         """(ax, ay, bx, by) with a = ax dx + ay dy and b = bx dx + by dy."""
@@ -76,23 +103,4 @@ def splat(lang: ModuleType, *, serial: bool) -> Any:
         half = lang.sqrt(lang.max(reach2 * xx - area * area * dy * dy, 0.0)) / xx
         return first_pixel(middle - half, width), first_pixel(middle + half, width)
 
-    @lang.kernel
-    def splat(pos: array, scale: array, angle: array, colour: array, opacity: array, image: array):
-        lang.loop_config(serialize=serial)
-        for i in range(pos.shape[0]):
-            px, py, peak = pos[i, 0], pos[i, 1], opacity[i]
-            if peak * INVERSE_FAINTEST > 1.0:
-                ax, ay, bx, by = frame(scale[i, 0], scale[i, 1], angle[i])
-                reach2 = 2.0 * lang.log(peak * INVERSE_FAINTEST)
-                top, bottom = rows(py, ax, ay, bx, by, reach2, image.shape[0])
-                for y in range(top, bottom):
-                    dy = y + 0.5 - py
-                    left, right = columns(px, dy, ax, ay, bx, by, reach2, image.shape[1])
-                    for x in range(left, right):
-                        dx = x + 0.5 - px
-                        a, b = ax * dx + ay * dy, bx * dx + by * dy
-                        alpha = peak * lang.exp(-0.5 * (a * a + b * b))
-                        for channel in lang.static(range(3)):
-                            image[y, x, channel] += alpha * colour[i, channel]
-
-    return splat
+    return frame, rows, columns
