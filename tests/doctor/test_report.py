@@ -116,6 +116,17 @@ def test_joined_reports_keep_everything_once(found):
     assert whole.gradient is gradient
 
 
+def test_what_two_reports_say_of_one_place_is_told_once():
+    plain, moved = (Finding("TS501", "info", "f.py", line, 1, "`x` is not used") for line in (1, 2))
+    other_words = Finding("TS501", "info", "f.py", 1, 1, "`x`, of 4 elements, is not used")
+    twins = [Finding("TS102", "error", "f.py", 1, 1, word) for word in ("`a`", "`b`")]
+    assert joined("f", [Report("a", [plain, *twins]), Report("b", [other_words, moved])]).findings == [
+        *twins,
+        plain,
+        moved,
+    ]
+
+
 PAGE = """\
 check of op `swarm` ────────────────────────────────────────────────────────────
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from tinsmith.doctor import Finding, Report
 from tinsmith.doctor._excerpt import excerpts
-from tinsmith.doctor._heat import _sheet, heat_map
+from tinsmith.doctor._heat import _sheet, heat_map, relative_errors
 
 SOURCE = '''\
 """Far above: "<not> shown"."""
@@ -46,11 +48,28 @@ class Gradient:
     """What a page needs of a gradient check."""
 
     ok: bool
-    errors: dict[str, Any] = field(default_factory=dict)
+    inputs: tuple[Any, ...] = ()
 
     @property
     def summary(self) -> str:
         return "x  WRONG at [1] & more"
+
+
+@dataclass
+class Compared:
+    """The gradient by one input, which is off by `errors` beside 1."""
+
+    name: str
+    errors: Any
+    has_reference: bool = True
+
+    @property
+    def op(self) -> Any:
+        return 1.0 + torch.as_tensor(self.errors)
+
+    @property
+    def reference(self) -> Any:
+        return torch.ones_like(self.op) if self.has_reference else None
 
 
 class Pages(HTMLParser):
@@ -99,7 +118,7 @@ def report(swarm):
 
 
 def test_it_is_one_file_that_needs_no_other(report):
-    report = Report(report.name, report.findings, {"swarm": Gradient(False, {"x": np.ones((2, 3))})})
+    report = Report(report.name, report.findings, {"swarm": Gradient(False, (Compared("x", np.ones((2, 3))),))})
     page = Pages(report.html())
     assert not {"script", "link", "iframe"} & {tag for tag, _ in page.tags}
     sources = [attrs["src"] for tag, attrs in page.tags if tag == "img"]
@@ -148,12 +167,29 @@ def test_it_is_written_where_asked(report, tmp_path):
 
 
 def test_the_gradient_has_its_words_and_a_picture_an_input(report):
-    errors = {"x": np.eye(3), "k": np.zeros(4), "none": np.zeros((0, 2))}
-    page = Pages(Report("f", [], {"swarm(small)": Gradient(False, errors)}).html())
+    inputs = (Compared("x", np.eye(3)), Compared("k", np.zeros(4)), Compared("none", np.zeros((0, 2))))
+    inputs += (Compared("large", np.zeros(4), has_reference=False),)
+    page = Pages(Report("f", [], {"swarm(small)": Gradient(False, inputs)}).html())
     assert "gradient of swarm(small): wrong" in page.words and "x  WRONG at [1] & more" in page.words
+    assert "(3, 3) error" in page.words and "large" not in page.words
     assert len([tag for tag, _ in page.tags if tag == "figure"]) == 3
     assert len([tag for tag, _ in page.tags if tag == "img"]) == 2
     assert "gradient of f: right" in Pages(Report("f", [], {"f": Gradient(True)}).html()).words
+
+
+ERRORS = [
+    # mine, true, relative errors
+    ([1.0, -4.0], [1.0, -2.0], [0.0, 0.5]),
+    ([0.0, 0.0], [0.0, 0.0], [0.0, 0.0]),
+    ([3.0, 0.0], [0.0, 0.0], [1.0, 0.0]),
+    ([1.0, math.inf], [2.0, 1.0], [0.5, math.inf]),
+    ([], [], []),
+]
+
+
+@pytest.mark.parametrize(("mine", "true", "errors"), ERRORS)
+def test_relative_errors(mine, true, errors):
+    assert relative_errors(torch.tensor(mine), torch.tensor(true)).tolist() == errors
 
 
 def pixels(errors):
@@ -170,12 +206,18 @@ def test_pictures_of_all_shapes(shape):
 
 def test_the_wrong_element_is_the_dark_one():
     errors = np.zeros((4, 6))
-    errors[1, 4] = -2.0
+    errors[1, 4] = 0.7
     seen = pixels(errors)[:, :380]  # without the colour bar
     dark = np.argwhere((seen[..., 0] < 130) & (seen[..., 1] < 40) & (seen[..., 0] > seen[..., 1] + 60))
     assert len(dark) > 500
     row, column = dark.mean(axis=0) / seen.shape[:2]
     assert 0.2 < row < 0.5 and 0.6 < column < 0.95
+
+
+def test_rounding_is_pale():
+    seen = pixels(np.full((4, 6), 3e-10))[:, :380]
+    inside = seen[20:-60, 60:-40]
+    assert inside.min() > 200
 
 
 def test_what_is_not_finite_is_grey():

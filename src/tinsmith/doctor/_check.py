@@ -64,6 +64,7 @@ def check_example(op: Op, example: str) -> Report:
 
 def check_file(path: Path) -> Report:
     """Lint every kernel in a Python file, which is not run; that it cannot be read or parsed is a finding."""
+    path = path.resolve()  # as kernels that were imported name it
     try:
         with tokenize.open(path) as file, unwarned():  # as Python itself reads it: UTF-8, or what its first lines say
             findings = lint_file(path, file.read())

@@ -1,42 +1,64 @@
-"""Heat: pictures of where a gradient is wrong, as PNG in text, for pages that stand alone."""
+"""Heat: pictures of where a gradient is wrong, as PNG in text, for pages that stand alone.
+
+Errors are relative to the greatest derivative, and all pictures have one logarithmic scale: rounding looks pale in each
+of them, a wrong element dark.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
+from typing import Any
 
 import numpy as np
+import torch
 
 _SIDE = 512  # of more cells a side several share one: a picture shows no more
 _INCHES = 3.4
+_LEAST, _GREATEST = 1e-10, 1.0
+
+
+def relative_errors(mine: torch.Tensor, true: torch.Tensor) -> np.ndarray:
+    """How far each derivative is from the true one, relative to the greatest of either."""
+    both = torch.cat([mine.flatten(), true.flatten()]).abs()
+    finite = both[both.isfinite()]
+    scale = finite.max().item() if finite.numel() else 0.0
+    return ((mine - true).abs() / (scale or 1.0)).cpu().double().numpy()
 
 
 def heat_map(errors: np.ndarray) -> str:
-    """A picture of an array's absolute values, `data:image/png;base64,...`: a strip for one dim, rows for three.
+    """A picture of relative errors, `data:image/png;base64,...`: a strip for one dim, rows for three.
 
     Cells that are not finite are grey.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import ScalarFormatter
 
-    sheet = _sheet(np.abs(errors).astype(np.float64))
-    height = min(max(_INCHES * sheet.shape[0] / sheet.shape[1], 0.5), _INCHES)
-    figure = Figure(figsize=(_INCHES + 1.1, height + 0.5), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_facecolor("0.6")
-    finite = sheet[np.isfinite(sheet)]
-    top = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
-    shown = axes.imshow(np.ma.masked_invalid(sheet), aspect="auto", cmap="Reds", vmin=0, vmax=top)
-    axes.tick_params(labelsize=7)
-    if sheet.shape[0] == 1:
-        axes.set_yticks([])
-    numbers = ScalarFormatter()
-    numbers.set_powerlimits((-2, 3))
-    figure.colorbar(shown, ax=axes, format=numbers).ax.tick_params(labelsize=7)
+    sheet = _sheet(errors)
+    height = min(max(_INCHES * sheet.shape[0] / sheet.shape[1], 0.35), _INCHES)
+    figure = Figure(figsize=(_INCHES + 1.1, height + 0.4), dpi=120, layout="constrained")
+    _draw(figure, sheet)
     out = io.BytesIO()
     FigureCanvasAgg(figure).print_png(out)
     return "data:image/png;base64," + base64.b64encode(out.getvalue()).decode("ascii")
+
+
+def _draw(figure: Any, sheet: np.ndarray) -> None:
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import MaxNLocator
+
+    axes = figure.add_subplot()
+    axes.set_facecolor("0.6")
+    shown = np.ma.masked_invalid(sheet).clip(_LEAST, _GREATEST)
+    picture = axes.imshow(shown, aspect="auto", cmap="Reds", norm=LogNorm(_LEAST, _GREATEST), interpolation="nearest")
+    axes.tick_params(labelsize=7)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    if sheet.shape[0] == 1:
+        axes.set_yticks([])
+    bar = figure.colorbar(picture, ax=axes, ticks=[_LEAST, 1e-5, _GREATEST])
+    bar.ax.tick_params(labelsize=7)
+    bar.ax.minorticks_off()
 
 
 def _sheet(values: np.ndarray) -> np.ndarray:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from .._version import __version__
 from ..lint import RULES, SEVERITIES, Finding
 from ._excerpt import excerpts, lines_of, shown_path
-from ._heat import heat_map
+from ._heat import heat_map, relative_errors
 from ._style import STYLE
 
 if TYPE_CHECKING:
     from ._gradcheck import Gradcheck
     from ._report import Report
+    from .gradients import Compared
 
 
 def page(report: Report) -> str:
@@ -110,12 +111,17 @@ def _gradient(label: str, gradient: Gradcheck) -> Iterator[str]:
     yield f"<h2>gradient of {escape(label)}: {verdict}</h2>"
     yield f'<pre class="words">{escape(gradient.summary)}</pre>'
     yield '<div class="maps">'
-    for name, errors in gradient.errors.items():
-        shape = ", ".join(map(str, errors.shape))
-        caption = f"<code>{escape(name)}</code> <span class='faint'>({shape}) absolute error of its gradient</span>"
-        picture = f'<img src="{heat_map(errors)}" alt="error of the gradient of {escape(name)}">' if errors.size else ""
-        yield f"<figure><figcaption>{caption}</figcaption>{picture}</figure>"
+    yield from (_picture(one) for one in gradient.inputs if one.reference is not None)
     yield "</div>"
+
+
+def _picture(one: Compared) -> str:
+    """The errors of one input's gradient; an empty input has none."""
+    name, shape = escape(one.name), ", ".join(map(str, one.op.shape))
+    errors = relative_errors(one.op, one.op if one.reference is None else one.reference)
+    words = f'<span class="faint">({shape}) error relative to the greatest derivative</span>'
+    picture = f'<img src="{heat_map(errors)}" alt="errors of the gradient of {name}">' if errors.size else ""
+    return f"<figure><figcaption><code>{name}</code> {words}</figcaption>{picture}</figure>"
 
 
 def _coloured(lines: list[str]) -> list[str]:

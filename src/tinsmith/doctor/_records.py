@@ -38,7 +38,7 @@ def as_json(report: Report, root: Path) -> str:
         }
         for one in report.findings
     ]
-    gradients = {label: {"ok": one.ok, "text": str(one)} for label, one in report.gradients.items()}
+    gradients = {label: {"ok": one.ok, "text": one.summary} for label, one in report.gradients.items()}
     whole = {"ok": report.ok, "complete": report.was_complete, "findings": findings, "gradients": gradients}
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 

@@ -110,13 +110,18 @@ class Report:
 
 
 def joined(name: str, reports: Iterable[Report]) -> Report:
-    """Several reports as one; a finding that several have is there once."""
+    """Several reports as one. What two say of one place by the same rule is told once, as the first has it."""
     reports = list(reports)
-    findings = in_order([finding for report in reports for finding in report.findings])
+    findings: dict[tuple[object, ...], list[Finding]] = {}
+    for report in reports:
+        new: dict[tuple[object, ...], list[Finding]] = {}
+        for one in report.findings:
+            new.setdefault((one.path, one.line, one.column, one.rule, one.severity), []).append(one)
+        findings = new | findings
     gradients = {label: one for report in reports for label, one in report.gradients.items()}
     looked = tuple(dict.fromkeys(part for report in reports for part in report.looked))
     places = tuple(dict.fromkeys(place for report in reports for place in report.places))
-    return Report(name, findings, gradients, looked, places)
+    return Report(name, in_order([one for group in findings.values() for one in group]), gradients, looked, places)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -43,7 +43,7 @@ code, pre, .mono { font-size: 13px;
 pre.words { white-space: pre-wrap; overflow-wrap: anywhere; background: var(--panel); border: 1px solid var(--line);
   border-radius: 6px; padding: .7rem 1rem; }
 .maps { display: flex; flex-wrap: wrap; gap: 1rem; }
-figure { margin: 0; } figcaption { font-size: 13px; margin-bottom: .3rem; }
+figure { margin: 0; flex: 0 1 31rem; } figcaption { font-size: 13px; margin-bottom: .3rem; }
 figure img { max-width: 100%; border-radius: 6px; border: 1px solid var(--line); background: white; display: block; }
 .k, .kn, .kc, .ow { color: var(--keyword); } .s, .s1, .s2, .sd { color: var(--string); }
 .mi, .mf { color: var(--number); } .nf, .nd { color: var(--name); } .c1 { color: var(--faint); font-style: italic; }
