@@ -18,7 +18,6 @@ import tinsmith as ts
 from fuzz._grammar import Program
 from fuzz._parts import COUNT, FACTOR, RANKS
 from tinsmith._config import config
-from tinsmith.lint import lint_kernels
 
 CHECKS: tuple[str, ...] = ("values", "gradients", "tangents")
 """What is compared."""
@@ -45,16 +44,12 @@ which may be the same, was written since: `b = y[i]; y[k[i]] = b + y[k[i]]; c = 
 
 @dataclass
 class Verdict:
-    """The outcome for one kernel, in words where it is none of agreement; seconds by what was done.
-
-    `rules` are those by which lint says that the engine's own reverse mode goes wrong, where that is what is judged.
-    """
+    """The outcome for one kernel, in words where it is none of agreement; seconds by what was done."""
 
     seed: int
     outcome: str = AGREE
     check: str = ""
     words: str = ""
-    rules: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextlib.contextmanager
@@ -113,8 +108,6 @@ def _try(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: s
         return
     chosen = {"adjoint": "engine", "trust_engine": True} if adjoint == TRUSTED else {"adjoint": adjoint}
     source = ts.op(program.spec, scratch=program.scratch, **chosen)(kernel)
-    if adjoint == TRUSTED:
-        verdict.rules = doubts(source)
     if "gradients" in checks:
         verdict.check = "gradients"
         with verdict.timed("gradient"):
@@ -129,13 +122,6 @@ def _try(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: s
         ours = sum((given[name] * one).sum() for name, one in pushed.items())
         theirs = sum((answer.gradients[name] * one).sum() for name, one in tangents.items())
         _compare(verdict, program, {"all": torch.as_tensor(ours)}, {"all": torch.as_tensor(theirs)})
-
-
-def doubts(op: Any) -> list[str]:
-    """Rules by which lint says that the engine of an op gets its gradient wrong, or refuses it."""
-    engine = op.engine.capitalize()
-    found = lint_kernels([op.kernel], op.spec)
-    return sorted({one.rule for one in found if one.severity != "info" and engine in one.message})
 
 
 def kernel_of(program: Program, lang: ModuleType) -> Any:

@@ -1,0 +1,77 @@
+"""Random kernels, differentiated by the engines' own reverse modes: right, wrong, refused, or the end of the process.
+
+What is right is what the oracle says. Nothing is refused by us (`trust_engine=True`) but what would end the process.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fuzz._campaign import Campaign
+from fuzz._grammar import write
+from fuzz._verdict import AGREE, CRASH, DISAGREE, ERROR, REFUSED, TRUSTED
+from tinsmith.lint import RULES, lint_file
+
+RIGHT, WRONG, NOT, DEAD, ASIDE = "right", "wrong", "refused", "process dies", "not counted"
+KINDS = (RIGHT, WRONG, NOT, DEAD)
+
+
+class Tried(NamedTuple):
+    """One kernel: what became of its gradient, and the rules by which lint doubts the engine."""
+
+    seed: int
+    kind: str
+    rules: tuple[str, ...]
+
+
+def tried(engine: str, seeds: Sequence[int], log: Path | None, jobs: int) -> list[Tried]:
+    """Differentiate random kernels by an engine."""
+    campaign = Campaign(engine, seeds, jobs, TRUSTED, log).run()
+    return [Tried(seed, kind(campaign.outcomes[seed]), doubts(seed, engine)) for seed in seeds]
+
+
+def kind(line: Mapping[str, Any]) -> str:
+    """What became of a kernel's gradient; kernels whose values the engine gets wrong say nothing of it."""
+    if line["outcome"] == CRASH:
+        return DEAD
+    if line["outcome"] == AGREE:
+        return RIGHT
+    if line["check"] != "gradients":
+        return ASIDE
+    if line["outcome"] in (REFUSED, ERROR):
+        return DEAD if "kill the process" in line["words"] else NOT
+    return WRONG if line["outcome"] == DISAGREE else ASIDE
+
+
+def doubts(seed: int, engine: str) -> tuple[str, ...]:
+    """Rules by which lint says, of the source alone, that an engine gets the gradient wrong or refuses it."""
+    source = write(seed).source.replace("def kernel(", "@lang.kernel\ndef kernel(")
+    found = lint_file(f"{seed}.py", f"import {engine} as lang\n{source}")
+    return tuple(sorted({one.rule for one in found if one.severity != "info" and engine.capitalize() in one.message}))
+
+
+def unnamed(found: Iterable[Tried]) -> list[int]:
+    """Seeds of kernels that come out wrong, or kill the process, and that lint has no doubts about."""
+    return [one.seed for one in found if one.kind in (WRONG, DEAD) and not one.rules]
+
+
+def table(found: Mapping[str, Sequence[Tried]]) -> Iterator[str]:
+    """Markdown: what became of the kernels, and what it was where a rule named them."""
+    yield "| engine | kernels | right | wrong | of these named by lint | refused | process dies | named, though right |"
+    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    for engine, ones in found.items():
+        counts = Counter(one.kind for one in ones)
+        named = sum(one.kind == WRONG and bool(one.rules) for one in ones)
+        idle = sum(one.kind == RIGHT and bool(one.rules) for one in ones)
+        cells = [len(ones), counts[RIGHT], counts[WRONG], named, counts[NOT], counts[DEAD], idle]
+        yield f"| {engine.capitalize()} | {' | '.join(map(str, cells))} |"
+    yield ""
+    yield "| rule | | " + " | ".join(f"{engine.capitalize()}: {one}" for engine in found for one in KINDS[:3]) + " |"
+    yield "|---|---|" + "---:|" * 3 * len(found)
+    for rule in sorted({rule for ones in found.values() for one in ones for rule in one.rules}):
+        counts = [Counter(one.kind for one in ones if rule in one.rules) for ones in found.values()]
+        cells = [str(count[one]) for count in counts for one in KINDS[:3]]
+        yield f"| {rule} | {RULES[rule].name} | {' | '.join(cells)} |"
