@@ -2,6 +2,7 @@
 
 import linecache
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -162,6 +163,23 @@ CASES = {
             n = x.shape[0]
             for i in range(n):
                 y[i] += x[i]
+        """,
+    ),
+    "a value read beside": (
+        "TS201",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            s = x[0] * x[0]  #!
+            for i in x:
+                y[i] += x[i] * s
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                s = x[0] * x[0]
+                y[i] += x[i] * s
         """,
     ),
     "while": (
@@ -582,6 +600,12 @@ def test_every_rule_of_lint_has_a_case():
     """But for those that need a spec, an object, or something that is not followed."""
     rules = {rule for rule in RULES if "TS100" < rule < "TS600"}
     assert rules - {case[0] for case in CASES.values()} == {"TS103", "TS104", "TS409", "TS502"}
+
+
+def test_the_docs_have_every_rule():
+    text = (Path(__file__).parents[2] / "docs" / "lint.md").read_text(encoding="utf-8")
+    for rule in RULES.values():
+        assert f"| {rule.id} | {rule.name} | {rule.about} |" in text
 
 
 def test_no_case_is_wrong_in_a_second_way():

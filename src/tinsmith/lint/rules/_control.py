@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...source import carrying_nests
 from .._finding import Finding
 from .._subject import BOTH, Subject
-from .._walk import dynamic
+from .._walk import dynamic, is_size, root
 
 STACK = 32
 """Entries of Taichi's gradient stack where it does not know the trip count."""
@@ -28,12 +28,11 @@ def mixed_top_level(subject: Subject) -> Iterator[Finding]:
 
 
 def _does_work(one: ast.stmt, subject: Subject) -> bool:
-    """Whether a statement changes memory, or may."""
+    """Whether a statement reads or changes memory."""
     if isinstance(one, ast.For | ast.While | ast.FunctionDef | ast.Pass | ast.Return):
         return False
-    stores = (node for node in ast.walk(one) if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store))
-    is_atomic = any(subject.called(node).startswith("atomic_") for node in ast.walk(one))
-    return is_atomic or any(True for _ in stores)
+    elements = (node for node in ast.walk(one) if isinstance(node, ast.Subscript) and not is_size(node))
+    return any(root(node) in subject.arrays for node in elements)
 
 
 def early_ends(subject: Subject) -> Iterator[Finding]:

@@ -1,0 +1,105 @@
+"""What lint says an engine gets wrong is refused where the gradient is the engine's, unless the user trusts it."""
+
+import copy
+
+import pytest
+import torch
+
+import tinsmith as ts
+
+SPEC = "x[n] -> y[n]"
+
+
+def exponentials(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            for j in range(x.shape[0]):
+                y[i] += lang.exp(x[j] * x[i])
+
+    return kernel
+
+
+def running_maximum(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            s = x[i]
+            for j in range(x.shape[0]):
+                s = s * s * 0.5 + lang.max(x[j], s * 0.1)
+            y[i] = s
+
+    return kernel
+
+
+def rebuilt_vector(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            v = lang.Vector([x[i], 1.0])
+            for j in range(3):
+                v = lang.Vector([v[0] * v[1], v[1] * x[j]])
+            y[i] = v[0]
+
+    return kernel
+
+
+def greatest(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            lang.atomic_max(y[0], x[i])
+
+    return kernel
+
+
+WRONG = {  # the rule, and the engines that get it wrong
+    exponentials: ("TS404", {"taichi"}),
+    running_maximum: ("TS405", {"taichi"}),
+    rebuilt_vector: ("TS406", {"taichi"}),
+    greatest: ("TS401", {"taichi", "quadrants"}),
+}
+
+
+def gradient(op, x, c):
+    leaf = x.clone().requires_grad_()
+    return torch.autograd.grad(op(leaf), leaf, c)[0]
+
+
+@pytest.mark.parametrize("make", WRONG, ids=lambda make: make.__name__)
+def test_wrong_refused_or_trusted(lang64, engine, make):
+    rule, engines = WRONG[make]
+    kernel = make(lang64)
+    x, c = torch.rand(5, dtype=torch.float64) + 0.2, torch.rand(5, dtype=torch.float64)
+    right = ts.oracle(ts.op(SPEC)(kernel), x, cotangents=c).gradients["x"]
+    torch.testing.assert_close(gradient(ts.op(SPEC)(kernel), x, c), right)
+    op = ts.op(SPEC, adjoint="engine")(kernel)
+    trusted = gradient(ts.op(SPEC, adjoint="engine", trust_engine=True)(kernel), x, c)
+    if engine in engines:
+        with pytest.raises(ts.GradientError, match=rf"(?s){rule}.*test_trust_engine\.py:\d+.*trust_engine=True"):
+            gradient(op, x, c)
+        assert not torch.allclose(trusted, right)
+    else:
+        torch.testing.assert_close(gradient(op, x, c), right)
+        torch.testing.assert_close(trusted, right)
+
+
+def test_a_gradient_that_nobody_wants_is_not_refused(lang64):
+    op = ts.op(SPEC, adjoint="engine")(greatest(lang64))
+    assert op(torch.tensor([0.2, 0.7, 0.1], dtype=torch.float64))[0] == 0.7
+
+
+def test_a_kernel_that_is_right_by_the_engine_is_not_refused(lang64):
+    @ts.op(SPEC, adjoint="engine")
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            v = lang64.Vector([x[i], 2.0 * x[i]])
+            y[i] = lang64.exp(v.dot(v)) + lang64.max(x[i], 0.5)
+
+    assert torch.autograd.gradcheck(kernel, (torch.rand(5, dtype=torch.float64).requires_grad_(),))
+
+
+def test_trust_goes_with_a_copy(lang64):
+    op = ts.op(SPEC, adjoint="engine", trust_engine=True)(greatest(lang64))
+    assert copy.deepcopy(op)._core.signature.trusts_engine
