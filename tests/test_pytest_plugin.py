@@ -45,6 +45,25 @@ class Anything:
 anything = Anything()
 
 
+@lang.data_oriented
+class Scaler:
+    def __init__(self, factor):
+        self.factor = factor
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def scale(self, x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = self.factor * x[i]
+
+    @scale.example
+    def small():
+        return torch.linspace(0.1, 1.0, 4, dtype=torch.float64)
+
+
+scaler = Scaler(3.0)
+
+
 def test_as_ever():
     assert square.examples
 """
@@ -124,6 +143,7 @@ def test_files_and_examples_are_items(pytester, run, engine):
             "test_kernels.py::tinsmith-lint FAILED*",
             "test_kernels.py::square?tinsmith-small? PASSED*",
             "test_kernels.py::square?tinsmith-odd? FAILED*",
+            "test_kernels.py::scaler.scale?tinsmith-small? PASSED*",
             "test_kernels.py::test_as_ever PASSED*",
             "test_others.py::test_as_ever PASSED*",
             "check of broken.py *",
@@ -132,7 +152,7 @@ def test_files_and_examples_are_items(pytester, run, engine):
             "   28:9  error TS301 silent-truncation",
         ]
     )
-    result.assert_outcomes(passed=4, failed=3)
+    result.assert_outcomes(passed=5, failed=3)
     assert "Traceback" not in result.stdout.str() and "runtest" not in result.stdout.str()
 
 

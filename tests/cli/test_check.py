@@ -296,6 +296,38 @@ def test_what_fails_is_named_with_its_line(write, case):
     assert found["line"] == path.read_text("utf-8").split(where)[0].count("\n") + 1
 
 
+METHOD = """
+@lang.data_oriented
+class Scaler:
+    def __init__(self, factor):
+        self.factor = factor
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def scale(self, x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = self.factor * x[i]
+
+    @scale.example
+    def small():
+        return torch.linspace(0.1, 1.0, 4, dtype=torch.float64)
+
+
+"""
+
+
+def test_ops_that_are_methods_are_run_with_the_objects_of_a_module(write):
+    path = write("methods.py", METHOD, "scaler = Scaler(3.0)\n")
+    result = check("methods.py", "--run", "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert list(json.loads(result.stdout)["gradients"]) == ["scale(small)"]
+    write("methods.py", METHOD)
+    del sys.modules[path.stem]
+    result = check("methods.py", "--run")
+    assert result.exit_code == 2, result.output
+    assert "op `scale` is a method, and no object of its class stands at the top" in " ".join(result.stdout.split())
+
+
 def test_files_of_a_package_and_files_that_share_a_name(write, folder):
     for name in ("pack/__init__.py", "pack/sub/__init__.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -49,6 +49,7 @@ class Gradient:
 
     ok: bool
     inputs: tuple[Any, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -175,6 +176,12 @@ def test_the_gradient_has_its_words_and_a_picture_an_input(report):
     assert len([tag for tag, _ in page.tags if tag == "figure"]) == 3
     assert len([tag for tag, _ in page.tags if tag == "img"]) == 2
     assert "gradient of f: right" in Pages(Report("f", [], {"f": Gradient(True)}).html()).words
+
+
+def test_a_refused_gradient_is_not_called_wrong():
+    gradient = Gradient(False, findings=(Finding("TS703", "error", "f.py", 1, 0, "refused"),))
+    words = Pages(Report("f", [], {"f": gradient}).html()).words
+    assert "gradient of f: refused" in words and "f: wrong" not in words
 
 
 ERRORS = [

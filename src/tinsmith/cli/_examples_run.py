@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
-from ..bridge import Op
-from ..doctor import Report, check_example, joined, not_run
+from ..doctor import Report, check_example, joined, not_run, ops_with_examples
 from ._imported import imported
 
 
@@ -23,20 +19,11 @@ def run_examples(path: Path, seen: set[int]) -> Report:
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the file is somebody's own code
         return Report(str(path), [not_run("the file", error, str(path), _line(error, path))])
     reports: list[Report] = []
-    for op in _ops(module):
+    for op in ops_with_examples(vars(module)):
         if id(op) not in seen:
             seen.add(id(op))
             reports += [check_example(op, example) for example in op.examples]
     return joined(str(path), reports)
-
-
-def _ops(module: ModuleType) -> Iterator[Op]:
-    """Ops at the top of a module, and in the bodies of its classes."""
-    for value in list(vars(module).values()):
-        if isinstance(value, Op):
-            yield value
-        elif inspect.isclass(value) and value.__module__ == module.__name__:
-            yield from (member for member in vars(value).values() if isinstance(member, Op))
 
 
 def _line(error: BaseException, path: Path) -> int:

@@ -2,6 +2,7 @@
 
 from ..lint import RULES, Finding, lint_file
 from ._check import check, check_example, check_file, not_run
+from ._examples import ops_of, ops_with_examples
 from ._gradcheck import Gradcheck, gradcheck
 from ._lint import lint
 from ._records import as_json, as_sarif
@@ -23,5 +24,7 @@ __all__ = [
     "lint",
     "lint_file",
     "not_run",
+    "ops_of",
+    "ops_with_examples",
     "sanitize",
 ]

@@ -6,9 +6,9 @@ import tokenize
 from pathlib import Path
 from typing import Any
 
-from .._errors import TinsmithError
+from .._errors import KernelError, TinsmithError, refusal
 from ..bridge import Op, examined, example_inputs
-from ..engines import init, started
+from ..engines import init, of_kernel, started
 from ..lint import Finding, in_order, lint_file
 from ._excerpt import shown_path, unwarned
 from ._gradcheck import Gradcheck, gradcheck
@@ -53,6 +53,7 @@ def check_example(op: Op, example: str) -> Report:
     """
     label = f"{op.name}({example})"
     try:
+        _require_owner(op)
         if op.engine not in started():
             init("cpu", engine=op.engine)
         inputs, named = example_inputs(op.examples[example]())
@@ -110,6 +111,16 @@ def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
         map(_single_spaced, text.splitlines() if isinstance(error, TinsmithError) else [text.split("\n")[0]])
     )
     return Finding("TS002", "error", path, line, 0, f"{what} could not be run: {type(error).__name__}: {words}")
+
+
+def _require_owner(op: Op) -> None:
+    if op.owner is None and any(of_kernel(kernel).is_method(kernel) for kernel in _kernels(op)):
+        words = f"op `{op.name}` is a method, and no object of its class stands at the top of the module"
+        raise KernelError(refusal(words, remedy="Make one there."))
+
+
+def _kernels(op: Op) -> tuple[Any, ...]:
+    return op.kernel if isinstance(op.kernel, tuple) else (op.kernel,)
 
 
 def _left_out(label: str, outside: Finding) -> Finding:

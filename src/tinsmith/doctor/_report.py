@@ -68,8 +68,6 @@ class Report:
         """The numbers in words: "2 errors, 1 hint"."""
         counts = Counter(one.severity for one in self.findings)
         words = [_counted(counts[severity], _NOUNS[severity]) for severity in SEVERITIES if counts[severity]]
-        wrong = sum(not one.ok for one in self.gradients.values())
-        words += [_counted(wrong, "wrong gradient")] if wrong else []
         return ", ".join(words) or "nothing found"
 
     def of(self, *severities: Severity) -> list[Finding]:

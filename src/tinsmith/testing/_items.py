@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ..bridge import Op
-from ..doctor import Report, check_example, check_file
+from ..doctor import Report, check_example, check_file, ops_of
 
 _KERNEL = re.compile(rb"^[ \t]*@.*\bkernel\b|\.kernel\(", re.MULTILINE)
 
@@ -32,16 +32,20 @@ class Checks:
 
     def pytest_pycollect_makeitem(self, collector: Any, name: str, obj: object) -> list[pytest.Item] | None:
         """The examples of an op, once, whatever the number of names and modules that it is found in."""
-        if not issubclass(type(obj), Op):  # asked of the type: what stands in a module may answer anything itself
-            return None
-        op: Any = obj
-        if not op.examples or any(op is one for one in self._seen):
-            return None
-        self._seen.append(op)
-        return [
-            ExampleItem.from_parent(collector, name=f"{name}[tinsmith-{example}]", op=op, example=example)
+        new = [op for op in ops_of(obj) if op.examples and not any(op is one for one in self._seen)]
+        self._seen += new
+        items: list[pytest.Item] = [
+            ExampleItem.from_parent(
+                collector, name=f"{_called(name, op, obj)}[tinsmith-{example}]", op=op, example=example
+            )
+            for op in new
             for example in op.examples
         ]
+        return items or None
+
+
+def _called(name: str, op: Op, holder: object) -> str:
+    return name if op is holder else f"{name}.{op.name}"
 
 
 class KernelFile(pytest.File):
