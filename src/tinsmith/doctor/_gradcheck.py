@@ -29,6 +29,7 @@ from .gradients import (
     of_interpreter,
     of_op,
     pulled_back,
+    pulled_back_apart,
     random_cotangents,
     same_numbers,
     told,
@@ -111,7 +112,8 @@ def gradcheck(
         op: made by `tinsmith.op` or `tinsmith.chain`. A `backward=` by hand is what is judged, where it has one.
         inputs: what the op is called with. They are not changed; integers are not differentiated.
         cotangents: incoming gradients of outputs, as of `oracle`; random ones, always the same, where none are given.
-        adjoint: "engine" judges the engine's own reverse mode instead; "source" the generated gradient.
+        adjoint: "engine" judges the engine's own reverse mode instead, also where an op would refuse it; "source" the
+            generated gradient. A gradient that cannot be had is a finding (TS703).
         eps: the step of differences, for numbers up to 1, in proportion for greater ones. 1e-6; in float32 5e-3.
         rtol: how far apart two derivatives may be, relative to the greater one. 1e-6 between op and oracle and 1e-4
             beside differences in float64; 1e-2 in single precision.
@@ -182,7 +184,10 @@ class _Check:
         self._compare_values(here, again, (1e-9, 1e-3), form)
         cotangents = random_cotangents(here) if given is None else self.call.cotangents(given, here)
         try:
-            mine = pulled_back(self.function, values, cotangents)
+            if self.call.origin(frozenset(values)) == "engine":
+                mine = pulled_back_apart(self.call, values, cotangents)
+            else:
+                mine = pulled_back(self.function, values, cotangents)
         except GradientError as reason:
             return self._refused(reason)
         oracle, interpreted = self._oracle(values, cotangents)

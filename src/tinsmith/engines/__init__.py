@@ -10,7 +10,7 @@ from ._language import Language, StructFacts
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, started
 from ._shared import COMPILING, DTYPES, FLOATS, NAMES, array_text
-from ._start import init
+from ._start import init, init_in_fork
 from ._translate import translate
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "array_text",
     "get",
     "init",
+    "init_in_fork",
     "installed",
     "is_kernel",
     "loaded",

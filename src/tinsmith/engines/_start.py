@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from .._errors import EngineError, refusal
+from ._language import Language
 from ._registry import get, loaded
 
 
@@ -33,6 +34,36 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
     for name in names:
         get(name).start(device, **options)
     return names
+
+
+_SETTINGS = (
+    "ad_stack_experimental_enabled",
+    "ad_stack_size",
+    "advanced_optimization",
+    "cfg_optimization",
+    "debug",
+    "fast_math",
+    "flatten_if",
+    "opt_level",
+    "random_seed",
+    "real_matrix_scalarize",
+)
+"""What a kernel or its gradient hangs on."""
+_LEFT: list[Any] = []
+
+
+def init_in_fork(name: str) -> None:
+    """Start an engine anew on the CPU, with the settings that it has, in a process that was forked.
+
+    An engine compiles with threads of its own, which a fork leaves behind: the child would wait for them for ever. What
+    it held is never touched again, for its end would wait for them too; fields are lost.
+    """
+    engine = get(name)
+    runtime, config = engine.lang.lang.impl.get_runtime(), engine.lang.lang.impl.current_cfg()
+    _LEFT.append(runtime.prog)
+    fp, ip = (getattr(engine.lang, kind) for kind in Language(engine).default_types)
+    settings = {name: getattr(config, name) for name in _SETTINGS if hasattr(config, name)}
+    engine.start("cpu", default_fp=fp, default_ip=ip, offline_cache=False, cpu_max_num_threads=1, **settings)
 
 
 def _device(arch: str) -> str:

@@ -1,5 +1,6 @@
 """Gradients: an op's own, the oracle's and central differences, in the best precision there is, compared."""
 
+from ._apart import pulled_back_apart
 from ._compared import Compared, Comparison
 from ._differences import Steps
 from ._function import (
@@ -26,6 +27,7 @@ __all__ = [
     "of_interpreter",
     "of_op",
     "pulled_back",
+    "pulled_back_apart",
     "random_cotangents",
     "same_numbers",
     "told",

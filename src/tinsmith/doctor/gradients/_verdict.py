@@ -62,10 +62,12 @@ def judged_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float)
     near = rough.close(point.op, slope.central, scale, 2 * slope.noise)
     if agrees and point.oracle is not None:
         return Kind.RIGHT if near else Kind.DIFFERENCES
-    if near:
-        return Kind.RIGHT if point.oracle is None else Kind.ORACLE
-    is_oracle_near = point.oracle is not None and rough.close(point.oracle, slope.central, scale, 2 * slope.noise)
-    return Kind.WRONG if is_oracle_near or point.oracle is None else Kind.ALL_DIFFER
+    if point.oracle is None:
+        return Kind.RIGHT if near else Kind.WRONG
+    is_oracle_near = rough.close(point.oracle, slope.central, scale, 2 * slope.noise)
+    if near and is_oracle_near:  # a small error: the one that is nearer is right
+        near = abs(point.op - slope.central) < abs(point.oracle - slope.central)
+    return Kind.ORACLE if near else Kind.WRONG if is_oracle_near else Kind.ALL_DIFFER
 
 
 def _at_an_edge(point: Point, slope: Slope, rough: Tolerance, scale: float, *, agrees: bool) -> Kind:
