@@ -214,7 +214,12 @@ class Stage:
             try:
                 templates = self.templates(values)
                 found = self.engine.compile(
-                    function, templates, adjoint=variant.adjoint, stack=variant.stack, is_careful=self._is_careful
+                    function,
+                    templates,
+                    adjoint=variant.adjoint,
+                    stack=variant.stack,
+                    is_careful=self._is_careful,
+                    is_aliased=any(one.is_aliased(in_reverse=variant.adjoint) for one in self.roles.values()),
                 )
             except TinsmithError:
                 raise

@@ -108,6 +108,7 @@ class Quadrants(Engine):
         adjoint: bool,
         stack: int = 0,
         is_careful: bool = False,
+        is_aliased: bool = False,
     ) -> Compiled:
         _shared.require_placed(self)
         decorated = self.lang.kernel(function)
@@ -117,7 +118,8 @@ class Quadrants(Engine):
         cpp = kernel.materialized_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
-        with _shared.careful(program.config(), is_careful):
+        # `is_aliased` means nothing here: the loops that it is about are right, and wrong without that optimisation.
+        with _shared.without(program.config(), cfg_optimization=is_careful):
             result = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
         return Compiled(_shared.launcher(cpp, program, result.compiled_kernel_data), slots, runtime)

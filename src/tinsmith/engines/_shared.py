@@ -191,17 +191,20 @@ def entries(matrix: Any) -> tuple[float, ...]:
 
 
 @contextlib.contextmanager
-def careful(config: Any, is_careful: bool) -> Iterator[None]:
-    """Compile without the pass that keeps an element's old value although it was written under another index.
+def without(config: Any, **unwanted: bool) -> Iterator[None]:
+    """Compile without some optimisations: those that are True.
 
-    Both engines (Taichi 1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.
+    `cfg_optimization` keeps an element's old value although it was written under another index, in both engines (Taichi
+    1.7.4, Quadrants 1.3.3): after `b = y[i]; y[k[i]] = b + y[k[i]]` a `y[i]` is still `b`.
     """
-    before = config.cfg_optimization
-    config.cfg_optimization = before and not is_careful
+    before = {name: getattr(config, name) for name in unwanted}
+    for name, is_unwanted in unwanted.items():
+        setattr(config, name, before[name] and not is_unwanted)
     try:
         yield
     finally:
-        config.cfg_optimization = before
+        for name, value in before.items():
+            setattr(config, name, value)
 
 
 def settle(engine: Engine) -> None:

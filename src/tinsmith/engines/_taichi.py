@@ -113,6 +113,7 @@ class Taichi(Engine):
         adjoint: bool,
         stack: int = 0,
         is_careful: bool = False,
+        is_aliased: bool = False,
     ) -> Compiled:
         _shared.require_placed(self)
         decorated = self.lang.kernel(function)
@@ -121,8 +122,11 @@ class Taichi(Engine):
         cpp = kernel.compiled_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
-        with _stack_depth(program.config(), stack), _shared.careful(program.config(), is_careful):
-            data = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
+        config = program.config()
+        # Taichi 1.7.4 holds `y[i]` in a register through a loop over j that does `y[i] += a; y[j] += b`: one is lost.
+        off = _shared.without(config, cfg_optimization=is_careful, advanced_optimization=is_aliased)
+        with _stack_depth(config, stack), off:
+            data = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
         return Compiled(_shared.launcher(cpp, program, data), slots, runtime)
 

@@ -64,6 +64,16 @@ class Roles:
     def is_written(self) -> bool:
         return bool(self.escapes) or bool(self.of("write", "add"))
 
+    def is_aliased(self, *, in_reverse: bool) -> bool:
+        """Whether the array is changed under several indices, and not only by so many elements apart.
+
+        In reverse, what reads an array adds to its adjoint.
+        """
+        if not (in_reverse or self.is_written):
+            return False
+        stems = [tuple(form.atoms for form in access.index) for access in self.accesses]
+        return bool(self.escapes) or any(stem != stems[0] for stem in stems)
+
     @property
     def fetched(self) -> Access | None:
         """A use of what an atomic on the array returns, if there is one."""

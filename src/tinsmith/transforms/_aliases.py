@@ -2,6 +2,7 @@
 
 Both engines (Taichi 1.7.4, Quadrants 1.3.3) take `y[i]` for unchanged after `y[k[i]] = ...` if it was read before: in
 control flow optimisation, which can be left out; and, for numbers of a vector, in common subexpressions, which cannot.
+Taichi loses one of two additions where an inner loop moves one index and not the other (`is_swept`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,28 @@ def has_aliases(body: Sequence[nodes.Stmt]) -> bool:
         ways.setdefault(store.array, set()).add(store.index)
         changed.add(store.array)
     return any(len(ways[name]) > 1 for name in read & changed)
+
+
+def is_swept(body: Sequence[nodes.Stmt]) -> bool:
+    """Whether an array is changed, not by atomics alone, under indices that are more than so many elements apart."""
+    stems: dict[str, set[tuple[nodes.Expr, ...]]] = {}
+    stored = {one.array for one in walk.stores(body) if isinstance(one, nodes.Store)}
+    for access in (*walk.loads(body), *walk.stores(body)):
+        if access.array in stored:
+            stems.setdefault(access.array, set()).add(tuple([_stem(one) for one in access.index]))
+    return any(len(found) > 1 for found in stems.values())
+
+
+def _stem(index: nodes.Expr) -> nodes.Expr:
+    """An index without the number that is added to it."""
+    match index:
+        case nodes.Const():
+            return nodes.Const(0, index.type)
+        case nodes.Binary("+" | "-", left, nodes.Const()):
+            return _stem(left)
+        case nodes.Binary("+", nodes.Const(), right):
+            return _stem(right)
+    return index
 
 
 def flat(kernel: nodes.Kernel) -> nodes.Kernel:

@@ -11,7 +11,7 @@ from ..._errors import EngineError, TinsmithError, refusal
 from ...engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
 from ...source import build
 from ...source.ir import commented, nodes, printed, types, walk
-from ...transforms import flat, has_aliases
+from ...transforms import flat, has_aliases, is_swept
 from .._stage import Stage
 from .._steps import Step
 
@@ -81,7 +81,8 @@ class Emitted:
         function, _ = build(tree, {"_lang": engine.lang}, self.kernel.name)
         try:
             # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
-            return engine.compile(function, dict(self.fields), adjoint=False, is_careful=True)
+            is_aliased = is_swept(self.kernel.body)
+            return engine.compile(function, dict(self.fields), adjoint=False, is_careful=True, is_aliased=is_aliased)
         except TinsmithError:
             raise
         except Exception as cause:

@@ -111,6 +111,8 @@ def interpret(
     statements = Statements(expressions, kernel.locals, random.Random(seed))
     steps = [statements.task(number, stmt) for number, stmt in enumerate(kernel.body)]
     held: dict[str, object] = {}
+    if watch is not None:
+        watch.begins(held)
     for step in steps:
         step(held)
     return {name: memories[name].back() for name in given}

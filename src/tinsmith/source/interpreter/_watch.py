@@ -7,7 +7,7 @@ its line. Whether an overflow or a NaN is a mistake is for the watch to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ..ir import nodes, walk
@@ -16,6 +16,9 @@ from ._casts import Number
 
 class Watch(Protocol):
     """Who is told what happens in a run."""
+
+    def begins(self, held: Mapping[str, Any]) -> None:
+        """A run begins. `held` are its locals, loop variables among them, as they change."""
 
     def count(self, operations: int) -> None:
         """A statement is run that takes so many operations. May raise, to end the run."""
