@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tinsmith._errors import InputError
-from tinsmith.cli import app
+from tinsmith.cli import _examples_run, app
 from tinsmith.cli._imported import imported, path_kept
 from tinsmith.cli._walk import python_files
-from tinsmith.doctor import lint_file
+from tinsmith.doctor import check_example, lint_file
 
 HEAD = """
 import {engine} as lang
@@ -161,6 +161,7 @@ def test_a_file_that_is_no_python_is_named_with_its_line(write, folder, case, ru
     assert found["TS001"]["line"] == line and words in found["TS001"]["message"]
     assert found["TS001"]["path"] == "broken.py"
     assert "TS301" in found  # the other file was looked at all the same
+    assert "TS002" not in found  # what does not parse is not run too
 
 
 def test_a_file_with_a_mark_and_one_in_another_encoding(folder):
@@ -260,6 +261,15 @@ def test_examples_are_run(write):
     assert "(lint, sanitizer, gradient check)" in result.stdout.replace("\n", " ")
 
 
+def test_what_the_file_and_the_run_say_is_told_once(write):
+    example = RIGHT[RIGHT.index("@square.example") :].replace("square", "counted")
+    path = write("counts.py", TRUNCATES, example)
+    result = check("counts.py", "--run", "--format", "json")
+    found = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "TS301"]
+    assert [(one["path"], one["line"]) for one in found] == [("counts.py", line_of(path, "count += 0.5"))]
+    assert list(json.loads(result.stdout)["gradients"]) == ["counted(small)"]
+
+
 def test_what_an_example_shows_fails(write):
     path = write("shifts.py", OUTSIDE)
     result = check("shifts.py", "--run", "--format", "json")
@@ -328,20 +338,28 @@ def test_ops_that_are_methods_are_run_with_the_objects_of_a_module(write):
     assert "op `scale` is a method, and no object of its class stands at the top" in " ".join(result.stdout.split())
 
 
-def test_files_of_a_package_and_files_that_share_a_name(write, folder):
+def test_files_of_a_package_and_files_that_share_a_name(write, folder, monkeypatch):
+    checked = []
+    monkeypatch.setattr(
+        _examples_run, "check_example", lambda op, name: checked.append(op.name) or check_example(op, name)
+    )
     for name in ("pack/__init__.py", "pack/sub/__init__.py"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     write("pack/sub/kernels.py", RIGHT)
     write("pack/uses.py", "from .sub.kernels import square\n")
-    write("types.py", RIGHT)
-    write("other/types.py", RIGHT.replace("square", "other_square"))
+    write("types.py", RIGHT.replace("square", "first"))  # Python's own, which is imported
+    write("this.py", RIGHT.replace("square", "second"))  # and one that is not
     write("two-words.py", RIGHT.replace("square", "third"))
+    write("a/same.py", RIGHT.replace("square", "fourth"))
+    write("b/same.py", RIGHT.replace("square", "fifth"))
     result = check(".", "--run", "--format", "json")
     assert result.exit_code == 0, result.output
     gradients = json.loads(result.stdout)["gradients"]
-    assert set(gradients) == {"square(small)", "other_square(small)", "third(small)"}
-    assert sys.modules["types"].__name__ == "types" and not hasattr(sys.modules["types"], "square")
+    names = ["fifth", "first", "fourth", "second", "square", "third"]
+    assert sorted(gradients) == [f"{name}(small)" for name in names]
+    assert sorted(checked) == names  # each once, though `square` stands in two modules
+    assert not hasattr(sys.modules["types"], "first") and "this" not in sys.modules
 
 
 def test_another_module_of_a_dotted_name_is_refused(folder):
@@ -368,7 +386,7 @@ def test_without_run_no_engine_is_loaded(write):
     write("counts.py", TRUNCATES)
     code = """
 import sys
-from tinsmith.cli import app
+from tinsmith.cli import _examples_run, app
 try:
     app(["check", "counts.py"])
 finally:
