@@ -14,8 +14,10 @@ def exponentials(lang):
     @lang.kernel
     def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in y:
+            s = 0.0
             for j in range(x.shape[0]):
-                y[i] += lang.exp(x[j] * x[i])
+                s += lang.exp(x[j] * x[i])
+            y[i] = s
 
     return kernel
 
@@ -96,6 +98,10 @@ def test_a_kernel_that_is_right_by_the_engine_is_not_refused(lang64):
         for i in x:
             v = lang64.Vector([x[i], 2.0 * x[i]])
             y[i] = lang64.exp(v.dot(v)) + lang64.max(x[i], 0.5)
+        for i in x:
+            for j in range(x.shape[0]):
+                e = lang64.exp(x[j] * x[i])
+                y[i] += e * e
 
     assert torch.autograd.gradcheck(kernel, (torch.rand(5, dtype=torch.float64).requires_grad_(),))
 

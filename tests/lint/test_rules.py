@@ -438,13 +438,17 @@ CASES = {
         """
         def k(x: A, y: A):
             for i in y:
+                s = 0.0
                 for j in range(x.shape[0]):
-                    y[i] += ti.exp(x[j])  #!
+                    s += ti.exp(x[j])  #!
+                y[i] = s
         """,
         """
         def k(x: A, y: A):
             for i in y:
-                y[i] += ti.exp(x[i])
+                for j in range(x.shape[0]):
+                    e = ti.exp(x[j] * x[i])
+                    y[i] += e * e
         """,
     ),
     "max of what is carried": (

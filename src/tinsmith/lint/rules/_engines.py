@@ -9,7 +9,7 @@ from functools import lru_cache
 from .._carried import carried
 from .._finding import Finding
 from .._subject import BOTH, Subject
-from .._walk import Loop, dynamic, names_in, root
+from .._walk import Loop, Spot, dynamic, names_in, root
 
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
 
@@ -50,15 +50,34 @@ def carried_functions(subject: Subject) -> Iterator[Finding]:
     for spot in subject.spots:
         for node in spot.calls if spot.inner else ():
             name = subject.called(node)
-            if name in ("exp", "tanh") and _mentions(node, _moving(spot.inner)):
-                words = f"`{subject.text(node)}` in a loop: Taichi's reverse mode uses the last iteration's for all"
-                yield subject.finding("TS404", "warning", node, words)
-            handed = carried(spot.inner[-1]).keys() & subject.locals if name in ("min", "max", "rsqrt") else ()
+            if name in ("exp", "tanh", "rsqrt") and _mentions(node, _moving(spot.inner)):
+                local = _outside(spot, subject)
+                words = f"`{subject.text(node)}` in a loop, beside the local `{local}` outside it"
+                more = ": Taichi's reverse mode takes the last iteration's value for all"
+                yield from [subject.finding("TS404", "warning", node, words + more)] if local else []
+            handed = carried(spot.inner[-1]).keys() & subject.locals if name in ("min", "max") else ()
             if _mentions(node, handed):
-                words = (
-                    f"`{subject.text(node)}` of a local that the loop carries: Taichi keeps no old values for `{name}`"
-                )
+                words = f"`{subject.text(node)}` of a local that the loop carries: Taichi keeps no old values for it"
                 yield subject.finding("TS405", "warning", node, words)
+
+
+def _outside(spot: Spot, subject: Subject) -> str:
+    """A local that the outermost loop's body has outside an inner loop around a statement, or outside a loop in that.
+
+    Without one Taichi reverses each iteration on its own, and has all its values at hand.
+    """
+    task = [other for other in subject.spots if other.loops[:1] == spot.loops[:1]]
+    for loop in dynamic([one for one in ast.walk(spot.inner[0]) if isinstance(one, ast.For | ast.While)]):
+        inside = {id(one) for one in ast.walk(loop)}
+        names = [name for other in task if id(other.statement) not in inside for name in _assigned(other)]
+        if names:
+            return names[0]
+    return ""
+
+
+def _assigned(spot: Spot) -> list[str]:
+    """Locals that a statement gives a value."""
+    return [root(target) for target, _ in spot.pairs if not isinstance(target, ast.Subscript)]
 
 
 def _mentions(node: ast.Call, names: Collection[str]) -> bool:
