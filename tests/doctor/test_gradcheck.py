@@ -96,6 +96,19 @@ def test_inputs_are_left_alone_and_integers_are_not_differentiated(lang):
     assert torch.equal(state, torch.get_rng_state())
 
 
+def test_an_op_of_integers_has_nothing_to_differentiate(lang):
+    @ts.op("k[n]: i32 -> y[n]: i32")
+    @lang.kernel
+    def doubled(k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in k:
+            y[i] = 2 * k[i]
+
+    result = gradcheck(doubled, torch.arange(3, dtype=torch.int32))
+    assert result.ok
+    assert result.inputs == ()
+    assert "nothing to differentiate" in str(result)
+
+
 def test_cotangents_that_are_given(lang64):
     x, k = torch.rand(6).double(), torch.rand(3).double()
     given = torch.tensor([1.0, 0.0, 0.0, 2.0]).double()
@@ -175,6 +188,20 @@ def test_an_engine_s_gradient_where_the_source_is_not_covered(lang64, monkeypatc
     assert result.ok, result
     assert "by the engine's own reverse mode: right" in str(result)
     assert "without the oracle: `range`, at here.py:1, is not known to it" in result.notes
+
+
+def test_single_precision_without_the_interpreter(lang, monkeypatch):
+    def refused(*_args, **_named):
+        raise NotCovered("`range`", 1, "here.py:1")
+
+    monkeypatch.setattr("tinsmith.bridge._stage.lower", refused)
+    result = gradcheck(conv(lang, adjoint="engine"), torch.rand(4), torch.rand(2))
+    assert result.ok, result
+    assert "central differences of the op, step 0.005, each element" in result.notes
+
+
+def test_half_precision(lang):
+    assert gradcheck(conv(lang), torch.rand(6).half(), torch.rand(3).half()).ok
 
 
 def test_the_splat(lang):

@@ -199,6 +199,8 @@ class _Check:
         self._note_differences(steps, count, directions)
         comparison = Comparison(steps, self.exact, self.rough, directions)
         compared = [comparison.of(name, mine[name], oracle.get(name)) for name in values]
+        if not values:
+            self.notes.append("no input holds floats, so there is nothing to differentiate")
         for one in compared:
             self.findings += told(self.call, one)
         return self._finished(tuple(compared))

@@ -101,6 +101,9 @@ class _Counter:
     def __init__(self, budget: Budget) -> None:
         self.count = budget.count
 
+    def begins(self, held: Mapping[str, Any]) -> None:
+        """Nothing to be told."""
+
     def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """What is not there is left out, and is the sanitizer's to tell."""
 

@@ -43,7 +43,7 @@ _WORDS = {
     Kind.ORACLE: "the oracle alone differs {where}: {numbers}; the op may be right",
     Kind.DIFFERENCES: "differences alone differ {where}: {numbers}; the function may change too fast for a step",
     Kind.CONVENTION: "there is no derivative {where}: {slopes}; {numbers}",
-    Kind.AT_KINK: "there is no derivative {where}: {slopes}; {numbers}, which is one that may be chosen",
+    Kind.AT_KINK: "there is no derivative {where}: {slopes}; {numbers}: the op chose as torch does",
 }
 
 

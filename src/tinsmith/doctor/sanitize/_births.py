@@ -50,17 +50,17 @@ class Births:
 
     def _birth(self, operator: str, numbers: tuple[float, ...], value: float, line: int) -> _Birth:
         here = self._here
-        return _Birth(here.kernel.path, line, operator, numbers, value, here.inside())
+        return _Birth(here.kernel.path, line, operator, numbers, value, here.inside(line))
 
     def _follow(self, node: torch.autograd.graph.Node, operator: str, operands: tuple[Number, ...], line: int) -> None:
         """See what the backward pass of an operation makes of a finite gradient."""
-        here, kernel, place = self._here, self._here.kernel, self._here.place
+        here, spot = self._here, self._here.spot(line)
 
         def seen(given: Sequence[torch.Tensor | None], came: Sequence[torch.Tensor | None]) -> None:
             wrong = _first_infinite(given)
             if wrong is not None and _first_infinite(came) is None:
-                inside = here.inside(place, kernel)
-                self._gradients.append(_Birth(kernel.path, line, operator, _numbers(operands), wrong, inside))
+                inside = here.within(spot)
+                self._gradients.append(_Birth(spot.kernel.path, line, operator, _numbers(operands), wrong, inside))
 
         node.register_hook(seen)
 

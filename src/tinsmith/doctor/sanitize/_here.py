@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
-from ...source.ir import nodes
+from ...source.ir import nodes, walk
 
 _TARGET = re.compile(r"\bfor\s+(.+?)\s+in\b")
 
@@ -22,6 +22,15 @@ class Place(NamedTuple):
     iteration: tuple[int, ...]
 
 
+class Spot(NamedTuple):
+    """A line in an iteration. `turn` are values of the loops inside the task that the line stands in."""
+
+    kernel: nodes.Kernel
+    place: Place
+    line: int
+    turn: tuple[int, ...]
+
+
 class Here:
     """Where a run is.
 
@@ -29,16 +38,23 @@ class Here:
         kernel: the kernel that runs.
         place: its number in the op, its task and iteration.
         is_parallel: whether the task's iterations have no order.
+        held: the kernel's locals, as they change.
     """
 
     def __init__(self) -> None:
         self.kernel = nodes.Kernel("", "", {}, {}, {}, ())
         self.place = Place(0, 0, ())
         self.is_parallel = False
+        self.held: Mapping[str, Any] = {}
         self._arrays: Mapping[str, torch.Tensor] = {}
+        self._loops: dict[int, tuple[nodes.For, ...]] = {}
+        self._turning: dict[int, tuple[str, ...]] = {}
 
     def begin(self, kernel: nodes.Kernel, number: int, arrays: Mapping[str, torch.Tensor]) -> None:
         """A kernel is run on arrays."""
+        if kernel is not self.kernel:
+            self._loops = dict(_inner_loops(kernel.body))
+            self._turning = {line: tuple([n for one in of for n in one.names]) for line, of in self._loops.items()}
         self.kernel, self._arrays = kernel, arrays
         self.place = Place(number, 0, ())
 
@@ -73,25 +89,53 @@ class Here:
         tail = f"[{', '.join(map(str, entry))}]" if entry else ""
         return f"`{self.called(array)}[{inside}]{tail}`"
 
-    def inside(self, place: Place | None = None, kernel: nodes.Kernel | None = None) -> str:
-        """Words that go on a sentence, " in iteration i = 3"; of a statement that is no loop, none."""
-        place, kernel = place or self.place, kernel or self.kernel
-        stmt = kernel.body[place.task] if place.task < len(kernel.body) else None
-        if not place.iteration or not isinstance(stmt, nodes.For):
-            return ""
-        return " in iteration " + _named(kernel.path, stmt, place.iteration)
+    def spot(self, line: int) -> Spot:
+        """A line in the present iteration."""
+        held = self.held
+        return Spot(self.kernel, self.place, line, tuple([held.get(name, 0) for name in self._turning.get(line, ())]))
 
-    def variables(self) -> dict[str, int]:
-        """Values of the present iteration's names, as the source writes them."""
+    def inside(self, line: int) -> str:
+        """Words that go on a sentence, " in iteration i = 3"; of a statement in no loop, none."""
+        return self.within(self.spot(line))
+
+    def within(self, spot: Spot) -> str:
+        """The same of another spot."""
+        kernel, place = spot.kernel, spot.place
+        stmt = kernel.body[place.task] if place.task < len(kernel.body) else None
+        named = []
+        if isinstance(stmt, nodes.For) and place.iteration:
+            named.append(_named(kernel.path, stmt, place.iteration))
+        turn = list(spot.turn)
+        for loop in dict(_inner_loops(kernel.body)).get(spot.line, ()):
+            named.append(_named(kernel.path, loop, tuple(turn[: len(loop.names)])))
+            del turn[: len(loop.names)]
+        return f" in iteration {', '.join(named)}" if named else ""
+
+    def variables(self, line: int) -> dict[str, int]:
+        """Values of the variables of the loops that a line stands in, as the source writes them."""
         stmt = self.kernel.body[self.place.task]
-        if not isinstance(stmt, nodes.For):
-            return {}
-        names = _names(self.kernel.path, stmt)
-        return dict(zip(names, self.place.iteration, strict=True)) if len(names) == len(self.place.iteration) else {}
+        found: dict[str, int] = {}
+        for loop in [*([stmt] if isinstance(stmt, nodes.For) else []), *self._loops.get(line, ())]:
+            names = _names(self.kernel.path, loop)
+            if len(names) == len(loop.names):
+                found |= {name: self.held.get(own, 0) for name, own in zip(names, loop.names, strict=True)}
+        return found
 
     def sizes(self) -> dict[str, tuple[int, ...]]:
         """Sizes of arrays, by what the source calls them."""
         return {self.called(name): self.shape(name) for name in self.kernel.arrays if name in self._arrays}
+
+
+def _inner_loops(
+    body: Sequence[nodes.Stmt], loops: tuple[nodes.For, ...] = (), depth: int = 0
+) -> Iterator[tuple[int, tuple[nodes.For, ...]]]:
+    """Lines, each with the loops that it stands in, without the task itself."""
+    for stmt in body:
+        if loops:
+            yield stmt.line, loops
+        inside = (*loops, stmt) if isinstance(stmt, nodes.For) and depth else loops
+        for part in walk.bodies(stmt):
+            yield from _inner_loops(part, inside, depth + 1)
 
 
 def _names(path: str, loop: nodes.For) -> list[str]:

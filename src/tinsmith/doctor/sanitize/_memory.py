@@ -7,21 +7,13 @@ from an earlier one of a chain. Races are `_races`'s.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ...source.interpreter import How, Number
 from .._finding import Finding, Severity
 from ._columns import Columns
-from ._here import Here, Place
+from ._here import Here, Spot
 from ._log import Log
 from ._races import Races
-
-
-class _Read(NamedTuple):
-    """Who read an element's present value last."""
-
-    place: Place
-    line: int
 
 
 class Memory:
@@ -35,7 +27,7 @@ class Memory:
         self._empty = empty
         self._races = Races(here, log, columns)
         self._written: set[tuple[str, int]] = set()
-        self._reads: dict[tuple[str, int], _Read] = {}
+        self._reads: dict[tuple[str, int], Spot] = {}
 
     def begin(self, *, is_new_sample: bool) -> None:
         """A kernel is run; of a new sample of a batch, all memory is new."""
@@ -62,8 +54,7 @@ class Memory:
         if array in self._made and element not in self._written:
             self._unwritten(how, array, position, line)
         if how == "read":
-            here = self._here
-            self._reads[element] = _Read(here.place, line)
+            self._reads[element] = self._here.spot(line)
             return
         self._written.add(element)
         if element in self._reads:
@@ -79,34 +70,34 @@ class Memory:
         def words() -> Finding:
             element, name = here.element(array, position), here.called(array)
             if is_empty:
-                what = f"{element} is read{here.inside()} before anything wrote it, and `{name}` starts as anything"
+                what = f"{element} is read{here.inside(line)} before anything wrote it, and `{name}` starts as anything"
                 what += ", since `init` leaves it empty"
                 remedy = f'leave "{name}" out of `init`, so that it starts at zero; or write the element first'
             else:
-                what = f"{element} is read{here.inside()} before anything wrote it: it reads the zero that was there"
+                what = (
+                    f"{element} is read{here.inside(line)} before anything wrote it: it reads the zero that was there"
+                )
                 remedy = ""
             column = self._columns.element(here.kernel.path, line, name, is_read=True if how == "read" else None)
             return Finding("TS602", severity, here.kernel.path, line, column, what, remedy)
 
         self._log.note("TS602", severity, here.kernel.path, line, array, words)
 
-    def _overwritten(self, read: _Read, array: str, position: int, line: int) -> None:
+    def _overwritten(self, read: Spot, array: str, position: int, line: int) -> None:
         here = self._here
 
         def words() -> Finding:
-            before = _elsewhere(here, read)
-            what = (
-                f"{here.element(array, position)} is overwritten{here.inside()}, after its value was read on {before}: "
-                f"tinsmith's gradient keeps that value, an engine's own reverse pass takes the new one in its place"
-            )
+            element, before = here.element(array, position), _elsewhere(here, read)
+            what = f"{element} is overwritten{here.inside(line)}, after its value was read on {before}: tinsmith's "
+            what += "gradient keeps that value, an engine's own reverse pass takes the new one in its place"
             column = self._columns.element(here.kernel.path, line, here.called(array), is_read=False)
             return Finding("TS603", "warning", here.kernel.path, line, column, what)
 
         self._log.note("TS603", "warning", here.kernel.path, line, array, words)
 
 
-def _elsewhere(here: Here, read: _Read) -> str:
+def _elsewhere(here: Here, read: Spot) -> str:
     """The line and the iteration of a read, as the present access is told of it."""
     if read.place.kernel != here.place.kernel:
         return f"line {read.line}, by an earlier kernel"
-    return f"line {read.line}{here.inside(read.place)}"
+    return f"line {read.line}{here.within(read)}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ...source.interpreter import Number
 from ...source.ir import nodes, types
 from .._budget import Budget
@@ -30,17 +33,21 @@ class Numbers:
         """A kernel is run."""
         self._hashing = hashing_lines(kernel)
 
+    def begins(self, held: Mapping[str, Any]) -> None:
+        """The kernel's locals are in `held`."""
+        self._here.held = held
+
     def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """An index is not in its array."""
         here = self._here
         shape, name = here.shape(array), here.called(array)
-        variables, sizes = here.variables(), here.sizes()
+        variables, sizes = here.variables(line), here.sizes()
         side = "before" if any(at < 0 for at in index) else "behind"
 
         def words() -> Finding:
             did = "is read" if is_read else "is written"
             inside = ", ".join(map(str, index))
-            what = f"`{name}[{inside}]` {did}{here.inside()}, and `{name}` has the shape {shape}: "
+            what = f"`{name}[{inside}]` {did}{here.inside(line)}, and `{name}` has the shape {shape}: "
             axis = next(axis for axis, (at, size) in enumerate(zip(index, shape, strict=True)) if not 0 <= at < size)
             if index[axis] < 0:
                 what += f"{index[axis]} is negative, which no engine takes for a place counted from the end"
@@ -58,7 +65,9 @@ class Numbers:
     def divided(self, operator: str, left: int, line: int) -> None:
         """An integer is divided by zero."""
         sign = {"raw_div": "/", "raw_mod": "%"}.get(operator, operator)
-        words = f"{left} {sign} 0{self._here.inside()}: an integer divided by zero kills the process, or gives anything"
+        words = (
+            f"{left} {sign} 0{self._here.inside(line)}: an integer divided by zero kills the process, or gives anything"
+        )
         self._note("TS607", "error", line, operator, words, "guard the divisor: `if d != 0:`, or `max(d, 1)`")
 
     def computed(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
@@ -78,10 +87,10 @@ class Numbers:
         value = operands[0]
         least, greatest = limits(kind)
         if isinstance(value, int):
-            words = f"{value} is cast to {kind}{self._here.inside()}, which drops bits: it becomes {result}"
+            words = f"{value} is cast to {kind}{self._here.inside(line)}, which drops bits: it becomes {result}"
             self._note("TS605", self._severity(kind, line), line, "cast", words, "use a wider integer")
             return
-        words = f"{value.item():g} is cast to {kind}{self._here.inside()}, which holds {least} to {greatest}: "
+        words = f"{value.item():g} is cast to {kind}{self._here.inside(line)}, which holds {least} to {greatest}: "
         words += "what comes out is undefined, and differs between machines"
         self._note("TS605", "error", line, "cast", words, "clamp it before the cast, or use a wider integer")
 
@@ -90,7 +99,7 @@ class Numbers:
     ) -> None:
         severity = self._severity(kind, line)
         value = str(exact) if abs(exact) < 10**24 else "more"
-        words = f"{written(operator, operands)} is {value}{self._here.inside()}, which {kind} does not hold: "
+        words = f"{written(operator, operands)} is {value}{self._here.inside(line)}, which {kind} does not hold: "
         words += f"it wraps around to {result}" + (", as in a hash" if severity == "info" else "")
         remedy = "" if severity == "info" else "use i64, or cast the operands to a float first"
         self._note("TS605", severity, line, operator, words, remedy)

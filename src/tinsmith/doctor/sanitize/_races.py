@@ -13,7 +13,7 @@ import torch
 from ...source.interpreter import How, Number
 from .._finding import Finding, Severity
 from ._columns import Columns
-from ._here import Here, Place
+from ._here import Here, Spot
 from ._log import Log
 
 _KINDS = {"sub": "add"}  # these two commute
@@ -23,9 +23,12 @@ class _Touch(NamedTuple):
     """How an iteration touched an element: "read", "write", or what an atomic did."""
 
     kind: str
-    place: Place
-    line: int
+    spot: Spot
     value: Number | None
+
+    @property
+    def line(self) -> int:
+        return self.spot.line
 
 
 class Races:
@@ -44,13 +47,13 @@ class Races:
     def add(self, how: How, array: str, position: int, line: int, operator: str, value: Number | None) -> None:
         """An access of the present iteration."""
         kind = _KINDS.get(operator, operator) or how
-        touch = _Touch(kind, self._here.place, line, value if kind == "write" else None)
+        touch = _Touch(kind, self._here.spot(line), value if kind == "write" else None)
         kinds = self._touched.setdefault((array, position), {})
         other = _conflicting(touch, kinds)
         if other is not None:
             self._found(touch, other, array, position)
         same = kinds.setdefault(kind, [])
-        if len(same) < 2 and all(one.place != touch.place for one in same):
+        if len(same) < 2 and all(one.spot.place != touch.spot.place for one in same):
             same.append(touch)
 
     def _found(self, touch: _Touch, other: _Touch, array: str, position: int) -> None:
@@ -63,7 +66,7 @@ class Races:
             element, name = here.element(array, position), here.called(array)
             first = f"{element} is {_DID.get(writer.kind, 'changed by an atomic ' + writer.kind)} on line {writer.line}"
             second = f"{_DID.get(partner.kind, 'changed by an atomic ' + partner.kind)} on line {partner.line}"
-            what = f"{first}{here.inside(writer.place)} and {second}{here.inside(partner.place)} of one parallel loop: "
+            what = f"{first}{here.within(writer.spot)} and {second}{here.within(partner.spot)} of one parallel loop: "
             what += _THEN["same" if is_harmless else partner.kind if partner.kind in _THEN else "atomic"]
             remedy = _REMEDIES.get(partner.kind, _REMEDIES["atomic"])
             column = self._columns.element(here.kernel.path, writer.line, name, is_read=False)
@@ -93,7 +96,7 @@ def _conflicting(touch: _Touch, kinds: dict[str, list[_Touch]]) -> _Touch | None
         if kind == touch.kind and kind != "write":
             continue
         for one in kinds[kind]:
-            if one.place != touch.place:
+            if one.spot.place != touch.spot.place:
                 return one
     return None
 
