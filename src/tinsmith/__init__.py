@@ -5,6 +5,7 @@ The public face: names are handed on from the rooms below, nothing is defined he
 
 from ._errors import (
     ArgumentError,
+    CheckError,
     CheckpointError,
     ConfigError,
     DeviceError,
@@ -20,6 +21,7 @@ from ._errors import (
 )
 from ._version import __version__
 from .bridge import Answer, Op, chain, op, oracle
+from .doctor import Finding, Gradcheck, Report, check, gradcheck, lint, sanitize
 from .engines import init
 from .layers import (
     AnyDim,
@@ -43,6 +45,7 @@ __all__ = [
     "AnyDim",
     "ArgumentError",
     "BatchDim",
+    "CheckError",
     "CheckpointError",
     "ConfigError",
     "DeviceError",
@@ -53,12 +56,15 @@ __all__ = [
     "EmptyTin",
     "EngineError",
     "FieldManager",
+    "Finding",
+    "Gradcheck",
     "GradientError",
     "InputError",
     "KernelError",
     "MatchDim",
     "Op",
     "RegistrationError",
+    "Report",
     "ShapeError",
     "SpecError",
     "Tin",
@@ -66,11 +72,15 @@ __all__ = [
     "Tube",
     "__version__",
     "chain",
+    "check",
+    "gradcheck",
     "init",
     "input",
     "kernel",
+    "lint",
     "op",
     "oracle",
     "output",
+    "sanitize",
     "weight",
 ]

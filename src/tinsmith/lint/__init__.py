@@ -7,4 +7,4 @@ from ._finding import SEVERITIES, Finding, Severity, in_order
 from ._lint import lint_file, lint_kernels
 from ._rules import RULES, Rule
 
-__all__ = ["RULES", "SEVERITIES", "Finding", "Rule", "Severity", "in_order", "lint_file", "lint_kernels"]
+__all__ = ["Finding", "RULES", "Rule", "SEVERITIES", "Severity", "in_order", "lint_file", "lint_kernels"]

@@ -6,7 +6,10 @@ from .._finding import Finding
 from .._subject import Subject
 from . import _control, _engines, _hygiene, _memory, _numbers
 
+__all__ = ["RULES", "Rule"]
+
 Rule = Callable[[Subject], Iterator[Finding]]
+"""Looks at a kernel, and says what it finds."""
 
 RULES: tuple[Rule, ...] = (
     _memory.overwritten,
