@@ -1,0 +1,37 @@
+"""Every rule, in the order in which they are asked."""
+
+from collections.abc import Callable, Iterator
+
+from .._finding import Finding
+from .._subject import Subject
+from . import _control, _engines, _hygiene, _memory, _numbers
+
+Rule = Callable[[Subject], Iterator[Finding]]
+"""Looks at a kernel, and says what it finds."""
+
+RULES: tuple[Rule, ...] = (
+    _memory.overwritten,
+    _memory.inputs_written,
+    _memory.read_too_early,
+    _memory.races,
+    _memory.state_of_the_outermost_loop,
+    _memory.steered,
+    _control.mixed_top_level,
+    _control.early_ends,
+    _control.deep_loops,
+    _numbers.truncated,
+    _numbers.through_integers,
+    _numbers.singular,
+    _numbers.half_sums,
+    _numbers.narrow_literals,
+    _engines.atomics,
+    _engines.randoms,
+    _engines.carried_functions,
+    _engines.carried_vectors,
+    _engines.without_rule,
+    _engines.returned,
+    _engines.baked_in,
+    _engines.scalars,
+    _hygiene.unused_parameters,
+    _hygiene.not_followed,
+)
