@@ -175,3 +175,16 @@ def test_an_example_that_fails_is_a_finding_where_it_stands(right):
     line = odd.__code__.co_firstlineno
     words = "example `odd` of op `right` could not be run: KeyError: 'x'"
     assert report.findings == [Finding("TS002", "error", __file__, line, 0, words)]
+
+
+def test_an_op_checks_itself(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def halved(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            n = 0
+            n += 2 * i
+            y[i] = x[i] * 0.5 + n
+
+    assert halved.lint() == ts.lint(halved) == []
+    assert halved.check(torch.rand(5, dtype=torch.float64)).ok

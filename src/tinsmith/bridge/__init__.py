@@ -6,7 +6,8 @@ from ._examined import Examined, examined, judged
 from ._examples import example_inputs
 from ._foresight import Foresight
 from ._launcher import Launcher
-from ._op import Op, chain, op
+from ._making import chain, op
+from ._op import Op
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._stage import FieldArray, Links

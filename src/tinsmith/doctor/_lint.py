@@ -42,5 +42,5 @@ def lint(kernel_or_op: Any) -> list[Finding]:
         remedy = "Decorate the function with `@ti.kernel`; `tinsmith check FILE` lints files that nobody runs."
         raise ArgumentError(refusal(words, [("came", type(kernel_or_op).__name__)], remedy))
     if isinstance(kernel_or_op, Op):
-        return lint_kernels(kernel_or_op._kernels, kernel_or_op.spec)
+        return kernel_or_op.lint()
     return lint_kernels([kernel_or_op])

@@ -1,0 +1,98 @@
+"""Making ops: of one kernel, with a decorator, and of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .._errors import ArgumentError, refusal
+from ..spec import parse
+from ._op import Op
+
+
+def op(
+    spec: str,
+    *,
+    scratch: str | None = None,
+    init: Mapping[str, str] | None = None,
+    adjoint: str = "auto",
+    backward: Any = None,
+    engine: str | None = None,
+    trust_engine: bool = False,
+    name: str | None = None,
+) -> Callable[[Any], Op]:
+    """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
+
+    Args:
+        spec: the arrays that the kernel takes and gives, with their dims: `"x[n], k[m] -> y[n - m + 1]"`.
+        scratch: arrays that the kernel uses in between, in the same language.
+        init: `{"y": "empty"}` leaves an output's memory as it is; outputs start at zero otherwise.
+        adjoint: where the gradient comes from: `"auto"` a given `backward`, else an adjoint generated from the kernel's
+            source where that is covered, else the engine's reverse mode; `"source"` and `"engine"` force one.
+        backward: a hand-written gradient kernel.
+        engine: run the kernel on another engine than the one it was written for.
+        trust_engine: take the engine's own gradient, where it comes to that, also of kernels like those that it is
+            known to get wrong.
+        name: for messages; the kernel's own otherwise.
+
+    Raises:
+        SpecError: the spec does not parse, or does not fit the kernel's parameters.
+        KernelError: the kernel writes an input, returns a value, or has no source.
+
+    Example:
+        >>> import taichi as ti, tinsmith as ts, torch
+        >>> @ts.op("x[n] -> y[n]")                                         # doctest: +SKIP
+        ... @ti.kernel
+        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i] * x[i]
+        >>> square(torch.ones(3, requires_grad=True)).sum().backward()     # doctest: +SKIP
+    """
+    options = {
+        "scratch": scratch,
+        "init": init,
+        "adjoint": adjoint,
+        "backward": backward,
+        "engine": engine,
+        "trust_engine": trust_engine,
+        "name": name,
+    }
+    parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
+
+    def decorate(kernel: Any) -> Op:
+        return Op([kernel], spec, **options)
+
+    return decorate
+
+
+def chain(
+    spec: str,
+    kernels: Sequence[Any],
+    *,
+    scratch: str | None = None,
+    init: Mapping[str, str] | None = None,
+    adjoint: str = "auto",
+    backward: Any = None,
+    engine: str | None = None,
+    trust_engine: bool = False,
+    name: str | None = None,
+) -> Op:
+    """One op out of several kernels that run in order, and in reverse in the backward pass.
+
+    Arrays are linked by parameter name. The other arguments are those of `op`.
+
+    Example:
+        >>> blur = ts.chain("x[n] -> y[n]", [rows, columns], scratch="t[n]")   # doctest: +SKIP
+    """
+    if not kernels:
+        raise ArgumentError(refusal("ts.chain needs at least one kernel", remedy="Pass a list of kernels."))
+    options = {
+        "scratch": scratch,
+        "init": init,
+        "adjoint": adjoint,
+        "backward": backward,
+        "engine": engine,
+        "trust_engine": trust_engine,
+        "name": name,
+    }
+    return Op([kernel.kernel if isinstance(kernel, Op) else kernel for kernel in kernels], spec, **options)
