@@ -54,8 +54,8 @@ def doubts(seed: int, engine: str) -> tuple[str, ...]:
 
 
 def unnamed(found: Iterable[Tried]) -> list[int]:
-    """Seeds of kernels that come out wrong, or kill the process, and that lint has no doubts about."""
-    return [one.seed for one in found if one.kind in (WRONG, DEAD) and not one.rules]
+    """Seeds of kernels that come out wrong, and that lint has no doubts about."""
+    return [one.seed for one in found if one.kind == WRONG and not one.rules]
 
 
 def table(found: Mapping[str, Sequence[Tried]]) -> Iterator[str]:
