@@ -30,6 +30,16 @@ def test_the_table_of_ops_in_single_precision(lang, case):
     assert result.findings == []
 
 
+@pytest.mark.parametrize("name", ["square", "convolution", "scatter", "matrix_vector", "batched"])
+def test_an_engine_s_own_reverse_mode_where_it_is_right(lang64, name):
+    case = next(one for one in cases.ALL if one.name == name)
+    result = gradcheck(
+        case.raw_op(lang64, torch.float64), *case.inputs(torch.float64), adjoint="engine", **case.keywords
+    )
+    assert result.ok, result
+    assert "by the engine's own reverse mode: right" in str(result)
+
+
 def conv(lang, **options):
     @ts.op("x[n], k[m] -> y[n - m + 1]", **options)
     @lang.kernel
@@ -152,7 +162,10 @@ def test_random_numbers_are_the_same_at_every_call(lang64):
             if lang64.random() > 0.3:
                 y[i] = lang64.sin(x[i]) * lang64.random()
 
-    result = gradcheck(dropout, torch.rand(20))
+    x = torch.rand(20)
+    state = torch.get_rng_state()
+    result = gradcheck(dropout, x)
+    assert torch.equal(state, torch.get_rng_state())
     assert result.ok, result
     assert result.errors["x"].max() < 1e-12
 

@@ -37,8 +37,10 @@ def test_grad_mode_and_random_numbers_do_not_matter(lang, grad):
         for i in x:
             y[i] = lang.sqrt(x[i]) + lang.random(lang.f32)  # here
 
+    state = torch.get_rng_state()
     with torch.set_grad_enabled(grad):
         assert seen(noisy, torch.zeros(2)).one("TS606", "here")
+    assert torch.equal(state, torch.get_rng_state())
 
 
 def test_scalars_templates_sizes_and_structs(lang):

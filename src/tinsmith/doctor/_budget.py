@@ -13,7 +13,6 @@ class Budget:
     """Operations that are left. One is a load, a sum, a sine; about 10 us."""
 
     def __init__(self, operations: int) -> None:
-        self.operations = operations
         self.left = operations
 
     def count(self, operations: int) -> None:
@@ -21,10 +20,6 @@ class Budget:
         self.left -= operations
         if self.left < 0:
             raise TooLong
-
-    def spent(self) -> int:
-        """How many were spent."""
-        return self.operations - self.left
 
 
 def too_long(who: str, op: str, operations: int, *, line: int) -> ShapeError:

@@ -32,7 +32,7 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "<<": _shifted,
     "pow": _power,
 }
-_CALLED = {"neg": "-{}", "abs": "abs({})", "pow": "{} ** {}"}
+_CALLED = {"neg": "-({})", "abs": "abs({})", "pow": "{} ** {}"}
 
 
 def is_unsigned(kind: str) -> bool:

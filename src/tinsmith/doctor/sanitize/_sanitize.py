@@ -61,7 +61,8 @@ def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
         >>> ts.sanitize(slopes, torch.rand(4))[0].message                  # doctest: +SKIP
         '`x[4]` is read in iteration i = 3, and `x` has the shape (4,): the last index is 3; it is other memory ...'
     """
-    call = examined(op, inputs, named, "ts.sanitize")
+    with torch.random.fork_rng(devices=[]):  # an op that draws numbers would take a seed from torch's generator
+        call = examined(op, inputs, named, "ts.sanitize")
     try:
         kernels = [lowered.kernel for lowered in call.kernels]
     except NotCovered as reason:

@@ -1,0 +1,143 @@
+"""What `ts.sanitize` is made of: columns in a file's text, integers without wrapping, a log, a budget."""
+
+import pytest
+import torch
+
+from tinsmith.doctor._budget import Budget, TooLong
+from tinsmith.doctor._finding import Finding
+from tinsmith.doctor.sanitize import Columns
+from tinsmith.doctor.sanitize._integers import lost, overflow, written
+from tinsmith.doctor.sanitize._log import Log
+
+TEXT = """\
+def kernel(x, y):
+    for i in range(n):
+        y[i] = x[i + 1] - x[i - 1] / x[x.shape[0] - i]
+        y[i] += üx[2 * i] + x[i, 0]; s = lang.sqrt(a // b) % c
+        total = self.values[i] ** 2
+        total -= first(y)
+"""
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text(TEXT, encoding="utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("line", "array", "known", "text"),
+    [
+        (3, "x", {}, "x[i + 1]"),
+        (3, "y", {}, "y[i]"),
+        (3, "x", {"index": (-1,), "variables": {"i": 0}}, "x[i - 1]"),
+        (3, "x", {"index": (1,), "variables": {"i": 0}}, "x[i + 1]"),
+        (3, "x", {"index": (5,), "variables": {"i": 0}, "sizes": {"x": (5,)}}, "x[x.shape[0] - i]"),
+        (3, "x", {"index": (9,)}, "x[i + 1]"),
+        (3, "y", {"is_read": False}, "y[i]"),
+        (4, "x", {}, "x[i, 0]"),
+        (4, "üx", {}, "üx[2 * i]"),
+        (5, "self.values", {}, "self.values[i]"),
+        (5, "other", {}, "self.values[i]"),  # a function's own name for what it is given
+        (6, "y", {}, "y)"),
+    ],
+)
+def test_columns_of_elements(path, line, array, known, text):
+    column = Columns().element(path, line, array, **known)
+    assert TEXT.splitlines()[line - 1][column - 1 :].startswith(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "text"),
+    [
+        (3, "-", "- x[i - 1]"),
+        (3, "/", "/ x"),
+        (4, "sqrt", "lang.sqrt"),
+        (4, "//", "// b"),
+        (4, "%", "% c"),
+        (5, "pow", "** 2"),
+    ],
+)
+def test_columns_of_operations(path, line, name, text):
+    column = Columns().operation(path, line, name)
+    assert TEXT.splitlines()[line - 1][column - 1 :].startswith(text)
+
+
+def test_what_is_not_there_has_no_column(path, tmp_path):
+    assert Columns().element(path, 4, "z") == 0
+    assert Columns().operation(path, 4, "exp") == 0
+    assert Columns().element(str(tmp_path / "lost.py"), 1, "x") == 0
+    broken = tmp_path / "cell.py"
+    broken.write_text("%magic\nx[0]\n")
+    assert Columns().element(str(broken), 2, "x") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "operands", "value"),
+    [
+        ("+", "i32", (2**31 - 1, 1), 2**31),
+        ("+", "i32", (2**31 - 2, 1), None),
+        ("-", "u32", (0, 1), -1),
+        ("*", "i64", (2**40, 2**40), 2**80),
+        ("*", "i8", (-128, 1), None),
+        ("neg", "i8", (-128,), 128),
+        ("abs", "i16", (-(2**15),), 2**15),
+        ("<<", "i32", (1, 31), 2**31),
+        ("<<", "i32", (1, 30), None),
+        ("<<", "i32", (1, -1), 2**128),
+        ("<<", "u32", (3, 31), None),
+        ("pow", "i32", (3, 100000), 3**128),
+        ("pow", "i32", (2, -1), None),
+        ("min", "i32", (1, 2), None),
+    ],
+)
+def test_overflows(name, kind, operands, value):
+    assert overflow(name, kind, operands) == value
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "is_lost"),
+    [
+        ("u32", -1, False),
+        ("i32", 2**32 - 1, False),
+        ("i32", 2**32, True),
+        ("i8", 300, True),
+        ("u1", 300, False),
+        ("i32", 2.9, False),
+        ("i32", -(2.0**31), False),
+        ("i32", 2.0**31, True),
+        ("u8", -1.0, True),
+        ("u8", -0.5, False),
+        ("i64", float("nan"), True),
+        ("i64", float("inf"), True),
+    ],
+)
+def test_casts_that_lose(kind, value, is_lost):
+    given = torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
+    assert lost(kind, given) is is_lost
+
+
+def test_operations_are_written_as_in_the_source():
+    assert written("*", (2, 3)) == "2 * 3"
+    assert written("neg", (-128,)) == "-(-128)"
+    assert written("pow", (3, 4)) == "3 ** 4"
+    assert written("max", (1,)) == "max(1)"
+
+
+def test_a_log_counts_and_keeps_the_worst():
+    log = Log()
+    for severity in ("warning", "error", "warning"):
+        log.note("TS601", severity, "a.py", 3, "x", lambda s=severity: Finding("TS601", s, "a.py", 3, 1, s))
+    log.note("TS601", "warning", "a.py", 3, "y", lambda: Finding("TS601", "warning", "a.py", 3, 5, "other"))
+    first, second = log.findings()
+    assert (first.severity, first.message) == ("error", "error (2 more times)")
+    assert second.message == "other"
+
+
+def test_a_budget_is_spent():
+    budget = Budget(10)
+    budget.count(10)
+    assert budget.left == 0
+    with pytest.raises(TooLong):
+        budget.count(1)
