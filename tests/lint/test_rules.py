@@ -97,6 +97,9 @@ CASES = {
             for i in range(x.shape[0]):
                 for j in range(3):
                     y[i, j] = x[i]
+            for i, j in ti.ndrange(4, 5):
+                s = x[i] * 2.0
+                y[i, 0] = s
         """,
     ),
     "the next one's element": (

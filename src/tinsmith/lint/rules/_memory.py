@@ -86,7 +86,7 @@ def races(subject: Subject) -> Iterator[Finding]:
 def _racing_store(subject: Subject, name: str, roles: Roles) -> Finding | None:
     for change in roles.of("write"):
         missing = _missing(change)
-        if missing and not change.is_guarded and _differs(subject, change):
+        if missing and not change.is_guarded and _differs(subject, change, missing):
             shown = " and ".join(f"`{variable.partition('@')[0]}`" for variable in missing)
             label = subject.label(name)
             words = f"every iteration over {shown} stores to the same element of `{label}`: which one wins is chance"
@@ -111,22 +111,26 @@ def _is_open(atom: str) -> bool:
     return atom.startswith("~") or ("<" in atom and atom != "<None|>")
 
 
-def _differs(subject: Subject, change: Access) -> bool:
-    """Whether iterations may store different values: what is known before the loop is the same in all."""
-    loop = change.loops[0]
-    variables = {variable.partition("@")[0] for each in change.loops for variable in each.variables}
-    moving = variables | _assigned_inside(subject, loop.key)
-    for spot in subject.spots:
-        for target, value in spot.pairs:
-            if any(part is change.node for part in ast.walk(target)):
-                return bool(names_in(value) & moving)
-    return False
+def _differs(subject: Subject, change: Access, missing: list[str]) -> bool:
+    """Whether iterations that meet may store different values: what does not depend on these variables is the same."""
+    variables = {variable.partition("@")[0] for variable in missing}
+    stored = (value for spot in subject.spots for target, value in spot.pairs if _holds(target, change.node))
+    return any(_sources(subject, value) & variables for value in stored)
 
 
-def _assigned_inside(subject: Subject, key: str) -> set[str]:
-    loops = (node for node in subject.source.nodes if isinstance(node, ast.For))
-    inside = (one for loop in loops if f"{loop.lineno}:{loop.col_offset}" == key for one in ast.walk(loop))
-    return {one.id for one in inside if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
+def _holds(target: ast.expr, node: ast.expr) -> bool:
+    return any(part is node for part in ast.walk(target))
+
+
+def _sources(subject: Subject, value: ast.expr) -> set[str]:
+    """Names that a value is worked out from, those behind its locals too."""
+    found, more = set[str](), set(names_in(value))
+    while more - found:
+        found |= more
+        more = {name for spot in subject.spots for t, v in spot.pairs if root(t) in found for name in names_in(v)}
+        loops = (one for one in subject.source.nodes if isinstance(one, ast.For) and names_in(one.target) & found)
+        more |= {name for loop in loops for name in names_in(loop.iter)}
+    return found
 
 
 def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:
