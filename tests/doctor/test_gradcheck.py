@@ -214,6 +214,16 @@ def test_single_precision_without_the_interpreter(lang, monkeypatch):
     assert "central differences of the op, step 0.005, each element" in result.notes
 
 
+def test_jumps_do_not_make_a_gradient_wrong_in_single_precision(lang):
+    """Each of these Gaussians ends at a pixel or at the next one: with long steps the picture jumps."""
+    op = ts.op("pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]")(splat(lang, serial=True))
+    n = 600
+    inputs = torch.rand(n, 2) * 90, torch.rand(n, 2) * 2 + 0.7, torch.rand(n) * 3, torch.randn(n, 3), torch.rand(n)
+    result = gradcheck(op, *inputs, h=90, w=90)
+    assert result.ok, result
+    assert any("rough" in note for note in result.notes)
+
+
 def test_half_precision(lang):
     assert gradcheck(conv(lang), torch.rand(6).half(), torch.rand(3).half()).ok
 

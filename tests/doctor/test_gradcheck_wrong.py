@@ -76,6 +76,29 @@ def test_one_wrong_number_of_many(lang, is_covered, monkeypatch):
     assert ("the oracle" in wrong.message) == is_covered
 
 
+def test_wrong_numbers_in_single_precision_without_the_oracle(lang, monkeypatch):
+    @lang.kernel
+    def backward(x: lang.types.ndarray(), grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in x:
+            grad_x[i] = lang.cos(x[i]) * grad_y[i]
+            if i >= 2200:
+                grad_x[i] = 0.0
+
+    @ts.op("x[n] -> y[n]", backward=backward)
+    @lang.kernel
+    def waves(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            v = lang.f32(0.0)
+            v += lang.sin(x[i])
+            y[i] = v
+
+    monkeypatch.setattr("tinsmith.doctor._gradcheck.OPERATIONS", 100)
+    (wrong,) = gradcheck(waves, torch.rand(4400) * 0.5, cotangents=torch.ones(4400) * 1.5).findings
+    assert wrong.severity == "error"
+    assert "the op's gradient is wrong by `x[" in wrong.message
+    assert "]`: the op says 0, differences 1." in wrong.message
+
+
 def test_a_small_error_is_seen(lang64):
     assert not gradcheck(by_hand(lang64, factor=2.001), torch.rand(4)).ok
     assert gradcheck(by_hand(lang64, factor=2.001), torch.rand(4), rtol=1e-2).ok

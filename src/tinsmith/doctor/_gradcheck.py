@@ -195,7 +195,12 @@ class _Check:
         count = sum(one.numel() for one in values.values())
         directions = self.projections if count > LARGE or 2 * count * seconds > SECONDS else 0
         self._note_differences(steps, count, directions)
-        comparison = Comparison(steps, self.exact, self.rough, directions)
+        is_rough = not self.is_double and interpreted is None
+        if is_rough:
+            self.notes.append(
+                "differences in single precision are rough: small inputs, which the oracle takes, tell more"
+            )
+        comparison = Comparison(steps, self.exact, self.rough, directions, is_rough)
         compared = [comparison.of(name, mine[name], oracle.get(name)) for name in values]
         if not values:
             self.notes.append("no input holds floats, so there is nothing to differentiate")

@@ -62,12 +62,15 @@ class Comparison:
         exact: how near op and oracle must be.
         rough: how near both must be to differences.
         directions: how many random ones stand for all elements; 0 for every element by itself.
+        is_rough: whether steps must be so long that a function's bends and jumps are seen in differences: then how
+            far the one-sided slopes are apart says how much they can be relied on.
     """
 
     steps: Steps
     exact: Tolerance
     rough: Tolerance
     directions: int
+    is_rough: bool = False
     _looks: int = field(default=0)
 
     def of(self, name: str, op: torch.Tensor, oracle: torch.Tensor | None) -> Compared:
@@ -115,6 +118,10 @@ class Comparison:
         self, name: str, direction: torch.Tensor, op: float, oracle: float | None, scale: float, size: float
     ) -> tuple[Kind, Point]:
         """The verdict along a direction; where something disagrees, after a closer look."""
+        if self.is_rough:
+            slope = self.steps.slope(name, direction, self.steps.eps * max(1.0, size))
+            point = Point(op, oracle, slope._replace(noise=slope.noise + slope.gap))
+            return judged_point(point, self.exact, self.rough, scale), point
         slope = slope_along(self.steps, name, direction, size, 1e-3 * scale)
         point = Point(op, oracle, slope)
         kind = judged_point(point, self.exact, self.rough, scale)
@@ -139,9 +146,11 @@ class Comparison:
                 continue
             if kind in (Kind.WRONG, Kind.ALL_DIFFER) and oracle is None:
                 index = self._halved(name, direction, op, size)
-                yield Found(kind, 1, index, self._point(name, index, op, None, _scale(op))[1])
-            else:
-                yield Found(kind, 1, None, numbers)
+                its_kind, its_numbers = self._point(name, index, op, None, _scale(op))
+                if its_kind is kind:
+                    yield Found(kind, 1, index, its_numbers)
+                    return
+            yield Found(kind, 1, None, numbers)
             return
 
     def _along(
