@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from tinsmith.doctor._budget import Budget, TooLong
-from tinsmith.doctor._finding import Finding
 from tinsmith.doctor.sanitize import Columns
 from tinsmith.doctor.sanitize._integers import lost, overflow, written
 from tinsmith.doctor.sanitize._log import Log
+from tinsmith.lint import Finding
 
 TEXT = """\
 def kernel(x, y):

@@ -15,9 +15,9 @@ import torch
 
 from .._errors import GradientError, KernelError, TinsmithError
 from ..bridge import Cotangents, Examined, Op, examined, judged
+from ..lint import Finding, in_order
 from ..source.ir import NotCovered
 from ._budget import Budget, TooLong
-from ._finding import Finding, in_order
 from .gradients import (
     Compared,
     Comparison,

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import torch
 
 from ...bridge import Examined
+from ...lint import Finding, Severity
 from ...source.ir import NotCovered, nodes, walk
-from .._finding import Finding, Severity
 from ..sanitize import Columns
 from ._compared import Compared, Found
 from ._verdict import Kind, Point

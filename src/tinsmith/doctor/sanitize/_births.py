@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import torch
 
+from ...lint import Finding, Severity
 from ...source.interpreter import Number
-from .._finding import Finding, Severity
 from ._columns import Columns
 from ._here import Here
 from ._log import Log

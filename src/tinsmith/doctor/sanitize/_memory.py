@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...lint import Finding, Severity
 from ...source.interpreter import How, Number
-from .._finding import Finding, Severity
 from ._columns import Columns
 from ._here import Here, Spot
 from ._log import Log

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...lint import Finding, Severity
 from ...source.interpreter import Number
 from ...source.ir import nodes, types
 from .._budget import Budget
-from .._finding import Finding, Severity
 from ._births import Births
 from ._columns import Columns
 from ._hashes import hashing_lines

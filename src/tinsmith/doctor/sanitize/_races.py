@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import torch
 
+from ...lint import Finding, Severity
 from ...source.interpreter import How, Number
-from .._finding import Finding, Severity
 from ._columns import Columns
 from ._here import Here, Spot
 from ._log import Log

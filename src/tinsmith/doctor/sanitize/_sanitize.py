@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from ...bridge import Examined, Op, examined
+from ...lint import Finding, in_order
 from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes
 from .._budget import Budget, TooLong, too_long
-from .._finding import Finding, in_order
 from ._births import Births
 from ._columns import Columns
 from ._here import Here
