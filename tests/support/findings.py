@@ -6,6 +6,7 @@ import linecache
 from typing import Any
 
 from tinsmith.doctor._finding import Finding
+
 from tinsmith.doctor.sanitize import sanitize
 
 
