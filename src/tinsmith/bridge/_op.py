@@ -23,7 +23,7 @@ from ._lean import run_lean
 from ._packing import register
 from ._pickling import Reference, reference_to
 from ._route import Route, key_of, quick_key_of, route
-from ._signature import Signature, fitting_dtypes, match
+from ._signature import Signature, fitting_dtypes, match, settled
 from ._stage import Stage
 from ._tracing import has_modes, is_plain, is_tracing, is_transformed
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
@@ -67,7 +67,7 @@ class Op:
         pairs = zip(self._kernels, links, strict=True)
         stages = [Stage(kernel, arrays, options.get("engine"), links=link) for kernel, link in pairs]
         signature = match(self.name, spec, stages, options.get("init"), options.get("detached", ()))
-        signature = replace(signature, trusts_engine=bool(options.get("trust_engine")))
+        signature = settled(replace(signature, trusts_engine=bool(options.get("trust_engine"))))
         for stage in stages:
             stage.engine.settle()
         core = Core(signature, _reverse_for(signature, options))
