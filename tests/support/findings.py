@@ -5,9 +5,8 @@ from __future__ import annotations
 import linecache
 from typing import Any
 
-from tinsmith.doctor._finding import Finding
-
 from tinsmith.doctor.sanitize import sanitize
+from tinsmith.lint import Finding
 
 
 class Seen(list[Finding]):
