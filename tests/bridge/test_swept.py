@@ -1,11 +1,10 @@
 """An inner loop that moves one index of an array and not the other: where both are one element, nothing may be lost."""
 
-import linecache
-
 import pytest
 import torch
 
 import tinsmith as ts
+from support.written import written
 
 PAIRS = {
     "both added to": ("y[i] += x[j] * x[j]", "y[j] += x[i] * 0.3"),
@@ -27,11 +26,7 @@ def op_of(lang, lines, *, is_serial, adjoint="source"):
     array, index = "lang.types.ndarray(ndim=1)", "lang.types.ndarray(lang.i32, ndim=1)"
     loops = "    for i in range(x.shape[0]):\n        for j in range(x.shape[0]):\n"
     text = f"def swept(x: {array}, k: {index}, y: {array}):\n{setting}{loops}{body}"
-    path = f"<swept {text}>"
-    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    scope = {"lang": lang, "__name__": "swept"}
-    exec(compile(text, path, "exec", dont_inherit=True), scope)
-    return ts.op("x[n], k[n]: i32 -> y[n]", adjoint=adjoint)(lang.kernel(scope["swept"]))
+    return ts.op("x[n], k[n]: i32 -> y[n]", adjoint=adjoint)(written(lang, text))
 
 
 def assert_right(op):

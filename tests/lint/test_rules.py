@@ -9,7 +9,6 @@ import pytest
 from tinsmith.lint import RULES, lint_file, lint_kernels
 
 HEAD = {"taichi": "import taichi as ti\n", "quadrants": "import quadrants as ti\n"}
-ARRAYS = "x: ti.types.ndarray(), y: ti.types.ndarray()"
 
 # name: (rule, severity, the engine that alone it is about, the kernel with the mistake in a line marked `#!`, its twin)
 CASES = {

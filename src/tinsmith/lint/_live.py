@@ -8,12 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .._errors import EngineError
-from ..engines import Engine, Language, Parameter, of_kernel
+from ..engines import NAMES, Engine, Language, Parameter, of_kernel
 from ..source import Source, called_function, read
 from ..spec import Spec
 from ._subject import Declared, Subject
-
-_NAMES = {"float16": "f16", "float32": "f32", "float64": "f64", "bool": "u1"}
 
 
 def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
@@ -46,14 +44,10 @@ def _default_fp(engine: Engine) -> str:
 
 
 def _declared(parameter: Parameter) -> Declared:
-    dtypes = {_dtype(str(dtype).removeprefix("torch.")) for dtype in parameter.dtypes or ()}
-    dtype = dtypes.pop() if len(dtypes) == 1 else ""
+    dtypes = parameter.dtypes or ()
+    dtype = NAMES[dtypes[0]] if len(dtypes) == 1 else ""
     kind = "scalar" if parameter.kind == "matrix" else parameter.kind
     return Declared(kind, dtype, parameter.ndim)
-
-
-def _dtype(name: str) -> str:
-    return _NAMES.get(name, name.replace("uint", "u").replace("int", "i"))
 
 
 def _called(source: Source, engine: Engine, owner: Any, seen: set[Any]) -> Iterator[Source]:

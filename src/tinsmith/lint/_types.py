@@ -15,7 +15,7 @@ from ._subject import Subject
 from ._walk import is_size, root
 
 FLOATS = frozenset(
-    {"acos", "asin", "atan2", "ceil", "cos", "exp", "floor", "log", "normalize", "pow_f", "random", "randn", "round"}
+    {"acos", "asin", "atan2", "ceil", "cos", "exp", "floor", "log", "normalize", "random", "randn", "round"}
     | {
         "rsqrt",
         "sin",

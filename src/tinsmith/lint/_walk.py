@@ -66,16 +66,6 @@ def is_static(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "static"
 
 
-def targets(statement: ast.stmt) -> list[ast.expr]:
-    """What a statement gives a value, tuples taken apart."""
-    match statement:
-        case ast.Assign():
-            return [part for target in statement.targets for part in _parts(target)]
-        case ast.AugAssign() | ast.AnnAssign():
-            return [statement.target]
-    return []
-
-
 def pairs(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:
     """(target, value) of assignments, tuples taken apart; of `a += b` the value is `a + b`."""
     match statement:
@@ -100,10 +90,6 @@ def _loaded(target: ast.expr) -> ast.expr:
         case ast.Attribute(value=value, attr=attr):
             return ast.Attribute(value, attr, ast.Load())
     return target
-
-
-def _parts(target: ast.expr) -> list[ast.expr]:
-    return [*target.elts] if isinstance(target, ast.Tuple | ast.List) else [target]
 
 
 def root(node: ast.AST) -> str:

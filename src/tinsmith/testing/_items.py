@@ -6,6 +6,7 @@ Only imported once the flag is given: src/pytest_tinsmith.py is what pytest load
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,9 @@ class KernelFile(pytest.File):
 class _CheckItem(pytest.Item):
     """An item that fails where a report does."""
 
+    @abstractmethod
     def examine(self) -> Report:
-        raise NotImplementedError
+        """What there is to say."""
 
     def runtest(self) -> None:
         report = self.examine()

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
+from support.written import written
 
 FORMS = {  # what the loop does, and whether the array is settled
     "forward in time": ("x[t + 1, i] = lang.sin(x[t, i]) * a[i]", True),
@@ -30,7 +31,7 @@ def kernel(a: lang.types.ndarray(), x: lang.types.ndarray()):
         for i in range(n):
             {line}
 """
-    kernel = compiled(source, lang64, form)
+    kernel = written(lang64, source)
     op = ts.op("a[n] -> x[t, n]", adjoint="source")(kernel)
     a = torch.rand(4, dtype=torch.float64).requires_grad_()
     x = op(a, t=7)
@@ -60,13 +61,3 @@ def test_a_recursion_along_rows(lang64):
     assert torch.autograd.gradcheck(recursion, (x, a))
     assert torch.autograd.gradgradcheck(recursion, (x, a))
     assert "tape: none" in recursion.explain()
-
-
-def compiled(source, lang, name):
-    import linecache
-
-    path = f"<settled {name}>"
-    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    scope = {"lang": lang, "__name__": "settled"}
-    exec(compile(source, path, "exec", dont_inherit=True), scope)
-    return lang.kernel(scope["kernel"])

@@ -1,11 +1,10 @@
 """The order of a reverse's iterations: where it is free, all threads run them, and memory is met in one direction."""
 
-import linecache
-
 import pytest
 import torch
 
 import tinsmith as ts
+from support.written import written
 from tinsmith.bridge import adjoint_source
 
 SERIAL = {  # what a serial loop over i does, and whether its reverse may run in parallel
@@ -23,7 +22,8 @@ SERIAL = {  # what a serial loop over i does, and whether its reverse may run in
 @pytest.mark.parametrize("form", SERIAL)
 def test_a_serial_loop(lang64, form):
     line, is_parallel = SERIAL[form]
-    kernel = compiled(
+    kernel = written(
+        lang64,
         f"""
 def kernel(x: lang.types.ndarray(ndim=1), k: lang.types.ndarray(lang.i32, ndim=1), y: lang.types.ndarray(ndim=1)):
     {"s = 0.0" if form == "hands on" else ""}
@@ -31,8 +31,6 @@ def kernel(x: lang.types.ndarray(ndim=1), k: lang.types.ndarray(lang.i32, ndim=1
     for i in range(x.shape[0]):
         {line}
 """,
-        lang64,
-        form,
     )
     op = ts.op("x[n], k[n]: i32 -> y[n]", adjoint="source")(kernel)
     x = torch.rand(6, dtype=torch.float64).requires_grad_()
@@ -61,7 +59,8 @@ def test_a_value_from_before_the_loop_is_summed_by_one_thread(lang64):
 
 @pytest.mark.parametrize("is_carried", [True, False])
 def test_rows_run_downwards_where_their_elements_do(lang64, is_carried):
-    kernel = compiled(
+    kernel = written(
+        lang64,
         f"""
 def kernel(x: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=1)):
     for i in range(2, x.shape[0]):
@@ -70,18 +69,8 @@ def kernel(x: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=1)):
             {"t *= x[i, j]" if is_carried else "t += x[i, j] * x[i, j]"}
         y[i] = t
 """,
-        lang64,
-        f"rows {is_carried}",
     )
     op = ts.op("x[n, m] -> y[n]", adjoint="source")(kernel)
     x = torch.rand(5, 3, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(op, (x,))
     assert ("for i_back in range(2, x.shape[0])" in adjoint_source(op)) == is_carried
-
-
-def compiled(source, lang, name):
-    path = f"<unordered {name}>"
-    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    scope = {"lang": lang, "__name__": "unordered"}
-    exec(compile(source, path, "exec"), scope)
-    return lang.kernel(scope["kernel"])
