@@ -36,9 +36,10 @@ def simplified(tree: ast.FunctionDef, arrays: Iterable[str]) -> ast.FunctionDef:
     counts = _stores(twin)
     aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
     twin.body = _replaced(twin.body, aliases)
+    changed = _changed(twin)
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
-        if counts.get(name) == 1 and _is_steady(value, known, counts, sizes):
+        if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
             sizes[name] = _Replace(sizes).visit(copy.deepcopy(_unwrapped(value)))
     twin.body = _replaced(twin.body, sizes)
     return twin
@@ -140,3 +141,17 @@ def _stores(tree: ast.FunctionDef) -> dict[str, int]:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             counts[node.id] = counts.get(node.id, 0) + 1
     return counts
+
+
+def _changed(tree: ast.FunctionDef) -> frozenset[str]:
+    """Names that are changed without being given a value: by `atomic_add(n, 1)`, or in a part, `v[0] = 1`."""
+    targets = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript | ast.Attribute)]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node).startswith("atomic_")]
+    stored = [node for node in targets if isinstance(node.ctx, ast.Store)]
+    return frozenset(map(_root, [*stored, *(node.args[0] for node in calls if node.args)]))
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
