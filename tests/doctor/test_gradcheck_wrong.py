@@ -169,6 +169,10 @@ def test_a_refusal_is_told_and_is_no_crash(lang64):
     assert "the gradient is refused: " in refused.message
     assert result.inputs == ()
     assert "nothing to compare" in str(result)
+    assert (result.verdict, str(result).splitlines()[0]) == (
+        "refused",
+        "the gradient of op `noisy`, by the engine's own reverse mode: refused",
+    )
 
 
 def test_an_engine_that_dies_of_a_kernel(lang64, monkeypatch):

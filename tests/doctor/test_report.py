@@ -89,6 +89,12 @@ def test_the_error_tells_errors_and_wrong_gradients_and_nothing_else(swarm, foun
     ]
 
 
+def test_a_finding_of_which_only_the_line_is_known_names_no_column(swarm):
+    shown = str(Finding("TS002", "error", swarm, 8, 0, "it could not be run"))
+    assert shown.splitlines()[0] == f"{swarm}:8: error TS002: it could not be run"
+    assert "^" not in shown
+
+
 def test_at_least():
     severities = ["info", "warning", "error"]
     report = Report("f", [Finding("TS101", one, "f.py", 1, 1, "words") for one in severities])

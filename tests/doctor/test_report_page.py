@@ -52,6 +52,10 @@ class Gradient:
     findings: tuple[Finding, ...] = ()
 
     @property
+    def verdict(self) -> str:
+        return "right" if self.ok else "refused" if self.findings else "wrong"
+
+    @property
     def summary(self) -> str:
         return "x  WRONG at [1] & more"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -68,6 +68,13 @@ class Gradcheck:
         return not any(one.severity == "error" for one in self.findings)
 
     @property
+    def verdict(self) -> Literal["right", "wrong", "refused"]:
+        """In a word. A gradient that was refused is none, so `.ok` is false, but nobody was told a wrong one."""
+        if any(one.rule == "TS703" for one in self.findings):
+            return "refused"
+        return "right" if self.ok else "wrong"
+
+    @property
     def errors(self) -> dict[str, np.ndarray]:
         """By input, how far each element is from the oracle's, or from differences where there is no oracle."""
         pairs = ((one.name, one.op, one.reference) for one in self.inputs)
@@ -76,8 +83,7 @@ class Gradcheck:
     @property
     def summary(self) -> str:
         """Its text without the findings."""
-        verdict = "right" if self.ok else "WRONG"
-        lines = [f"the gradient of op `{self.name}`, {self.origin}: {verdict}"]
+        lines = [f"the gradient of op `{self.name}`, {self.origin}: {_VERDICTS[self.verdict]}"]
         lines += [f"  {note}" for note in self.notes]
         width = max([0, *(len(one.name) for one in self.inputs)])
         lines += [f"  {one.name:{width}}  {_line(one)}" for one in self.inputs]
@@ -276,6 +282,7 @@ class _Check:
         self.notes.append(f"central differences of {whose}, step {steps.eps:g}, {how}")
 
 
+_VERDICTS = {"right": "right", "wrong": "WRONG", "refused": "refused"}
 _EPS = {"f64": 1e-6, "f32": 5e-3}
 _ORIGINS = {
     "source": "generated from the kernel's source",

@@ -107,10 +107,8 @@ def _card(place: int, one: Finding, line: str = "") -> str:
 
 
 def _gradient(label: str, gradient: Gradcheck) -> Iterator[str]:
-    is_refused = any(one.rule == "TS703" for one in gradient.findings)
-    verdict = "right" if gradient.ok else "refused" if is_refused else "wrong"
     colour = "good" if gradient.ok else "bad"
-    yield f'<h2>gradient of {escape(label)}: <span class="verdict {colour}">{verdict}</span></h2>'
+    yield f'<h2>gradient of {escape(label)}: <span class="verdict {colour}">{gradient.verdict}</span></h2>'
     yield f'<pre class="words">{escape(gradient.summary)}</pre>'
     yield '<div class="maps">'
     yield from (_picture(one) for one in gradient.inputs if one.reference is not None)

@@ -21,7 +21,7 @@ class Finding:
             own reverse mode, which the message names; "info": a hint.
         path: the file.
         line: counted from 1.
-        column: counted from 1; 0 where only the line is known.
+        column: counted from 1; 0 where only the line is known, as in JSON. Text and SARIF name no column then.
         message: what goes wrong, in one sentence, with numbers where there are any.
         remedy: what to write instead; "" where there is nothing to do.
 
@@ -40,7 +40,8 @@ class Finding:
     remedy: str = ""
 
     def __str__(self) -> str:
-        lines = [f"{self.path}:{self.line}:{self.column}: {self.severity} {self.rule}: {self.message}"]
+        place = f"{self.path}:{self.line}:{self.column}" if self.column else f"{self.path}:{self.line}"
+        lines = [f"{place}: {self.severity} {self.rule}: {self.message}"]
         text = linecache.getline(self.path, self.line).rstrip()
         if text:
             lines.append(f"    {text.strip()}")
