@@ -16,6 +16,13 @@ def kernel(x, y):
         y[i] += üx[2 * i] + x[i, 0]; s = lang.sqrt(a // b) % c
         total = self.values[i] ** 2
         total -= first(y)
+        y[i] = (
+            x[i] / a
+            + x[i + 1] * sqrt(b)
+        )
+        if (x[i] < 1 or
+                x[i + 2] < 2): y[i] -= \\
+            x[3] % 2
 """
 
 
@@ -41,10 +48,18 @@ def path(tmp_path):
         (5, "self.values", {}, "self.values[i]"),
         (5, "other", {}, "self.values[i]"),  # a function's own name for what it is given
         (6, "y", {}, "y)"),
+        (7, "x", {"is_read": True}, "x[i] / a"),  # of a statement with several lines
+        (7, "x", {"is_read": True, "index": (5,), "variables": {"i": 4}}, "x[i + 1]"),
+        (9, "x", {"is_read": True, "index": (4,), "variables": {"i": 4}}, "x[i] / a"),
+        (9, "y", {"is_read": False}, "y[i] = ("),
+        (11, "x", {"index": (6,), "variables": {"i": 4}}, "x[i + 2]"),
+        (12, "x", {"index": (4,), "variables": {"i": 4}}, "x[i] < 1"),
+        (12, "x", {"index": (3,)}, "x[i + 2]"),  # first on the line itself
+        (13, "x", {"index": (3,), "variables": {"i": 4}}, "x[3]"),
     ],
 )
 def test_columns_of_elements(path, line, array, known, text):
-    column = Columns().element(path, line, array, **known)
+    line, column = Columns().element(path, line, array, **known)
     assert TEXT.splitlines()[line - 1][column - 1 :].startswith(text)
 
 
@@ -57,20 +72,25 @@ def test_columns_of_elements(path, line, array, known, text):
         (4, "//", "// b"),
         (4, "%", "% c"),
         (5, "pow", "** 2"),
+        (7, "/", "/ a"),
+        (7, "+", "x[i] / a"),  # its operands stand on two lines
+        (7, "*", "* sqrt"),
+        (10, "sqrt", "sqrt(b)"),
+        (12, "%", "% 2"),
     ],
 )
 def test_columns_of_operations(path, line, name, text):
-    column = Columns().operation(path, line, name)
+    line, column = Columns().operation(path, line, name)
     assert TEXT.splitlines()[line - 1][column - 1 :].startswith(text)
 
 
 def test_what_is_not_there_has_no_column(path, tmp_path):
-    assert Columns().element(path, 4, "z") == 0
-    assert Columns().operation(path, 4, "exp") == 0
-    assert Columns().element(str(tmp_path / "lost.py"), 1, "x") == 0
+    assert Columns().element(path, 4, "z") == (4, 0)
+    assert Columns().operation(path, 4, "exp") == (4, 0)
+    assert Columns().element(str(tmp_path / "lost.py"), 1, "x") == (1, 0)
     broken = tmp_path / "cell.py"
     broken.write_text("%magic\nx[0]\n")
-    assert Columns().element(str(broken), 2, "x") == 0
+    assert Columns().element(str(broken), 2, "x") == (2, 0)
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,14 @@ _SEVERITIES: dict[Kind, tuple[str, Severity]] = {
 def told(call: Examined, compared: Compared) -> list[Finding]:
     """What is the matter with the gradient by one input."""
     path, line = _place(call, compared.name)
-    column = Columns().element(path, line, compared.name, is_read=True)
+    place = Columns().element(path, line, compared.name, is_read=True)
     found = []
     for one in compared.found:
         rule, severity = _SEVERITIES[one.kind]
         parts = {"where": _where(compared, one), "numbers": _numbers(one.point), "slopes": _slopes(one.point)}
         words = _WORDS[one.kind].format(**parts)
         remedy = _remedy(call) if severity == "error" else ""
-        found.append(Finding(rule, severity, path, line, column, words, remedy))
+        found.append(Finding(rule, severity, path, *place, words, remedy))
     return found
 
 

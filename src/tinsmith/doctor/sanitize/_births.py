@@ -100,9 +100,9 @@ class Births:
 
 def _note(log: Log, columns: Columns, birth: _Birth, about: str, severity: Severity, words: str) -> None:
     def finding() -> Finding:
-        column = columns.operation(birth.path, birth.line, birth.operator)
+        place = columns.operation(birth.path, birth.line, birth.operator)
         remedy = _REMEDIES.get(birth.operator, "")
-        return Finding("TS606", severity, birth.path, birth.line, column, words, remedy)
+        return Finding("TS606", severity, birth.path, *place, words, remedy)
 
     log.note("TS606", severity, birth.path, birth.line, about, finding)
 

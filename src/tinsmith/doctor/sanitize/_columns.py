@@ -1,6 +1,7 @@
-"""Columns: where on its line something stands. The IR knows lines alone, so the file's own text is asked.
+"""Columns: where in its statement something stands. The IR knows lines alone, so the file's own text is asked.
 
-The answer is the column, counted from 1, of what fits first; 0 where nothing does.
+The answer is the line and column, counted from 1, of what fits first: on the line that was named, else anywhere in the
+statement that it is a line of. Where nothing fits, it is that line, and column 0.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 import ast
 import linecache
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 _SIGNS: dict[str, tuple[type[ast.operator], ...]] = {
     "+": (ast.Add,),
@@ -36,12 +37,14 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mult: operator.mul,
 }
 
+_Node: TypeAlias = ast.expr | ast.AugAssign
+
 
 class Columns:
-    """Columns in files, each parsed once."""
+    """Places in files, each parsed once."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, dict[int, list[ast.AST]]] = {}
+        self._nodes: dict[str, dict[int, list[_Node]]] = {}
 
     def element(
         self,
@@ -53,46 +56,59 @@ class Columns:
         index: tuple[int, ...] | None = None,
         variables: Mapping[str, int] | None = None,
         sizes: Mapping[str, tuple[int, ...]] | None = None,
-    ) -> int:
-        """Where a line touches an array: reads it (`is_read`) or writes it, at an index where that can be told."""
-        subscripts = [one for one in self._on(path, line) if isinstance(one, ast.Subscript)]
-        names = [one for one in self._on(path, line) if isinstance(one, ast.Name) and one.id == array]
-        mine = [one for one in subscripts if ast.unparse(one.value) == array]
-        if not mine and not names and len(subscripts) == 1:  # a function's own name for it
-            mine = subscripts
-        mine = [one for one in mine if is_read is None or isinstance(one.ctx, ast.Load) == is_read] or mine
+    ) -> tuple[int, int]:
+        """Where an array is touched: read (`is_read`) or written, at an index where that can be told."""
+        own, whole = self._around(path, line)
+        subscripts = [[one for one in nodes if isinstance(one, ast.Subscript)] for nodes in (own, whole)]
+        mine = [[one for one in some if ast.unparse(one.value) == array] for some in subscripts]
         if index is not None:
             known = {"variables": variables or {}, "sizes": sizes or {}}
-            mine = [one for one in mine if _may_be(one.slice, index, **known)]
-        return _first(path, mine or names)
+            mine = [[one for one in some if _may_be(one.slice, index, **known)] for some in mine]
+        exact = [[one for one in some if isinstance(one.ctx, ast.Load) == is_read] for some in mine]
+        names = [[one for one in nodes if isinstance(one, ast.Name) and one.id == array] for nodes in (own, whole)]
+        alone = subscripts[1] if len(subscripts[1]) == 1 else []  # by a function's own name for it
+        return _first(path, line, *exact, *mine, *names, alone)
 
-    def operation(self, path: str, line: int, name: str) -> int:
-        """Where a line has an operation: its sign, or the name of its function."""
-        found = [one for one in self._on(path, line) if _is_operation(one, name)]
-        for node in found:
-            if isinstance(node, ast.BinOp):
-                return _sign(path, node)
-        return _first(path, found)
+    def operation(self, path: str, line: int, name: str) -> tuple[int, int]:
+        """Where an operation stands: its sign, or the name of its function."""
+        for nodes in self._around(path, line):
+            found = [one for one in nodes if _is_operation(one, name)]
+            signs = [one for one in found if isinstance(one, ast.BinOp)]
+            if found:
+                return _sign(path, signs[0]) if signs else _place(path, found[0])
+        return line, 0
 
-    def _on(self, path: str, line: int) -> list[ast.AST]:
-        """What begins on a line, from left to right."""
+    def _around(self, path: str, line: int) -> tuple[list[_Node], list[_Node]]:
+        """What begins on a line; and what stands in the statement that the line belongs to."""
         if path not in self._nodes:
             self._nodes[path] = _by_line(path)
-        return self._nodes[path].get(line, [])
+        whole = self._nodes[path].get(line, [])
+        return [one for one in whole if one.lineno == line], whole
 
 
-def _by_line(path: str) -> dict[int, list[ast.AST]]:
-    found: dict[int, list[ast.AST]] = {}
+def _by_line(path: str) -> dict[int, list[_Node]]:
+    """By the lines of a statement, of a loop or a branch those of its head, what stands in it, as the text has it."""
+    found: dict[int, list[_Node]] = {}
     try:
         tree = ast.parse("".join(linecache.getlines(path)))
     except SyntaxError:  # a notebook's cell with a magic line: lines alone, then
         return found
-    for node in ast.walk(tree):
-        if isinstance(node, ast.expr | ast.AugAssign):
-            found.setdefault(node.lineno, []).append(node)
+    for stmt in ast.walk(tree):
+        if isinstance(stmt, ast.stmt):
+            parts = [part for part in ast.iter_child_nodes(stmt) if isinstance(part, ast.expr)]
+            nodes: list[_Node] = [stmt] if isinstance(stmt, ast.AugAssign) else []
+            nodes += [one for part in parts for one in ast.walk(part) if isinstance(one, ast.expr)]
+            for line in range(stmt.lineno, _end(stmt, parts) + 1):
+                found.setdefault(line, []).extend(nodes)
     for nodes in found.values():
-        nodes.sort(key=lambda one: getattr(one, "col_offset", 0))
+        nodes.sort(key=lambda one: (one.lineno, one.col_offset))
     return found
+
+
+def _end(stmt: ast.stmt, parts: list[ast.expr]) -> int:
+    if any(isinstance(part, ast.stmt) for part in ast.iter_child_nodes(stmt)):
+        return max([stmt.lineno, *(part.end_lineno or 0 for part in parts)])
+    return stmt.end_lineno or stmt.lineno
 
 
 def _is_operation(node: ast.AST, name: str) -> bool:
@@ -136,20 +152,25 @@ def _value(node: ast.expr, variables: Mapping[str, int], sizes: Mapping[str, tup
             return None
 
 
-def _first(path: str, nodes: Iterable[ast.AST]) -> int:
-    for node in nodes:
-        return _column(path, getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
-    return 0
+def _first(path: str, line: int, *ways: Sequence[_Node]) -> tuple[int, int]:
+    for nodes in ways:
+        for node in nodes:
+            return _place(path, node)
+    return line, 0
 
 
-def _sign(path: str, node: ast.BinOp) -> int:
+def _sign(path: str, node: ast.BinOp) -> tuple[int, int]:
     """The sign between two operands, where both stand on one line."""
     left, right = node.left, node.right
     if left.end_lineno != right.lineno or left.end_col_offset is None:
-        return _first(path, [node])
+        return _place(path, node)
     between = linecache.getline(path, right.lineno).encode()[left.end_col_offset : right.col_offset].decode()
     start = left.end_col_offset + len(between) - len(between.lstrip(" )"))
-    return _column(path, right.lineno, start)
+    return right.lineno, _column(path, right.lineno, start)
+
+
+def _place(path: str, node: _Node) -> tuple[int, int]:
+    return node.lineno, _column(path, node.lineno, node.col_offset)
 
 
 def _column(path: str, line: int, offset: int) -> int:

@@ -78,8 +78,8 @@ class Memory:
                     f"{element} is read{here.inside(line)} before anything wrote it: it reads the zero that was there"
                 )
                 remedy = ""
-            column = self._columns.element(here.kernel.path, line, name, is_read=True if how == "read" else None)
-            return Finding("TS602", severity, here.kernel.path, line, column, what, remedy)
+            place = self._columns.element(here.kernel.path, line, name, is_read=True if how == "read" else None)
+            return Finding("TS602", severity, here.kernel.path, *place, what, remedy)
 
         self._log.note("TS602", severity, here.kernel.path, line, array, words)
 
@@ -90,8 +90,8 @@ class Memory:
             element, before = here.element(array, position), _elsewhere(here, read)
             what = f"{element} is overwritten{here.inside(line)}, after its value was read on {before}: tinsmith's "
             what += "gradient keeps that value, an engine's own reverse pass takes the new one in its place"
-            column = self._columns.element(here.kernel.path, line, here.called(array), is_read=False)
-            return Finding("TS603", "warning", here.kernel.path, line, column, what)
+            place = self._columns.element(here.kernel.path, line, here.called(array), is_read=False)
+            return Finding("TS603", "warning", here.kernel.path, *place, what)
 
         self._log.note("TS603", "warning", here.kernel.path, line, array, words)
 

@@ -55,10 +55,10 @@ class Numbers:
                 what += f"the last index is {shape[axis] - 1}" if shape[axis] else "it has no element"
             what += "; it is other memory that is " + ("read" if is_read else "overwritten")
             known = {"index": index, "variables": variables, "sizes": sizes, "is_read": is_read}
-            column = self._columns.element(here.kernel.path, line, name, **known)
+            place = self._columns.element(here.kernel.path, line, name, **known)
             bound = f"{name}.shape[{axis}]"
             remedy = f"guard it: `if 0 <= k < {bound}:`, k being that index; or loop over fewer elements"
-            return Finding("TS604", "error", here.kernel.path, line, column, what, remedy)
+            return Finding("TS604", "error", here.kernel.path, *place, what, remedy)
 
         self._log.note("TS604", "error", here.kernel.path, line, f"{array} {side}", words)
 
@@ -112,6 +112,6 @@ class Numbers:
         path = self._here.kernel.path
 
         def finding() -> Finding:
-            return Finding(rule, severity, path, line, self._columns.operation(path, line, operator), words, remedy)
+            return Finding(rule, severity, path, *self._columns.operation(path, line, operator), words, remedy)
 
         self._log.note(rule, severity, path, line, operator, finding)

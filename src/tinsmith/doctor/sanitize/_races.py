@@ -69,8 +69,8 @@ class Races:
             what = f"{first}{here.within(writer.spot)} and {second}{here.within(partner.spot)} of one parallel loop: "
             what += _THEN["same" if is_harmless else partner.kind if partner.kind in _THEN else "atomic"]
             remedy = _REMEDIES.get(partner.kind, _REMEDIES["atomic"])
-            column = self._columns.element(here.kernel.path, writer.line, name, is_read=False)
-            return Finding("TS601", severity, here.kernel.path, writer.line, column, what, remedy)
+            place = self._columns.element(here.kernel.path, writer.line, name, is_read=False)
+            return Finding("TS601", severity, here.kernel.path, *place, what, remedy)
 
         self._log.note("TS601", severity, here.kernel.path, writer.line, array, words)
 
