@@ -277,3 +277,55 @@ def test_a_gradient_by_hand_is_not_the_autograd_s(lang):
                 grad_x[i] = 0.5 * grad_y[i] / lang.sqrt(x[i])
 
     assert seen(ts.op("x[n] -> y[n]", backward=root_by_hand)(root), X) == []
+
+
+# Locals that are less precise than what they are given (TS609) --------------------------------------
+
+
+def test_literals_that_round_what_they_are_given(lang):
+    @lang.func
+    def kept(v):
+        s = 0.5  # function
+        s += v
+        return s
+
+    @ts.op("x[n] -> y[1]")
+    @lang.kernel
+    def total(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(1):
+            said: lang.f32 = 0.0
+            cast = lang.f32(0.0)
+            s, product = 0.0, 1.0  # pair
+            v = lang.Vector([0.0, 1.0])  # vector
+            alone = 0.0
+            for j in range(x.shape[0]):
+                said += x[j]
+                cast += x[j]
+                product *= x[j]
+                v += x[j]
+                alone += 1.0
+                s += alone
+            y[i] = s + product + v[0] + kept(x[0]) + said + cast
+
+    found = seen(total, X.double())
+    assert {one.severity for one in found} == {"warning"}
+    assert [pointed(one).split(" ")[0] for one in found] == ["s", "product", "v"]
+    product = found.one("TS609", "pair")
+    assert product.message.startswith("`product` begins as a literal, so it is float32, and line ")
+    assert "f64(0.0)" in product.remedy
+    assert found.one("TS609", "vector")
+    assert found.one("TS609", "function")
+    assert seen(total, X) == []
+
+
+def test_literals_of_an_engine_that_says_float64(lang64):
+    @ts.op("x[n] -> y[1]")
+    @lang64.kernel
+    def total(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in range(1):
+            s = 0.0
+            for j in range(x.shape[0]):
+                s += x[j] * 0.1
+            y[i] = s
+
+    assert seen(total, X.double()) == []

@@ -64,6 +64,7 @@ _ALL = (
     Rule("TS606", "not-finite", "NaN or infinity is born"),
     Rule("TS607", "division-by-zero", "an integer is divided by zero"),
     Rule("TS608", "not-interpreted", "something that the interpreter cannot run"),
+    Rule("TS609", "narrow-local", "a local that begins as a literal rounds float64 values to float32"),
     # The gradient check
     Rule("TS701", "wrong-gradient", "the op's gradient is not the true one"),
     Rule("TS702", "no-derivative", "the function has no derivative at this point"),

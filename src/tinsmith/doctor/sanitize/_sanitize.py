@@ -21,6 +21,7 @@ from ._columns import Columns
 from ._here import Here
 from ._log import Log
 from ._memory import Memory
+from ._narrow import narrow_locals
 from ._numbers import Numbers
 
 OPERATIONS = 400_000
@@ -33,8 +34,9 @@ def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
     Found, each once for its line and array, with its iteration and how often it came again: races of parallel
     iterations (TS601), reads of elements that nothing wrote (TS602), values overwritten after they were read (TS603),
     indices outside an array or negative (TS604), integers that overflow (TS605), NaN and infinity with the operation
-    where they were born, in values and in the gradient (TS606), integers divided by zero (TS607). What cannot be
-    interpreted is a finding too (TS608): no findings means that the whole op was run and nothing was seen.
+    where they were born, in values and in the gradient (TS606), integers divided by zero (TS607), float64 values in
+    float32 locals (TS609). What cannot be interpreted is a finding too (TS608): no findings means that the whole op
+    was run and nothing was seen.
 
     Nothing is compiled or launched, so a wrong index does no harm; it is skipped (0 is read), and the run goes on.
     What it says holds for these inputs. A batch is run sample by sample, a chain kernel by kernel.
@@ -76,7 +78,8 @@ def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
         path = run.here.kernel.path or kernels[0].path
         found = Finding("TS608", "warning", path, reason.line, 0, _unknown(reason.construct))
         return in_order([*run.log.findings(), found])
-    return run.log.findings()
+    narrow = [found for kernel in kernels for found in narrow_locals(kernel)]
+    return in_order([*run.log.findings(), *narrow])
 
 
 class _Run:

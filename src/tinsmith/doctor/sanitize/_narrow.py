@@ -1,0 +1,51 @@
+"""Narrow locals: what begins as a literal is float32 for good, and rounds every float64 value that it is given."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterator
+
+from ...lint import Finding
+from ...source.ir import nodes, walk
+
+_GIVEN = re.compile(r"(\w+)\s*=(?!=)")
+_SAID = re.compile(r"\s*\w+\s*:[^=]*=|.*\b(?:cast|f32)\(")
+
+
+def narrow_locals(kernel: nodes.Kernel) -> Iterator[Finding]:
+    """TS609, at the literals. A local that the source says to be float32 is meant so."""
+    given = [one for one in walk.statements(kernel.body) if isinstance(one, nodes.Assign)]
+    firsts: dict[str, nodes.Assign] = {}
+    seen: set[int] = set()
+    for one in given:
+        first = firsts.setdefault(one.name, one)
+        is_literal = kernel.locals[one.name] == "f32" and isinstance(first.value, nodes.Const)
+        if is_literal and first.line not in seen and _is_rounded(one.value):
+            seen.add(first.line)
+            yield from _found(kernel.path, first, one.line)
+
+
+def _is_rounded(value: nodes.Expr) -> bool:
+    """Whether a value, or what it is made of, is float64 and becomes float32."""
+    if value.type == "f64":
+        return True
+    casts = (one for one in walk.parts(value) if isinstance(one, nodes.Cast) and one.type == "f32")
+    return any(one.value.type == "f64" and _is_variable(one.value) for one in casts)
+
+
+def _is_variable(value: nodes.Expr) -> bool:
+    return any(isinstance(one, nodes.Load | nodes.Local) for one in walk.parts(value))
+
+
+def _found(path: str, first: nodes.Assign, line: int) -> Iterator[Finding]:
+    text = linecache.getline(path, first.line)
+    if _SAID.match(text):
+        return
+    own = re.search(rf"\b{re.escape(first.name)}\b", text)
+    match = own or _GIVEN.search(text)  # a function's local, or an entry of a vector, has a name that is not there
+    name, column = (match[match.re.groups], match.start(match.re.groups) + 1) if match else (first.name, 0)
+    words = f"`{name}` begins as a literal, so it is float32, and line {line} gives it a float64 value: "
+    words += "all but 24 of its 53 bits are lost"
+    remedy = "say its type, `ti.f64(0.0)`, or start the engine with default_fp=ti.f64"
+    yield Finding("TS609", "warning", path, first.line, column, words, remedy)
