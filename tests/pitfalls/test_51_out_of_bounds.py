@@ -1,0 +1,46 @@
+"""Pitfall 51: an index behind its array reads, and in reverse writes, other memory: the sanitizer names it."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.findings import pointed, seen
+
+
+@pytest.fixture
+def slopes(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def slopes(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in range(x.shape[0]):
+            y[i] = x[i + 1] - x[i]  # here
+
+    return slopes
+
+
+def test_the_index_is_named_and_nothing_is_launched(slopes, draw):
+    found = seen(slopes, draw(5))
+    assert found.rules == {"TS604"}
+    outside = found.one("TS604", "here")
+    assert outside.severity == "error"
+    assert "`x[5]` is read in iteration i = 4, and `x` has the shape (5,)" in outside.message
+    assert pointed(outside).startswith("x[i + 1]")
+
+
+def test_a_check_does_not_differentiate_it(slopes, draw):
+    report = ts.check(slopes, draw(5))
+    assert not report.ok
+    assert report.gradient is None
+
+
+def test_a_loop_that_stops_in_time_is_right(lang64, draw):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def slopes(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in range(x.shape[0] - 1):
+            y[i] = x[i + 1] - x[i]
+
+    x = draw(5).requires_grad_()
+    assert seen(slopes, x) == []
+    slopes(x).sum().backward()
+    torch.testing.assert_close(x.grad, torch.tensor([-1.0, 0.0, 0.0, 0.0, 1.0], dtype=torch.float64))
