@@ -1,0 +1,72 @@
+"""The engine that a module of `nn` runs its kernels on.
+
+A module remembers at most an engine's name. Which one it is, and that it runs, is settled at the first call
+on a device: a user who never started one gets one, without its greetings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from .._errors import DeviceError, refusal
+from ..bridge import constant_when_traced
+from ..engines import Engine, get, init, loaded, started
+
+_SETTLED: dict[tuple[str | None, str], tuple[Engine, Any]] = {}
+"""Who was found to run where, and the runtime that it was found with: asking again would cost 50 us a call."""
+
+
+@constant_when_traced
+def language(engine: str | None, device: torch.device) -> ModuleType:
+    """The module of an engine that runs on `device`, to build kernels with.
+
+    Args:
+        engine: "taichi" or "quadrants"; None for one that runs there already, else one that was imported, else Taichi.
+        device: where the tensors are.
+
+    Raises:
+        EngineError: there is no such engine, or it is not installed.
+        DeviceError: it runs already, on another device. It is not started again: that would empty its fields.
+    """
+    settled = _SETTLED.get((engine, device.type))
+    if settled is not None and settled[0].runtime() is settled[1]:
+        return settled[0].lang
+    runner = _running(engine or _chosen(device.type), device)
+    _SETTLED[engine, device.type] = runner, runner.runtime()
+    return runner.lang
+
+
+def _running(name: str, device: torch.device) -> Engine:
+    runner = get(name)
+    if name not in started():
+        _start_quietly(name, device.type)
+    elif runner.device_type() != device.type:
+        raise DeviceError(
+            refusal(
+                f"engine {name} does not run where the tensors are",
+                [("tensors", str(device)), ("engine", runner.device_type())],
+                f"Move the module and its inputs there, or start the engine anew: ts.init({device.type!r}, "
+                f"engine={name!r}). Its fields are emptied then.",
+            )
+        )
+    return runner
+
+
+def _chosen(device_type: str) -> str:
+    running = started()
+    there = [name for name in running if get(name).device_type() == device_type]
+    idle = [name for name in loaded() if name not in running]
+    return [*there, *idle, *running, "taichi"][0]
+
+
+def _start_quietly(name: str, device_type: str) -> None:
+    os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
+    _ = get(name).lang  # imported with the real stdout: Taichi logs a complaint when it finds another
+    with contextlib.redirect_stdout(io.StringIO()):
+        init(device_type, engine=name)

@@ -1,0 +1,76 @@
+"""The engine that modules run on: asked for, found running, or started."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith.nn import _engine
+
+CPU = torch.device("cpu")
+
+
+def test_the_named_engine_is_given(lang, engine):
+    assert _engine.language(engine, CPU) is lang
+    assert _engine.language(engine, CPU) is lang  # the second time it is remembered
+
+
+def test_an_engine_that_was_stopped_is_started_again(lang, engine):
+    _engine.language(engine, CPU)
+    lang.reset()
+    assert _engine.language(engine, CPU) is lang
+    x = torch.ones(3)
+
+    @lang.kernel
+    def double(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    assert ts.op("x[n] -> y[n]")(double)(x).tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("imported", "runs", "chosen"),
+    [
+        ((), {}, "taichi"),
+        (("quadrants",), {}, "quadrants"),
+        (("taichi", "quadrants"), {"quadrants": "cpu"}, "quadrants"),
+        (("taichi", "quadrants"), {"taichi": "cuda", "quadrants": "cpu"}, "quadrants"),
+        (("taichi", "quadrants"), {"taichi": "cuda"}, "quadrants"),
+        (("taichi",), {"taichi": "cuda"}, "taichi"),  # and refused: it would have to be stopped
+    ],
+)
+def test_which_one_is_chosen(monkeypatch, imported, runs, chosen):
+    monkeypatch.setattr(_engine, "loaded", lambda: imported)
+    monkeypatch.setattr(_engine, "started", lambda: tuple(runs))
+    monkeypatch.setattr(_engine, "get", lambda name: SimpleNamespace(device_type=lambda: runs[name]))
+    assert _engine._chosen("cpu") == chosen
+
+
+def test_one_that_runs_elsewhere_is_not_started_again(engine):
+    with pytest.raises(ts.DeviceError) as caught:
+        _engine.language(engine, torch.device("cuda"))
+    assert str(caught.value).splitlines() == [
+        f"engine {engine} does not run where the tensors are",
+        "  tensors  cuda",
+        "  engine   cpu",
+        "Move the module and its inputs there, or start the engine anew: "
+        f"ts.init('cuda', engine='{engine}'). Its fields are emptied then.",
+    ]
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(ts.EngineError, match="there is no engine 'taci'"):
+        _engine.language("taci", CPU)
+
+
+def test_it_starts_without_a_word(engine):
+    code = (
+        "import torch; from tinsmith.nn._engine import language; "
+        f"assert language({engine!r}, torch.device('cpu')).__name__ == {engine!r}"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout + said.stderr == ""
