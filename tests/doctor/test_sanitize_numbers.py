@@ -329,3 +329,30 @@ def test_literals_of_an_engine_that_says_float64(lang64):
             y[i] = s
 
     assert seen(total, X.double()) == []
+
+
+def test_fractions_that_are_cut_off(lang):
+    """The commonest mistake of all: the gradient is 0, and nobody says so."""
+
+    @ts.op("x[n] -> y[], z[n]: i32")
+    @lang.kernel
+    def mean(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for _ in range(1):
+            total = 0
+            for i in range(x.shape[0]):
+                total += x[i]  # added
+            y[None] = total / x.shape[0]
+        for i in x:
+            z[i] = lang.max(x[i], 0.25)
+            z[i] = int(x[i])
+            k = lang.cast(x[i] * 2.0, lang.i32)
+            z[i] += k
+
+    found = seen(mean, torch.tensor([0.5, 2.0, 0.75]))
+    added = found.one("TS301", "added")
+    assert added.severity == "error" and pointed(added).startswith("total += ")
+    expected = "`total` holds integers, i32: 0.5 is cut to 0 in iteration _ = 0, i = 0, and no gradient goes through it"
+    assert added.message == f"{expected} (once more)"
+    other = [one for one in found.of("TS301") if one is not added]
+    assert [pointed(one).startswith("z[i] = lang.max(") for one in other] == [True]
+    assert found.rules == {"TS301"} | ({"TS603"} & found.rules)

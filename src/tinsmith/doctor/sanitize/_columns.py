@@ -166,13 +166,13 @@ def _sign(path: str, node: ast.BinOp) -> tuple[int, int]:
         return _place(path, node)
     between = linecache.getline(path, right.lineno).encode()[left.end_col_offset : right.col_offset].decode()
     start = left.end_col_offset + len(between) - len(between.lstrip(" )"))
-    return right.lineno, _column(path, right.lineno, start)
+    return right.lineno, column_of(path, right.lineno, start)
 
 
 def _place(path: str, node: _Node) -> tuple[int, int]:
-    return node.lineno, _column(path, node.lineno, node.col_offset)
+    return node.lineno, column_of(path, node.lineno, node.col_offset)
 
 
-def _column(path: str, line: int, offset: int) -> int:
+def column_of(path: str, line: int, offset: int) -> int:
     """The parser counts bytes, people characters."""
     return len(linecache.getline(path, line).encode()[:offset].decode(errors="replace")) + 1

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from ...lint import Finding, Severity
 from ...source.interpreter import Number
 from ...source.ir import nodes, types
 from .._budget import Budget
 from ._births import Births
 from ._columns import Columns
+from ._cuts import Cuts
 from ._hashes import hashing_lines
 from ._here import Here
 from ._integers import is_unsigned, limits, lost, overflow, written
@@ -26,6 +29,7 @@ class Numbers:
         self._columns = columns
         self._births = births
         self._hashing: frozenset[int] = frozenset()
+        self._cuts = Cuts()
         self.count = budget.count
         self.line = 0
 
@@ -78,6 +82,8 @@ class Numbers:
         elif operator == "cast":
             if lost(kind, operands[0]):
                 self._cut(kind, operands, result, line)
+            elif kind != "u1" and isinstance(operands[0], torch.Tensor) and operands[0].item() % 1:
+                self._truncated(kind, operands[0].item(), result, line)
         else:
             exact = overflow(operator, kind, operands)
             if exact is not None:
@@ -93,6 +99,19 @@ class Numbers:
         words = f"{value.item():g} is cast to {kind}{self._here.inside(line)}, which holds {least} to {greatest}: "
         words += "what comes out is undefined, and differs between machines"
         self._note("TS605", "error", line, "cast", words, "clamp it before the cast, or use a wider integer")
+
+    def _truncated(self, kind: str, value: float, result: Number, line: int) -> None:
+        """A fraction is lost: a mistake, unless somebody wrote the cast."""
+        path = self._here.kernel.path
+        cut = self._cuts.at(path, line)
+        if cut is not None:
+            words = (
+                f"`{cut.target}` holds integers, {kind}: {value:g} is cut to {result}{self._here.inside(line)}, and "
+            )
+            words += "no gradient goes through it"
+            remedy = "begin it with a float, `0.0`, or make it an array of floats; or say so: `int(...)`"
+            finding = Finding("TS301", "error", path, cut.line, cut.column, words, remedy)
+            self._log.note("TS301", "error", path, line, cut.target, lambda: finding)
 
     def _overflown(
         self, operator: str, kind: str, operands: tuple[Number, ...], exact: int, result: Number, line: int
