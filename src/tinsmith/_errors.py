@@ -10,7 +10,7 @@
     ├── RegistrationError RuntimeError   a layer whose parts are missing, doubled, or registered too late
     ├── EngineError       RuntimeError   an engine missing, not started, or started for another device
     ├── GradientError     RuntimeError   a derivative that cannot be had
-    ├── ConfigError       ValueError     a TINSMITH_* setting unknown or out of range
+    ├── ConfigError       ValueError     a setting or a configuration's key unknown or out of range
     ├── InputError        ValueError     a file that a command cannot read or write
     ├── CheckError        AssertionError a kernel or gradient that a check found wrong
     └── CheckpointError   ValueError     a checkpoint broken, or made by something else
@@ -66,7 +66,7 @@ class GradientError(TinsmithError, RuntimeError):
 
 
 class ConfigError(TinsmithError, ValueError):
-    """A TINSMITH_* setting that is unknown or has a value that it cannot have."""
+    """A TINSMITH_* setting, or a key of a network configuration, that is unknown or has a value that it cannot have."""
 
 
 class InputError(TinsmithError, ValueError):

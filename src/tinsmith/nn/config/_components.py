@@ -1,0 +1,285 @@
+"""The components that a configuration can name: tables of facts, no work.
+
+Names, keys and defaults are tiny-cuda-nn's (DOCUMENTATION.md, and what its source adds): a file that
+it reads is read here. Where ranges differ ours are wider: any width of a FullyFusedMLP, any number
+of bins of a OneBlob. What it reads and we cannot do is a row too, with the reason (`only`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from ._keys import Choice, Count, Flag, Key, Number, Unfit
+
+Options = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """What can stand behind an `otype`.
+
+    Attributes:
+        otype: its canonical name.
+        keys: its options.
+        aliases: other names of it, each with the defaults that the name changes.
+        nests: whether it wraps "one" component (an Adam when left out), joins "many", or "none".
+        settle: completes options that depend on each other, given also which of them came; raises Misfit.
+        expands: for a name that only abbreviates: the configuration that it stands for.
+    """
+
+    otype: str
+    keys: tuple[Key, ...] = ()
+    aliases: Mapping[str, Options] = dataclasses.field(default_factory=dict)
+    nests: Literal["none", "one", "many"] = "none"
+    settle: Callable[[Options, frozenset[str]], Options] | None = None
+    expands: Callable[[Options], Options] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Catalog:
+    """All components of a kind.
+
+    Attributes:
+        default: the `otype` that is meant where none is named.
+        components: what there is.
+        share: options of a component that is one of many in a Composite.
+        elsewhere: keys that belong elsewhere or do nothing here, and what to tell who writes them.
+    """
+
+    default: str
+    components: tuple[Component, ...]
+    share: tuple[Key, ...] = ()
+    elsewhere: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class Misfit(Unfit):
+    """Two options that cannot both be: the key to blame, and why."""
+
+    def __init__(self, key: str, words: str) -> None:
+        super().__init__(words)
+        self.key = key
+
+
+def _grid(options: Options, given: frozenset[str]) -> Options:
+    n_features, per_level = options.pop("n_features"), options["n_features_per_level"]
+    if n_features is not None and "n_levels" in given:
+        raise Misfit("n_features", "left out where n_levels is given: one determines the other")
+    if n_features is not None and n_features % per_level:
+        raise Misfit("n_features", f"a multiple of n_features_per_level, {per_level}")
+    if n_features is not None:
+        options["n_levels"] = Count(1, _MOST_LEVELS).taken(n_features // per_level)
+    if options["per_level_scale"] is None:
+        options["per_level_scale"] = _dense_scale(options) if options["type"] == "Dense" else 2.0
+    return options
+
+
+def _dense_scale(options: Options) -> float:  # so that the finest level has 256 cells a side
+    steps = options["n_levels"] - 1
+    return math.exp(math.log(256 / options["base_resolution"]) / steps) if steps else 1.0
+
+
+def _nrc(options: Options) -> Options:  # the encoding of Neural Radiance Caching
+    return {
+        "otype": "Composite",
+        "nested": [
+            {"otype": "TriangleWave", "n_dims_to_encode": 3, "n_frequencies": options["n_frequencies"]},
+            {"otype": "OneBlob", "n_dims_to_encode": 5, "n_bins": options["n_bins"]},
+            {"otype": "Identity"},
+        ],
+    }
+
+
+_MOST_LEVELS = 128  # as there
+_N_FREQUENCIES = Key("n_frequencies", Count(), 12)
+_GRID_KEYS = (
+    Key("type", Choice(("Hash", "Dense", "Tiled"), {"Tile": "Tiled"}), "Hash"),
+    Key("n_levels", Count(1, _MOST_LEVELS), 16),
+    Key("n_features_per_level", Count(among=(1, 2, 4, 8)), 2),
+    Key("n_features", Count(), also=("n_grid_features",)),
+    Key("log2_hashmap_size", Count(1, 31), 19),
+    Key("base_resolution", Count(), 16),
+    Key("per_level_scale", Number(0, open=True)),
+    Key("interpolation", Choice(("Nearest", "Linear", "Smoothstep")), "Linear"),
+    Key(
+        "stochastic_interpolation",
+        Flag(),
+        default=False,
+        only="the corner drawn at random is a training trick of its renderer that no formula here has",
+    ),
+    Key("fixed_point_pos", Flag(), default=False, only="positions are floating point here"),
+    Key(
+        "hash",
+        Choice(("CoherentPrime", "Prime", "ReversedPrime", "Rng", "BaseConvert")),
+        "CoherentPrime",
+        only="tiny-cuda-nn as it is built by default has no other hash either",
+    ),
+)
+
+ENCODINGS = Catalog(
+    default="OneBlob",
+    components=(
+        Component(
+            "Composite",
+            (Key("reduction", Choice(("Concatenation", "Sum", "Product")), "Concatenation"),),
+            nests="many",
+        ),
+        Component("Empty"),
+        Component("Frequency", (_N_FREQUENCIES,)),
+        Component(
+            "Grid",
+            _GRID_KEYS,
+            aliases={"HashGrid": {"type": "Hash"}, "DenseGrid": {"type": "Dense"}, "TiledGrid": {"type": "Tiled"}},
+            settle=_grid,
+        ),
+        Component("Identity", (Key("scale", Number(), 1.0), Key("offset", Number(), 0.0))),
+        Component("OneBlob", (Key("n_bins", Count(), 16),)),
+        Component("SphericalHarmonics", (Key("degree", Count(1, 8), 4),)),
+        Component("TriangleWave", (_N_FREQUENCIES,)),
+        Component(
+            "NRC",
+            (_N_FREQUENCIES, Key("n_bins", Count(), 4)),
+            aliases={"OneBlobFrequency": {}},
+            expands=_nrc,
+        ),
+    ),
+    share=(Key("n_dims_to_encode", Count(0)), Key("dims_to_encode_begin", Count(0))),
+    elsewhere={
+        "n_input_dims": "the number of input dims is an argument of the module, no key",
+        "n_output_dims": "the number of output dims follows from the other keys",
+        "jit": "there is no just-in-time fusion to switch: the kernels are always compiled",
+    },
+)
+
+ACTIVATIONS = (
+    "None",
+    "ReLU",
+    "LeakyReLU",
+    "SiLU",
+    "Exponential",
+    "Sine",
+    "Sigmoid",
+    "Squareplus",
+    "Softplus",
+    "Tanh",
+)
+
+
+def _mlp(otype: str, alias: str, least_hidden: int) -> Component:
+    keys = (
+        Key("activation", Choice(ACTIVATIONS), "ReLU"),
+        Key("output_activation", Choice(ACTIVATIONS), "None"),
+        Key("n_neurons", Count(), 128),
+        Key("n_hidden_layers", Count(least_hidden), 5),
+    )
+    return Component(otype, keys, aliases={alias: {}})
+
+
+NETWORKS = Catalog(
+    default="CutlassMLP",
+    components=(_mlp("FullyFusedMLP", "MegakernelMLP", 1), _mlp("CutlassMLP", "MLP", 0)),
+    elsewhere={
+        "n_input_dims": "the number of input dims is an argument of the module, no key",
+        "n_output_dims": "the number of output dims is an argument of the module, no key",
+        "jit": "there is no just-in-time fusion to switch: the kernels are always compiled",
+        "feedback_alignment": "the backward pass is the exact gradient; tiny-cuda-nn itself has dropped this key",
+    },
+)
+
+LOSSES = Catalog(
+    default="RelativeL2",
+    components=tuple(
+        map(
+            Component,
+            (
+                "L1",
+                "L2",
+                "RelativeL1",
+                "RelativeL2",
+                "RelativeL2Luminance",
+                "MAPE",
+                "SMAPE",
+                "CrossEntropy",
+                "Variance",
+            ),
+        )
+    ),
+)
+
+_BETA = Number(0, below=1)
+_RATE = Number(0)
+_LEARNING_RATE = Key("learning_rate", _RATE, 1e-3)
+_DECAYS = (Key("relative_decay", _RATE, 0.0), Key("absolute_decay", _RATE, 0.0))
+
+
+def _betas(beta2: float) -> tuple[Key, ...]:
+    return (Key("beta1", _BETA, 0.9), Key("beta2", _BETA, beta2), Key("epsilon", _RATE, 1e-8))
+
+
+OPTIMIZERS = Catalog(
+    default="Adam",
+    components=(
+        Component(
+            "Adam",
+            (
+                _LEARNING_RATE,
+                *_betas(0.999),
+                Key("l2_reg", _RATE, 1e-8),
+                *_DECAYS,
+                Key("adabound", Flag(), default=False),
+                Key("clipping_magnitude", _RATE, 0.0),
+                Key("gradient_clipping_magnitude", _RATE, 0.0),
+                Key("non_matrix_learning_rate_factor", _RATE, 1.0),
+                Key("non_matrix_l2_reg", _RATE, 0.0),
+                Key("optimize_matrix_params", Flag(), default=True),
+                Key("optimize_non_matrix_params", Flag(), default=True),
+                Key("skip_zero_grad_non_matrix_params", Flag(), default=True),
+            ),
+        ),
+        Component("Novograd", (_LEARNING_RATE, *_betas(0.999), *_DECAYS)),
+        Component("SGD", (_LEARNING_RATE, Key("l2_reg", _RATE, 1e-8))),
+        Component(
+            "Shampoo",
+            (
+                _LEARNING_RATE,
+                *_betas(0.99),
+                Key("beta3", _BETA, 0.9),
+                Key("beta_shampoo", _BETA, 0.9),
+                Key("identity", _RATE, 0.01),
+                Key("cg_on_momentum", Flag(), default=True),
+                Key("l2_reg", _RATE, 1e-5),
+                *_DECAYS,
+                Key("frobenius_normalization", Flag(), default=True),
+            ),
+        ),
+        Component("Average", (Key("n_samples", Count(), 128),), nests="one"),
+        Component("Batched", (Key("batch_size_multiplier", Count(), 16),), nests="one"),
+        Component(
+            "EMA",
+            (Key("decay", _BETA, 0.99), Key("full_precision", Flag(), default=False)),
+            nests="one",
+        ),
+        Component(
+            "ExponentialDecay",
+            (
+                Key("decay_base", _RATE, 0.1),
+                Key("decay_start", Count(0), 10_000),
+                Key("decay_end", Count(0), 10_000_000),
+                Key("decay_interval", Count(), 10_000),
+            ),
+            nests="one",
+        ),
+        Component("Lookahead", (Key("alpha", Number(0, most=1), 0.5), Key("n_steps", Count(), 16)), nests="one"),
+        Component("Composite", nests="many"),
+    ),
+    share=(Key("n_params_to_optimize", Count(0)),),
+)
+
+CATALOGS: dict[str, Catalog] = {
+    "encoding": ENCODINGS,
+    "network": NETWORKS,
+    "loss": LOSSES,
+    "optimizer": OPTIMIZERS,
+}

@@ -1,0 +1,121 @@
+"""Keys: what an option may be. A row of the tables in `_components` is made of these.
+
+A kind takes the value that came and returns the one to keep, or raises `Unfit` with nothing but the
+words for what it wants; where the value stands is added by `_resolve`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+
+class Unfit(Exception):
+    """The value does not fit: what would."""
+
+
+class Kind(Protocol):
+    """What values an option may have."""
+
+    def taken(self, value: Any) -> Any:
+        """The value to keep; raises Unfit, which says what is expected, if it is none of this kind."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Count:
+    """A whole number from `least` to `most`; 16.0 is one too."""
+
+    least: int = 1
+    most: float = math.inf
+    among: tuple[int, ...] = ()
+
+    def taken(self, value: Any) -> int:
+        whole = _is_number(value) and float(value).is_integer()
+        if whole and self.least <= value <= self.most and (not self.among or value in self.among):
+            return int(value)
+        raise Unfit(f"a whole number, {self._range()}")
+
+    def _range(self) -> str:
+        if self.among:
+            return "one of " + ", ".join(map(str, self.among))
+        return f"{self.least} or more" if self.most == math.inf else f"{self.least} to {self.most}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """A finite number: `least <= value <= most`, and `value < below`; not `least` itself where `open`."""
+
+    least: float = -math.inf
+    below: float = math.inf
+    most: float = math.inf
+    open: bool = False
+
+    def taken(self, value: Any) -> float:
+        if _is_number(value) and math.isfinite(value) and self._holds(value):
+            return float(value)
+        raise Unfit(f"a number{self._range()}")
+
+    def _holds(self, value: float) -> bool:
+        above = value > self.least if self.open else value >= self.least
+        return above and value < self.below and value <= self.most
+
+    def _range(self) -> str:
+        parts = []
+        if self.least > -math.inf:
+            parts.append(f"above {self.least:g}" if self.open else f"{self.least:g} or more")
+        if self.below < math.inf:
+            parts.append(f"below {self.below:g}")
+        if self.most < math.inf:
+            parts.append(f"at most {self.most:g}")
+        return "".join(f", {part}" for part in parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """True or false."""
+
+    def taken(self, value: Any) -> bool:
+        if isinstance(value, bool):
+            return value
+        raise Unfit("true or false")
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One of some names, in any case; `also` maps further spellings to them."""
+
+    names: tuple[str, ...]
+    also: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def taken(self, value: Any) -> str:
+        known = {name.lower(): name for name in (*self.names, *self.also)}
+        if isinstance(value, str) and value.lower() in known:
+            name = known[value.lower()]
+            return self.also.get(name, name)
+        raise Unfit("one of " + ", ".join(self.names))
+
+
+def _is_number(value: Any) -> bool:  # numpy's scalars too, which are no subclasses; true and false are no numbers
+    return not isinstance(value, bool) and hasattr(value, "__float__") and hasattr(value, "__trunc__")
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """One option of a component.
+
+    Attributes:
+        name: as the file writes it.
+        kind: what its value may be.
+        default: what it is when left out. None: nothing, or what the component's `settle` works out.
+        also: other names that it has.
+        only: why no value but the default can be had here; "" where all can.
+    """
+
+    name: str
+    kind: Kind
+    default: Any = None
+    also: tuple[str, ...] = ()
+    only: str = ""

@@ -1,0 +1,99 @@
+"""Reading: from a file, a text or a mapping to plain values. Nothing here knows what the keys mean.
+
+Comments and trailing commas are blanked out, character for character, so that the standard parser's
+line and column point into the file as it was written. A JSON5 library would do it too, at the price
+of a dependency and of much that tiny-cuda-nn does not read (single quotes, bare keys, hex, NaN).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ..._errors import ConfigError, InputError, pointed, refusal
+
+_STRING = r'"(?:\\.|[^"\\\n])*"'
+_COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMAS = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
+
+
+def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as plain values: from a JSON file, a JSON text, or a mapping (copied).
+
+    JSON may have `//` and `/* */` comments and trailing commas.
+
+    Args:
+        source: a path; or the text itself, which begins with `{`; or a mapping.
+
+    Raises:
+        InputError: the file cannot be read.
+        ConfigError: it is no JSON object, or one that names a key twice.
+
+    Example:
+        >>> read('{"n_bins": 16, /* a power of two */ }')
+        {'n_bins': 16}
+    """
+    if isinstance(source, Mapping):
+        return copy.deepcopy(dict(source))
+    if isinstance(source, str) and _without_comments(source).lstrip().startswith("{"):
+        return _parsed(source, "The configuration")
+    if isinstance(source, (str, Path)):
+        return _parsed(_text_of(Path(source)), f"The configuration {source}")
+    raise ConfigError(
+        refusal(
+            "This is no configuration.",
+            [("came", type(source).__name__), ("expected", "a path to a JSON file, a JSON text, or a mapping")],
+        )
+    )
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            refusal(f"The configuration {path} cannot be read.", [("cause", str(error))], "Pass a path to a JSON file.")
+        ) from error
+
+
+def _parsed(text: str, name: str) -> dict[str, Any]:
+    plain = _TRAILING_COMMAS.sub(_blank, _without_comments(text))
+    try:
+        value = json.loads(plain, object_pairs_hook=_once_each, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        headline = f"{name} is no JSON: {error.msg}, line {error.lineno}, column {error.colno}."
+        raise ConfigError(refusal(headline, pointed(text, error.pos))) from error
+    except _Unfit as error:
+        raise ConfigError(refusal(f"{name} is no JSON that says one thing: {error}.")) from error
+    if not isinstance(value, dict):
+        raise ConfigError(refusal(f"{name} is no JSON object.", [("came", type(value).__name__)], "Begin it with `{`."))
+    return value
+
+
+def _without_comments(text: str) -> str:
+    return _COMMENTS.sub(_blank, text)
+
+
+def _blank(match: re.Match[str]) -> str:  # strings stay; all else becomes blanks, lines stay lines
+    return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
+
+
+class _Unfit(Exception):
+    """What the standard parser would let through."""
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _Unfit(f"an object has the key {json.dumps(twice)} more than once")
+    return values
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _Unfit(f"{name} is no number of JSON")

@@ -1,0 +1,170 @@
+"""Resolving: a configuration against the tables of `_components`, to a `Section` or a refusal."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from ..._errors import ConfigError, nearest, refusal
+from ._components import CATALOGS, Catalog, Component, Misfit, Options
+from ._keys import Key, Unfit
+from ._read import read
+from ._section import Section
+
+
+def resolved(
+    kind: Literal["encoding", "network", "loss", "optimizer"],
+    config: Section | Mapping[str, Any] | str | Path | None = None,
+    where: str = "",
+) -> Section:
+    """The component that a configuration describes, with canonical names and every default filled in.
+
+    Args:
+        kind: what is described.
+        config: the component's own part of a configuration: a mapping, or what `read` takes. None: all
+            defaults. A section is handed back as it is.
+        where: the place of this part in a larger configuration, for messages; `kind` when left out.
+
+    Raises:
+        ConfigError: an unknown `otype` or key, a value of the wrong kind or out of range, keys that
+            exclude each other, or a key that would do nothing here.
+
+    Example:
+        >>> from tinsmith.nn.config import resolved
+        >>> resolved("network", {"otype": "mlp", "n_neurons": 64}).options["n_neurons"]
+        64
+    """
+    if isinstance(config, Section):
+        return config
+    if isinstance(config, (str, Path)):
+        config = read(config)
+    return _section(CATALOGS[kind], kind, config if config is not None else {}, where or kind, share=())
+
+
+def _section(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[Key, ...]) -> Section:
+    if not isinstance(config, Mapping):
+        rows = [("came", _shown(config)), ("expected", f"an object such as {{'otype': '{catalog.default}'}}")]
+        raise ConfigError(refusal(f"`{where}` is no {kind}.", rows))
+    component, called, preset = _component(catalog, kind, config.get("otype", catalog.default), where)
+    nests = {"nested"} if component.nests != "none" else set[str]()
+    given = {key: value for key, value in config.items() if key not in {"otype"} | nests}
+    keys = component.keys + share
+    values = _values(catalog, called, keys, given, where)
+    options = {key.name: preset.get(key.name, copy.copy(key.default)) for key in keys} | values
+    if component.expands is not None:
+        shares = {key.name: options[key.name] for key in share if key.name in values}
+        return _section(catalog, kind, component.expands(options) | shares, where, share)
+    if component.settle is not None:
+        options = _settled(component, called, options, frozenset(values), where)
+    nested = _nested(catalog, kind, component, config, where)
+    return Section(component.otype, options, nested, where)
+
+
+def _component(catalog: Catalog, kind: str, otype: Any, where: str) -> tuple[Component, str, Options]:
+    """The component of a name in any case; the name in its own spelling; the defaults that it changes."""
+    for component in catalog.components:
+        for name, preset in {component.otype: {}, **component.aliases}.items():
+            if isinstance(otype, str) and otype.lower() == name.lower():
+                return component, name, preset
+    known = [name for component in catalog.components for name in (component.otype, *component.aliases)]
+    guess = _nearest(otype, known)
+    rows = [("came", _shown(otype)), ("known", ", ".join(known))]
+    remedy = f"Did you mean `{guess}`?" if guess else f"Leave it out for the default, `{catalog.default}`."
+    raise ConfigError(refusal(f"`{where}.otype` names no {kind} that is known.", rows, remedy))
+
+
+def _values(catalog: Catalog, called: str, keys: Sequence[Key], given: Options, where: str) -> Options:
+    """The options that came, under their own names."""
+    by_name = {name: key for key in keys for name in (key.name, *key.also)}
+    values: Options = {}
+    for name, value in given.items():
+        if name not in by_name:
+            _refuse_key(catalog, called, keys, name, where)
+        key = by_name[name]
+        if key.name in values:
+            _refuse_value(called, where, name, value, f"left out where `{key.name}` is given: they are one key")
+        values[key.name] = _value(key, called, where, name, value)
+    return values
+
+
+def _value(key: Key, called: str, where: str, name: str, value: Any) -> Any:
+    try:
+        taken = key.kind.taken(value)
+    except Unfit as error:
+        default = "" if key.default is None else f"Leave it out for the default, {_shown(key.default)}."
+        _refuse_value(called, where, name, value, str(error), default)
+    if key.only and taken != key.default:
+        _refuse_value(called, where, name, value, f"{_shown(key.default)}, the default: {key.only}")
+    return taken
+
+
+def _settled(component: Component, called: str, options: Options, given: frozenset[str], where: str) -> Options:
+    assert component.settle is not None
+    came = dict(options)
+    try:
+        return component.settle(options, given)
+    except Misfit as error:
+        _refuse_value(called, where, error.key, came[error.key], str(error))
+
+
+def _nested(
+    catalog: Catalog, kind: str, component: Component, config: Mapping[str, Any], where: str
+) -> tuple[Section, ...]:
+    if component.nests == "none":
+        return ()
+    if component.nests == "one":
+        return (_section(catalog, kind, config.get("nested", {}), f"{where}.nested", share=()),)
+    parts = config.get("nested")
+    if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
+        came = _shown(parts) if "nested" in config else "nothing"
+        rows = [("came", came), ("expected", f"a list of one {kind} or more")]
+        raise ConfigError(refusal(f"`{where}.nested` of {component.otype} does not fit.", rows))
+    sections = tuple(
+        _section(catalog, kind, part, f"{where}.nested[{i}]", catalog.share) for i, part in enumerate(parts)
+    )
+    _check_shares(catalog.share, sections, where)
+    return sections
+
+
+def _check_shares(share: tuple[Key, ...], sections: tuple[Section, ...], where: str) -> None:
+    """One part at most may take what the others leave, and none where a part says where it begins."""
+    size = share[0].name
+    open_ended = [section for section in sections if section.options[size] is None]
+    placed = [section for section in sections for key in share[1:] if section.options[key.name] is not None]
+    if len(open_ended) > 1 or (open_ended and placed):
+        rows = [(f"{section.where}", f"{section.otype} without {size}") for section in open_ended]
+        rows += [(f"{section.where}", f"{section.otype} with {share[1].name}") for section in placed]
+        remedy = f"Write {size} in all of them" + ("." if placed else ", or leave it out in one: it takes the rest.")
+        raise ConfigError(refusal(f"`{where}.nested` does not say who takes what.", rows, remedy))
+
+
+def _refuse_key(catalog: Catalog, called: str, keys: Sequence[Key], name: Any, where: str) -> NoReturn:
+    known = [key.name for key in keys] + ["otype"]
+    rows = [("known", ", ".join(known))]
+    why = catalog.elsewhere.get(name, "")
+    if name in [key.name for key in catalog.share]:
+        why = "it is a key of what is nested in a Composite"
+    if why:
+        raise ConfigError(refusal(f"`{where}.{name}` of {called} would do nothing: {why}.", rows, "Leave it out."))
+    guess = _nearest(name, known)
+    remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
+    raise ConfigError(refusal(f"`{where}.{name}` is no key of {called}.", rows, remedy))
+
+
+def _refuse_value(called: str, where: str, name: str, value: Any, expected: str, remedy: str = "") -> NoReturn:
+    rows = [("came", _shown(value)), ("expected", expected)]
+    raise ConfigError(refusal(f"`{where}.{name}` of {called} does not fit.", rows, remedy))
+
+
+def _shown(value: Any) -> str:  # as the file writes it
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _nearest(word: Any, known: Sequence[str]) -> str:  # in any case
+    lowered = {name.lower(): name for name in known}
+    return lowered.get(nearest(str(word).lower(), list(lowered)), "")
