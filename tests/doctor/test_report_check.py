@@ -188,3 +188,38 @@ def test_an_op_checks_itself(lang64):
 
     assert halved.lint() == ts.lint(halved) == []
     assert halved.check(torch.rand(5, dtype=torch.float64)).ok
+
+
+def test_a_fraction_that_is_cut_off_is_told_once(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def count(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            n = 0
+            n += 0.5 * x[i]
+            m = 0
+            m += x[i]  # only a run can tell
+            y[i] = n + m
+
+    found = check(count, torch.rand(3))
+    told = [(one.rule, one.severity, one.message.split(" ")[0]) for one in found.of("error")]
+    assert told == [("TS301", "error", "`n`"), ("TS301", "error", "`m`")]
+    assert (
+        " since line " in found.of("error")[0].message and " is cut to 0 in iteration " in found.of("error")[1].message
+    )
+
+
+def test_a_comment_turns_a_wrong_gradient_off(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def square(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]  # tinsmith: ignore[TS701]
+
+    @square.backward
+    @lang64.kernel
+    def back(x: lang64.types.ndarray(), grad_y: lang64.types.ndarray(), grad_x: lang64.types.ndarray()):
+        for i in x:
+            grad_x[i] = x[i] * grad_y[i]
+
+    assert check(square, torch.rand(3)).ok

@@ -377,3 +377,15 @@ def test_samples_of_a_batch_share_a_finding(lang):
     assert "`x[4]`" in found.one("TS604", "here").message
     assert "(5 more times)" in found.one("TS604", "here").message
     assert found.rules == {"TS604"}
+
+
+def test_a_comment_turns_a_finding_off(lang):
+    @ts.op("x[n] -> y[n], z[n]")
+    @lang.kernel
+    def halves(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in x:
+            y[i // 2] = x[i]  # tinsmith: ignore[TS601]
+            z[i // 2] = x[i]  # tinsmith: ignore[TS101]
+
+    (race,) = seen(halves, X).of("TS601")
+    assert pointed(race).startswith("z[i // 2]")

@@ -99,7 +99,9 @@ def labelled(op: Op, label: str, inputs: tuple[Any, ...], named: dict[str, Any])
             found[part] = run()
         except Exception as error:  # noqa: BLE001  # engines raise their own; the other parts still have their say
             lost.append(not_run(f"{part} of op `{label}`", error, *call.starts[0]))
-    findings = in_order([*lost, *(one for part in found.values() for one in part)])
+    told = {_place_of(one) for one in found.get("lint", [])}
+    seen = [one for one in found.get("sanitizer", []) if _place_of(one) not in told]  # lint has said it in general
+    findings = in_order([*lost, *found.get("lint", []), *seen, *found.get("gradient check", [])])
     looked = tuple(part for part in found if part != "gradient check" or gradients)
     return Report(f"op `{label}`", findings, gradients, looked, tuple(call.starts))
 
@@ -121,6 +123,10 @@ def _require_owner(op: Op) -> None:
 
 def _kernels(op: Op) -> tuple[Any, ...]:
     return op.kernel if isinstance(op.kernel, tuple) else (op.kernel,)
+
+
+def _place_of(finding: Finding) -> tuple[str, str, int]:
+    return finding.rule, finding.path, finding.line
 
 
 def _left_out(label: str, outside: Finding) -> Finding:

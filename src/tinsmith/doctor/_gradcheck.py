@@ -15,7 +15,7 @@ import torch
 
 from .._errors import GradientError, KernelError, TinsmithError
 from ..bridge import Cotangents, Examined, Op, examined, judged
-from ..lint import Finding, in_order
+from ..lint import Finding, in_order, unsuppressed
 from ..source.ir import NotCovered
 from ._budget import Budget, TooLong
 from .gradients import (
@@ -217,7 +217,7 @@ class _Check:
     def _finished(self, compared: tuple[Compared, ...] = ()) -> Gradcheck:
         names = (name for name, one in self.call.inputs.items() if one.is_floating_point())
         origin = _ORIGINS[self.call.origin(frozenset(names))]
-        return Gradcheck(self.call.op.name, origin, in_order(self.findings), compared, tuple(self.notes))
+        return Gradcheck(self.call.op.name, origin, unsuppressed(in_order(self.findings)), compared, tuple(self.notes))
 
     def _refused(self, reason: GradientError) -> Gradcheck:
         path, line = self.call.starts[0]

@@ -6,5 +6,16 @@ A kernel becomes a `Subject`; rules look at it, one idea each, and say `Finding`
 from ._finding import SEVERITIES, Finding, Severity, in_order
 from ._lint import lint_file, lint_kernels
 from ._rules import RULES, Rule
+from ._suppressed import unsuppressed
 
-__all__ = ["Finding", "RULES", "Rule", "SEVERITIES", "Severity", "in_order", "lint_file", "lint_kernels"]
+__all__ = [
+    "Finding",
+    "RULES",
+    "Rule",
+    "SEVERITIES",
+    "Severity",
+    "in_order",
+    "lint_file",
+    "lint_kernels",
+    "unsuppressed",
+]

@@ -42,5 +42,5 @@ def _findings(subjects: Iterable[Subject]) -> list[Finding]:
     for plain in subjects:
         subject = with_one_name_a_field(plain)
         findings = (finding for rule in RULES for finding in rule(subject))
-        found += unsuppressed(findings, subject.lines)
+        found += unsuppressed(findings, {subject.source.path: subject.lines})
     return in_order(found)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import linecache
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ._finding import Finding
 
 _MARK = re.compile(r"#\s*tinsmith:\s*ignore(?:\[([\w\s,]*)\])?")
 
 
-def unsuppressed(findings: Iterable[Finding], lines: Sequence[str]) -> list[Finding]:
-    """Findings that no comment turns off."""
-    return [one for one in findings if not _is_off(one, lines)]
+def unsuppressed(findings: Iterable[Finding], known: Mapping[str, Sequence[str]] | None = None) -> list[Finding]:
+    """Findings that no comment turns off. `known` are lines of files that were read already, by path."""
+    return [one for one in findings if not _is_off(one, (known or {}).get(one.path))]
 
 
-def _is_off(finding: Finding, lines: Sequence[str]) -> bool:
+def _is_off(finding: Finding, known: Sequence[str] | None) -> bool:
+    lines = linecache.getlines(finding.path) if known is None else known
     text = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
     mark = _MARK.search(text)
     if mark is None:

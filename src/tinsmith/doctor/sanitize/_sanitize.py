@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ...bridge import Examined, Op, examined
-from ...lint import Finding, in_order
+from ...lint import Finding, in_order, unsuppressed
 from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes
 from .._budget import Budget, TooLong, too_long
@@ -34,9 +34,9 @@ def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
     Found, each once for its line and array, with its iteration and how often it came again: races of parallel
     iterations (TS601), reads of elements that nothing wrote (TS602), values overwritten after they were read (TS603),
     indices outside an array or negative (TS604), integers that overflow (TS605), NaN and infinity with the operation
-    where they were born, in values and in the gradient (TS606), integers divided by zero (TS607), float64 values in
-    float32 locals (TS609). What cannot be interpreted is a finding too (TS608): no findings means that the whole op
-    was run and nothing was seen.
+    where they were born, in values and in the gradient (TS606), integers divided by zero (TS607), fractions that are
+    lost where no cast is written (TS301). What cannot be interpreted is a finding too (TS608): no findings means that
+    the whole op was run and nothing was seen, but for lines that end in `# tinsmith: ignore[TS601]`.
 
     Nothing is compiled or launched, so a wrong index does no harm; it is skipped (0 is read), and the run goes on.
     What it says holds for these inputs. A batch is run sample by sample, a chain kernel by kernel.
@@ -65,6 +65,10 @@ def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
     """
     with torch.random.fork_rng(devices=[]):  # an op that draws numbers would take a seed from torch's generator
         call = examined(op, inputs, named, "ts.sanitize")
+    return unsuppressed(_found(call))
+
+
+def _found(call: Examined) -> list[Finding]:
     try:
         kernels = [lowered.kernel for lowered in call.kernels]
     except NotCovered as reason:
@@ -73,7 +77,7 @@ def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
     try:
         run.go()
     except TooLong:
-        raise too_long("ts.sanitize", op.name, OPERATIONS, line=run.numbers.line) from None
+        raise too_long("ts.sanitize", call.op.name, OPERATIONS, line=run.numbers.line) from None
     except NoRule as reason:
         path = run.here.kernel.path or kernels[0].path
         found = Finding("TS608", "warning", path, reason.line, 0, _unknown(reason.construct))

@@ -1,0 +1,72 @@
+"""Cuts: statements that give a float to an integer variable though nobody said so.
+
+The IR has one cast for what a person wrote, `int(x)`, and for what an engine does by itself, so the file's own text is
+asked. A statement that calls what is not known to keep floats may have meant it: of that nothing is said.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from typing import NamedTuple
+
+from ._columns import column_of
+
+_KEEP = frozenset(
+    {"abs", "acos", "asin", "atan2", "cos", "dot", "exp", "length", "log", "max", "min", "norm", "pow", "sin", "sqrt"}
+    | {"atomic_add", "atomic_max", "atomic_min", "atomic_mul", "atomic_sub", "random", "rsqrt", "select", "tan", "tanh"}
+)
+"""Functions that make no integer of a float, and those that add to a variable."""
+
+
+class Cut(NamedTuple):
+    """The variable that a statement changes, as the text has it, and where it stands."""
+
+    target: str
+    line: int
+    column: int
+
+
+class Cuts:
+    """Statements by file and line, each file parsed once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[int, Cut]] = {}
+
+    def at(self, path: str, line: int) -> Cut | None:
+        """What a statement changes in which no cast is written."""
+        if path not in self._found:
+            self._found[path] = _cuts(path)
+        return self._found[path].get(line)
+
+
+def _cuts(path: str) -> dict[int, Cut]:
+    try:
+        tree = ast.parse("".join(linecache.getlines(path)))
+    except SyntaxError:  # a notebook's cell with a magic line
+        return {}
+    found: dict[int, Cut] = {}
+    for stmt in ast.walk(tree):
+        target = _changed(stmt)
+        if isinstance(stmt, ast.stmt) and target is not None and all(map(_keeps_floats, ast.walk(stmt))):
+            column = column_of(path, target.lineno, target.col_offset)
+            cut = Cut(ast.unparse(target), target.lineno, column)
+            found |= dict.fromkeys(range(stmt.lineno, (stmt.end_lineno or stmt.lineno) + 1), cut)
+    return found
+
+
+def _changed(stmt: ast.AST) -> ast.expr | None:
+    match stmt:
+        case ast.Assign(targets=[ast.Name() | ast.Subscript() | ast.Attribute() as target]):
+            return target
+        case ast.AugAssign(target=target):
+            return target
+        case ast.Expr(value=ast.Call(args=[target, _])):
+            return target
+    return None
+
+
+def _keeps_floats(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return not isinstance(node, ast.NamedExpr)  # `:=` changes a variable of its own
+    return (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in _KEEP
