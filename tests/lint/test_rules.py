@@ -81,6 +81,26 @@ CASES = {
                 y[2] = 1.0
         """,
     ),
+    "an addition that is no atomic": (
+        "TS105",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[None] = y[None] + x[i]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[None] += x[i]
+            for i in x:
+                y[i] = y[i] + x[i]
+            for _ in range(1):
+                for i in range(9):
+                    y[None] = y[None] + x[i]
+        """,
+    ),
     "a row that everybody stores": (
         "TS105",
         "error",
@@ -264,6 +284,50 @@ CASES = {
                 n = 0
                 n += i // 2
                 y[i] = a * x[i] + n
+        """,
+    ),
+    "a sum in an integer": (
+        "TS301",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                a = 0
+                for j in range(3):
+                    a += x[j]  #!
+                y[i] = a
+        """,
+        """
+        def k(x: A, n: ti.types.ndarray(dtype=ti.i32), y: A):
+            for i in y:
+                a = 0
+                k = 0
+                for j in range(3):
+                    a += n[j] + int(x[j])
+                    k = x[j]
+                y[i] = a + k
+        """,
+    ),
+    "a greatest one in an integer": (
+        "TS301",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                a = 0
+                for j in range(3):
+                    a = ti.max(a, x[j])  #!
+                y[i] = a
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                a = 0.0
+                for j in range(3):
+                    a = ti.max(a, x[j])
+                y[i] = a
         """,
     ),
     "truncation of a function's value": (

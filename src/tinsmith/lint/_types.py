@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property, lru_cache
 
 from ..source import called_function
-from ._subject import Subject
+from ._subject import Declared, Subject
 from ._walk import is_size, root
 
 FLOATS = frozenset(
@@ -34,6 +34,7 @@ FLOATS = frozenset(
 )
 _SAME = frozenset({"abs", "max", "min", "pow", "static"})
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
+_OPEN = Declared("any")
 _INTEGER_TYPES = frozenset({"int", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "bool"})
 _FLOAT_TYPES = frozenset({"float", "f16", "f32", "f64"})
 
@@ -110,15 +111,17 @@ class Types:
         value = None if one is not None else called_function(self.subject.source, ast.Name(name, ast.Load()))
         return "int" if isinstance(value, int) else "float" if isinstance(value, float) else ""
 
+    def dtype_of(self, array: str) -> str:
+        """What an array is declared to hold, "int" or "float"; "" where that is open."""
+        one = self.subject.declared.get(array)
+        return "int" if array in self.subject.integers else _of_dtype(one.dtype) if one is not None else ""
+
     def _element(self, node: ast.Subscript | ast.Attribute) -> str:
         if is_size(node):
             return "int"
         name = root(node)
-        if name in self.subject.integers:
-            return "int"
-        one = self.subject.declared.get(name)
-        if one is not None and one.kind == "array":
-            return _of_dtype(one.dtype)
+        if name in self.subject.integers or self.subject.declared.get(name, _OPEN).kind == "array":
+            return self.dtype_of(name)
         return "float" if self.found.get(name) == "vector" else ""
 
     def _call(self, node: ast.Call) -> str:

@@ -26,7 +26,8 @@ class Access:
     """One use of an array element: what is done, the index in letters, where, inside which loops.
 
     `is_fetched` says that an atomic's return value is used: the order of a parallel loop is in it. `is_guarded` that
-    a branch or a `while` stands around it. `node` is the subscript.
+    a branch or a `while` stands around it; `is_plain` that an addition, `x[i] = x[i] + e`, is no atomic one. `node` is
+    the subscript.
     """
 
     kind: Kind
@@ -36,6 +37,7 @@ class Access:
     loops: tuple[Loop, ...] = ()
     is_fetched: bool = False
     is_guarded: bool = False
+    is_plain: bool = False
     node: ast.expr = field(default_factory=lambda: ast.Constant(None), compare=False, repr=False)
 
 
@@ -210,7 +212,7 @@ class _Walker(ast.NodeVisitor):
         addend = self._self_addition(node)
         self.visit(addend if addend is not None else node.value)
         for target in node.targets:
-            self._target(target, "add" if addend is not None else "write")
+            self._target(target, "add" if addend is not None else "write", is_plain=True)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self.order += 1
@@ -266,14 +268,14 @@ class _Walker(ast.NodeVisitor):
         if not (isinstance(inner, ast.Name) and inner.id in self.roles):
             self.visit(node)
 
-    def _target(self, node: ast.expr, kind: Kind) -> None:
+    def _target(self, node: ast.expr, kind: Kind, *, is_plain: bool = False) -> None:
         if isinstance(node, ast.Tuple | ast.List):
             for part in node.elts:
-                self._target(part, kind)
+                self._target(part, kind, is_plain=is_plain)
             return
         element = self._element(node)
         if element is not None:
-            self._note(element, kind)
+            self._note(element, kind, is_plain=is_plain)
         if isinstance(node, ast.Subscript | ast.Attribute):
             self._indices(node)
 
@@ -292,10 +294,10 @@ class _Walker(ast.NodeVisitor):
                 self.visit(node.slice)
             node = node.value
 
-    def _note(self, element: ast.Subscript, kind: Kind, is_fetched: bool = False) -> None:
+    def _note(self, element: ast.Subscript, kind: Kind, is_fetched: bool = False, *, is_plain: bool = False) -> None:
         assert isinstance(element.value, ast.Name)
         index, place = self.names.forms(element.slice), self.source.place(element)
-        access = Access(kind, index, place, self.order, self.loops, is_fetched, self._is_guarded, element)
+        access = Access(kind, index, place, self.order, self.loops, is_fetched, self._is_guarded, is_plain, element)
         self.roles[element.value.id].accesses.append(access)
 
     def _self_addition(self, node: ast.Assign) -> ast.expr | None:

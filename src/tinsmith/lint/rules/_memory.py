@@ -84,9 +84,10 @@ def races(subject: Subject) -> Iterator[Finding]:
 
 
 def _racing_store(subject: Subject, name: str, roles: Roles) -> Finding | None:
-    for change in roles.of("write"):
+    for change in _stores(roles):
         missing = _missing(change)
-        if missing and not change.is_guarded and _differs(subject, change, missing):
+        is_lost = change.kind == "add" or _differs(subject, change, missing)
+        if missing and not change.is_guarded and is_lost:
             shown = " and ".join(f"`{variable.partition('@')[0]}`" for variable in missing)
             label = subject.label(name)
             words = f"every iteration over {shown} stores to the same element of `{label}`: which one wins is chance"
@@ -94,6 +95,11 @@ def _racing_store(subject: Subject, name: str, roles: Roles) -> Finding | None:
                 subject, "TS105", change, words, f"{label}[...] += ...  # additions of parallel iterations are atomic"
             )
     return None
+
+
+def _stores(roles: Roles) -> list[Access]:
+    """Changes that are no atomics: `x[i] = x[i] + e` is none."""
+    return [one for one in roles.of("write", "add") if one.kind == "write" or one.is_plain]
 
 
 def _missing(change: Access) -> list[str]:
@@ -134,7 +140,7 @@ def _sources(subject: Subject, value: ast.expr) -> set[str]:
 
 
 def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:
-    for change in roles.of("write"):
+    for change in _stores(roles):
         for other in roles.accesses:
             step = _step(change, other)
             if step is None or change.is_guarded or other.is_guarded:

@@ -11,6 +11,7 @@ from .._types import Types, types_of
 from .._walk import Spot, dynamic, names_in, root
 
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
+_GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
 _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "pow": "0"}
 
 
@@ -37,6 +38,30 @@ def truncated(subject: Subject) -> Iterator[Finding]:
                 yield subject.finding(
                     "TS301", "error", spot.statement, f"{was}: `{given}` is cut to a whole number", remedy
                 )
+            yield from _gathered(subject, types, spot, target, value)
+
+
+def _gathered(subject: Subject, types: Types, spot: Spot, target: ast.expr, value: ast.expr) -> Iterator[Finding]:
+    """`n = 0`, and later `n += x[i]`: of `x` it is not known whether it holds floats, but most arrays do."""
+    if not isinstance(target, ast.Name) or not _is_integer(target, types) or types.of(value):
+        return
+    arrays = [root(one) for one in _outside_calls(value, subject) if isinstance(one, ast.Subscript)]
+    untyped = next((name for name in arrays if name in subject.floats and not types.dtype_of(name)), "")
+    if untyped and target.id in names_in(value):
+        first, label = types.first[target.id], subject.label(untyped)
+        words = f"`{target.id}` holds integers since {_where(first)}: if `{label}` holds floats, "
+        words += f"`{_given(subject, spot.statement, value)}` is cut to a whole number"
+        yield subject.finding("TS301", "warning", spot.statement, words, f"{target.id} = {_as_float(first)}")
+
+
+def _outside_calls(node: ast.expr, subject: Subject) -> Iterator[ast.expr]:
+    """Parts of an expression that reach its value as they are: not those inside an index, or a cast."""
+    yield node
+    if isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and subject.called(node) not in _GATHER):
+        return
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            yield from _outside_calls(child, subject)
 
 
 def _where(first: ast.expr) -> str:
