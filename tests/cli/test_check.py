@@ -279,6 +279,13 @@ def test_what_an_example_shows_fails(write):
     assert result.exit_code == 1
 
 
+def test_what_lint_and_a_run_find_in_a_file_stands_under_one_heading(write):
+    write("counts.py", TRUNCATES, "1 / 0\n")
+    result = check("counts.py", "--run")
+    assert "TS301" in result.stdout and "TS002" in result.stdout
+    assert result.stdout.splitlines().count("counts.py") == 1
+
+
 FAILING = {
     "while it is imported": ("fine = 1\n1 / 0\n", "1 / 0", "the file could not be run: ZeroDivisionError"),
     "by leaving": ("raise SystemExit(0)\n", "raise", "the file could not be run: SystemExit: 0"),

@@ -203,3 +203,10 @@ def test_windowed(line, column, width, shown):
     text, caret = shown
     if caret:
         assert text[caret - 1] == line.expandtabs(1)[column - 1]
+
+
+def test_what_is_said_of_a_gradient_keeps_its_indentation_where_it_is_wrapped():
+    words = "right\n  " + "differences " * 8
+    lines = str(Report("f", [], {"f": Gradient(True, words)})).splitlines()
+    start = lines.index("right")
+    assert lines[start + 1].startswith("  differences") and lines[start + 2].startswith("  differences")

@@ -265,6 +265,29 @@ CASES = {
                 y[i] = p
         """,
     ),
+    "a deep loop around an unrolled one": (
+        "TS204",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                for j in range(40):  #!
+                    p = 1.0
+                    for c in ti.static(range(3)):
+                        p = p * x[c]
+                    for c in range(3):
+                        y[i] += p * x[j]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                p = 1.0
+                for c in ti.static(range(3)):
+                    p = p * x[c]
+                y[i] = p
+        """,
+    ),
     "truncation": (
         "TS301",
         "error",

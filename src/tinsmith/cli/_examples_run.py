@@ -17,7 +17,7 @@ def run_examples(path: Path, seen: set[int]) -> Report:
     try:
         module = imported(path)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the file is somebody's own code
-        return Report(str(path), [not_run("the file", error, str(path), _line(error, path))])
+        return Report(str(path), [not_run("the file", error, str(path.resolve()), _line(error, path))])
     reports: list[Report] = []
     for op in ops_with_examples(vars(module)):
         if id(op) not in seen:

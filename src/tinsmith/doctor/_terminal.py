@@ -45,7 +45,8 @@ def rendered(report: Report, width: int) -> Iterator[RenderableType]:
     for label, gradient in report.gradients.items():
         yield Text()
         yield _heading(f"gradient of {label}")
-        yield Text(f"\n{gradient.summary}", style="" if gradient.ok else _STYLES["error"])
+        yield Text()
+        yield from (_hanging(line, "" if gradient.ok else _STYLES["error"]) for line in gradient.summary.splitlines())
     yield Text()
     yield Rule(style="dim")
     yield _verdict(report)
@@ -112,6 +113,12 @@ def _remedy(remedy: str) -> Iterator[RenderableType]:
     table.add_column(overflow="fold")
     table.add_row(Text("write", style="green"), Text(remedy))
     yield _indented(table)
+
+
+def _hanging(line: str, style: str) -> RenderableType:
+    """A line whose rest, where it is wrapped, stands below its beginning."""
+    bare = line.lstrip()
+    return Padding(Text(bare, style=style), (0, 0, 0, len(line) - len(bare)))
 
 
 def _indented(piece: RenderableType) -> RenderableType:

@@ -57,12 +57,16 @@ def deep_loops(subject: Subject) -> Iterator[Finding]:
     nests = carrying_nests(subject.source, subject.roles, subject.floats, subject.engine)
     seen: set[int] = set()
     for nest in nests:
-        depth, loop = nest.depth({}, {}), max(nest.sites, key=len)[-1]
+        depth, loop = nest.depth({}, {}), max(map(dynamic, nest.sites), key=len)[-1]
         if isinstance(loop, ast.While):
             continue  # refused in any case
         if (depth is None or depth > STACK) and id(loop) not in seen:
             seen.add(id(loop))
-            count = "more values than it is known to have room for" if depth is None else f"{depth} values"
-            words = f"carries `{nest.local}`: Taichi's reverse mode keeps {count}"
-            more = f", its stack has {STACK} entries unless it is told, and the process dies of more"
+            count = (
+                "as many values as the loop has iterations, and nothing says how many"
+                if depth is None
+                else f"{depth} values"
+            )
+            words = f"`{nest.local}` changes in this loop: Taichi's reverse mode keeps {count}; "
+            more = f"its stack has {STACK} entries unless it is told otherwise, and the process dies of more"
             yield subject.finding("TS204", "warning", loop, words + more, "ti.init(ad_stack_size=...)  # or Quadrants")
