@@ -88,6 +88,7 @@ class Variant:
     is_serial: bool = False
     fingerprint: tuple[Any, ...] = ()
     stack: int = 0
+    is_simd: bool = False
 
 
 class Stage:
@@ -107,8 +108,10 @@ class Stage:
         *,
         links: Links | None = None,
         may_write_fields: bool = False,
+        is_simd: bool = False,
     ) -> None:
         self.kernel = kernel
+        self.is_simd = is_simd
         self.links = links or Links({}, {})
         self._may_write_fields = may_write_fields
         self.home = of_kernel(kernel)
@@ -220,6 +223,7 @@ class Stage:
                     stack=variant.stack,
                     is_careful=self._is_careful,
                     is_aliased=any(one.is_aliased(in_reverse=variant.adjoint) for one in self.roles.values()),
+                    is_simd=variant.is_simd,
                 )
             except TinsmithError:
                 raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -65,7 +66,9 @@ class Step:
 
     `entries` are (slot, place of the memory, bytes, shape, place of the gradient or -1).
     `repeats` is not 1 where a kernel that cannot be batched is launched once a sample;
-    `strides` then lead from one sample's memory to the next one's.
+    `strides` then lead from one sample's memory to the next one's. Where the kernel loads machine
+    vectors, `aligned` are (place of the memory, what its address must be a multiple of), and memory
+    that lies otherwise is given to `unaligned`, the same launch without machine vectors.
     """
 
     launch: Launch
@@ -73,9 +76,14 @@ class Step:
     strides: tuple[int, ...]
     scalars: tuple[tuple[str, Any, str], ...]
     repeats: int
+    aligned: tuple[tuple[int, int], ...] = ()
+    unaligned: Callable[[], Step] | None = None
 
     def run(self, pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
         """Launch. The last of `pointers` is 0, and stands for "no gradient"."""
+        if self.unaligned and any(pointers[place] % size for place, size in self.aligned):
+            self.unaligned().run(pointers, scalars)
+            return
         values = [(setter, slot, scalars[name]) for setter, slot, name in self.scalars] if self.scalars else ()
         if self.repeats == 1:
             self.launch(self.entries, pointers, values)
@@ -98,6 +106,22 @@ def step(
     """Compile a stage for a situation, and lay out its arguments."""
     types = {use.parameter: _type(situation, stage, use) for use in uses}
     variant = Variant(tuple(types.items()), adjoint, is_serial, _fingerprint(situation, stage), stack)
+    plain = functools.cache(lambda: _laid_out(situation, stage, uses, types, variant))
+    if not stage.is_simd or adjoint or situation.device.type != "cpu":
+        return plain()
+    found = _laid_out(situation, stage, uses, types, replace(variant, is_simd=True))
+    aligned = tuple((use.place, _alignment(types[use.parameter])) for use in uses if types[use.parameter].element)
+    return replace(found, aligned=aligned, unaligned=plain)
+
+
+def _alignment(array: ArrayType) -> int:
+    """Bytes that a machine vector's address is a multiple of: its own size."""
+    return product(array.element) * array.dtype.itemsize
+
+
+def _laid_out(
+    situation: Situation, stage: Stage, uses: Sequence[Use], types: Mapping[str, ArrayType], variant: Variant
+) -> Step:
     is_looped = any(use.is_batched for use in uses) and bool(stage.batch_refusal(variant))
     if is_looped:
         single = tuple((name, array._replace(is_batched=False)) for name, array in types.items())

@@ -217,12 +217,14 @@ class Engine(ABC):
         stack: int = 0,
         is_careful: bool = False,
         is_aliased: bool = False,
+        is_simd: bool = False,
     ) -> Compiled:
         """Compile a function whose annotations fix everything but its template values.
 
         `stack` is the depth that the gradient stack needs; 0 leaves it to the engine. `is_careful` says that an
         element may be read and written under two names, which engines' optimisers do not look for; `is_aliased` that
-        it may be changed under two, of which an inner loop moves only one.
+        it may be changed under two, of which an inner loop moves only one. `is_simd` keeps vectors whole: machine
+        vectors on the CPU, which count on memory that begins at a multiple of an element's size.
         """
 
     @property

@@ -109,6 +109,7 @@ class Quadrants(Engine):
         stack: int = 0,
         is_careful: bool = False,
         is_aliased: bool = False,
+        is_simd: bool = False,
     ) -> Compiled:
         _shared.require_placed(self)
         decorated = self.lang.kernel(function)
@@ -119,8 +120,9 @@ class Quadrants(Engine):
         runtime = self.runtime()
         program = runtime.prog
         # `is_aliased` means nothing here: the loops that it is about are right, and wrong without that optimisation.
-        with _shared.without(program.config(), cfg_optimization=is_careful):
-            result = program.compile_kernel(program.config(), program.get_device_caps(), cpp)
+        config = program.config()
+        with _shared.without(config, cfg_optimization=is_careful, real_matrix_scalarize=is_simd):
+            result = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
         return Compiled(_shared.launcher(cpp, program, result.compiled_kernel_data), slots, runtime)
 
@@ -138,6 +140,7 @@ class Quadrants(Engine):
         roots = {
             "impl": impl,
             "context": core.KernelLaunchContext,
+            "config": core.CompileConfig,
             "snode": core.SNodeCxx,
             "expression": core.ExprCxx,
         }
@@ -148,6 +151,8 @@ class Quadrants(Engine):
             *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", *_shared.PLACES)),
             *(f"context.{name}" for name in _shared.CONTEXT),
             *_fields.PATHS,
+            "config.cfg_optimization",
+            "config.real_matrix_scalarize",
         )
         return Facts(roots, paths)
 

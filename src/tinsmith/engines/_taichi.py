@@ -114,6 +114,7 @@ class Taichi(Engine):
         stack: int = 0,
         is_careful: bool = False,
         is_aliased: bool = False,
+        is_simd: bool = False,
     ) -> Compiled:
         _shared.require_placed(self)
         decorated = self.lang.kernel(function)
@@ -124,7 +125,9 @@ class Taichi(Engine):
         program = runtime.prog
         config = program.config()
         # Taichi 1.7.4 holds `y[i]` in a register through a loop over j that does `y[i] += a; y[j] += b`: one is lost.
-        off = _shared.without(config, cfg_optimization=is_careful, advanced_optimization=is_aliased)
+        off = _shared.without(
+            config, cfg_optimization=is_careful, advanced_optimization=is_aliased, real_matrix_scalarize=is_simd
+        )
         with _stack_depth(config, stack), off:
             data = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
@@ -155,6 +158,7 @@ class Taichi(Engine):
             *_fields.PATHS,
             "config.ad_stack_size",
             "config.cfg_optimization",
+            "config.real_matrix_scalarize",
         )
         return Facts(roots, paths)
 
