@@ -3,6 +3,7 @@
 They are public: compare your own kernels against them too.
 """
 
+from ._losses import loss
 from ._splat import splat
 
-__all__ = ["splat"]
+__all__ = ["loss", "splat"]

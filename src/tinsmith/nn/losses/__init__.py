@@ -1,0 +1,7 @@
+"""Losses by the names of tiny-cuda-nn, with its definitions and its gradients."""
+
+from __future__ import annotations
+
+from ._loss import Loss, make_loss
+
+__all__ = ["Loss", "make_loss"]

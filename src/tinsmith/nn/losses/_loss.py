@@ -1,0 +1,112 @@
+"""The loss module: checks the shapes, then the mean of one of `TERMS`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..._errors import ShapeError, refusal
+from ..config import Section, resolved
+from ._terms import TERMS
+
+
+class Loss(torch.nn.Module):
+    """A loss by the name of its `otype`, in any case; as tiny-cuda-nn defines it.
+
+    With p the prediction, t the target, q the density that the data was drawn with, over n elements:
+
+        loss = sum(term(p, t) / q) / n
+
+        L1                   |p - t|                      L2            (p - t)**2
+        RelativeL1           |p - t| / (|p| + 0.01)       RelativeL2    (p - t)**2 / (p**2 + 0.01)
+        MAPE                 |p - t| / (|t| + 0.01)       SMAPE         |p - t| / ((|t| + |p|) / 2 + 0.01)
+        RelativeL2Luminance  (p - t)**2 / (Y(p)**2 + 0.01), with Y = 0.299 r + 0.587 g + 0.114 b; of six
+                             channels or more, the first six are two colours to add
+        CrossEntropy         -t * log(p)                  Variance      t**2 / p - t**2 / q
+
+    Gradients are tiny-cuda-nn's: the p in the denominator of RelativeL1, RelativeL2, RelativeL2Luminance
+    and SMAPE counts as a constant. (Where p == t, |p - t| has slope 0 here and the sign of the zero there.)
+
+    Args:
+        otype: the name. "RelativeL2" is tiny-cuda-nn's default.
+
+    Raises:
+        ConfigError: there is no such loss.
+
+    Example:
+        >>> import torch
+        >>> from tinsmith.nn.losses import Loss
+        >>> Loss("L2")(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0])).item()
+        2.0
+    """
+
+    def __init__(self, otype: str = "RelativeL2") -> None:
+        super().__init__()
+        self.otype = resolved("loss", {"otype": otype}).otype
+
+    def forward(
+        self,
+        prediction: torch.Tensor,
+        target: torch.Tensor,
+        data_pdf: torch.Tensor | None = None,
+        *,
+        n_elements: int | None = None,
+    ) -> torch.Tensor:
+        """The loss, of no dims.
+
+        Args:
+            prediction: (..., channel). Differentiable.
+            target: like the prediction. Differentiable.
+            data_pdf: the density that each element was drawn with, in a shape that broadcasts to the
+                target's; importance sampling divides by it. None: 1 everywhere. Differentiable.
+            n_elements: what to divide by, instead of the prediction's number of elements. For an array of
+                networks: the elements of one, for a loss (and gradients) that their number does not dilute.
+
+        Raises:
+            ShapeError: the shapes do not fit, or RelativeL2Luminance has fewer than three channels.
+        """
+        pdf = prediction.new_ones(()) if data_pdf is None else data_pdf
+        self._check(prediction, target, pdf)
+        values = TERMS[self.otype](prediction, target, pdf)
+        if data_pdf is not None:
+            values = values / data_pdf
+        return values.sum() / (prediction.numel() if n_elements is None else n_elements)
+
+    def _check(self, prediction: torch.Tensor, target: torch.Tensor, pdf: torch.Tensor) -> None:
+        rows = [("prediction", str(tuple(prediction.shape))), ("target", str(tuple(target.shape)))]
+        if prediction.shape != target.shape:
+            raise ShapeError(
+                refusal(f"The target does not fit the prediction in loss {self.otype}.", rows, "Give both one shape.")
+            )
+        if not _broadcasts(pdf.shape, target.shape):
+            rows.append(("data_pdf", str(tuple(pdf.shape))))
+            remedy = "Pass one density an element, or one a row: (..., 1)."
+            raise ShapeError(refusal(f"The densities do not fit the target in loss {self.otype}.", rows, remedy))
+        if self.otype == "RelativeL2Luminance" and (prediction.ndim == 0 or prediction.shape[-1] < 3):
+            headline = "RelativeL2Luminance needs red, green and blue as the last axis."
+            raise ShapeError(refusal(headline, rows[:1], "Use RelativeL2 for what is no colour."))
+
+    def extra_repr(self) -> str:
+        """The name, for print."""
+        return self.otype
+
+
+def make_loss(config: Section | Mapping[str, Any] | str | Path | None = None) -> Loss:
+    """The loss that a configuration describes, such as `{"otype": "RelativeL2"}`.
+
+    Args:
+        config: the loss's part of a configuration, or its `Section`; None for the default, RelativeL2.
+
+    Raises:
+        ConfigError: it names no loss that is known, or has further keys: no loss has any.
+    """
+    return Loss(resolved("loss", config).otype)
+
+
+def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+    if len(shape) > len(to):
+        return False
+    return all(mine in (1, theirs) for mine, theirs in zip(reversed(shape), reversed(to), strict=False))

@@ -1,0 +1,45 @@
+"""Terms: what each loss adds up, element by element. A loss is a row of `TERMS`.
+
+A term takes the prediction p, the target t and the density q that the data was drawn
+with, and gives the element's value before it is divided by that density and by the number of elements.
+
+What a relative loss divides by is held constant in the backward pass (`_held`): tiny-cuda-nn defines
+its gradients so. To lower the loss by a larger denominator is a way that nobody wants taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+EPSILON = 1e-2
+"""What keeps relative losses finite where there is nothing to be relative to."""
+
+LUMINANCE = (0.299, 0.587, 0.114)
+"""The weights of red, green and blue."""
+
+Term = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def _held(value: torch.Tensor) -> torch.Tensor:
+    return value.detach()
+
+
+def _luminance(p: torch.Tensor) -> torch.Tensor:
+    """(..., 1) of (..., channel): of the first three channels, and of the next three added to them if there are six."""
+    colour = p[..., :3] + p[..., 3:6] if p.shape[-1] >= 6 else p[..., :3]
+    return sum(weight * colour[..., i : i + 1] for i, weight in enumerate(LUMINANCE))  # type: ignore[return-value]
+
+
+TERMS: dict[str, Term] = {
+    "L1": lambda p, t, q: (p - t).abs(),
+    "L2": lambda p, t, q: (p - t) ** 2,
+    "RelativeL1": lambda p, t, q: (p - t).abs() / (_held(p).abs() + EPSILON),
+    "RelativeL2": lambda p, t, q: (p - t) ** 2 / (_held(p) ** 2 + EPSILON),
+    "RelativeL2Luminance": lambda p, t, q: (p - t) ** 2 / (_luminance(_held(p)) ** 2 + EPSILON),
+    "MAPE": lambda p, t, q: (p - t).abs() / (t.abs() + EPSILON),
+    "SMAPE": lambda p, t, q: (p - t).abs() / (0.5 * (t.abs() + _held(p).abs()) + EPSILON),
+    "CrossEntropy": lambda p, t, q: -t * p.log(),
+    "Variance": lambda p, t, q: t**2 / p - t**2 / q,
+}
