@@ -1,0 +1,128 @@
+"""Every pitfall is right, refused, or named in its line: the rows of the page docs/pitfalls.md."""
+
+import ast
+import linecache
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import tinsmith as ts
+from pitfalls import pitfalls_page
+from pitfalls.kernels import TEXTS, marked, text_of
+from pitfalls.pitfalls_page import PAGE, ROWS, written
+from pitfalls.row import NAMED, REFUSED, RIGHT
+from support.engine_keeper import ENGINES
+from support.findings import seen
+from tinsmith.lint import lint_file
+
+BY_NAME = {row.name: row for row in ROWS}
+SINGLE = "32_f32_local_in_f64"  # of an engine that was not told otherwise
+RUN = [row.name for row in ROWS if row.spec and row.name != SINGLE]
+COMPILED = [name for name in RUN if name != "51_out_of_bounds"]  # it would read other memory
+AFTER_A_RUN = {"51_out_of_bounds"}
+OF_A_SETTING = {"22_if_flattened_nan"}  # an option of `init`, which no file says
+OF_NUMBERS = {"TS305", "TS409", "TS410"}  # wrong on every engine, which the message need not say
+VERDICTS = {"right": set(), "wrong": {"TS701"}, "refuses": {"TS703"}}
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+@pytest.mark.parametrize("name", TEXTS)
+def test_lint_says_what_is_marked_and_nothing_else(name, engine_name):
+    text = text_of(name, engine_name)
+    found = lint_file("kernels.py", text)
+    assert {(one.rule, one.line) for one in found} == marked(text, engine_name)
+
+
+@pytest.mark.parametrize("engine_name", ENGINES)
+@pytest.mark.parametrize("name", TEXTS)
+def test_lint_names_the_engine_that_is_wrong(name, engine_name):
+    given = getattr(BY_NAME[name], engine_name)
+    found = lint_file("kernels.py", text_of(name, engine_name))
+    naming = [one for one in found if engine_name.capitalize() in one.message]
+    if given.startswith(("wrong", "dies", "refuses, ")) and name not in AFTER_A_RUN | OF_A_SETTING:
+        assert naming or {one.rule for one in found} & OF_NUMBERS
+    assert {one.severity for one in naming} <= {"warning"}
+
+
+@pytest.fixture
+def op(lang64, engine, request):
+    return made(request.getfixturevalue("name"), engine)
+
+
+def made(name, engine):
+    """The op that a row's spec makes of its kernel, in a file of this engine."""
+    text, path = text_of(name, engine), f"<pitfall {name} {engine}>"
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    scope = {"__name__": "pitfall"}
+    exec(compile(text, path, "exec", dont_inherit=True), scope)
+    return ts.op(BY_NAME[name].spec)(scope["k"])
+
+
+@pytest.fixture
+def inputs(request):
+    given = BY_NAME[request.getfixturevalue("name")].inputs
+    tensors = [torch.tensor(one) for one in given]
+    return [one.double() if one.is_floating_point() else one.int() for one in tensors]
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_the_sanitizer_says_what_is_marked_and_nothing_else(name, engine, op, inputs):
+    found = seen(op, *inputs)
+    assert {(one.rule, one.line) for one in found} == marked(text_of(name, engine), "sanitizer")
+
+
+@pytest.mark.parametrize("name", [SINGLE])
+def test_the_sanitizer_names_what_is_single_by_default(name, lang, engine, inputs):
+    found = seen(made(name, engine), *inputs)
+    assert {(one.rule, one.line) for one in found} == marked(text_of(name, engine), "sanitizer")
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_the_gradient_is_right(name, op, inputs):
+    assert ts.gradcheck(op, *inputs).ok
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_the_engine_s_gradient_is_what_the_page_says(name, engine, op, inputs):
+    """On Quadrants with its gradient stack, as tests run it."""
+    given = getattr(BY_NAME[name], engine)
+    word = re.search(r"(\w+) with its gradient stack", given) or re.match(r"(\w+)", given)
+    found = ts.gradcheck(op, *inputs, adjoint="engine").findings
+    errors = [one for one in found if one.severity == "error"]
+    assert {one.rule for one in errors} == VERDICTS[word[1]]
+    for one in errors:
+        line = text_of(name, engine).splitlines()[one.line - 1]
+        about = re.search(r"`(\w+)[\[`]", one.message)
+        assert f"{about[1]}[" in line if one.rule == "TS701" else "def k(" in line or "@ti.kernel" in line
+
+
+def test_each_row_names_tests_that_are_there():
+    for row in ROWS:
+        assert row.does in (RIGHT, REFUSED, NAMED)
+        assert row.shown, row.name
+        for path, function in pitfalls_page.tests_of(row):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            assert function in {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}, function
+
+
+def test_what_is_named_has_a_mark():
+    for row in ROWS:
+        if row.does == NAMED:
+            text = text_of(row.name, "taichi")
+            assert marked(text, "taichi") | marked(text, "sanitizer"), row.name
+
+
+def test_each_pitfall_with_tests_has_a_row():
+    files = {path.name for path in Path(__file__).parent.glob("test_[0-9]*.py")}
+    assert files == {
+        path.name for row in ROWS for path, _ in pitfalls_page.tests_of(row) if path.parent == Path(__file__).parent
+    }
+    assert len({row.name for row in ROWS}) == len(ROWS)
+    assert TEXTS.keys() <= BY_NAME.keys()
+
+
+def test_the_page_is_what_the_rows_say():
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == written(page), "write it anew: python tests/pitfalls/pitfalls_page.py"
