@@ -288,6 +288,144 @@ CASES = {
                 y[i] = p
         """,
     ),
+    "exp in a function that a loop calls": (
+        "TS404",
+        "warning",
+        "taichi",
+        """
+        @ti.func
+        def decay(v):
+            return ti.exp(-v)
+
+        @ti.func
+        def through(v):
+            return 2.0 * decay(v)
+
+        @ti.kernel
+        def k(x: A, y: A):
+            for i in x:
+                t = 1.0
+                for j in range(3):
+                    t *= through(x[j] * t)  #!
+                y[i] = t
+        """,
+        """
+        @ti.func
+        def decay(v):
+            return ti.exp(-v)
+
+        @ti.kernel
+        def k(x: A, y: A):
+            for i in x:
+                for j in range(3):
+                    y[i] += decay(x[i])
+        """,
+    ),
+    "a local that a loop uses": (
+        "TS411",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                r = x[i] * 2.0
+                for j in range(3):
+                    y[j] += r  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                r = x[i]
+                n = int(x[i] * 2.0)
+                m = 0.0
+                for j in range(n):
+                    y[j] += r * n
+                    m += x[j]
+                for j in range(3):
+                    y[j] += m + x[i] * 2.0
+                s = x[i] * 2.0
+                for _ in range(1):
+                    y[i] += s
+                for j in ti.static(range(3)):
+                    y[j] += s
+                for j in range(3):
+                    if s > 0.5:
+                        y[j] += 1.0
+        """,
+    ),
+    "a local that changes itself, and that a loop uses": (
+        "TS411",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                r = x[i]
+                r += 1.0
+                for j in range(3):
+                    y[j] += r  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                r = x[i]
+                for j in range(3):
+                    y[j] += r
+                    r += 1.0
+        """,
+    ),
+    "a vector that a loop uses": (
+        "TS411",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                for m in range(2):
+                    v = ti.Vector([x[i], x[m]])
+                    for j in range(3):
+                        y[j] += v[0]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                for m in range(2):
+                    for j in range(3):
+                        v = ti.Vector([x[i], x[m]])
+                        y[j] += v[0]
+        """,
+    ),
+    "a function's parameter that its loop uses": (
+        "TS411",
+        "warning",
+        "",
+        """
+        @ti.func
+        def spread(v):
+            s = 0.0
+            for j in range(3):
+                s += v * j  #!
+            return s
+
+        @ti.kernel
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = spread(x[i])
+        """,
+        """
+        @ti.func
+        def spread(v: ti.template(), n: ti.i32):
+            s = 0.0
+            for j in range(3):
+                s += v[j] * n
+            return s
+
+        @ti.kernel
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = spread(x, i)
+        """,
+    ),
     "truncation": (
         "TS301",
         "error",
@@ -647,7 +785,7 @@ CASES = {
 
 
 def text_of(body, engine, *, is_decorated=True):
-    decorator = "@ti.kernel\n" if is_decorated else ""
+    decorator = "@ti.kernel\n" if is_decorated and "@ti.kernel" not in body else ""
     text = textwrap.dedent(body).strip().replace(": A", ": ti.types.ndarray()")
     return f"{HEAD[engine]}\n{decorator}{text}\n"
 

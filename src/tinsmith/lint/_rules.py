@@ -52,6 +52,7 @@ _ALL = (
     Rule("TS408", "kernel-returns", "a kernel that returns a value"),
     Rule("TS409", "baked-in-number", "a Python number that the kernel keeps from its first compilation"),
     Rule("TS410", "scalar-without-gradient", "a float argument that is a number, and so gets no gradient"),
+    Rule("TS411", "lost-iterations", "an inner loop uses a local from outside, whose gradient engines count once"),
     # Hygiene
     Rule("TS501", "unused-parameter", "a parameter that the kernel does not use"),
     Rule("TS502", "not-analysed", "something that tinsmith cannot follow, so that it says nothing of it"),

@@ -5,7 +5,7 @@ from ._build import build
 from ._constants import Constants, constants_of
 from ._draws import draws
 from ._followed import Followed
-from ._needs import needed_reads, needed_returns, needed_values, reads_needed_of
+from ._needs import active_locals, needed_reads, needed_returns, needed_values, reads_needed_of
 from ._read import Source, Unrun, read
 from ._references import called_function
 from ._roles import Access, Roles, roles_of
@@ -20,6 +20,7 @@ __all__ = [
     "Roles",
     "Source",
     "Unrun",
+    "active_locals",
     "build",
     "called_function",
     "carrying_nests",

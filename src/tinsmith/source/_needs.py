@@ -63,6 +63,11 @@ def needed_locals(source: Source, roles: dict[str, Roles], active: Iterable[str]
     return frozenset(_swept(source, roles, active, engine).needed_locals)
 
 
+def active_locals(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> frozenset[str]:
+    """Names of the locals whose values vary with an array that has a gradient."""
+    return frozenset(_swept(source, roles, active, engine).active_locals)
+
+
 def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> _Walker:
     walker = _Walker(source, roles, frozenset(active), engine)
     while walker.sweep(source.tree.body):

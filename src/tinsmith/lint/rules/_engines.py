@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 from functools import lru_cache
+from typing import Any
 
+from ...source import Source, called_function, read
 from .._carried import carried
 from .._finding import Finding
 from .._subject import BOTH, Subject
@@ -50,7 +52,7 @@ def carried_functions(subject: Subject) -> Iterator[Finding]:
     for spot in subject.spots:
         for node in spot.calls if spot.inner else ():
             name = subject.called(node)
-            if name in ("exp", "tanh", "rsqrt") and _mentions(node, _moving(spot.inner)):
+            if _is_unkept(node, subject) and _mentions(node, _moving(spot.inner)):
                 local = _outside(spot, subject)
                 words = f"`{subject.text(node)}` in a loop, beside the local `{local}` outside it"
                 more = ": Taichi's reverse mode takes the last iteration's value for all"
@@ -59,6 +61,31 @@ def carried_functions(subject: Subject) -> Iterator[Finding]:
             if _mentions(node, handed):
                 words = f"`{subject.text(node)}` of a local that the loop carries: Taichi keeps no old values for it"
                 yield subject.finding("TS405", "warning", node, words)
+
+
+_UNKEPT = frozenset({"exp", "tanh", "rsqrt"})
+
+
+def _is_unkept(node: ast.Call, subject: Subject) -> bool:
+    """Whether a call is one of those, or of an engine function that has one, or whose own functions have."""
+    if subject.called(node):
+        return subject.called(node) in _UNKEPT
+    return _has_unkept(subject.source, node, subject, 0)
+
+
+def _has_unkept(source: Source, node: ast.Call, subject: Subject, depth: int) -> bool:
+    function = subject.engine.inner_function(_callee(source, node.func, subject.owner))
+    if function is None or depth > 8:
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        return depth > 0 and name in _UNKEPT and subject.engine.owns(called_function(source, node.func))
+    inner = read(function)
+    calls = (one for one in inner.nodes if isinstance(one, ast.Call))
+    return any(_has_unkept(inner, one, subject, depth + 1) for one in calls)
+
+
+def _callee(source: Source, node: ast.expr, owner: Any) -> Any:
+    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return getattr(owner, node.attr, None) if is_own else called_function(source, node)  # type: ignore[attr-defined]
 
 
 def _outside(spot: Spot, subject: Subject) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from .._finding import Finding
 from .._subject import Subject
-from . import _control, _engines, _hygiene, _memory, _numbers
+from . import _control, _engines, _hygiene, _lost, _memory, _numbers
 
 Rule = Callable[[Subject], Iterator[Finding]]
 """Looks at a kernel, and says what it finds."""
@@ -32,6 +32,7 @@ RULES: tuple[Rule, ...] = (
     _engines.returned,
     _engines.baked_in,
     _engines.scalars,
+    _lost.lost_iterations,
     _hygiene.unused_parameters,
     _hygiene.not_followed,
 )
