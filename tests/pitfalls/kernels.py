@@ -116,7 +116,7 @@ TEXTS = {
         def k(y: A, x: A):
             for i in range(x.shape[0]):
                 a = 0.0
-                for j in range(y.shape[0]):
+                for j in range(y.shape[0]):  #! taichi: TS204
                     a += y[j]
                 x[i] += a
     """,
@@ -136,7 +136,7 @@ TEXTS = {
         def k(x: A, y: A):
             for i in range(x.shape[0]):
                 s = 0.0
-                for j in range(x.shape[1]):
+                for j in range(x.shape[1]):  #! taichi: TS204
                     if x[i, j] < 1.5:
                         continue  #! TS203
                     s += x[i, j] * x[i, j]
@@ -208,7 +208,7 @@ TEXTS = {
         def k(x: ti.types.ndarray(dtype=ti.f64, ndim=1), y: A):
             for i in range(1):
                 s = 0.0  #! TS305; sanitizer: TS609
-                for j in range(x.shape[0]):
+                for j in range(x.shape[0]):  #! taichi: TS204
                     s += x[j] * 0.1
                 y[i] = s
     """,
@@ -286,7 +286,7 @@ TEXTS = {
             for i in range(x.shape[0]):
                 a = x[i]
                 b = 0.5
-                for _ in range(n[0]):
+                for _ in range(n[0]):  #! taichi: TS204
                     t = a * b
                     b = a + x[i]
                     a = t

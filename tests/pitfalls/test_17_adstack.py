@@ -103,3 +103,47 @@ def test_a_long_product_by_the_engine_is_right_or_refused(name, tmp_path):
     script.write_text(PROGRAM.format(engine=name))
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     assert done.stdout.strip().endswith("alive"), f"exit {done.returncode}: {done.stderr[-2000:]}"
+
+
+USING_LOCALS = """
+import sys, torch, {engine} as lang
+import tinsmith as ts
+options = {{"ad_stack_experimental_enabled": True}} if "{engine}" == "quadrants" else {{}}
+lang.init(arch=lang.cpu, log_level=lang.ERROR, default_fp=lang.f64, **options)
+
+@ts.op("x[n] -> y[2]", adjoint="engine")
+@lang.kernel
+def squares(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+    for i in range(2):
+        s = 0.0
+        for j in range(x.shape[0]):
+            s += x[j] * x[j]
+        y[i] = s
+
+@ts.op("x[n] -> y[2]", adjoint="engine")
+@lang.kernel
+def handed(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+    for i in range(2):
+        t = 0.0
+        s = 0.0
+        for j in range(x.shape[0]):
+            s += t
+            t = x[j] * x[j]
+        y[i] = s + t
+
+for size in (20, 33, 3000):
+    for op in (squares, handed):
+        x = torch.rand(size, dtype=torch.float64, requires_grad=True)
+        op(x).sum().backward()
+        torch.testing.assert_close(x.grad, 4.0 * x.detach())
+print("alive")
+"""
+
+
+@pytest.mark.parametrize("name", ["taichi", "quadrants"])
+def test_a_long_sum_by_the_engine_is_right(name, tmp_path):
+    """It keeps nothing of the sum, but what each iteration works out by the way."""
+    script = tmp_path / "long_sums.py"
+    script.write_text(USING_LOCALS.format(engine=name))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.stdout.strip().endswith("alive"), f"exit {done.returncode}: {done.stderr[-2000:]}"

@@ -8,7 +8,7 @@ not know the trip count, and the 33rd is written past its end: the process dies 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +26,13 @@ class Nest:
     """Loops inside one another in which a local is assigned whose old values the gradient needs.
 
     `sites` are the loops around each assignment, the outermost left out: its iterations share nothing.
+    `is_aside` says that the local itself is not kept, but what a loop that uses it works out by the way.
     """
 
     source: Source
     local: str
     sites: tuple[Loops, ...]
+    is_aside: bool = False
 
     @property
     def place(self) -> str:
@@ -68,7 +70,8 @@ def carrying_nests(
 
     These are the locals that a loop carries from one iteration to the next, and all that are
     assigned between two inner loops: seen to pile up over the iterations of the outer one as
-    soon as something is added to an array there.
+    soon as something is added to an array there. And a loop that uses a local from outside keeps what
+    it works out by the way, in every iteration, a plain sum `s += x[j] * x[j]` too.
     """
     needed = needed_locals(source, roles, active, engine)
     sites: dict[str, list[Loops]] = {}
@@ -76,7 +79,30 @@ def carrying_nests(
         for name in _assigned(statement) & needed:
             if is_kept or _is_carried(name, loops):
                 sites.setdefault(name, []).append(loops)
-    return tuple(Nest(source, name, tuple(found)) for name, found in sites.items() if any(map(_has_loop, found)))
+    nests = [Nest(source, name, tuple(found)) for name, found in sites.items() if any(map(_has_loop, found))]
+    named = {id(site[-1]) for nest in nests for site in nest.sites if site}
+    used = ((name, loops) for statement in source.tree.body for name, loops in _using(statement))
+    return (
+        *nests,
+        *(Nest(source, name, (loops,), is_aside=True) for name, loops in used if id(loops[-1]) not in named),
+    )
+
+
+def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
+    """Inner loops of a task that use a local from outside, each with such a local and the loops around it."""
+    given = [
+        (name, around)
+        for around, statement, _ in _assignments([task], (), is_top=True)
+        for name in sorted(_assigned(statement))
+    ]
+    for around, loop, _ in _assignments([task], (), is_top=True):
+        if not isinstance(loop, ast.For) or _is_static(loop) or loop is task:
+            continue
+        inside = {node.id for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        outside = (name for name, where in given if name in inside and where == around[: len(where)])
+        name = next(outside, "")
+        if name:
+            yield name, (*around, loop)
 
 
 def _assignments(body: list[ast.stmt], loops: Loops, *, is_top: bool) -> list[tuple[Loops, ast.stmt, bool]]:

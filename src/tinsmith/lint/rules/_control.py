@@ -60,13 +60,15 @@ def deep_loops(subject: Subject) -> Iterator[Finding]:
         depth, loop = nest.depth({}, {}), max(map(dynamic, nest.sites), key=len)[-1]
         if isinstance(loop, ast.While):
             continue  # refused in any case
-        if (depth is None or depth > STACK) and id(loop) not in seen:
+        around = {id(one) for site in nest.sites for one in site} if nest.is_aside else {id(loop)}
+        if (depth is None or depth > STACK) and not around & seen:
             seen.add(id(loop))
             count = (
                 "as many values as the loop has iterations, and nothing says how many"
                 if depth is None
                 else f"{depth} values"
             )
-            words = f"`{nest.local}` changes in this loop: Taichi's reverse mode keeps {count}; "
+            verb = "is used" if nest.is_aside else "changes"
+            words = f"`{nest.local}` {verb} in this loop: Taichi's reverse mode keeps {count}; "
             more = f"its stack has {STACK} entries unless it is told otherwise, and the process dies of more"
             yield subject.finding("TS204", "warning", loop, words + more, "ti.init(ad_stack_size=...)  # or Quadrants")
