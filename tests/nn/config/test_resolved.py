@@ -1,0 +1,285 @@
+"""Configurations against the facts of tiny-cuda-nn: every default, every alias, and the words of refusals."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tinsmith import ConfigError
+from tinsmith.nn.config import Section, resolved
+
+GRID = {
+    "type": "Hash",
+    "n_levels": 16,
+    "n_features_per_level": 2,
+    "log2_hashmap_size": 19,
+    "base_resolution": 16,
+    "per_level_scale": 2.0,
+    "interpolation": "Linear",
+    "stochastic_interpolation": False,
+    "fixed_point_pos": False,
+    "hash": "CoherentPrime",
+}
+MLP = {"activation": "ReLU", "output_activation": "None", "n_neurons": 128, "n_hidden_layers": 5}
+DECAYS = {"relative_decay": 0.0, "absolute_decay": 0.0}
+ADAM = {
+    "learning_rate": 1e-3,
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "epsilon": 1e-8,
+    "l2_reg": 1e-8,
+    **DECAYS,
+    "adabound": False,
+    "clipping_magnitude": 0.0,
+    "gradient_clipping_magnitude": 0.0,
+    "non_matrix_learning_rate_factor": 1.0,
+    "non_matrix_l2_reg": 0.0,
+    "optimize_matrix_params": True,
+    "optimize_non_matrix_params": True,
+    "skip_zero_grad_non_matrix_params": True,
+}
+SHAMPOO = {
+    "learning_rate": 1e-3,
+    "beta1": 0.9,
+    "beta2": 0.99,
+    "beta3": 0.9,
+    "beta_shampoo": 0.9,
+    "epsilon": 1e-8,
+    "identity": 0.01,
+    "cg_on_momentum": True,
+    "l2_reg": 1e-5,
+    **DECAYS,
+    "frobenius_normalization": True,
+}
+DECAY = {"decay_base": 0.1, "decay_start": 10_000, "decay_end": 10_000_000, "decay_interval": 10_000}
+DENSE_SCALE = math.exp(math.log(256 / 16) / 15)
+
+# kind, name, canonical name, all options by default
+DEFAULTS = [
+    ("encoding", "Empty", "Empty", {}),
+    ("encoding", "Frequency", "Frequency", {"n_frequencies": 12}),
+    ("encoding", "Grid", "Grid", GRID),
+    ("encoding", "HashGrid", "Grid", GRID),
+    ("encoding", "TiledGrid", "Grid", {**GRID, "type": "Tiled"}),
+    ("encoding", "DenseGrid", "Grid", {**GRID, "type": "Dense", "per_level_scale": DENSE_SCALE}),
+    ("encoding", "Identity", "Identity", {"scale": 1.0, "offset": 0.0}),
+    ("encoding", "OneBlob", "OneBlob", {"n_bins": 16}),
+    ("encoding", "SphericalHarmonics", "SphericalHarmonics", {"degree": 4}),
+    ("encoding", "TriangleWave", "TriangleWave", {"n_frequencies": 12}),
+    ("network", "FullyFusedMLP", "FullyFusedMLP", MLP),
+    ("network", "MegakernelMLP", "FullyFusedMLP", MLP),
+    ("network", "CutlassMLP", "CutlassMLP", MLP),
+    ("network", "MLP", "CutlassMLP", MLP),
+    *(
+        ("loss", name, name, {})
+        for name in (
+            "L1",
+            "L2",
+            "RelativeL1",
+            "RelativeL2",
+            "RelativeL2Luminance",
+            "MAPE",
+            "SMAPE",
+            "CrossEntropy",
+            "Variance",
+        )
+    ),
+    ("optimizer", "Adam", "Adam", ADAM),
+    (
+        "optimizer",
+        "Novograd",
+        "Novograd",
+        {"learning_rate": 1e-3, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, **DECAYS},
+    ),
+    ("optimizer", "SGD", "SGD", {"learning_rate": 1e-3, "l2_reg": 1e-8}),
+    ("optimizer", "Shampoo", "Shampoo", SHAMPOO),
+    ("optimizer", "Average", "Average", {"n_samples": 128}),
+    ("optimizer", "Batched", "Batched", {"batch_size_multiplier": 16}),
+    ("optimizer", "EMA", "EMA", {"decay": 0.99, "full_precision": False}),
+    ("optimizer", "ExponentialDecay", "ExponentialDecay", DECAY),
+    ("optimizer", "Lookahead", "Lookahead", {"alpha": 0.5, "n_steps": 16}),
+]
+WRAPPERS = ("Average", "Batched", "EMA", "ExponentialDecay", "Lookahead")
+
+
+@pytest.mark.parametrize("spelt", [str, str.lower, str.upper])
+@pytest.mark.parametrize(("kind", "name", "otype", "options"), DEFAULTS)
+def test_defaults(kind, name, otype, options, spelt):
+    section = resolved(kind, {"otype": spelt(name)})
+    assert (section.otype, section.options) == (otype, options)
+    nested = (Section("Adam", ADAM),) if name in WRAPPERS else ()
+    assert section.nested == nested
+
+
+@pytest.mark.parametrize(
+    ("kind", "otype"),
+    [("encoding", "OneBlob"), ("network", "CutlassMLP"), ("loss", "RelativeL2"), ("optimizer", "Adam")],
+)
+@pytest.mark.parametrize("config", [None, {}, "{}"])
+def test_what_is_meant_where_nothing_is_named(kind, otype, config):
+    assert resolved(kind, config) == resolved(kind, {"otype": otype})
+
+
+def _share(n: int | None, begin: int | None = None) -> dict[str, int | None]:
+    return {"n_dims_to_encode": n, "dims_to_encode_begin": begin}
+
+
+@pytest.mark.parametrize("name", ["NRC", "OneBlobFrequency"])
+def test_the_encoding_of_neural_radiance_caching(name):
+    parts = (
+        Section("TriangleWave", {"n_frequencies": 12, **_share(3)}),
+        Section("OneBlob", {"n_bins": 8, **_share(5)}),
+        Section("Identity", {"scale": 1.0, "offset": 0.0, **_share(None)}),
+    )
+    config = {"otype": name, "n_bins": 8}
+    assert resolved("encoding", config) == Section("Composite", {"reduction": "Concatenation"}, parts)
+    around = resolved("encoding", {"otype": "Composite", "nested": [{**config, "n_dims_to_encode": 9}]})
+    assert around.nested == (Section("Composite", {"reduction": "Concatenation", **_share(9)}, parts),)
+
+
+def test_a_composite():
+    nested = [{"otype": "HashGrid", "n_dims_to_encode": 3}, {"otype": "Identity", "scale": 2}]
+    section = resolved("encoding", {"otype": "composite", "reduction": "product", "nested": nested})
+    assert section.options == {"reduction": "Product"}
+    assert section.nested[0] == Section("Grid", {**GRID, **_share(3)})
+    assert section.nested[1] == Section("Identity", {"scale": 2.0, "offset": 0.0, **_share(None)})
+    assert section.nested[1].where == "encoding.nested[1]"
+
+
+def test_a_composite_may_place_its_parts():
+    nested = [{"otype": "Identity", "n_dims_to_encode": 2, "dims_to_encode_begin": begin} for begin in (1, 0)]
+    section = resolved("encoding", {"otype": "Composite", "nested": nested})
+    assert [part.options["dims_to_encode_begin"] for part in section.nested] == [1, 0]
+
+
+def test_optimizers_nest():
+    config = {"otype": "Ema", "nested": {"otype": "ExponentialDecay", "nested": {"otype": "SGD", "learning_rate": 1}}}
+    section = resolved("optimizer", config)
+    assert section.nested[0].nested[0] == Section("SGD", {"learning_rate": 1.0, "l2_reg": 1e-8})
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"n_features": 8}, {"n_levels": 4}),
+        ({"n_grid_features": 8, "n_features_per_level": 4}, {"n_levels": 2}),
+        ({"type": "dense", "n_levels": 9, "base_resolution": 1}, {"per_level_scale": 2.0}),
+        ({"otype": "DenseGrid", "n_features": 10}, {"per_level_scale": 2.0, "n_levels": 5}),
+        ({"otype": "DenseGrid", "n_levels": 1}, {"per_level_scale": 1.0}),
+        ({"otype": "DenseGrid", "per_level_scale": 3}, {"per_level_scale": 3.0}),
+        ({"otype": "HashGrid", "type": "Tile"}, {"type": "Tiled", "per_level_scale": 2.0}),
+        ({"n_levels": 8.0}, {"n_levels": 8}),
+        ({"interpolation": "smoothstep"}, {"interpolation": "Smoothstep"}),
+        ({"hash": "coherentprime", "stochastic_interpolation": False}, {"hash": "CoherentPrime"}),
+    ],
+)
+def test_options_of_a_grid_that_hang_together(config, expected):
+    options = resolved("encoding", {"otype": "Grid", **config}).options
+    assert set(options) == set(GRID)
+    for name, value in expected.items():
+        assert options[name] == (pytest.approx(value) if isinstance(value, float) else value), name
+
+
+ROUND = [(kind, {"otype": name}) for kind, name, _, _ in DEFAULTS] + [
+    ("encoding", {"otype": "NRC"}),
+    ("encoding", {"otype": "Composite", "nested": [{"otype": "NRC", "n_dims_to_encode": 9}, {"otype": "DenseGrid"}]}),
+    ("optimizer", {"otype": "Composite", "nested": [{"otype": "EMA", "n_params_to_optimize": 3}, {"otype": "SGD"}]}),
+]
+
+
+@pytest.mark.parametrize(("kind", "config"), ROUND)
+def test_a_section_written_out_is_read_back(kind, config):
+    section = resolved(kind, config)
+    assert resolved(kind, section.config()) == section
+    assert resolved(kind, section) is section
+
+
+REFUSED = [
+    (
+        "encoding",
+        {"otype": "HashGird"},
+        ["`encoding.otype` names no encoding", '"HashGird"', "Did you mean `HashGrid`?"],
+    ),
+    ("loss", {"otype": 3}, ["`loss.otype` names no loss", "came   3", "known  L1, L2"]),
+    (
+        "encoding",
+        {"otype": "HashGrid", "log2_hash_map_size": 15},
+        ["`encoding.log2_hash_map_size` is no key of HashGrid.", "known", "Did you mean `log2_hashmap_size`?"],
+    ),
+    ("network", {"n_neuron": 1}, ["`network.n_neuron` is no key of CutlassMLP", "Did you mean `n_neurons`?"]),
+    ("network", {"zzz": 1}, ["`network.zzz` is no key", "Leave it out."]),
+    (
+        "encoding",
+        {"otype": "Grid", "n_levels": "many"},
+        ['came      "many"', "a whole number, 1 to 128", "default, 16"],
+    ),
+    ("encoding", {"otype": "Grid", "n_levels": 1.5}, ["`encoding.n_levels` of Grid does not fit", "came      1.5"]),
+    ("encoding", {"otype": "Grid", "n_levels": True}, ["came      true", "a whole number"]),
+    ("encoding", {"otype": "Grid", "n_features_per_level": 3}, ["one of 1, 2, 4, 8"]),
+    ("encoding", {"otype": "Grid", "per_level_scale": 0}, ["a number, above 0"]),
+    (
+        "encoding",
+        {"otype": "Grid", "interpolation": "cubic"},
+        ['came      "cubic"', "one of Nearest, Linear, Smoothstep"],
+    ),
+    ("encoding", {"otype": "Grid", "n_features": 8, "n_levels": 4}, ["n_features", "left out where n_levels is given"]),
+    ("encoding", {"otype": "Grid", "n_features": 7}, ["came      7", "a multiple of n_features_per_level, 2"]),
+    ("encoding", {"otype": "Grid", "n_features": 8, "n_grid_features": 8}, ["left out where `n_features` is given"]),
+    ("encoding", {"otype": "Grid", "hash": "Rng"}, ['"CoherentPrime", the default: ']),
+    ("encoding", {"otype": "Grid", "stochastic_interpolation": True}, ["false, the default: "]),
+    ("encoding", {"otype": "Grid", "fixed_point_pos": True}, ["false, the default: positions are floating point"]),
+    ("encoding", {"otype": "SphericalHarmonics", "degree": 9}, ["a whole number, 1 to 8"]),
+    ("encoding", {"n_dims_to_encode": 3}, ["of OneBlob would do nothing", "nested in a Composite", "Leave it out."]),
+    ("encoding", {"otype": "Composite"}, ["`encoding.nested` of Composite does not fit", "came      nothing"]),
+    ("encoding", {"otype": "Composite", "nested": {}}, ["came      {}", "a list of one encoding or more"]),
+    ("encoding", {"otype": "Composite", "nested": [3]}, ["`encoding.nested[0]` is no encoding", "came      3"]),
+    (
+        "encoding",
+        {"otype": "Composite", "nested": [{"otype": "Identity"}, {"otype": "Empty"}]},
+        ["does not say who takes what", "encoding.nested[0]  Identity without n_dims_to_encode", "encoding.nested[1]"],
+    ),
+    (
+        "encoding",
+        {"otype": "Composite", "nested": [{"otype": "Identity", "dims_to_encode_begin": 1}]},
+        ["Identity without n_dims_to_encode", "Identity with dims_to_encode_begin"],
+    ),
+    (
+        "encoding",
+        {"otype": "Composite", "nested": [{"otype": "Composite", "nested": [{"otype": "OneBlob", "bins": 3}]}]},
+        ["`encoding.nested[0].nested[0].bins` is no key of OneBlob", "Did you mean `n_bins`?"],
+    ),
+    ("network", {"feedback_alignment": False}, ["would do nothing: the backward pass is the exact gradient"]),
+    ("network", {"jit": True}, ["`network.jit` of CutlassMLP would do nothing", "always compiled"]),
+    ("network", {"n_input_dims": 2}, ["is an argument of the module, no key"]),
+    ("network", {"activation": "gelu"}, ["one of None, ReLU, LeakyReLU"]),
+    ("network", {"otype": "FullyFusedMLP", "n_hidden_layers": 0}, ["a whole number, 1 or more"]),
+    ("optimizer", {"beta1": 1}, ["a number, 0 or more, below 1"]),
+    ("optimizer", {"learning_rate": float("nan")}, ["came      nan", "a number, 0 or more"]),
+    ("optimizer", {"adabound": 1}, ["came      1", "true or false"]),
+    ("optimizer", {"nested": {"otype": "SGD"}}, ["`optimizer.nested` is no key of Adam"]),
+    ("optimizer", {"otype": "EMA", "nested": {"otype": "Adm"}}, ["`optimizer.nested.otype`", "Did you mean `Adam`?"]),
+    ("optimizer", {"otype": "Lookahead", "alpha": 1.5}, ["a number, 0 or more, at most 1"]),
+    ("optimizer", {"n_params_to_optimize": 3}, ["would do nothing", "nested in a Composite"]),
+    ("optimizer", [], ["`optimizer` is no optimizer", "an object such as {'otype': 'Adam'}"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "config", "words"), REFUSED)
+def test_what_is_refused(kind, config, words):
+    with pytest.raises(ConfigError) as caught:
+        resolved(kind, config)
+    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+
+
+def test_a_refusal_names_the_place_in_the_whole():
+    with pytest.raises(ConfigError, match=r"`dir_encoding\.n_bins` of OneBlob does not fit"):
+        resolved("encoding", {"n_bins": 0}, where="dir_encoding")
+
+
+def test_nothing_of_the_given_is_changed_or_shared():
+    given = {"otype": "HashGrid", "n_levels": 4}
+    first, second = resolved("encoding", given), resolved("encoding", given)
+    first.options["n_levels"] = 99
+    assert given == {"otype": "HashGrid", "n_levels": 4}
+    assert second.options["n_levels"] == 4
