@@ -109,3 +109,24 @@ def test_a_kernel_that_is_right_by_the_engine_is_not_refused(lang64):
 def test_trust_goes_with_a_copy(lang64):
     op = ts.op(SPEC, adjoint="engine", trust_engine=True)(greatest(lang64))
     assert copy.deepcopy(op)._core.signature.trusts_engine
+
+
+def test_a_local_from_outside_that_an_inner_loop_uses(lang64):
+    """Both engines count the gradient of one iteration alone: 2 where four times 2 is right."""
+
+    @lang64.kernel
+    def spread(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for b in range(x.shape[0]):
+            r = 2.0 * x[b]
+            for i in range(4):
+                y[b, i] = r
+
+    def slope(**options):
+        x = torch.rand(3, dtype=torch.float64, requires_grad=True)
+        ts.op("x[n] -> y[n, 4]", **options)(spread)(x).sum().backward()
+        return None if x.grad is None else x.grad.tolist()
+
+    assert slope() == [8.0] * 3
+    with pytest.raises(ts.GradientError, match="TS411"):
+        slope(adjoint="engine")
+    assert slope(adjoint="engine", trust_engine=True) == [2.0] * 3

@@ -139,6 +139,20 @@ def test_a_comment_turns_findings_of_its_line_off(comment, is_named):
     assert bool(lint_file("k.py", text)) == is_named
 
 
+def test_a_comment_behind_a_joined_line_and_one_that_leaves_the_next_mistake_named():
+    text = """
+    import taichi as ti
+
+    @ti.kernel
+    def k(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        for i in x:
+            y[0] = \\
+                x[i]  # tinsmith: ignore[TS105]
+            y[1] = x[i]
+    """
+    assert found(text) == [("TS105", 9)]
+
+
 def test_a_list_of_fields_is_not_one_array():
     text = """
     import taichi as ti

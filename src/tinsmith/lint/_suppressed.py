@@ -18,8 +18,13 @@ def unsuppressed(findings: Iterable[Finding], known: Mapping[str, Sequence[str]]
 
 def _is_off(finding: Finding, known: Sequence[str] | None) -> bool:
     lines = linecache.getlines(finding.path) if known is None else known
-    text = lines[finding.line - 1] if 0 < finding.line <= len(lines) else ""
-    mark = _MARK.search(text)
+    mark = _MARK.search(_whole(lines, finding.line)) if 0 < finding.line <= len(lines) else None
     if mark is None:
         return False
     return mark[1] is None or finding.rule in {word.strip() for word in mark[1].split(",")}
+
+
+def _whole(lines: Sequence[str], line: int) -> str:
+    """A line with those that a backslash joins to it: it has no room for a comment itself."""
+    text = lines[line - 1].rstrip()
+    return _whole(lines, line + 1) if text.endswith("\\") and line < len(lines) else text

@@ -78,12 +78,12 @@ def races(subject: Subject) -> Iterator[Finding]:
     if not subject.is_kernel:
         return
     for name, roles in subject.roles.items():
-        found = _racing_store(subject, name, roles) or _racing_pair(subject, name, roles)
-        if found is not None:
-            yield found
+        stores = list(_racing_stores(subject, name, roles))
+        pair = None if stores else _racing_pair(subject, name, roles)
+        yield from stores if pair is None else [pair]
 
 
-def _racing_store(subject: Subject, name: str, roles: Roles) -> Finding | None:
+def _racing_stores(subject: Subject, name: str, roles: Roles) -> Iterator[Finding]:
     for change in _stores(roles):
         missing = _missing(change)
         is_lost = change.kind == "add" or _differs(subject, change, missing)
@@ -91,10 +91,9 @@ def _racing_store(subject: Subject, name: str, roles: Roles) -> Finding | None:
             shown = " and ".join(f"`{variable.partition('@')[0]}`" for variable in missing)
             label = subject.label(name)
             words = f"every iteration over {shown} stores to the same element of `{label}`: which one wins is chance"
-            return _at(
+            yield _at(
                 subject, "TS105", change, words, f"{label}[...] += ...  # additions of parallel iterations are atomic"
             )
-    return None
 
 
 def _stores(roles: Roles) -> list[Access]:
