@@ -81,6 +81,7 @@ class Report:
 
     def raise_if_failed(self) -> None:
         """Raise CheckError, with the errors and the gradient check's own words, unless `.ok`."""
+        __tracebackhide__ = True
         if self.ok:
             return
         wrong = [one.summary for one in self.gradients.values() if not one.ok]

@@ -23,9 +23,9 @@ _INTEGERS = frozenset({"int", "i32", "i64", "u32", "u64"})
 
 def lost_iterations(subject: Subject) -> Iterator[Finding]:
     """TS411."""
-    if not any(spot.loops for spot in subject.spots):
-        return
     lost = _Lost(subject)
+    if not any(len(dynamic(spot.loops)) > lost.depth for spot in subject.spots):
+        return
     seen: set[tuple[str, int]] = set()
     for place, spot in enumerate(subject.spots):
         for name in sorted(_flowing(spot, subject) & lost.candidates):

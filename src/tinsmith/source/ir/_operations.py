@@ -61,7 +61,7 @@ class Operations:
     def constant(self, value: bool | float, kind: str) -> Scalar:
         """A known number of a type of its own."""
         if isinstance(value, int) and not types.fits(value, kind):
-            raise Misfit(f"the number {value}, which is no {kind}")
+            raise Misfit(f"the number {value} (beyond {kind})")
         return nodes.Const(value, kind)
 
     def tensor(self, value: Any) -> Matrix | Scalar:
