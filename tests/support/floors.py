@@ -42,7 +42,8 @@ GROUND = frozenset({"_version", "_errors", "_config"})  # one room in three file
 ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})
 TORCH_PRIVATE_FILES = frozenset({"bridge/_tracing.py"})
-GRAD_FILES = frozenset({"bridge/_buffers.py", "layers/_pool.py"})
+# An optimizer reads the gradients that backward left: nn/optimizers has one file for it.
+GRAD_FILES = frozenset({"bridge/_buffers.py", "layers/_pool.py", "nn/optimizers/_gradients.py"})
 
 
 @dataclass(frozen=True)

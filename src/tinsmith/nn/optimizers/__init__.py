@@ -1,0 +1,15 @@
+"""Optimizers from tiny-cuda-nn's configurations, and updates of a few rows only.
+
+`make_optimizer` builds what a configuration describes out of torch.optim (Adam, SGD) and
+pytorch_optimizer (Novograd, Shampoo, Lookahead), wrapped as often as it says; what comes out is a
+`torch.optim.Optimizer`. `averaged` swaps in the weights meant for inference. `RowOptimizer` updates
+those networks of an array that were trained, and leaves the others and their state as they were.
+"""
+
+from __future__ import annotations
+
+from ._make import make_optimizer
+from ._rows import RowOptimizer
+from ._wrapper import averaged
+
+__all__ = ["RowOptimizer", "averaged", "make_optimizer"]

@@ -1,0 +1,37 @@
+"""Adam: torch's own, with epsilon where tiny-cuda-nn has it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+
+class Adam(torch.optim.Adam):
+    """torch.optim.Adam, fused, with the epsilon of the paper's note: added before the second moment is debiased.
+
+    With g the gradient, and m and v its debiased moments, after t steps:
+
+        w := w - lr * m / (sqrt(v) + epsilon / sqrt(1 - beta2**t))
+
+    The parameters of a group are taken to be stepped together: t is the group's.
+
+    Args:
+        groups: groups of parameters, each with its `lr` and `weight_decay` (added to the gradient).
+        betas: of the two moments.
+        epsilon: see the formula.
+    """
+
+    def __init__(self, groups: Iterable[dict[str, Any]], betas: tuple[float, float], epsilon: float) -> None:
+        super().__init__(groups, betas=betas, eps=epsilon, fused=True)
+        for group in self.param_groups:
+            group["epsilon"], group["step"] = epsilon, 0
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step, as torch's."""
+        for group in self.param_groups:
+            group["step"] += 1
+            group["eps"] = group["epsilon"] / math.sqrt(1 - group["betas"][1] ** group["step"])
+        return super().step(closure)

@@ -1,0 +1,42 @@
+"""Average: the mean of the last weights, beside the training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._wrapper import Wrapper, parameters_of, weights_of
+
+
+class Average(Wrapper):
+    """Keeps the weights of the last `n_samples` steps (that many times their memory); their mean is for inference.
+
+    While there were fewer steps it is the mean of those. (tiny-cuda-nn counts the missing ones as zeros.)
+    torch's AveragedModel cannot forget, so this is no AveragedModel.
+    """
+
+    def __init__(self, nested: torch.optim.Optimizer, n_samples: int) -> None:
+        super().__init__(nested)
+        self.n_samples = n_samples
+        self._steps = 0
+        self._samples = [weight.new_zeros((n_samples, *weight.shape)) for weight in weights_of(nested)]
+
+    def _step(self) -> None:
+        self.nested.step()
+        for sample, weight in zip(self._samples, weights_of(self.nested), strict=True):
+            sample[self._steps % self.n_samples] = weight
+        self._steps += 1
+
+    def weights(self) -> list[torch.Tensor]:
+        """The means; before the first step the parameters."""
+        there = min(self._steps, self.n_samples)
+        return [sample[:there].mean(0) for sample in self._samples] if there else parameters_of(self)
+
+    def _kept(self) -> dict[str, Any]:
+        return {"steps": self._steps, "samples": self._samples}
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        self._steps = saved["steps"]
+        for sample, was in zip(self._samples, saved["samples"], strict=True):
+            sample.copy_(was)

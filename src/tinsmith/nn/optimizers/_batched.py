@@ -1,0 +1,49 @@
+"""Batched: one step of the nested optimizer for several of its own, on the gradients' mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._gradients import gradient, lent
+from ._wrapper import Wrapper, parameters_of
+
+
+class Batched(Wrapper):
+    """Collects the gradients of `multiplier` steps and then steps the nested optimizer on their mean.
+
+    The gradients are to be cleared between steps, as always.
+    """
+
+    def __init__(self, nested: torch.optim.Optimizer, multiplier: int) -> None:
+        super().__init__(nested)
+        self.multiplier = multiplier
+        self._collected = 0
+        self._means: list[torch.Tensor | None] = [None for _ in parameters_of(self)]
+
+    def _step(self) -> None:
+        parameters = parameters_of(self)
+        self._means = [
+            _plus(mean, gradient(p), 1 / self.multiplier) for mean, p in zip(self._means, parameters, strict=True)
+        ]
+        self._collected += 1
+        if self._collected == self.multiplier:
+            with lent(parameters, self._means):
+                self.nested.step()
+            self._collected = 0
+            self._means = [None for _ in parameters]
+
+    def _kept(self) -> dict[str, Any]:
+        return {"collected": self._collected, "means": self._means}
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        pairs = zip(saved["means"], parameters_of(self), strict=True)
+        self._means = [None if mean is None else mean.to(p).clone() for mean, p in pairs]
+        self._collected = saved["collected"]
+
+
+def _plus(mean: torch.Tensor | None, came: torch.Tensor | None, share: float) -> torch.Tensor | None:
+    if came is None:
+        return mean
+    return came * share if mean is None else mean.add_(came, alpha=share)

@@ -1,0 +1,60 @@
+"""pytorch_optimizer: fetched when a configuration names what only it has, never at import."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..._errors import ConfigError, refusal
+from ..config import Section
+from ._gradients import gradient, lent
+from ._wrapper import Wrapper, parameters_of
+
+
+def from_library(section: Section, name: str) -> Any:
+    """A class of pytorch_optimizer; ConfigError with the way to install it where it is missing."""
+    try:
+        library = importlib.import_module("pytorch_optimizer")
+    except ImportError as error:
+        headline = f"`{section.where}`: {section.otype} comes from pytorch_optimizer, which is not installed."
+        raise ConfigError(refusal(headline, [], "Run pip install 'tinsmith[nn]'.")) from error
+    return getattr(library, name)
+
+
+class Borrowed(Wrapper):
+    """An optimizer of the library, given gradients that it may overwrite, and decays as tiny-cuda-nn has them.
+
+    With w the weights and r their learning rate before the step:
+
+        gradient := gradient + l2_reg * w
+        w        := update(w) - r * (relative_decay * w + absolute_decay * sign(w))
+    """
+
+    def __init__(self, nested: torch.optim.Optimizer, l2_reg: float, relative: float, absolute: float) -> None:
+        super().__init__(nested)
+        self.l2_reg, self.relative, self.absolute = l2_reg, relative, absolute
+
+    def _step(self) -> None:
+        parameters = parameters_of(self)
+        losses = self._decays()
+        with lent(parameters, [self._regularized(parameter) for parameter in parameters]):
+            self.nested.step()
+        for parameter, loss in losses:
+            parameter.sub_(loss)
+
+    def _regularized(self, parameter: torch.Tensor) -> torch.Tensor | None:
+        came = gradient(parameter)
+        return None if came is None else came + self.l2_reg * parameter
+
+    def _decays(self) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
+        if not self.relative and not self.absolute:
+            return []
+        return [
+            (p, group["lr"] * (self.relative * p + self.absolute * p.sign()))
+            for group in self.param_groups
+            for p in group["params"]
+            if gradient(p) is not None
+        ]

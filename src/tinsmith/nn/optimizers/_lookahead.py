@@ -1,0 +1,39 @@
+"""Lookahead: pytorch_optimizer's, as a wrapper like the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._wrapper import Wrapper, check_saved_by, parameters_of
+
+
+class Lookahead(Wrapper):
+    """Every `n_steps` steps, goes back from where the nested optimizer is to `alpha` of the way; that is for inference.
+
+    Args:
+        nested: what takes the steps.
+        library: pytorch_optimizer's Lookahead around it.
+    """
+
+    def __init__(self, nested: torch.optim.Optimizer, library: Any) -> None:
+        super().__init__(nested)
+        self._library = library
+
+    def _step(self) -> None:
+        self._library.step()
+
+    def weights(self) -> list[torch.Tensor]:
+        """The slow weights."""
+        return [self._library.state[parameter]["slow_params"] for parameter in parameters_of(self)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed run needs to go on bit for bit."""
+        return {"wrapper": type(self).__name__, "library": self._library.state_dict()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the state of a run with the same configuration and parameters."""
+        check_saved_by(type(self).__name__, state_dict)
+        self._library.load_state_dict(state_dict["library"])
+        self._share()

@@ -1,0 +1,184 @@
+"""Making: from a section and parameters to an optimizer. One row of `_MAKERS` an `otype`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..._errors import ConfigError, refusal
+from ..config import Section, resolved
+from ._adam import Adam
+from ._average import Average
+from ._batched import Batched
+from ._composite import Composite
+from ._ema import EMA
+from ._entrywise_adam import EntrywiseAdam, Extras
+from ._exponential_decay import ExponentialDecay
+from ._library import Borrowed, from_library
+from ._lookahead import Lookahead
+from ._shampoo import Shampoo
+from ._slots import Params, Slot, slots
+
+
+def make_optimizer(
+    params: Params, config: Section | Mapping[str, Any] | str | Path | None = None
+) -> torch.optim.Optimizer:
+    """The optimizer that a configuration describes, over these parameters.
+
+    Adam and SGD are torch's, fused; Novograd, Shampoo and Lookahead come from pytorch_optimizer
+    (`pip install 'tinsmith[nn]'`). Adam with extras that torch's does not have, and Adam on what is no matrix
+    (where by default it passes over entries whose gradient is 0), follows tiny-cuda-nn's formula entry by entry.
+
+    Args:
+        params: a module; or tensors; or groups such as `{"params": [...], "matrix": False}`. What is no matrix
+            of a network (the table of an encoding) is told by `matrix`, by a module's attribute
+            `holds_matrices`, or else by having fewer than two dims.
+        config: the optimizer's part of a configuration, or its `Section`; None for an Adam with all defaults.
+            In a Composite, `n_params_to_optimize` counts numbers in the parameters' order, and each part
+            begins and ends with a parameter; one part may leave it out and takes what the others leave.
+
+    Returns:
+        An Optimizer; see `averaged` for the weights of EMA, Average and Lookahead.
+
+    Raises:
+        ConfigError: the configuration is not understood, asks for what is not there, or does not fit the parameters.
+        ArgumentError: there are no parameters.
+
+    Example:
+        >>> import torch
+        >>> from tinsmith.nn.optimizers import make_optimizer
+        >>> network = torch.nn.Linear(2, 3)
+        >>> optimizer = make_optimizer(network, {"otype": "EMA", "nested": {"otype": "Adam", "learning_rate": 0.01}})
+        >>> optimizer.param_groups[0]["lr"]
+        0.01
+    """
+    return made(resolved("optimizer", config), slots(params))
+
+
+def made(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+    """The optimizer of a section, over these slots."""
+    return _MAKERS[section.otype](section, given)
+
+
+def _adam(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+    o = section.options
+    betas, epsilon = (o["beta1"], o["beta2"]), o["epsilon"]
+    names = ("relative_decay", "absolute_decay", "adabound", "clipping_magnitude", "gradient_clipping_magnitude")
+    asked = {name: o[name] for name in names}
+    by_extras: dict[Extras, list[dict[str, Any]]] = {}
+    for matrix, group in _adam_groups(o, given):
+        extras = Extras(**asked, skip_zero_grad=o["skip_zero_grad_non_matrix_params"] and not matrix)
+        by_extras.setdefault(extras, []).append(group)
+    parts = [
+        EntrywiseAdam(groups, betas, epsilon, extras) if extras else Adam(groups, betas, epsilon)
+        for extras, groups in by_extras.items()
+    ]
+    if not parts:
+        rows = [("optimize_matrix_params", str(o["optimize_matrix_params"]).lower())]
+        rows += [("optimize_non_matrix_params", str(o["optimize_non_matrix_params"]).lower())]
+        raise ConfigError(refusal(f"`{section.where}` leaves Adam no parameter to optimize.", rows, "Leave both out."))
+    return parts[0] if len(parts) == 1 else Composite(*parts)
+
+
+def _adam_groups(o: Mapping[str, Any], given: Sequence[Slot]) -> Iterator[tuple[bool, dict[str, Any]]]:
+    """A group for the matrices and one for all else, where they are there and are to be optimized."""
+    rate, factor = o["learning_rate"], o["non_matrix_learning_rate_factor"]
+    for matrix, wanted, lr, l2_reg in (
+        (True, o["optimize_matrix_params"], rate, o["l2_reg"]),
+        (False, o["optimize_non_matrix_params"], rate * factor, o["non_matrix_l2_reg"]),
+    ):
+        parameters = [slot.parameter for slot in given if slot.matrix == matrix]
+        if parameters and wanted:
+            yield matrix, {"params": parameters, "lr": lr, "weight_decay": l2_reg}
+
+
+def _sgd(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+    o = section.options
+    return torch.optim.SGD(_parameters(given), lr=o["learning_rate"], weight_decay=o["l2_reg"], fused=True)
+
+
+def _novograd(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+    o = section.options
+    betas = (o["beta1"], o["beta2"])
+    kind = from_library(section, "NovoGrad")
+    library = kind(_parameters(given), lr=o["learning_rate"], betas=betas, eps=o["epsilon"], grad_averaging=True)
+    return Borrowed(library, 0.0, o["relative_decay"], o["absolute_decay"])
+
+
+def _shampoo(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+    return Shampoo(section, _parameters(given))
+
+
+def _lookahead(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+    kind = from_library(section, "Lookahead")
+    nested = made(section.nested[0], given)
+    return Lookahead(nested, kind(nested, k=section.options["n_steps"], alpha=section.options["alpha"]))
+
+
+def _composite(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+    shares = _shares(section, given)
+    return Composite(*(made(part, share) for part, share in zip(section.nested, shares, strict=True) if share))
+
+
+def _wrapping(wrapper: Callable[..., torch.optim.Optimizer], **names: str) -> _Maker:
+    """A maker of `wrapper`: its arguments by the names of the options."""
+
+    def wrapped(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+        arguments = {argument: section.options[option] for argument, option in names.items()}
+        return wrapper(made(section.nested[0], given), **arguments)
+
+    return wrapped
+
+
+_Maker = Callable[[Section, Sequence[Slot]], torch.optim.Optimizer]
+
+_MAKERS: dict[str, _Maker] = {
+    "Adam": _adam,
+    "SGD": _sgd,
+    "Novograd": _novograd,
+    "Shampoo": _shampoo,
+    "Lookahead": _lookahead,
+    "Composite": _composite,
+    "EMA": _wrapping(EMA, decay="decay", full_precision="full_precision"),
+    "Average": _wrapping(Average, n_samples="n_samples"),
+    "Batched": _wrapping(Batched, multiplier="batch_size_multiplier"),
+    "ExponentialDecay": _wrapping(
+        ExponentialDecay, base="decay_base", start="decay_start", end="decay_end", interval="decay_interval"
+    ),
+}
+
+
+def _parameters(given: Sequence[Slot]) -> list[torch.Tensor]:
+    return [slot.parameter for slot in given]
+
+
+def _shares(section: Section, given: Sequence[Slot]) -> list[list[Slot]]:
+    """The parameters of each part of a Composite, which takes them in order."""
+    sizes = [part.options["n_params_to_optimize"] for part in section.nested]
+    total = sum(slot.size for slot in given)
+    rest = total - sum(size for size in sizes if size is not None)
+    left, shares = list(given), []
+    for size in sizes:
+        wanted, share = rest if size is None else size, list[Slot]()
+        while left and wanted >= left[0].size and wanted > 0:
+            wanted -= left[0].size
+            share.append(left.pop(0))
+        if wanted:
+            raise ConfigError(_uneven(section, sizes, given))
+        shares.append(share)
+    if left:
+        raise ConfigError(_uneven(section, sizes, given))
+    return shares
+
+
+def _uneven(section: Section, sizes: Sequence[int | None], given: Sequence[Slot]) -> str:
+    counts = [slot.size for slot in given]
+    rows = [
+        ("came", ", ".join("the rest" if size is None else str(size) for size in sizes)),
+        ("parameters", " + ".join(map(str, counts[:12])) + (" + ..." if counts[12:] else "") + f" = {sum(counts)}"),
+    ]
+    headline = f"`{section.where}.nested[...].n_params_to_optimize` does not divide the parameters."
+    return refusal(headline, rows, "Let each part take whole parameters, in order, and all together all of them.")

@@ -1,0 +1,305 @@
+"""Updates of a few rows: an optimizer of parameters that stack many networks, for some of them at a time.
+
+The optimizers of torch know no rows. So the rows of parameters, gradients and state are gathered into small
+tensors, a real optimizer takes its step on these, and they are put back: it costs what these rows cost. What
+a row's step depends on besides is how many it has had: rows of one count go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..._errors import ArgumentError, CheckpointError, ConfigError, ShapeError, refusal
+from ..config import Section, resolved
+from ._composite import Composite
+from ._gradients import gradient, lent
+from ._make import made
+from ._slots import Params, Slot, slots
+from ._wrapper import Wrapper, parameters_of
+
+Factory = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
+Rows = torch.Tensor | Sequence[int] | None
+
+
+class RowOptimizer:
+    """An optimizer for parameters whose first axis is rows (networks of an array) that train independently.
+
+    `step(rows)` is to those rows what a step of an optimizer of their own would be, with their own moments and
+    their own count of steps; all other rows, and their state, stay as they are, bit for bit. With no rows named
+    and all of one count it is the plain optimizer, with nothing gathered.
+
+    What works is an optimizer whose update of an entry depends on that entry alone. From a configuration: Adam,
+    SGD, and Composites of them, whose `n_params_to_optimize` count the numbers of one row. Of torch's: most,
+    not Muon or LBFGS.
+
+    Args:
+        params: as for `make_optimizer`; each (rows, ...), with the same number of rows.
+        config: a configuration, as for `make_optimizer`; or a function from a list of parameters to an optimizer,
+            such as `lambda params: torch.optim.RMSprop(params, lr=0.01)`.
+
+    Raises:
+        ConfigError: the configuration asks for an optimizer that does not work by rows.
+        ShapeError: the parameters have different numbers of rows.
+
+    Example:
+        >>> import torch
+        >>> from tinsmith.nn.optimizers import RowOptimizer
+        >>> weights = torch.nn.Parameter(torch.zeros(4, 3, 2))
+        >>> optimizer = RowOptimizer([weights], {"otype": "SGD", "learning_rate": 1.0})
+        >>> weights.sum().backward()
+        >>> optimizer.step(rows=[1, 3])
+        >>> weights[:, 0, 0]
+        tensor([ 0., -1.,  0., -1.], grad_fn=<SelectBackward0>)
+        >>> optimizer.counts
+        tensor([0, 1, 0, 1])
+    """
+
+    def __init__(
+        self, params: Params, config: Section | Mapping[str, Any] | str | Path | Factory | None = None
+    ) -> None:
+        given = slots(params)
+        self._parameters = [slot.parameter for slot in given]
+        self.counts = torch.zeros(_rows_of(self._parameters), dtype=torch.int64)
+        self._factory = config if callable(config) else _from_configuration(resolved("optimizer", config), given)
+        self._parts = _parts(self._factory(self._parameters))
+        self._counts_differed = False
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups, with the learning rates, of all rows; set there, they hold from the next step on."""
+        return [group for part in self._parts for group in part.param_groups]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Clears the gradients, of all rows."""
+        for part in self._parts:
+            part.zero_grad(set_to_none)
+
+    @torch.no_grad()
+    def step(self, rows: Rows = None, gradients: Sequence[torch.Tensor | None] | None = None) -> None:
+        """One step of these rows.
+
+        Args:
+            rows: a boolean mask (row), or indices without repetition; None for all.
+            gradients: for each parameter (k, ...), of these k rows in their order, or None for no step. Left out,
+                the gradients are what backward left: of full size.
+
+        Raises:
+            ArgumentError: a row is named twice, or there are not as many gradients as parameters.
+            ShapeError: rows that there are not, or a mask or gradients of another size.
+        """
+        index = None if rows is None else _index(rows, len(self.counts))
+        k = len(self.counts) if index is None else len(index)
+        self._check(gradients, k)
+        if index is not None and gradients is None and k == len(self.counts):
+            index = None
+        if index is None and int(self.counts.min()) == int(self.counts.max()):
+            self._step_all(gradients)
+        else:
+            self._step_some(torch.arange(k) if index is None else index, gradients)
+
+    def _step_all(self, gradients: Sequence[torch.Tensor | None] | None) -> None:
+        came = gradients if gradients is not None else [gradient(parameter) for parameter in self._parameters]
+        if self._counts_differed:
+            for part in self._parts:
+                _set_count(part, int(self.counts[0]))
+            self._counts_differed = False
+        with lent(self._parameters, came):
+            for part in self._parts:
+                part.step()
+        self.counts += 1
+
+    def _step_some(self, index: torch.Tensor, gradients: Sequence[torch.Tensor | None] | None) -> None:
+        self._counts_differed = True
+        counts = self.counts[index]
+        for count in counts.unique().tolist():
+            of_count = (counts == count).nonzero().squeeze(1)
+            chosen = index[of_count]
+            if gradients is None:
+                came = [_taken(gradient(parameter), chosen) for parameter in self._parameters]
+            else:
+                came = [_taken(given, of_count) for given in gradients]
+            self._step_equals(chosen, count, came)
+        self.counts[index] += 1
+
+    def _step_equals(self, index: torch.Tensor, count: int, came: list[torch.Tensor | None]) -> None:
+        """A step of rows that have had the same number of steps, by an optimizer over these rows alone."""
+        small: list[torch.Tensor] = [torch.nn.Parameter(_picked(parameter, index)) for parameter in self._parameters]
+        parts = _parts(self._factory(small))
+        big_of = {id(little): big for little, big in zip(small, self._parameters, strict=True)}
+        for part, whole in zip(parts, self._parts, strict=True):
+            _lend_state(part, whole, big_of, index, count)
+        with lent(small, came):
+            for part in parts:
+                part.step()
+        for part, whole in zip(parts, self._parts, strict=True):
+            _return_state(part, whole, big_of, index)
+        for parameter, little, given in zip(self._parameters, small, came, strict=True):
+            if given is not None:
+                parameter.index_copy_(0, index.to(parameter.device), little)
+
+    def _check(self, gradients: Sequence[torch.Tensor | None] | None, k: int) -> None:
+        if gradients is None:
+            return
+        if len(gradients) != len(self._parameters):
+            rows = [("parameters", str(len(self._parameters))), ("gradients", str(len(gradients)))]
+            raise ArgumentError(refusal("There are not as many gradients as parameters.", rows, "Pass None for none."))
+        for i, (given, parameter) in enumerate(zip(gradients, self._parameters, strict=True)):
+            expected = (k, *parameter.shape[1:])
+            if given is not None and tuple(given.shape) != expected:
+                rows = [("expected", str(expected)), ("came", str(tuple(given.shape)))]
+                remedy = "Give the gradients of the named rows only, in their order."
+                raise ShapeError(refusal(f"gradients[{i}] does not fit {k} rows.", rows, remedy))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed run needs to go on bit for bit."""
+        return {"counts": self.counts.clone(), "parts": [part.state_dict() for part in self._parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the state of a run with the same configuration and parameters.
+
+        Raises:
+            CheckpointError: it was saved for another number of rows, or by another optimizer.
+        """
+        saved, parts = state_dict.get("counts"), state_dict.get("parts", ())
+        if saved is None or saved.shape != self.counts.shape or len(parts) != len(self._parts):
+            came = "another optimizer's" if saved is None else f"{len(saved)} rows, {len(parts)} parts"
+            rows = [("expected", f"{len(self.counts)} rows, {len(self._parts)} parts"), ("came", came)]
+            raise CheckpointError(refusal("The state is not of this RowOptimizer.", rows))
+        for part, given in zip(self._parts, parts, strict=True):
+            part.load_state_dict(given)
+        self.counts, self._counts_differed = saved.cpu().clone(), True
+
+
+def _from_configuration(section: Section, given: Sequence[Slot]) -> Factory:
+    _refuse_what_mixes_rows(section)
+    matrix = [slot.matrix for slot in given]
+
+    def over(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+        networks = len(parameters[0])
+        return made(section, [Slot(p, is_matrix, networks) for p, is_matrix in zip(parameters, matrix, strict=True)])
+
+    return over
+
+
+def _refuse_what_mixes_rows(section: Section) -> None:
+    if section.otype not in ("Adam", "SGD", "Composite"):
+        headline = f"`{section.where}`: {section.otype} does not work by rows."
+        raise ConfigError(refusal(headline, [("known", "Adam, SGD, and Composites of them")], "Use one of these."))
+    for part in section.nested:
+        _refuse_what_mixes_rows(part)
+
+
+def _parts(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
+    """The plain optimizers that one consists of."""
+    if isinstance(optimizer, Composite):
+        return [plain for part in optimizer.parts for plain in _parts(part)]
+    if isinstance(optimizer, Wrapper):
+        headline = f"{type(optimizer).__name__} does not work by rows."
+        raise ConfigError(refusal(headline, [], "Give an optimizer that nothing is wrapped around."))
+    return [optimizer]
+
+
+def _rows_of(parameters: Sequence[torch.Tensor]) -> int:
+    sizes = {parameter.shape[0] if parameter.ndim else 0 for parameter in parameters}
+    if len(sizes) > 1 or 0 in sizes:
+        rows = [(f"params[{i}]", str(tuple(parameter.shape))) for i, parameter in enumerate(parameters)]
+        raise ShapeError(refusal("The parameters differ in their number of rows.", rows, "Stack them all alike."))
+    return sizes.pop()
+
+
+def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
+    """Indices on the CPU, from a mask or from indices."""
+    given = torch.as_tensor(rows).cpu()
+    if given.dtype == torch.bool:
+        if tuple(given.shape) != (n_rows,):
+            table = [("expected", f"({n_rows},)"), ("came", str(tuple(given.shape)))]
+            raise ShapeError(refusal("The mask of rows does not fit the parameters.", table, "Flatten the grid."))
+        return given.nonzero().squeeze(1)
+    index = given.to(torch.int64).reshape(-1)
+    if bool(((index < 0) | (index >= n_rows)).any()):
+        table = [("rows", f"0 to {n_rows - 1}"), ("came", f"{int(index.min())} to {int(index.max())}")]
+        raise ShapeError(refusal("A row is named that there is not.", table))
+    if len(index.unique()) < len(index):
+        remedy = "Name each row once: a step is one step."
+        raise ArgumentError(refusal("A row is named more than once.", [("rows", str(len(index)))], remedy))
+    return index
+
+
+def _picked(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().index_select(0, index.to(tensor.device))
+
+
+def _taken(tensor: torch.Tensor | None, index: torch.Tensor) -> torch.Tensor | None:
+    return None if tensor is None else _picked(tensor, index)
+
+
+_Bigs = Mapping[int, torch.Tensor]
+
+
+def _lend_state(
+    part: torch.optim.Optimizer, whole: torch.optim.Optimizer, big_of: _Bigs, index: torch.Tensor, count: int
+) -> None:
+    """Gives the small optimizer the learning rates, and of the state these rows. Rows without steps have none."""
+    for group, source in zip(part.param_groups, whole.param_groups, strict=True):
+        group.update({key: value for key, value in source.items() if key != "params"})
+        if "step" in group:
+            group["step"] = count
+    for parameter in parameters_of(part):
+        if count and big_of[id(parameter)] in whole.state:
+            state = whole.state[big_of[id(parameter)]]
+            part.state[parameter] = {name: _lent_value(value, index, count) for name, value in state.items()}
+
+
+def _lent_value(value: Any, index: torch.Tensor, count: int) -> Any:
+    if isinstance(value, torch.Tensor):
+        return _picked(value, index) if value.ndim else torch.full_like(value, count)
+    return value if value is None else type(value)(count)
+
+
+def _return_state(
+    part: torch.optim.Optimizer, whole: torch.optim.Optimizer, big_of: _Bigs, index: torch.Tensor
+) -> None:
+    for parameter in parameters_of(part):
+        big = big_of[id(parameter)]
+        for name, value in part.state[parameter].items():
+            if isinstance(value, torch.Tensor) and value.ndim:
+                _check_by_rows(part, name, value, parameter)
+                kept = whole.state[big].get(name)
+                if kept is None:
+                    kept = whole.state[big][name] = value.new_zeros((big.shape[0], *value.shape[1:]))
+                kept.index_copy_(0, index.to(kept.device), value)
+            else:
+                _check_counts(part, name, value)
+                whole.state[big][name] = value
+
+
+def _check_by_rows(part: torch.optim.Optimizer, name: str, value: torch.Tensor, parameter: torch.Tensor) -> None:
+    if value.shape[:1] != parameter.shape[:1]:
+        raise ConfigError(_no_rows(part, f"{name}: {tuple(value.shape)} for {len(parameter)} rows"))
+
+
+def _check_counts(part: torch.optim.Optimizer, name: str, value: Any) -> None:
+    if value is not None and not name.startswith("step"):
+        raise ConfigError(_no_rows(part, f"{name}: one number for all rows"))
+
+
+def _no_rows(part: torch.optim.Optimizer, state: str) -> str:
+    remedy = "Use one that treats each entry by itself, such as Adam or SGD."
+    return refusal(f"{type(part).__name__} does not work by rows.", [("state", state)], remedy)
+
+
+def _set_count(part: torch.optim.Optimizer, count: int) -> None:
+    """Makes what is counted for all rows together right again, after steps of some."""
+    for group in part.param_groups:
+        if "step" in group:
+            group["step"] = count
+    for parameter in parameters_of(part):
+        for name, value in part.state.get(parameter, {}).items():
+            if isinstance(value, torch.Tensor) and not value.ndim:
+                value.fill_(count)
+            elif isinstance(value, (int, float)):
+                part.state[parameter][name] = type(value)(count)

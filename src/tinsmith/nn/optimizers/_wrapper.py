@@ -1,0 +1,138 @@
+"""Wrappers: optimizers around optimizers. Each is an Optimizer too, so that they nest and torch's tools take them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ..._errors import ArgumentError, CheckpointError, refusal
+
+
+class Wrapper(torch.optim.Optimizer):
+    """What all wrappers share: the groups and state of what they wrap, and how their own state is kept.
+
+    A wrapper writes `_step`, and what it keeps between steps as `_kept` and `_restore`; one that holds other
+    weights for inference, `weights`.
+    """
+
+    def __init__(self, *parts: torch.optim.Optimizer) -> None:
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        self.parts = parts
+        self._share()
+
+    @property
+    def nested(self) -> torch.optim.Optimizer:
+        """What is wrapped; the first, of several."""
+        return self.parts[0]
+
+    def _share(self) -> None:
+        """Groups are the parts' very own, so that a learning rate set here is set there."""
+        self.param_groups = [group for part in self.parts for group in part.param_groups]
+        if len(self.parts) == 1:
+            self.defaults, self.state = self.nested.defaults, self.nested.state
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """One step. A closure, if given, is called first; its value is returned."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._step()
+        return loss
+
+    def _step(self) -> None:
+        raise NotImplementedError
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refused once the optimizer is built: what wraps it has state for the parameters that it knows."""
+        if hasattr(self, "parts"):
+            remedy = "Build a new optimizer over all parameters."
+            raise ArgumentError(refusal(f"{type(self).__name__} takes no further parameters.", [], remedy))
+        super().add_param_group(param_group)
+
+    def weights(self) -> list[torch.Tensor]:
+        """The weights meant for inference, in the order of the parameters."""
+        return [weight for part in self.parts for weight in weights_of(part)]
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """See the function `averaged`."""
+        return averaged(self)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed run needs to go on bit for bit."""
+        return {
+            "wrapper": type(self).__name__,
+            "parts": [part.state_dict() for part in self.parts],
+            **self._kept(),
+        }
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take up the state of a run with the same configuration and parameters.
+
+        Raises:
+            CheckpointError: it was saved by another optimizer.
+        """
+        check_saved_by(type(self).__name__, state_dict)
+        for part, saved in zip(self.parts, state_dict["parts"], strict=True):
+            part.load_state_dict(saved)
+        self._share()
+        self._restore(state_dict)
+
+    def _kept(self) -> dict[str, Any]:
+        return {}
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        """Take back what `_kept` gave."""
+
+
+def check_saved_by(name: str, saved: dict[str, Any]) -> None:
+    """CheckpointError unless an optimizer of this name saved it."""
+    came = saved.get("wrapper", "a plain optimizer")
+    if came != name:
+        rows = [("expected", name), ("came", str(came))]
+        remedy = "Build the optimizer from the configuration that the checkpoint was made with."
+        raise CheckpointError(refusal("The optimizer's state was saved by another optimizer.", rows, remedy))
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """All parameters, in order."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def weights_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """The weights meant for inference: of EMA, Average and Lookahead theirs, else the parameters themselves."""
+    return optimizer.weights() if isinstance(optimizer, Wrapper) else parameters_of(optimizer)
+
+
+@contextlib.contextmanager
+def averaged(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Within, the parameters hold the weights meant for inference; afterwards their own again.
+
+    These are the averages of EMA and Average and the slow weights of Lookahead, however deeply wrapped. Of other
+    optimizers they are the parameters as they are, and nothing is copied. Do not step within.
+
+    Example:
+        >>> import torch
+        >>> from tinsmith.nn.optimizers import averaged, make_optimizer
+        >>> w = torch.nn.Parameter(torch.zeros(2, 2))
+        >>> optimizer = make_optimizer([w], {"otype": "EMA", "decay": 0.5, "nested": {"otype": "SGD"}})
+        >>> with averaged(optimizer):
+        ...     prediction = w @ w
+    """
+    pairs = zip(parameters_of(optimizer), weights_of(optimizer), strict=True)
+    changed = [(parameter, weight) for parameter, weight in pairs if weight is not parameter]
+    with torch.no_grad():
+        kept = [parameter.clone() for parameter, _ in changed]
+        for parameter, weight in changed:
+            parameter.copy_(weight)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for (parameter, _), own in zip(changed, kept, strict=True):
+                parameter.copy_(own)

@@ -1,0 +1,228 @@
+"""Updates of a few rows: each row as if it had an optimizer of its own, the others untouched."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import torch
+
+from support.optimizers import gradients, parameters, train
+from tinsmith import ArgumentError, CheckpointError, ConfigError, ShapeError
+from tinsmith.nn.optimizers import RowOptimizer, make_optimizer
+
+SHAPES = ((5, 3, 2), (5, 4))
+ROWS = [[0, 2], None, [2], [4, 0, 1], [True, False, False, False, True], [], None, [3], None]
+EXTRAS = {"adabound": False, "relative_decay": 0.1, "gradient_clipping_magnitude": 0.7}
+OPTIMIZERS = {
+    "Adam": {"otype": "Adam", "learning_rate": 0.1, "epsilon": 0.01},
+    "Adam with extras": {"otype": "Adam", "learning_rate": 0.1, **EXTRAS},
+    "SGD": {"otype": "SGD", "learning_rate": 0.1},
+    "Composite": {
+        "otype": "Composite",
+        "nested": [{"otype": "SGD", "n_params_to_optimize": 6}, {"otype": "Adam", "n_params_to_optimize": 4}],
+    },
+    "RMSprop": lambda given: torch.optim.RMSprop(given, lr=0.1, momentum=0.9),
+    "SGD with momentum": lambda given: torch.optim.SGD(given, lr=0.1, momentum=0.9, nesterov=True),
+    "AdamW": lambda given: torch.optim.AdamW(given, lr=0.1, amsgrad=True),
+}
+TABLE = {"otype": "Adam", "learning_rate": 0.1}  # of what is no matrix: entries without gradient are passed over
+
+
+def _indices(rows: list | None) -> list[int]:
+    if rows is None:
+        return list(range(5))
+    return [i for i, taken in enumerate(rows) if taken] if rows and rows[0] is True else rows
+
+
+def _alone(given: list[torch.nn.Parameter], config: object, drawn: list, row: int, matrix: bool) -> list[torch.Tensor]:
+    """A row's weights, trained by an optimizer of its own on the steps that took it."""
+    own = [torch.nn.Parameter(p.detach()[row : row + 1].clone()) for p in given]
+    groups = [{"params": [p], "matrix": matrix} for p in own]
+    optimizer = config(own) if callable(config) else make_optimizer(groups, config)
+    came = [
+        [one[row : row + 1] for one in step] for step, rows in zip(drawn, ROWS, strict=True) if row in _indices(rows)
+    ]
+    train(optimizer, own, came)
+    return [p.detach()[0] for p in own]
+
+
+def _step(optimizer: RowOptimizer, given: list, rows: list | None, came: list[torch.Tensor], compact: bool) -> None:
+    if compact:
+        optimizer.step(rows, [one[_indices(rows)] for one in came])
+        return
+    for p, one in zip(given, came, strict=True):
+        p.grad = one.clone()
+    optimizer.step(torch.tensor(rows) if rows else rows)
+
+
+@pytest.mark.parametrize("compact", [False, True])
+@pytest.mark.parametrize("name", [*OPTIMIZERS, "table"])
+def test_each_row_is_trained_as_if_alone(name, compact):
+    config = TABLE if name == "table" else OPTIMIZERS[name]
+    given = parameters(*SHAPES)
+    drawn = gradients(given, len(ROWS), zeros=0.3)
+    matrix = name != "table"
+    expected = [_alone(given, config, drawn, row, matrix) for row in range(5)]
+    optimizer = RowOptimizer([{"params": given, "matrix": matrix}], config)
+    for rows, came in zip(ROWS, drawn, strict=True):
+        _step(optimizer, given, rows, came, compact)
+    assert optimizer.counts.tolist() == [sum(row in _indices(rows) for rows in ROWS) for row in range(5)]
+    for row in range(5):
+        for p, q in zip(given, expected[row], strict=True):
+            torch.testing.assert_close(p.detach()[row], q, rtol=1e-12, atol=1e-12)
+
+
+def _tensors(state: dict) -> list[torch.Tensor]:
+    return [v for part in state["parts"] for one in part["state"].values() for v in one.values() if v.ndim]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_other_rows_and_their_state_stay_bit_for_bit(name):
+    given = parameters(*SHAPES, dtype=torch.float32)
+    optimizer = RowOptimizer(given, OPTIMIZERS[name])
+    drawn = gradients(given, 3)
+    _step(optimizer, given, None, drawn[0], compact=False)
+    _step(optimizer, given, [0, 1], drawn[1], compact=False)
+    before = [p.detach().clone() for p in given] + [v.clone() for v in _tensors(optimizer.state_dict())]
+    _step(optimizer, given, [1, 3], drawn[2], compact=False)
+    after = [p.detach() for p in given] + _tensors(optimizer.state_dict())
+    assert len(before) == len(after)
+    for was, now in zip(before, after, strict=True):
+        assert torch.equal(was[[0, 2, 4]], now[[0, 2, 4]])
+        assert not torch.equal(was[[1, 3]], now[[1, 3]])
+
+
+def test_a_row_trained_ten_times_has_the_bias_correction_of_ten():
+    """Its update is that of a fresh Adam's eleventh step, whatever the thousand steps of the others."""
+    (given,) = parameters((2, 3, 3))
+    (fresh,) = parameters((2, 3, 3))
+    optimizer = RowOptimizer([given], {"learning_rate": 0.1})
+    drawn = gradients([given], 11)
+    for came in gradients([given], 50, seed=5):
+        _step(optimizer, [given], [0], came, compact=False)
+    for came in drawn:
+        _step(optimizer, [given], [1], came, compact=False)
+    train(make_optimizer([fresh], {"learning_rate": 0.1}), [fresh], drawn)
+    assert torch.equal(given[1], fresh[1])
+    assert optimizer.counts.tolist() == [50, 11]
+
+
+def test_all_rows_of_one_count_are_the_plain_optimizer(monkeypatch):
+    given, twin = parameters(*SHAPES, dtype=torch.float32), parameters(*SHAPES, dtype=torch.float32)
+    drawn = gradients(given, 4)
+    optimizer = RowOptimizer(given)
+    monkeypatch.setattr(optimizer, "_step_some", None)  # would gather
+    for came in drawn[:3]:
+        _step(optimizer, given, None, came, compact=False)
+    _step(optimizer, given, [4, 2, 0, 1, 3], drawn[3], compact=False)
+    train(make_optimizer(twin), twin, drawn)
+    for p, q in zip(given, twin, strict=True):
+        assert torch.equal(p, q)
+    assert optimizer.param_groups[0]["fused"] is True
+
+
+def test_learning_rates_hold_for_all_steps():
+    (given,) = parameters((4, 2, 2))
+    before = given.detach().clone()
+    optimizer = RowOptimizer([given], {"otype": "SGD", "l2_reg": 0})
+    optimizer.param_groups[0]["lr"] = 2.0
+    given.grad = torch.ones_like(given)
+    optimizer.step([1])
+    torch.testing.assert_close(before[1] - given.detach()[1], torch.full((2, 2), 2.0, dtype=torch.float64))
+    optimizer.zero_grad()
+    assert given.grad is None
+
+
+def test_a_parameter_without_gradient_is_left_alone():
+    given = parameters(*SHAPES)
+    before = given[1].detach().clone()
+    optimizer = RowOptimizer(given)
+    given[0].grad = torch.ones_like(given[0])
+    optimizer.step([0, 1])
+    optimizer.step([2], [None, None])
+    assert torch.equal(given[1], before)
+
+
+@pytest.mark.parametrize("at", [0, 1, 4, 7])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_resumed_run_goes_on_bit_for_bit(name, at):
+    given = parameters(*SHAPES, dtype=torch.float32)
+    drawn = gradients(given, len(ROWS))
+    straight = RowOptimizer(given, OPTIMIZERS[name])
+    for rows, came in zip(ROWS[:at], drawn[:at], strict=True):
+        _step(straight, given, rows, came, compact=False)
+    buffer = io.BytesIO()
+    torch.save(straight.state_dict(), buffer)
+    buffer.seek(0)
+    again = [torch.nn.Parameter(p.detach().clone()) for p in given]
+    resumed = RowOptimizer(again, OPTIMIZERS[name])
+    resumed.load_state_dict(torch.load(buffer, weights_only=True))
+    for rows, came in zip(ROWS[at:], drawn[at:], strict=True):
+        _step(straight, given, rows, came, compact=False)
+        _step(resumed, again, rows, came, compact=False)
+    for p, q in zip(given, again, strict=True):
+        assert torch.equal(p, q)
+    assert torch.equal(straight.counts, resumed.counts)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda o: o.step([5]), ShapeError, ["A row is named that there is not", "0 to 4", "5 to 5"]),
+        (lambda o: o.step([-1]), ShapeError, ["A row is named that there is not"]),
+        (lambda o: o.step([1, 2, 1]), ArgumentError, ["named more than once", "Name each row once"]),
+        (lambda o: o.step(torch.ones(4, dtype=torch.bool)), ShapeError, ["mask of rows", "(5,)", "(4,)"]),
+        (lambda o: o.step([1], [None]), ArgumentError, ["not as many gradients", "parameters  2", "gradients   1"]),
+        (
+            lambda o: o.step([1, 2], [torch.ones(5, 3, 2), None]),
+            ShapeError,
+            ["gradients[0] does not fit 2 rows", "(2, 3, 2)", "(5, 3, 2)"],
+        ),
+        (lambda o: o.step(None, [torch.ones(3, 3, 2), None]), ShapeError, ["does not fit 5 rows"]),
+        (lambda o: o.load_state_dict({}), CheckpointError, ["not of this RowOptimizer", "another optimizer's"]),
+        (
+            lambda o: o.load_state_dict(RowOptimizer(parameters((4, 2))).state_dict()),
+            CheckpointError,
+            ["expected  5 rows", "came      4 rows"],
+        ),
+    ],
+)
+def test_what_is_refused(call, error, words):
+    given = parameters(*SHAPES)
+    optimizer = RowOptimizer(given)
+    before = [p.detach().clone() for p in given]
+    with pytest.raises(error) as caught:
+        call(optimizer)
+    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+    assert all(torch.equal(p, was) for p, was in zip(given, before, strict=True))
+    assert not optimizer.counts.any()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "config", "error", "words"),
+    [
+        (((4, 2), (5, 2)), None, ShapeError, ["differ in their number of rows", "params[1]  (5, 2)"]),
+        (SHAPES, {"otype": "Novograd"}, ConfigError, ["`optimizer`: Novograd does not work by rows", "Adam, SGD"]),
+        (
+            SHAPES,
+            {"otype": "Composite", "nested": [{"otype": "SGD", "n_params_to_optimize": 6}, {"otype": "EMA"}]},
+            ConfigError,
+            ["`optimizer.nested[1]`: EMA does not work by rows"],
+        ),
+        (SHAPES, lambda given: make_optimizer(given, {"otype": "EMA"}), ConfigError, ["EMA does not work by rows"]),
+    ],
+)
+def test_what_cannot_be_made(shapes, config, error, words):
+    with pytest.raises(error) as caught:
+        RowOptimizer(parameters(*shapes), config)
+    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+
+
+def test_an_optimizer_with_one_number_for_all_rows_is_found_out():
+    given = parameters(*SHAPES)
+    optimizer = RowOptimizer(given, lambda params: torch.optim.NAdam(params, lr=0.1))
+    given[0].grad = torch.ones_like(given[0])
+    with pytest.raises(ConfigError, match="NAdam does not work by rows") as caught:
+        optimizer.step([1])
+    assert "mu_product: one number for all rows" in str(caught.value)
