@@ -426,6 +426,38 @@ CASES = {
                 y[i] = spread(x, i)
         """,
     ),
+    "a division by an element": (
+        "TS303",
+        "info",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                y[i] = 1.0 / (x[i] - x[0])  #!
+        """,
+        """
+        def k(x: A, n: ti.types.ndarray(dtype=ti.i32), y: A):
+            for i in y:
+                y[i] = 1.0 / (x[i] + 1e-6) + 2.0 / x.shape[0] + 3.0 / n[i]
+                if x[i] != 0.0:
+                    y[i] += 1.0 / x[i]
+        """,
+    ),
+    "a power that is not whole": (
+        "TS303",
+        "info",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                y[i] = x[i] ** 0.5  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                y[i] = x[i] ** 2 + x[i] ** 3.0 + (x[i] + 1e-6) ** 0.5
+        """,
+    ),
     "truncation": (
         "TS301",
         "error",

@@ -153,6 +153,22 @@ def test_a_comment_behind_a_joined_line_and_one_that_leaves_the_next_mistake_nam
     assert found(text) == [("TS105", 9)]
 
 
+def test_unrolled_loops_by_a_name_of_their_own():
+    text = """
+    import taichi as ti
+    from taichi import static
+
+    @ti.kernel
+    def k(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        for i in x:
+            s = 1.0
+            for j in static(range(40)):
+                s = s * x[j]
+            y[i] = s
+    """
+    assert not found(text)
+
+
 def test_a_list_of_fields_is_not_one_array():
     text = """
     import taichi as ti

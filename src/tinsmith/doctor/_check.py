@@ -9,7 +9,7 @@ from typing import Any
 from .._errors import KernelError, TinsmithError, refusal
 from ..bridge import Op, examined, example_inputs
 from ..engines import init, of_kernel, started
-from ..lint import Finding, in_order, lint_file
+from ..lint import SEVERITIES, Finding, in_order, lint_file
 from ._excerpt import shown_path, unwarned
 from ._gradcheck import Gradcheck, gradcheck
 from ._lint import lint
@@ -99,9 +99,8 @@ def labelled(op: Op, label: str, inputs: tuple[Any, ...], named: dict[str, Any])
             found[part] = run()
         except Exception as error:  # noqa: BLE001  # engines raise their own; the other parts still have their say
             lost.append(not_run(f"{part} of op `{label}`", error, *call.starts[0]))
-    told = {_place_of(one) for one in found.get("lint", [])}
-    seen = [one for one in found.get("sanitizer", []) if _place_of(one) not in told]  # lint has said it in general
-    findings = in_order([*lost, *found.get("lint", []), *seen, *found.get("gradient check", [])])
+    linted = _worse(found.get("lint", []), found.get("sanitizer", []))
+    findings = in_order([*lost, *linted, *found.get("gradient check", [])])
     looked = tuple(part for part in found if part != "gradient check" or gradients)
     return Report(f"op `{label}`", findings, gradients, looked, tuple(call.starts))
 
@@ -125,8 +124,15 @@ def _kernels(op: Op) -> tuple[Any, ...]:
     return op.kernel if isinstance(op.kernel, tuple) else (op.kernel,)
 
 
-def _place_of(finding: Finding) -> tuple[str, str, int]:
-    return finding.rule, finding.path, finding.line
+def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
+    """What lint suspects and a run saw, told once: as lint has it, unless the run knows that it is worse."""
+
+    def untold(findings: list[Finding], others: list[Finding], *, is_first: bool) -> list[Finding]:
+        told = {(one.rule, one.path, one.line): SEVERITIES.index(one.severity) for one in others}
+        places = ((one, told.get((one.rule, one.path, one.line))) for one in findings)
+        return [one for one, at in places if at is None or SEVERITIES.index(one.severity) < at + is_first]
+
+    return untold(linted, seen, is_first=True) + untold(seen, linted, is_first=False)
 
 
 def _left_out(label: str, outside: Finding) -> Finding:

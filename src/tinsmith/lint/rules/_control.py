@@ -57,9 +57,9 @@ def deep_loops(subject: Subject) -> Iterator[Finding]:
     nests = carrying_nests(subject.source, subject.roles, subject.floats, subject.engine)
     seen: set[int] = set()
     for nest in nests:
-        depth, loop = nest.depth({}, {}), max(map(dynamic, nest.sites), key=len)[-1]
-        if isinstance(loop, ast.While):
-            continue  # refused in any case
+        depth, loop = nest.depth({}, {}), next(iter(reversed(max(map(dynamic, nest.sites), key=len))), None)
+        if loop is None or isinstance(loop, ast.While):
+            continue  # unrolled; refused in any case
         around = {id(one) for site in nest.sites for one in site} if nest.is_aside else {id(loop)}
         if (depth is None or depth > STACK) and not around & seen:
             seen.add(id(loop))

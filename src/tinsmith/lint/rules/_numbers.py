@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from .._finding import Finding
 from .._subject import BOTH, Subject
 from .._types import Types, types_of
-from .._walk import Spot, dynamic, names_in, root
+from .._walk import Spot, dynamic, is_size, names_in, root
 
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
@@ -131,6 +131,9 @@ def singular(subject: Subject) -> Iterator[Finding]:
             yield from _selected(subject, node)
             if id(node) not in chosen:
                 yield from _root(subject, node, spot, types)
+        for one in spot.expressions:
+            if isinstance(one, ast.BinOp) and id(one) not in chosen:
+                yield from _quotient(subject, one, spot)
 
 
 def _norm(subject: Subject, node: ast.Call) -> Iterator[Finding]:
@@ -155,6 +158,28 @@ def _root(subject: Subject, node: ast.Call, spot: Spot, types: Types) -> Iterato
     words = f"the slope of `{subject.text(node)}` is not finite where its argument is {_SINGULAR[name]}"
     remedy = f"{name}({subject.text(argument)} + 1e-12)" if name in ("sqrt", "log", "rsqrt") else ""
     yield subject.finding("TS303", "info", node, words, remedy)
+
+
+def _quotient(subject: Subject, node: ast.BinOp, spot: Spot) -> Iterator[Finding]:
+    """Of elements as they are: what was worked out before may have been kept away from 0 there."""
+    if isinstance(node.op, ast.Div):
+        argument, what = node.right, f"`{subject.text(node)}` and its slope are not finite where its divisor is 0"
+    elif isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value % 1 > 0:  # type: ignore[operator]
+        argument, what = node.left, f"the slope of `{subject.text(node)}` is not finite where its base is 0, or less"
+    else:
+        return
+    if _is_element(argument, subject) and not any(names_in(argument) & names_in(guard) for guard in spot.guards):
+        yield subject.finding("TS303", "info", node, what, f"{subject.text(argument)} + 1e-12  # or a branch")
+
+
+def _is_element(node: ast.expr, subject: Subject) -> bool:
+    """Whether an expression is an element of an array of floats, or a difference or a product with one."""
+    match node:
+        case ast.Subscript(slice=index):  # `size[0]` may be Python's own
+            return root(node) in subject.floats and not is_size(node) and bool(names_in(index))
+        case ast.BinOp(left=left, op=ast.Sub() | ast.Mult(), right=right):
+            return _is_element(left, subject) or _is_element(right, subject)
+    return False
 
 
 def _is_whole(node: ast.Call) -> bool:
