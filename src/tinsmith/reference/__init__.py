@@ -3,7 +3,19 @@
 They are public: compare your own kernels against them too.
 """
 
+from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
+from ._grid import GridLevel, grid, grid_levels
 from ._losses import loss
 from ._splat import splat
 
-__all__ = ["loss", "splat"]
+__all__ = [
+    "GridLevel",
+    "frequency",
+    "grid",
+    "grid_levels",
+    "loss",
+    "one_blob",
+    "spherical_harmonics",
+    "splat",
+    "triangle_wave",
+]

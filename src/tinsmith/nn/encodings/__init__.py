@@ -1,0 +1,14 @@
+"""Encodings: what a network is given instead of bare positions, in tiny-cuda-nn's configuration language.
+
+`Encoding` is the module. What is inside it is an `Encoder`, which has no state of its own: a function of
+positions and of a flat tensor of parameters, for whoever keeps the parameters elsewhere (an array of networks,
+or a network and its encoding in one tensor).
+"""
+
+from __future__ import annotations
+
+from ._build import encoder
+from ._encoder import Encoder
+from ._encoding import Encoding
+
+__all__ = ["Encoder", "Encoding", "encoder"]

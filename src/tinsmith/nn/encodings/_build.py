@@ -1,0 +1,104 @@
+"""From a section of a configuration to its encoder."""
+
+from __future__ import annotations
+
+from ..._errors import ConfigError, refusal
+from ...reference import grid_levels
+from ..config import Section
+from ._composite import Composite
+from ._encoder import Encoder
+from ._grid import Grid
+from ._plain import Empty, Identity
+from ._pointwise import Pointwise
+
+_MOST_DIMS = 7  # as many primes as tiny-cuda-nn's hash has
+_MOST_PARAMS = 2**31 - 1
+
+
+def encoder(section: Section, n_input_dims: int) -> Encoder:
+    """The encoder that a section of a configuration describes.
+
+    Args:
+        section: of `config.resolved("encoding", ...)`.
+        n_input_dims: numbers a position.
+
+    Raises:
+        ConfigError: the encoding is none of so many dims, or its table has too many numbers for 32 bits.
+
+    Example:
+        >>> from tinsmith.nn.config import resolved
+        >>> encoder(resolved("encoding", {"otype": "Frequency", "n_frequencies": 4}), 3).n_output_dims
+        24
+    """
+    options = section.options
+    if section.otype == "Composite":
+        return _composite(section, n_input_dims)
+    if section.otype == "Grid":
+        return _grid(section, n_input_dims)
+    if section.otype == "Identity":
+        return Identity(n_input_dims, options["scale"], options["offset"])
+    if section.otype == "Empty":
+        return Empty(n_input_dims)
+    if section.otype == "SphericalHarmonics" and n_input_dims != 3:
+        raise _misfit(section, n_input_dims, "3: directions, as (direction + 1) / 2")
+    size = next(options[key] for key in ("n_frequencies", "n_bins", "degree") if key in options)
+    return Pointwise(section.otype, n_input_dims, size)
+
+
+def _grid(section: Section, n_input_dims: int) -> Grid:
+    options = section.options
+    if not 1 <= n_input_dims <= _MOST_DIMS:
+        raise _misfit(section, n_input_dims, f"1 to {_MOST_DIMS}")
+    levels = grid_levels(
+        n_input_dims,
+        n_levels=options["n_levels"],
+        base_resolution=options["base_resolution"],
+        per_level_scale=options["per_level_scale"],
+        kind=options["type"],
+        log2_hashmap_size=options["log2_hashmap_size"],
+    )
+    n_features = options["n_features_per_level"]
+    n_params = (levels[-1].first + levels[-1].size) * n_features
+    if n_params > _MOST_PARAMS:
+        rows = [("numbers in its table", f"{n_params:,}"), ("resolutions", f"{levels[0].resolution:,} to ")]
+        rows[1] = ("resolutions", f"{levels[0].resolution:,} to {levels[-1].resolution:,}, in {n_input_dims} dims")
+        remedy = "Take fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most."
+        raise ConfigError(refusal(f"`{section.where}` is too large for 32 bits.", rows, remedy))
+    return Grid(n_input_dims, levels, n_features, options["interpolation"])
+
+
+def _composite(section: Section, n_input_dims: int) -> Composite:
+    wanted = [nested.options["n_dims_to_encode"] for nested in section.nested]
+    begins = [nested.options["dims_to_encode_begin"] for nested in section.nested]
+    rest = n_input_dims - sum(size or 0 for size in wanted)
+    parts: list[tuple[int, Encoder]] = []
+    begin, shares = 0, []
+    for nested, size, given in zip(section.nested, wanted, begins, strict=True):
+        begin = begin if given is None else given
+        size = rest if size is None else size  # the rest is what the others leave
+        shares.append((nested.where, f"{nested.otype} of dims {begin} to {begin + size - 1}"))
+        if size < 0 or begin + size > n_input_dims:
+            remedy = "Give it more input dims, or encode fewer."
+            headline = f"`{section.where}` encodes more dims than the {n_input_dims} that there are."
+            raise ConfigError(refusal(headline, shares, remedy))
+        if size:
+            parts.append((begin, encoder(nested, size)))
+        begin += size
+    if not parts:
+        raise _misfit(section, n_input_dims, "1 or more of them encoded")
+    _check_widths(section, parts)
+    return Composite(n_input_dims, parts, section.options["reduction"])
+
+
+def _check_widths(section: Section, parts: list[tuple[int, Encoder]]) -> None:
+    widths = [part.n_output_dims for _, part in parts]
+    reduction = section.options["reduction"]
+    if reduction != "Concatenation" and len(set(widths)) > 1:
+        rows = [("output dims of what is nested", ", ".join(map(str, widths)))]
+        remedy = f"A {reduction} needs one width in all of them."
+        raise ConfigError(refusal(f"`{section.where}` cannot be reduced.", rows, remedy))
+
+
+def _misfit(section: Section, n_input_dims: int, expected: str) -> ConfigError:
+    rows = [("came", f"n_input_dims = {n_input_dims}"), ("expected", expected)]
+    return ConfigError(refusal(f"`{section.where}`, {section.otype}, does not fit the input.", rows))

@@ -1,0 +1,37 @@
+"""Encoder: the contract of all encodings, one file a family.
+
+An encoder is a function of positions and parameters, without state: what is fixed by the configuration it
+knows, the parameters it is given. So it can be copied, pickled and shared.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+FLOATS = {torch.float32: "f32", torch.float64: "f64"}
+"""What encodings are computed in, and what kernels call it."""
+
+
+class Encoder(ABC):
+    """An encoding as a function.
+
+    Attributes:
+        n_input_dims: numbers it takes, a position.
+        n_output_dims: numbers it gives for that.
+        n_params: length of the flat tensor of its parameters, 0 for most.
+    """
+
+    n_input_dims: int
+    n_output_dims: int
+    n_params: int = 0
+
+    @abstractmethod
+    def __call__(self, x: Tensor, params: Tensor, engine: str | None = None) -> Tensor:
+        """(n, n_input_dims) to (n, n_output_dims), of one dtype with `params` (n_params): float32 or float64."""
+
+    def initial_params(self, draw: torch.Generator) -> Tensor:
+        """(n_params), float32 on the CPU: where training starts."""
+        return torch.empty(0, dtype=torch.float32)

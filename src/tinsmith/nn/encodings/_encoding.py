@@ -1,0 +1,104 @@
+"""Encoding: an encoder as a torch module, which holds its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
+from ..config import Section, resolved
+from ._build import encoder
+from ._encoder import FLOATS
+
+
+class Encoding(torch.nn.Module):
+    """An input encoding, by its tiny-cuda-nn configuration.
+
+    Otypes: Composite, Empty, Frequency, Grid (HashGrid, DenseGrid, TiledGrid), Identity, NRC (OneBlobFrequency),
+    OneBlob, SphericalHarmonics, TriangleWave; formulas stand with their twins in `tinsmith.reference`.
+
+    Args:
+        n_input_dims: numbers a position.
+        encoding_config: the configuration, as a mapping, a JSON text or a path; None: all defaults.
+        seed: of the parameters that training starts with.
+        dtype: of the parameters, and what is computed in and returned: float32, the default, or float64. `.double()`
+            and `.float()` change it.
+        engine: "taichi" or "quadrants"; None for one that runs already, or else Taichi, which is then started.
+
+    Attributes:
+        n_input_dims, n_output_dims: numbers a position, before and after.
+        params: all parameters, flat, laid out as tiny-cuda-nn's: a grid's table, a row a slot, and nothing for the
+            other encodings.
+
+    The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
+    (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes; which cell
+    of a grid a position is in is not differentiated.
+
+    Raises:
+        ConfigError: a configuration with names, values or sizes that do not fit.
+        DtypeError: another `dtype`, or module dtype.
+        ShapeError: an input of other numbers a position.
+
+    Example:
+        >>> import tinsmith.nn, torch
+        >>> encoding = tinsmith.nn.Encoding(2, {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 12})
+        >>> encoding(torch.rand(100, 2)).shape
+        torch.Size([100, 8])
+    """
+
+    def __init__(
+        self,
+        n_input_dims: int,
+        encoding_config: Section | Mapping[str, Any] | str | Path | None = None,
+        seed: int = 1337,
+        dtype: torch.dtype | None = None,
+        *,
+        engine: str | None = None,
+    ) -> None:
+        super().__init__()
+        _check_dtype(dtype or torch.float32)
+        if isinstance(n_input_dims, bool) or not isinstance(n_input_dims, int) or n_input_dims < 1:
+            words = "the number of input dims of an Encoding does not fit"
+            raise ArgumentError(refusal(words, [("came", repr(n_input_dims)), ("expected", "an integer, 1 or more")]))
+        self.section = resolved("encoding", encoding_config)
+        self.encoder = encoder(self.section, n_input_dims)
+        self.n_input_dims = n_input_dims
+        self.n_output_dims = self.encoder.n_output_dims
+        self.seed = seed
+        self.engine = engine
+        start = self.encoder.initial_params(torch.Generator().manual_seed(seed))
+        self.params = torch.nn.Parameter(start.to(dtype or torch.float32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Encode positions: (..., n_input_dims) to (..., n_output_dims)."""
+        params = self.params
+        if params.dtype not in FLOATS:
+            _check_dtype(params.dtype)
+        if x.ndim == 0 or x.shape[-1] != self.n_input_dims:
+            raise _misfit(x, self.n_input_dims, self.section.otype)
+        x = x.to(params.dtype)
+        if x.ndim == 2:
+            return self.encoder(x, params, self.engine)
+        y = self.encoder(x.reshape(-1, self.n_input_dims), params, self.engine)
+        return y.reshape(*x.shape[:-1], self.n_output_dims)
+
+    def extra_repr(self) -> str:
+        """What `repr` shows."""
+        return f"{self.n_input_dims}, {self.n_output_dims}, otype={self.section.otype!r}, n_params={len(self.params)}"
+
+
+def _check_dtype(dtype: torch.dtype) -> None:
+    if dtype not in FLOATS:
+        rows = [("came", str(dtype)), ("known", ", ".join(map(str, FLOATS)))]
+        remedy = "Encodings are computed in full precision: pass dtype=torch.float32, and cast what comes out."
+        raise DtypeError(refusal("an Encoding does not have this dtype", rows, remedy))
+
+
+def _misfit(x: Tensor, n_input_dims: int, otype: str) -> ShapeError:
+    rows = [("x", f"[..., {n_input_dims}] = {tuple(x.shape)}", f"the last should be {n_input_dims}")]
+    remedy = f"Pass positions of {n_input_dims} numbers, or make the Encoding with as many n_input_dims."
+    return ShapeError(refusal(f"`x` does not fit the Encoding, {otype}", rows, remedy))

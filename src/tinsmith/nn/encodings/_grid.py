@@ -1,0 +1,132 @@
+"""Grid: features at several resolutions, interpolated. Its gradients are kernels of their own.
+
+In plain calls a Function runs them, each only where it is wanted: most who train a grid want no gradient in the
+positions, which is half of the work. They are ops, so that second derivatives come of themselves. Under `torch.func`,
+forward mode and `torch.compile` the op of the values stands alone, with its generated derivatives: those add to the
+table atomically, which is slower on the CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ... import kernels
+from ...bridge import Op, constant_when_traced, is_transformed, op
+from ...reference import GridLevel
+from .._engine import language
+from ._encoder import FLOATS, Encoder
+
+_WORD = 2**32
+_SPREAD = 1e-4
+
+
+class Ops(NamedTuple):
+    """The kernels of `kernels.grid` as ops, by its names."""
+
+    value: Op
+    by_position: Op
+    by_table: Op
+
+
+class Grid(Encoder):
+    """A grid encoding.
+
+    Args:
+        n_input_dims: 1 to 7.
+        levels: of `reference.grid_levels`.
+        n_features: of a level.
+        interpolation: "Nearest", "Linear" or "Smoothstep".
+    """
+
+    def __init__(self, n_input_dims: int, levels: tuple[GridLevel, ...], n_features: int, interpolation: str) -> None:
+        self.n_input_dims = n_input_dims
+        self.levels = levels
+        self.n_features = n_features
+        self.interpolation = interpolation
+        self.n_output_dims = len(levels) * n_features
+        self.n_params = (levels[-1].first + levels[-1].size) * n_features
+        self.scales = torch.tensor([level.scale for level in levels])
+        self.cells = torch.tensor([_cells(level) for level in levels], dtype=torch.int32)
+        self._there: dict[torch.device, tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, x: Tensor, params: Tensor, engine: str | None = None) -> Tensor:
+        static = (self.n_input_dims, self.n_features, self.interpolation, len(self.levels))
+        ops = _ops(engine, x.device, x.dtype, *static)
+        table = params.view(-1, self.n_features)
+        scales, cells = self._levels_on(x.device)
+        if torch.compiler.is_compiling() or is_transformed():
+            return ops.value(x, table, scales, cells)
+        return _Grid.apply(ops, self.interpolation == "Nearest", x, table, scales, cells)
+
+    def initial_params(self, draw: torch.Generator) -> Tensor:
+        return torch.empty(self.n_params, dtype=torch.float32).uniform_(-_SPREAD, _SPREAD, generator=draw)
+
+    def _levels_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        found = self._there.get(device)
+        if found is None:
+            found = self._there[device] = (self.scales.to(device), self.cells.to(device))
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_there": {}}
+
+
+def _cells(level: GridLevel) -> list[int]:
+    """A row of what the kernels read: see `kernels.grid`."""
+    mask = level.size - 1 if level.is_hashed else -1
+    factors = [factor - _WORD if factor >= _WORD // 2 else factor for factor in level.factors]
+    return [level.first, level.size, mask, int(level.is_hashed), *factors]
+
+
+class _Grid(torch.autograd.Function):
+    """A plain call: the gradients are worked out by kernels written for them."""
+
+    @staticmethod
+    def forward(ctx: Any, ops: Ops, is_steady: bool, *tensors: Tensor) -> Tensor:
+        ctx.ops, ctx.is_steady = ops, is_steady
+        ctx.save_for_backward(*tensors)
+        return ops.value(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> Any:
+        x, table, scales, cells = ctx.saved_tensors
+        _, _, wants_x, wants_table, *_ = ctx.needs_input_grad
+        by_x = by_table = None
+        if wants_x:
+            c = cotangents[0]
+            by_x = torch.zeros_like(x) if ctx.is_steady else ctx.ops.by_position(x, table, scales, cells, c)
+        if wants_table:
+            by_table = ctx.ops.by_table(x, scales, cells, cotangents[0], t=table.shape[0])
+        return None, None, by_x, by_table, None, None
+
+
+@constant_when_traced
+def _ops(
+    engine: str | None, device: torch.device, dtype: torch.dtype, dims: int, features: int, shape: str, levels: int
+) -> Ops:
+    on_cpu = device.type == "cpu"
+    apart = on_cpu and levels >= torch.get_num_threads()
+    return _built(language(engine, device), FLOATS[dtype], dims, features, shape, apart, not on_cpu)
+
+
+@functools.cache
+def _built(lang: ModuleType, fp: str, dims: int, features: int, interpolation: str, apart: bool, atomic: bool) -> Ops:
+    built = kernels.grid(
+        lang, fp=fp, n_dims=dims, n_features=features, interpolation=interpolation, apart=apart, atomic=atomic
+    )
+    x, table, levels = f"x[n, {dims}]", f"table[t, {features}]", f"scales[l]: f32, cells[l, {dims + 4}]: i32"
+    return Ops(
+        op(f"{x}, {table}, {levels} -> y[n, l * {features}]", init={"y": "empty"}, adjoint="source")(built.value),
+        op(
+            f"{x}, {table}, {levels}, c[n, _] -> slope[n, {dims}]",
+            scratch=f"parts[l, n, {dims}]" if apart else None,
+            init={"slope": "empty"},
+            adjoint="source",
+        )(built.by_position),
+        op(f"{x}, {levels}, c[n, _] -> total[t, {features}]", adjoint="source")(built.by_table),
+    )

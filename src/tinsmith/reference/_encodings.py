@@ -1,0 +1,127 @@
+"""Encodings of positions and directions, as tiny-cuda-nn has them, in plain torch."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def frequency(x: Tensor, n_frequencies: int = 12) -> Tensor:
+    """Sines and cosines of each number, each frequency twice the one before.
+
+    With k from 0 to n_frequencies - 1:   y = sin(2^k pi x), cos(2^k pi x)
+
+    Args:
+        x: (..., dim). Differentiable.
+        n_frequencies: how many.
+
+    Returns:
+        (..., dim 2 n_frequencies): dims outside, then frequencies, then sin before cos.
+
+    Example:
+        >>> frequency(torch.tensor([0.5]), 2).round(decimals=3).abs()
+        tensor([1., 0., 0., 1.])
+    """
+    k = torch.arange(n_frequencies, dtype=x.dtype, device=x.device)
+    angle = math.pi * 2**k * x[..., None]
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-3)
+
+
+def triangle_wave(x: Tensor, n_frequencies: int = 12) -> Tensor:
+    """Triangle waves of each number, each frequency twice the one before, each shifted by a quarter more.
+
+    With k from 0 to n_frequencies - 1 and turns = 2^(k - 1) x + k / 4:
+
+        y = 4 |turns - floor(turns) - 1/2| - 1
+
+    Args:
+        x: (..., dim). Differentiable; the derivative is 0 at the corners and 2^(k + 1) or its negative elsewhere.
+        n_frequencies: how many.
+
+    Returns:
+        (..., dim n_frequencies), in [-1, 1]: dims outside, then frequencies.
+
+    Example:
+        >>> triangle_wave(torch.tensor([0.0, 0.5]), 1)
+        tensor([1., 0.])
+    """
+    k = torch.arange(n_frequencies, dtype=x.dtype, device=x.device)
+    turns = 2 ** (k - 1) * x[..., None] + k / 4
+    return (4 * (turns - turns.detach().floor() - 0.5).abs() - 1).flatten(-2)
+
+
+def one_blob(x: Tensor, n_bins: int = 16) -> Tensor:
+    """How much of a bump around each number lies in each bin of the unit circle.
+
+    The bump is the quartic kernel 15/16 (1 - u^2)^2 of radius one bin, u = n_bins (position - x). Its share below u is
+
+        F(u) = u (15 - 10 u^2 + 3 u^4) / 16 + 1/2        with u cut off to [-1, 1]
+
+    and bin k has the share between its boundaries k / n_bins and (k + 1) / n_bins. What leaves at 1 comes in at 0.
+
+    Args:
+        x: (..., dim), in [0, 1]. Differentiable, twice without a jump.
+        n_bins: how many; tiny-cuda-nn takes powers of two only.
+
+    Returns:
+        (..., dim n_bins), which add up to 1 in each dim.
+
+    Example:
+        >>> one_blob(torch.tensor([0.5]), 4)
+        tensor([0.0000, 0.5000, 0.5000, 0.0000])
+    """
+    boundary = torch.arange(n_bins + 1, dtype=x.dtype, device=x.device) / n_bins - x[..., None]
+    below = sum(_bump_below(n_bins * (boundary + turn)) for turn in (-1, 0, 1))
+    return torch.as_tensor(below).diff(dim=-1).flatten(-2)
+
+
+def _bump_below(u: Tensor) -> Tensor:
+    u = u.clamp(-1, 1)
+    return u * (15 - 10 * u**2 + 3 * u**4) / 16 + 0.5
+
+
+def spherical_harmonics(x: Tensor, degree: int = 4) -> Tensor:
+    """Real spherical harmonics of a direction, with tiny-cuda-nn's signs.
+
+    With the direction (dx, dy, dz) = 2 x - 1, and for l from 0 to degree - 1 and m from 0 to l
+
+        y[l^2 + l + m] = (-1)^m N P(l, m)(dz) Re (dx + i dy)^m
+        y[l^2 + l - m] = (-1)^m N P(l, m)(dz) Im (dx + i dy)^m      for m > 0
+
+        P(m, m) = 1 3 5 ... (2 m - 1),   (l - m) P(l, m) = (2 l - 1) dz P(l - 1, m) - (l + m - 1) P(l - 2, m)
+        N^2 = (2 l + 1) / (4 pi) (l - m)! / (l + m)!, twice that for m > 0
+
+    so that they are orthonormal on the sphere. Directions of another length than 1 are not normalised.
+
+    Args:
+        x: (..., 3), (direction + 1) / 2. Differentiable.
+        degree: 1 to 8.
+
+    Returns:
+        (..., degree^2).
+
+    Example:
+        >>> spherical_harmonics(torch.tensor([0.5, 0.5, 1.0]), 2)
+        tensor([0.2821, -0.0000, 0.4886, -0.0000])
+    """
+    dx, dy, dz = (2 * x - 1).unbind(-1)
+    found = [torch.zeros_like(dx)] * degree**2
+    re, im = torch.ones_like(dx), torch.zeros_like(dx)
+    for m in range(degree):
+        below, legendre = torch.zeros_like(dx), torch.ones_like(dx) * math.prod(range(1, 2 * m, 2))
+        for n in range(m, degree):
+            if n > m:
+                below, legendre = legendre, ((2 * n - 1) * dz * legendre - (n + m - 1) * below) / (n - m)
+            scaled = (-1) ** m * _norm(n, m) * legendre
+            found[n * n + n + m] = scaled * re
+            if m > 0:
+                found[n * n + n - m] = scaled * im
+        re, im = re * dx - im * dy, re * dy + im * dx
+    return torch.stack(found, dim=-1)
+
+
+def _norm(n: int, m: int) -> float:
+    both = 2 if m else 1
+    return math.sqrt(both * (2 * n + 1) / (4 * math.pi) * math.factorial(n - m) / math.factorial(n + m))
