@@ -71,6 +71,16 @@ def test_an_entry_without_gradient_keeps_its_weight_and_state():
     assert optimizer.state[table]["steps"].tolist() == [0, 3, 0, 3, 0]
 
 
+def test_a_table_may_lie_in_memory_as_it_likes():
+    (wide,) = parameters((4, 3))
+    (turned,) = (torch.nn.Parameter(wide.detach().t().contiguous().t()),)
+    assert not turned.is_contiguous()
+    drawn = gradients([wide], 4, zeros=0.5)
+    for p in (wide, turned):
+        train(make_optimizer([{"params": p, "matrix": False}], {"learning_rate": 0.1}), [p], drawn)
+    assert torch.equal(wide, turned)
+
+
 def test_what_is_no_matrix_can_be_told():
     def _entrywise(params: object) -> bool:
         return type(make_optimizer(params)).__name__ == "EntrywiseAdam"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from ._gradients import gradient
+
+_CHUNK = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,42 +87,70 @@ class EntrywiseAdam(torch.optim.Optimizer):
     def _update(self, parameter: torch.Tensor, came: torch.Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
             shape = parameter.shape if self.extras.skip_zero_grad else ()
+            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
             state["steps"] = torch.zeros(shape, dtype=torch.int32, device=parameter.device)
-        names = ("exp_avg", "exp_avg_sq", "steps")
-        met = came.nonzero(as_tuple=True) if self.extras.skip_zero_grad else None
-        if met is None or len(met[0]) == parameter.numel():
-            self._update_entries(group, parameter, came, *(state[name] for name in names))
-            return
-        entries = parameter[met]
-        parts = [state[name][met] for name in names]
-        self._update_entries(group, entries, came[met], *parts)
-        parameter[met] = entries
-        for name, part in zip(names, parts, strict=True):
-            state[name][met] = part
+        skips, steps = self.extras.skip_zero_grad, state["steps"]
+        kept = [parameter, state["exp_avg"], state["exp_avg_sq"], *([steps] if skips else [])]
+        if not skips:
+            steps += 1
+        flat = [tensor.reshape(-1) for tensor in kept]
+        for g, w, m, v, *counts in _chunks([came.reshape(-1), *flat]):
+            met = g != 0 if skips else None
+            rate = _rate(steps if met is None else counts[0].add_(met), group, w.dtype)
+            self._update_entries(group, rate, g, w, m, v, met)
+        for tensor, entries in zip(kept, flat, strict=True):
+            if not tensor.is_contiguous():  # then the flat one is a copy
+                tensor.copy_(entries.view(tensor.shape))
 
-    def _update_entries(self, group: dict[str, Any], w: torch.Tensor, g: torch.Tensor, *moments: torch.Tensor) -> None:
-        """The formula, in place in w and the moments."""
-        m, v, steps = moments
+    def _update_entries(
+        self,
+        group: dict[str, Any],
+        rate: torch.Tensor,
+        g: torch.Tensor,
+        w: torch.Tensor,
+        m: torch.Tensor,
+        v: torch.Tensor,
+        met: torch.Tensor | None = None,
+    ) -> None:
+        """The formula, in place in w, m and v; where `met` is given, only where it holds."""
         (beta1, beta2), extras = group["betas"], self.extras
-        g = g + group["weight_decay"] * w
+        share = 1.0 if met is None else met.to(w.dtype)
+        g = g.add(w, alpha=group["weight_decay"]) if group["weight_decay"] else g
         if extras.gradient_clipping_magnitude:
             g = g.clamp(-extras.gradient_clipping_magnitude, extras.gradient_clipping_magnitude)
-        m.lerp_(g, 1 - beta1)
-        v.lerp_(g * g, 1 - beta2)
-        steps += 1
-        t = steps.to(w.dtype)
-        rate = group["lr"] * (1 - beta2**t).sqrt() / (1 - beta1**t)
-        decay = rate * (extras.relative_decay * w + extras.absolute_decay * w.sign()) if self._decays() else 0.0
-        w -= decay + self._bounded(rate / (v.sqrt() + group["eps"]), beta2, group["step"]) * m
+        m.lerp_(g, (1 - beta1) * share)
+        v.lerp_(g * g, (1 - beta2) * share)
+        epsilon = group["eps"] or torch.finfo(v.dtype).tiny  # 0 / 0 would be no number
+        change = self._bounded(v.sqrt().add_(epsilon).reciprocal_().mul_(rate), beta2, group["step"]).mul_(m)
+        if extras.relative_decay or extras.absolute_decay:
+            change += rate * (extras.relative_decay * w + extras.absolute_decay * w.sign())
         if extras.clipping_magnitude:
-            w.clamp_(-extras.clipping_magnitude, extras.clipping_magnitude)
-
-    def _decays(self) -> bool:
-        return bool(self.extras.relative_decay or self.extras.absolute_decay)
+            clipped = (w - change).clamp_(-extras.clipping_magnitude, extras.clipping_magnitude)
+            w.copy_(clipped if met is None else torch.where(met, clipped, w))
+        else:
+            w -= change.mul_(share)
 
     def _bounded(self, rate: torch.Tensor, beta2: float, step: int) -> torch.Tensor:
         if not self.extras.adabound:
             return rate
-        return rate.clamp(0.1 - 0.1 / ((1 - beta2) * step + 1), 0.1 + 0.1 / ((1 - beta2) * step))
+        return rate.clamp_(0.1 - 0.1 / ((1 - beta2) * step + 1), 0.1 + 0.1 / ((1 - beta2) * step))
+
+
+def _rate(steps: torch.Tensor, group: dict[str, Any], dtype: torch.dtype) -> torch.Tensor:
+    """lr * sqrt(1 - beta2**t) / (1 - beta1**t), looked up: powers of every entry would cost more than all else."""
+    size = 1 << int(group["step"]).bit_length()
+    factors = _factors(*group["betas"], size, dtype, steps.device)
+    return factors.index_select(0, steps.reshape(-1)).reshape(steps.shape).mul_(group["lr"])
+
+
+@functools.lru_cache(maxsize=16)
+def _factors(beta1: float, beta2: float, size: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    values = [math.sqrt(1 - beta2**t) / (1 - beta1**t) for t in range(1, size)]
+    return torch.tensor([0.0, *values], dtype=dtype, device=device)
+
+
+def _chunks(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.Tensor, ...]]:
+    """On the CPU, pieces that stay in its cache from one operation of the formula to the next."""
+    size = _CHUNK if tensors[0].device.type == "cpu" else max(1, tensors[0].numel())
+    return zip(*(tensor.split(size) for tensor in tensors), strict=True)
