@@ -9,7 +9,7 @@ import torch
 
 from support.optimizers import gradients, parameters, train
 from tinsmith import ArgumentError, CheckpointError, ConfigError, ShapeError
-from tinsmith.nn.optimizers import RowOptimizer, make_optimizer
+from tinsmith.nn.optimizers import RowOptimizer, averaged, make_optimizer
 
 SHAPES = ((5, 3, 2), (5, 4))
 ROWS = [[0, 2], None, [2], [4, 0, 1], [True, False, False, False, True], [], None, [3], None]
@@ -21,6 +21,17 @@ OPTIMIZERS = {
     "Composite": {
         "otype": "Composite",
         "nested": [{"otype": "SGD", "n_params_to_optimize": 6}, {"otype": "Adam", "n_params_to_optimize": 4}],
+    },
+    "wrapped": {
+        "otype": "EMA",
+        "decay": 0.7,
+        "nested": {
+            "otype": "ExponentialDecay",
+            "decay_base": 0.5,
+            "decay_start": 1,
+            "decay_interval": 2,
+            "nested": {"otype": "Adam", "learning_rate": 0.1},
+        },
     },
     "RMSprop": lambda given: torch.optim.RMSprop(given, lr=0.1, momentum=0.9),
     "SGD with momentum": lambda given: torch.optim.SGD(given, lr=0.1, momentum=0.9, nesterov=True),
@@ -36,7 +47,7 @@ def _indices(rows: list | None) -> list[int]:
 
 
 def _alone(given: list[torch.nn.Parameter], config: object, drawn: list, row: int, matrix: bool) -> list[torch.Tensor]:
-    """A row's weights, trained by an optimizer of its own on the steps that took it."""
+    """A row's weights, trained by an optimizer of its own on the steps that took it, and those for inference."""
     own = [torch.nn.Parameter(p.detach()[row : row + 1].clone()) for p in given]
     groups = [{"params": [p], "matrix": matrix} for p in own]
     optimizer = config(own) if callable(config) else make_optimizer(groups, config)
@@ -44,7 +55,9 @@ def _alone(given: list[torch.nn.Parameter], config: object, drawn: list, row: in
         [one[row : row + 1] for one in step] for step, rows in zip(drawn, ROWS, strict=True) if row in _indices(rows)
     ]
     train(optimizer, own, came)
-    return [p.detach()[0] for p in own]
+    trained = [p.detach()[0].clone() for p in own]
+    with averaged(optimizer):
+        return trained + [p.detach()[0].clone() for p in own]
 
 
 def _step(optimizer: RowOptimizer, given: list, rows: list | None, came: list[torch.Tensor], compact: bool) -> None:
@@ -68,13 +81,19 @@ def test_each_row_is_trained_as_if_alone(name, compact):
     for rows, came in zip(ROWS, drawn, strict=True):
         _step(optimizer, given, rows, came, compact)
     assert optimizer.counts.tolist() == [sum(row in _indices(rows) for rows in ROWS) for row in range(5)]
+    weights = [p.detach().clone() for p in given]
+    with optimizer.averaged():
+        weights += [p.detach().clone() for p in given]
     for row in range(5):
-        for p, q in zip(given, expected[row], strict=True):
-            torch.testing.assert_close(p.detach()[row], q, rtol=1e-12, atol=1e-12)
+        for p, q in zip(weights, expected[row], strict=True):
+            torch.testing.assert_close(p[row], q, rtol=1e-12, atol=1e-12)
+    assert all(torch.equal(p, own) for p, own in zip(given, weights, strict=False))
 
 
 def _tensors(state: dict) -> list[torch.Tensor]:
-    return [v for part in state["parts"] for one in part["state"].values() for v in one.values() if v.ndim]
+    return [v for part in state["parts"] for one in part["state"].values() for v in one.values() if v.ndim] + (
+        state["averages"] or []
+    )
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -120,6 +139,24 @@ def test_all_rows_of_one_count_are_the_plain_optimizer(monkeypatch):
     for p, q in zip(given, twin, strict=True):
         assert torch.equal(p, q)
     assert optimizer.param_groups[0]["fused"] is True
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_rows_that_catch_up_go_on_together(name):
+    given, twin = parameters(*SHAPES), parameters(*SHAPES)
+    first, second, third = gradients(given, 3)
+    optimizer = RowOptimizer(given, OPTIMIZERS[name])
+    _step(optimizer, given, None, first, compact=False)
+    for rows in ([3, 1], [0], [2, 4]):
+        _step(optimizer, given, rows, second, compact=False)
+    resumed = RowOptimizer(given, OPTIMIZERS[name])
+    resumed.load_state_dict(optimizer.state_dict())
+    _step(resumed, given, None, third, compact=False)
+    straight = RowOptimizer(twin, OPTIMIZERS[name])
+    for came in (first, second, third):
+        _step(straight, twin, None, came, compact=False)
+    for p, q in zip(given, twin, strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-12)
 
 
 def test_learning_rates_hold_for_all_steps():
@@ -209,6 +246,18 @@ def test_what_is_refused(call, error, words):
             {"otype": "Composite", "nested": [{"otype": "SGD", "n_params_to_optimize": 6}, {"otype": "EMA"}]},
             ConfigError,
             ["`optimizer.nested[1]`: EMA does not work by rows"],
+        ),
+        (
+            SHAPES,
+            {"otype": "EMA", "nested": {"otype": "EMA"}},
+            ConfigError,
+            ["`optimizer`: EMA of an EMA, or in full precision, does not work by rows"],
+        ),
+        (
+            SHAPES,
+            {"otype": "ExponentialDecay", "nested": {"otype": "Lookahead"}},
+            ConfigError,
+            ["`optimizer.nested`: Lookahead does not work by rows", "in ExponentialDecay and EMA"],
         ),
         (SHAPES, lambda given: make_optimizer(given, {"otype": "EMA"}), ConfigError, ["EMA does not work by rows"]),
     ],

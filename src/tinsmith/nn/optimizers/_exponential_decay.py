@@ -13,6 +13,11 @@ import torch
 from ._wrapper import Wrapper
 
 
+def decays(step: int, start: int, end: int, interval: int) -> int:
+    """How often the rate has fallen when the step with this number (from 0) is taken."""
+    return 0 if step < start or end < start else (min(step, end) - start) // interval + 1
+
+
 class ExponentialDecay(Wrapper):
     """Multiplies the learning rates by `base` before the step with number `start`, and each `interval` after it.
 
@@ -21,12 +26,12 @@ class ExponentialDecay(Wrapper):
 
     def __init__(self, nested: torch.optim.Optimizer, base: float, start: int, end: int, interval: int) -> None:
         super().__init__(nested)
-        self.base, self.start, self.end, self.interval = base, start, end, interval
+        self.base = base
+        self._when = (start, end, interval)
         self._steps = 0
 
     def _step(self) -> None:
-        since = self._steps - self.start
-        if since >= 0 and since % self.interval == 0 and self._steps <= self.end:
+        if decays(self._steps, *self._when) > decays(self._steps - 1, *self._when):
             for group in self.param_groups:
                 group["lr"] *= self.base
         self._steps += 1

@@ -7,6 +7,7 @@ a row's step depends on besides is how many it has had: rows of one count go tog
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from ..config import Section, resolved
 from ._composite import Composite
 from ._gradients import gradient, lent
 from ._make import made
+from ._row_wrappers import RowAverages, Wrapping, decayed
 from ._slots import Params, Slot, slots
-from ._wrapper import Wrapper, parameters_of
+from ._wrapper import Wrapper, parameters_of, swapped
 
 Factory = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 Rows = torch.Tensor | Sequence[int] | None
@@ -33,8 +35,9 @@ class RowOptimizer:
     and all of one count it is the plain optimizer, with nothing gathered.
 
     What works is an optimizer whose update of an entry depends on that entry alone. From a configuration: Adam,
-    SGD, and Composites of them, whose `n_params_to_optimize` count the numbers of one row. Of torch's: most,
-    not Muon or LBFGS.
+    SGD, and Composites of them, whose `n_params_to_optimize` count the numbers of one row; around them
+    ExponentialDecay and EMA, which go by each row's own steps (the learning rates in `param_groups` are those
+    before the decay). Of torch's: most, not Muon or LBFGS.
 
     Args:
         params: as for `make_optimizer`; each (rows, ...), with the same number of rows.
@@ -64,9 +67,16 @@ class RowOptimizer:
         given = slots(params)
         self._parameters = [slot.parameter for slot in given]
         self.counts = torch.zeros(_rows_of(self._parameters), dtype=torch.int64)
-        self._factory = config if callable(config) else _from_configuration(resolved("optimizer", config), given)
+        self._wrapping: Wrapping | None = None
+        if callable(config):
+            self._factory = config
+        else:
+            self._wrapping = Wrapping.of(resolved("optimizer", config))
+            self._factory = _from_configuration(self._wrapping.plain, given)
         self._parts = _parts(self._factory(self._parameters))
         self._counts_differed = False
+        ema = None if self._wrapping is None else self._wrapping.ema
+        self._averages = None if ema is None else RowAverages(self._parameters, ema)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -100,14 +110,17 @@ class RowOptimizer:
             self._step_all(gradients)
         else:
             self._step_some(torch.arange(k) if index is None else index, gradients)
+        if self._averages is not None:
+            self._averages.update(self._parameters, index, self.counts)
 
     def _step_all(self, gradients: Sequence[torch.Tensor | None] | None) -> None:
         came = gradients if gradients is not None else [gradient(parameter) for parameter in self._parameters]
+        count = int(self.counts[0])
         if self._counts_differed:
             for part in self._parts:
-                _set_count(part, int(self.counts[0]))
+                _set_count(part, count)
             self._counts_differed = False
-        with lent(self._parameters, came):
+        with lent(self._parameters, came), decayed(self.param_groups, self._rate(count)):
             for part in self._parts:
                 part.step()
         self.counts += 1
@@ -132,7 +145,8 @@ class RowOptimizer:
         big_of = {id(little): big for little, big in zip(small, self._parameters, strict=True)}
         for part, whole in zip(parts, self._parts, strict=True):
             _lend_state(part, whole, big_of, index, count)
-        with lent(small, came):
+        groups = [group for part in parts for group in part.param_groups]
+        with lent(small, came), decayed(groups, self._rate(count)):
             for part in parts:
                 part.step()
         for part, whole in zip(parts, self._parts, strict=True):
@@ -140,6 +154,13 @@ class RowOptimizer:
         for parameter, little, given in zip(self._parameters, small, came, strict=True):
             if given is not None:
                 parameter.index_copy_(0, index.to(parameter.device), little)
+
+    def _rate(self, count: int) -> float:
+        return 1.0 if self._wrapping is None else self._wrapping.rate(count)
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Within, the parameters hold the averages of EMA, if the configuration has one; then their own again."""
+        return swapped(self._parameters, self._parameters if self._averages is None else self._averages.averages)
 
     def _check(self, gradients: Sequence[torch.Tensor | None] | None, k: int) -> None:
         if gradients is None:
@@ -156,7 +177,9 @@ class RowOptimizer:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs to go on bit for bit."""
-        return {"counts": self.counts.clone(), "parts": [part.state_dict() for part in self._parts]}
+        averages = None if self._averages is None else self._averages.averages
+        parts = [part.state_dict() for part in self._parts]
+        return {"counts": self.counts.clone(), "parts": parts, "averages": averages}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a run with the same configuration and parameters.
@@ -172,10 +195,12 @@ class RowOptimizer:
         for part, given in zip(self._parts, parts, strict=True):
             part.load_state_dict(given)
         self.counts, self._counts_differed = saved.cpu().clone(), True
+        if self._averages is not None:
+            for average, was in zip(self._averages.averages, state_dict["averages"], strict=True):
+                average.copy_(was)
 
 
 def _from_configuration(section: Section, given: Sequence[Slot]) -> Factory:
-    _refuse_what_mixes_rows(section)
     matrix = [slot.matrix for slot in given]
 
     def over(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
@@ -183,14 +208,6 @@ def _from_configuration(section: Section, given: Sequence[Slot]) -> Factory:
         return made(section, [Slot(p, is_matrix, networks) for p, is_matrix in zip(parameters, matrix, strict=True)])
 
     return over
-
-
-def _refuse_what_mixes_rows(section: Section) -> None:
-    if section.otype not in ("Adam", "SGD", "Composite"):
-        headline = f"`{section.where}`: {section.otype} does not work by rows."
-        raise ConfigError(refusal(headline, [("known", "Adam, SGD, and Composites of them")], "Use one of these."))
-    for part in section.nested:
-        _refuse_what_mixes_rows(part)
 
 
 def _parts(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:

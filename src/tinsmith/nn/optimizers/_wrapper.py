@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -109,8 +109,7 @@ def weights_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return optimizer.weights() if isinstance(optimizer, Wrapper) else parameters_of(optimizer)
 
 
-@contextlib.contextmanager
-def averaged(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+def averaged(optimizer: torch.optim.Optimizer) -> contextlib.AbstractContextManager[None]:
     """Within, the parameters hold the weights meant for inference; afterwards their own again.
 
     These are the averages of EMA and Average and the slow weights of Lookahead, however deeply wrapped. Of other
@@ -124,8 +123,15 @@ def averaged(optimizer: torch.optim.Optimizer) -> Iterator[None]:
         >>> with averaged(optimizer):
         ...     prediction = w @ w
     """
-    pairs = zip(parameters_of(optimizer), weights_of(optimizer), strict=True)
-    changed = [(parameter, weight) for parameter, weight in pairs if weight is not parameter]
+    return swapped(parameters_of(optimizer), weights_of(optimizer))
+
+
+@contextlib.contextmanager
+def swapped(parameters: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Within, the parameters hold these weights; afterwards their own again."""
+    changed = [
+        (parameter, weight) for parameter, weight in zip(parameters, weights, strict=True) if weight is not parameter
+    ]
     with torch.no_grad():
         kept = [parameter.clone() for parameter, _ in changed]
         for parameter, weight in changed:
