@@ -12,7 +12,7 @@ import pytest
 from support.floors import FLOORS, breaches
 
 ROOT = Path(__file__).parents[1] / "src" / "tinsmith"
-FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
+FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py*") if path.suffix in (".py", ".pyi"))
 
 
 @pytest.mark.parametrize("path", FILES)

@@ -1,86 +1,10 @@
 """Taichi and Quadrants kernels as PyTorch operations.
 
-The public face: names are handed on from the rooms below, nothing is defined here.
+The public face: names are handed on from the rooms below, nothing is defined here. Which names, and
+from where, `__init__.pyi` says; each room is loaded when one of its names is first used, so that
+`import tinsmith` costs nothing of what a script does not use.
 """
 
-from ._errors import (
-    ArgumentError,
-    CheckError,
-    CheckpointError,
-    ConfigError,
-    DeviceError,
-    DtypeError,
-    EngineError,
-    GradientError,
-    InputError,
-    KernelError,
-    RegistrationError,
-    ShapeError,
-    SpecError,
-    TinsmithError,
-)
-from ._version import __version__
-from .bridge import Answer, Op, chain, op, oracle
-from .doctor import Finding, Gradcheck, Report, check, gradcheck, lint, sanitize
-from .engines import init
-from .layers import (
-    AnyDim,
-    BatchDim,
-    DimensionCalculator,
-    DimID,
-    DimOption,
-    EmptyTin,
-    FieldManager,
-    MatchDim,
-    Tin,
-    Tube,
-    input,  # noqa: A004  # read as `ts.input`
-    kernel,
-    output,
-    weight,
-)
+import lazy_loader
 
-__all__ = [
-    "Answer",
-    "AnyDim",
-    "ArgumentError",
-    "BatchDim",
-    "CheckError",
-    "CheckpointError",
-    "ConfigError",
-    "DeviceError",
-    "DimID",
-    "DimOption",
-    "DimensionCalculator",
-    "DtypeError",
-    "EmptyTin",
-    "EngineError",
-    "FieldManager",
-    "Finding",
-    "Gradcheck",
-    "GradientError",
-    "InputError",
-    "KernelError",
-    "MatchDim",
-    "Op",
-    "RegistrationError",
-    "Report",
-    "ShapeError",
-    "SpecError",
-    "Tin",
-    "TinsmithError",
-    "Tube",
-    "__version__",
-    "chain",
-    "check",
-    "gradcheck",
-    "init",
-    "input",
-    "kernel",
-    "lint",
-    "op",
-    "oracle",
-    "output",
-    "sanitize",
-    "weight",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fuzz._campaign import Campaign
 from fuzz._grammar import write
 from fuzz._verdict import AGREE, CRASH, DISAGREE, ERROR, REFUSED, TRUSTED
-from tinsmith.lint import RULES, lint_file
+from tinsmith.linter import RULES, lint_file
 
 RIGHT, WRONG, NOT, DEAD, ASIDE = "right", "wrong", "refused", "process dies", "not counted"
 KINDS = (RIGHT, WRONG, NOT, DEAD)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tinsmith.lint import RULES, Finding, lint_file
+from tinsmith.linter import RULES, Finding, lint_file
 
 
 class Linted(NamedTuple):

@@ -4,7 +4,7 @@ import pytest
 
 from census import _engines, _examples
 from support.engine_keeper import ENGINES
-from tinsmith.lint import SEVERITIES
+from tinsmith.linter import SEVERITIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 

@@ -7,7 +7,7 @@ from tinsmith.doctor._budget import Budget, TooLong
 from tinsmith.doctor.sanitize import Columns
 from tinsmith.doctor.sanitize._integers import lost, overflow, written
 from tinsmith.doctor.sanitize._log import Log
-from tinsmith.lint import Finding
+from tinsmith.linter import Finding
 
 TEXT = """\
 def kernel(x, y):

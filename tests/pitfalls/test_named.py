@@ -15,7 +15,7 @@ from pitfalls.pitfalls_page import PAGE, ROWS, written
 from pitfalls.row import NAMED, REFUSED, RIGHT
 from support.engine_keeper import ENGINES
 from support.findings import seen
-from tinsmith.lint import lint_file
+from tinsmith.linter import lint_file
 
 BY_NAME = {row.name: row for row in ROWS}
 SINGLE = "32_f32_local_in_f64"  # of an engine that was not told otherwise

@@ -6,7 +6,7 @@ import linecache
 from typing import Any
 
 from tinsmith.doctor.sanitize import sanitize
-from tinsmith.lint import Finding
+from tinsmith.linter import Finding
 
 
 class Seen(list[Finding]):

@@ -25,7 +25,7 @@ FLOORS = {
     "engines": 1,
     "source": 2,
     "transforms": 3,
-    "lint": 3,
+    "linter": 3,
     "kernels": 3,
     "bridge": 4,
     "layers": 5,
@@ -37,6 +37,8 @@ FLOORS = {
     "testing": 8,
     "__init__": 8,
 }
+LATE = "__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)"
+"""What the public face may say: its stub, which keeps the same rules, tells which names come from where."""
 GROUND = frozenset({"_version", "_errors", "_config"})  # one room in three files: they may know each other
 
 ENGINES = frozenset({"taichi", "quadrants"})
@@ -124,7 +126,7 @@ def _file_itself(path: str, tree: ast.Module) -> _Found:
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and node.module == "__future__":
                 yield node.lineno, "both engines refuse kernels in a file with a __future__ import of annotations"
-    if path == "__init__.py":
+    if path in ("__init__.py", "__init__.pyi"):
         yield from _only_hands_on(tree)
 
 
@@ -132,7 +134,7 @@ def _only_hands_on(tree: ast.Module) -> _Found:
     for node in tree.body:
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         names_all = isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__all__"]
-        if not (docstring or names_all or isinstance(node, ast.Import | ast.ImportFrom)):
+        if not (docstring or names_all or ast.unparse(node) == LATE or isinstance(node, ast.Import | ast.ImportFrom)):
             yield node.lineno, "the public face hands names on and defines nothing"
 
 
@@ -176,7 +178,7 @@ def _may_open(path: str, target: str) -> bool:
 
 
 def _room(path: str) -> str:
-    return PurePosixPath(path).parts[0].removesuffix(".py")
+    return PurePosixPath(path).parts[0].removesuffix(".py").removesuffix(".pyi")
 
 
 def _engines(path: str, item: _Import) -> _Found:

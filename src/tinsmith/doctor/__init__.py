@@ -1,6 +1,6 @@
 """The doctor: what is wrong with a kernel or its gradient, from its source, from a run, and from its derivatives."""
 
-from ..lint import RULES, Finding, lint_file
+from ..linter import RULES, Finding, lint_file
 from ._check import check, check_example, check_file, not_run
 from ._examples import ops_of, ops_with_examples
 from ._gradcheck import Gradcheck, gradcheck

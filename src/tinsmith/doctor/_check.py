@@ -9,7 +9,7 @@ from typing import Any
 from .._errors import KernelError, TinsmithError, refusal
 from ..bridge import Op, examined, example_inputs
 from ..engines import init, of_kernel, started
-from ..lint import SEVERITIES, Finding, in_order, lint_file
+from ..linter import SEVERITIES, Finding, in_order, lint_file
 from ._excerpt import shown_path, unwarned
 from ._gradcheck import Gradcheck, gradcheck
 from ._lint import lint
@@ -149,5 +149,3 @@ def _place(make: Any) -> tuple[str, int]:
     code = getattr(make, "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else ("<example>", 1)
 
-
-Op._checker = staticmethod(check)  # `op.check(...)`: an op knows nothing of rooms above it

@@ -15,7 +15,7 @@ import torch
 
 from .._errors import GradientError, KernelError, TinsmithError
 from ..bridge import Cotangents, Examined, Op, examined, judged
-from ..lint import Finding, in_order, unsuppressed
+from ..linter import Finding, in_order, unsuppressed
 from ..source.ir import NotCovered
 from ._budget import Budget, TooLong
 from .gradients import (

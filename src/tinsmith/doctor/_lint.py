@@ -7,7 +7,7 @@ from typing import Any
 from .._errors import ArgumentError, refusal
 from ..bridge import Op
 from ..engines import is_kernel
-from ..lint import Finding, lint_kernels
+from ..linter import Finding, lint_kernels
 
 
 def lint(kernel_or_op: Any) -> list[Finding]:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from .._version import __version__
-from ..lint import RULES, SEVERITIES, Finding
+from ..linter import RULES, SEVERITIES, Finding
 from ._excerpt import excerpts, lines_of, shown_path
 from ._heat import heat_map, relative_errors
 from ._style import STYLE

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from .._version import __version__
-from ..lint import RULES, Finding, Rule
+from ..linter import RULES, Finding, Rule
 from ._excerpt import lines_of
 
 if TYPE_CHECKING:

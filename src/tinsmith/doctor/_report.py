@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._errors import CheckError
-from ..lint import SEVERITIES, Finding, Severity, in_order
+from ..linter import SEVERITIES, Finding, Severity, in_order
 from ._gradcheck import Gradcheck
 
 if TYPE_CHECKING:

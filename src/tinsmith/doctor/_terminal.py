@@ -16,7 +16,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ..lint import RULES, Finding
+from ..linter import RULES, Finding
 from ._excerpt import lines_of, shown_path
 
 if TYPE_CHECKING:

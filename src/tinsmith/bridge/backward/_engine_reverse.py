@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ..._errors import GradientError, refusal
-from ...lint import lint_kernels
+from ...linter import lint_kernels
 from ...source import Access, Nest, carrying_nests, needed_reads, needed_returns, needed_values
 from .._signature import Signature, is_steady
 from .._stage import Stage

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from ...bridge import Examined
-from ...lint import Finding, Severity
+from ...linter import Finding, Severity
 from ...source.ir import NotCovered, nodes, walk
 from ..sanitize import Columns
 from ._compared import Compared, Found

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...lint import Finding, Severity
+from ...linter import Finding, Severity
 from ...source.interpreter import Number
 from ._columns import Columns
 from ._here import Here

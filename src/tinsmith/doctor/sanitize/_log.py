@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...lint import SEVERITIES, Finding, Severity, in_order
+from ...linter import SEVERITIES, Finding, Severity, in_order
 
 Words = Callable[[], Finding]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...lint import Finding, Severity
+from ...linter import Finding, Severity
 from ...source.interpreter import How, Number
 from ._columns import Columns
 from ._here import Here, Spot

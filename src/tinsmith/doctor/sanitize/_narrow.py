@@ -6,7 +6,7 @@ import linecache
 import re
 from collections.abc import Iterator
 
-from ...lint import Finding
+from ...linter import Finding
 from ...source.ir import nodes, walk
 
 _GIVEN = re.compile(r"(\w+)\s*=(?!=)")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...lint import Finding, Severity
+from ...linter import Finding, Severity
 from ...source.interpreter import Number
 from ...source.ir import nodes, types
 from .._budget import Budget

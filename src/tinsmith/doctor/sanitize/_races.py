@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...lint import Finding, Severity
+from ...linter import Finding, Severity
 from ...source.interpreter import How, Number
 from ._columns import Columns
 from ._here import Here, Spot

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ...bridge import Examined, Op, examined
-from ...lint import Finding, in_order, unsuppressed
+from ...linter import Finding, in_order, unsuppressed
 from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes
 from .._budget import Budget, TooLong, too_long

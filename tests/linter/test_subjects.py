@@ -7,7 +7,7 @@ import pytest
 import tinsmith as ts
 from fuzz._grammar import write
 from support.engine_keeper import ENGINES
-from tinsmith.lint import lint_file, lint_kernels
+from tinsmith.linter import lint_file, lint_kernels
 
 
 def found(text, path="k.py"):

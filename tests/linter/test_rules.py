@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.lint import RULES, lint_file, lint_kernels
+from tinsmith.linter import RULES, lint_file, lint_kernels
 
 HEAD = {"taichi": "import taichi as ti\n", "quadrants": "import quadrants as ti\n"}
 
