@@ -82,7 +82,7 @@ def test_each_row_is_trained_as_if_alone(name, compact):
         _step(optimizer, given, rows, came, compact)
     assert optimizer.counts.tolist() == [sum(row in _indices(rows) for rows in ROWS) for row in range(5)]
     weights = [p.detach().clone() for p in given]
-    with optimizer.averaged():
+    with averaged(optimizer):
         weights += [p.detach().clone() for p in given]
     for row in range(5):
         for p, q in zip(weights, expected[row], strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -60,7 +60,7 @@ class Wrapper(torch.optim.Optimizer):
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
         """See the function `averaged`."""
-        return averaged(self)
+        return swapped(parameters_of(self), self.weights())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs to go on bit for bit."""
@@ -109,11 +109,16 @@ def weights_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return optimizer.weights() if isinstance(optimizer, Wrapper) else parameters_of(optimizer)
 
 
-def averaged(optimizer: torch.optim.Optimizer) -> contextlib.AbstractContextManager[None]:
+class _Averaging(Protocol):
+    def averaged(self) -> contextlib.AbstractContextManager[None]: ...
+
+
+def averaged(optimizer: torch.optim.Optimizer | _Averaging) -> contextlib.AbstractContextManager[None]:
     """Within, the parameters hold the weights meant for inference; afterwards their own again.
 
-    These are the averages of EMA and Average and the slow weights of Lookahead, however deeply wrapped. Of other
-    optimizers they are the parameters as they are, and nothing is copied. Do not step within.
+    These are the averages of EMA and Average and the slow weights of Lookahead, however deeply wrapped, also of a
+    `RowOptimizer`. Of other optimizers, torch's too, they are the parameters as they are: nothing is copied.
+    Do not step within.
 
     Example:
         >>> import torch
@@ -123,7 +128,9 @@ def averaged(optimizer: torch.optim.Optimizer) -> contextlib.AbstractContextMana
         >>> with averaged(optimizer):
         ...     prediction = w @ w
     """
-    return swapped(parameters_of(optimizer), weights_of(optimizer))
+    if isinstance(optimizer, torch.optim.Optimizer) and not isinstance(optimizer, Wrapper):
+        return contextlib.nullcontext()
+    return optimizer.averaged()
 
 
 @contextlib.contextmanager
