@@ -12,7 +12,7 @@ from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._stage import FieldArray, Links
 from ._streams import in_order
-from ._tracing import constant_when_traced, is_plain, is_transformed
+from ._tracing import constant_when_traced, has_older_batch, is_plain, is_transformed
 
 __all__ = [
     "Answer",
@@ -31,6 +31,7 @@ __all__ = [
     "declared_spec",
     "examined",
     "example_inputs",
+    "has_older_batch",
     "in_order",
     "is_plain",
     "is_transformed",

@@ -108,7 +108,7 @@ def spherical_harmonics(x: Tensor, degree: int = 4) -> Tensor:
     """
     dx, dy, dz = (2 * x - 1).unbind(-1)
     found = [torch.zeros_like(dx)] * degree**2
-    re, im = torch.ones_like(dx), torch.zeros_like(dx)
+    re, im = 1 + 0 * dx, 0 * dx  # of x even where nothing else is, so that there is a gradient
     for m in range(degree):
         below, legendre = torch.zeros_like(dx), torch.ones_like(dx) * math.prod(range(1, 2 * m, 2))
         for n in range(m, degree):

@@ -60,8 +60,8 @@ def _grid(section: Section, n_input_dims: int) -> Grid:
     n_features = options["n_features_per_level"]
     n_params = (levels[-1].first + levels[-1].size) * n_features
     if n_params > _MOST_PARAMS:
-        rows = [("numbers in its table", f"{n_params:,}"), ("resolutions", f"{levels[0].resolution:,} to ")]
-        rows[1] = ("resolutions", f"{levels[0].resolution:,} to {levels[-1].resolution:,}, in {n_input_dims} dims")
+        sides = f"{levels[0].resolution:,} to {levels[-1].resolution:,}, in {n_input_dims} dims"
+        rows = [("numbers in its table", f"{n_params:,}"), ("resolutions", sides)]
         remedy = "Take fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most."
         raise ConfigError(refusal(f"`{section.where}` is too large for 32 bits.", rows, remedy))
     return Grid(n_input_dims, levels, n_features, options["interpolation"])
@@ -75,7 +75,7 @@ def _composite(section: Section, n_input_dims: int) -> Composite:
     begin, shares = 0, []
     for nested, size, given in zip(section.nested, wanted, begins, strict=True):
         begin = begin if given is None else given
-        size = rest if size is None else size  # the rest is what the others leave
+        size = rest if size is None else size
         shares.append((nested.where, f"{nested.otype} of dims {begin} to {begin + size - 1}"))
         if size < 0 or begin + size > n_input_dims:
             remedy = "Give it more input dims, or encode fewer."

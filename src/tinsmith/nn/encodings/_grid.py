@@ -8,7 +8,7 @@ table atomically, which is slower on the CPU.
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import Op, constant_when_traced, is_transformed, op
+from ...bridge import Op, constant_when_traced, has_older_batch, is_transformed, op
 from ...reference import GridLevel
 from .._engine import language
 from ._encoder import FLOATS, Encoder
@@ -56,7 +56,7 @@ class Grid(Encoder):
 
     def __call__(self, x: Tensor, params: Tensor, engine: str | None = None) -> Tensor:
         static = (self.n_input_dims, self.n_features, self.interpolation, len(self.levels))
-        ops = _ops(engine, x.device, x.dtype, *static)
+        ops = _OPS[_built(engine, x.device, x.dtype, *static)]
         table = params.view(-1, self.n_features)
         scales, cells = self._levels_on(x.device)
         if torch.compiler.is_compiling() or is_transformed():
@@ -96,6 +96,8 @@ class _Grid(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Tensor) -> Any:
         x, table, scales, cells = ctx.saved_tensors
         _, _, wants_x, wants_table, *_ = ctx.needs_input_grad
+        if has_older_batch(cotangents):  # of `torch.autograd.grad(..., is_grads_batched=True)`, which ops do not take
+            return None, None, *_generated(ctx.ops.value, ctx.saved_tensors, cotangents[0]), None, None
         by_x = by_table = None
         if wants_x:
             c = cotangents[0]
@@ -105,17 +107,36 @@ class _Grid(torch.autograd.Function):
         return None, None, by_x, by_table, None, None
 
 
+def _generated(value: Op, tensors: Sequence[Tensor], c: Tensor) -> tuple[Tensor, ...]:
+    """Both gradients, from the derivative of the op of the values."""
+    x, table, scales, cells = tensors
+    leaves = [x.detach().requires_grad_(), table.detach().requires_grad_()]
+    with torch.enable_grad():
+        y = value(*leaves, scales, cells)
+    return torch.autograd.grad(y, leaves, c)
+
+
+_Key = tuple[str, str, int, int, str, bool, bool]
+_OPS: dict[_Key, Ops] = {}
+"""Ops by engine, type of numbers, and what is static. In a global dict, where `torch.compile` finds them too."""
+
+
 @constant_when_traced
-def _ops(
+def _built(
     engine: str | None, device: torch.device, dtype: torch.dtype, dims: int, features: int, shape: str, levels: int
-) -> Ops:
+) -> _Key:
+    """Where in `_OPS` the ops are, which are built at the first call."""
+    lang = language(engine, device)
     on_cpu = device.type == "cpu"
     apart = on_cpu and levels >= torch.get_num_threads()
-    return _built(language(engine, device), FLOATS[dtype], dims, features, shape, apart, not on_cpu)
+    key = (lang.__name__, FLOATS[dtype], dims, features, shape, apart, not on_cpu)
+    if key not in _OPS:
+        _OPS[key] = _ops(lang, key)
+    return key
 
 
-@functools.cache
-def _built(lang: ModuleType, fp: str, dims: int, features: int, interpolation: str, apart: bool, atomic: bool) -> Ops:
+def _ops(lang: ModuleType, key: _Key) -> Ops:
+    _, fp, dims, features, interpolation, apart, atomic = key
     built = kernels.grid(
         lang, fp=fp, n_dims=dims, n_features=features, interpolation=interpolation, apart=apart, atomic=atomic
     )

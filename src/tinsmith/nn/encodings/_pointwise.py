@@ -6,8 +6,6 @@ Frequency, TriangleWave, OneBlob and SphericalHarmonics. Against the same in pla
 
 from __future__ import annotations
 
-import functools
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -38,16 +36,21 @@ class Pointwise(Encoder):
         self.n_output_dims = each if otype == "SphericalHarmonics" else n_input_dims * each
 
     def __call__(self, x: Tensor, params: Tensor, engine: str | None = None) -> Tensor:
-        return _op(engine, x.device, x.dtype, self.otype, self.size)(x)
+        return _OPS[_built(engine, x.device, x.dtype, self.otype, self.size)](x)
+
+
+_Key = tuple[str, str, str, int]
+_OPS: dict[_Key, Op] = {}
+"""Ops by engine, type of numbers, otype and option. In a global dict, where `torch.compile` finds them too."""
 
 
 @constant_when_traced
-def _op(engine: str | None, device: torch.device, dtype: torch.dtype, otype: str, size: int) -> Op:
-    return _built(language(engine, device), FLOATS[dtype], otype, size)
-
-
-@functools.cache
-def _built(lang: ModuleType, fp: str, otype: str, size: int) -> Op:
-    factory, option, spec = _FACTORIES[otype]
-    kernel = factory(lang, fp=fp, **{option: size})
-    return op(spec.format(size), init={"y": "empty"}, adjoint="source")(kernel)
+def _built(engine: str | None, device: torch.device, dtype: torch.dtype, otype: str, size: int) -> _Key:
+    """Where in `_OPS` an op is, which is built at the first call."""
+    lang = language(engine, device)
+    key = (lang.__name__, FLOATS[dtype], otype, size)
+    if key not in _OPS:
+        factory, option, spec = _FACTORIES[otype]
+        kernel = factory(lang, fp=key[1], **{option: size})
+        _OPS[key] = op(spec.format(size), init={"y": "empty"}, adjoint="source")(kernel)
+    return key

@@ -1,0 +1,65 @@
+"""The kernels of encodings and their generated derivatives against their twins, in float64."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith import kernels, reference
+
+# Name, option, its values, columns a number (or a direction).
+ROWS = [
+    ("frequency", "n_frequencies", 1, lambda n: 2 * n),
+    ("frequency", "n_frequencies", 12, lambda n: 2 * n),
+    ("triangle_wave", "n_frequencies", 12, lambda n: n),
+    ("one_blob", "n_bins", 1, lambda n: n),
+    ("one_blob", "n_bins", 16, lambda n: n),
+    ("one_blob", "n_bins", 5, lambda n: n),
+    *[("spherical_harmonics", "degree", degree, lambda n: n * n / 3) for degree in (1, 2, 4, 8)],
+]
+
+
+@functools.cache
+def built(lang, fp, name, option, size, columns):
+    kernel = getattr(kernels, name)(lang, fp=fp, **{option: size})
+    return ts.op(f"x[n, d] -> y[n, {round(3 * columns(size))}]", init={"y": "empty"}, adjoint="source")(kernel)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[2]}")
+def test_values_and_gradients_agree_with_the_twin(lang, row):
+    op, twin = built(lang, "f64", *row), functools.partial(getattr(reference, row[0]), **{row[1]: row[2]})
+    x = torch.rand(40, 3, dtype=torch.float64)
+    x[5:10] = 4 * x[5:10] - 2  # outside of [0, 1]
+    x[0] = 0.5
+    ours, twins = x.clone().requires_grad_(), x.clone().requires_grad_()
+    y, expected = op(ours), twin(twins)
+    torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-11)
+    weight = torch.randn_like(y)
+    (gradient,) = torch.autograd.grad(y, ours, weight)
+    (of_the_twin,) = torch.autograd.grad(expected, twins, weight)
+    torch.testing.assert_close(gradient, of_the_twin, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("row", [ROWS[1], ROWS[4], ROWS[8]], ids=["frequency", "one_blob", "spherical_harmonics"])
+def test_second_derivatives_agree_with_the_twin(lang, row):
+    op, twin = built(lang, "f64", *row), functools.partial(getattr(reference, row[0]), **{row[1]: row[2]})
+    x = torch.rand(6, 3, dtype=torch.float64, requires_grad=True)
+
+    def steepness(function):
+        (slope,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), x)[0]
+
+    torch.testing.assert_close(steepness(op), steepness(twin), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[2]}")
+def test_float32_agrees_with_the_twin_in_float64(lang64, row):
+    """Where plain literals are float64: nothing is rounded on the way, and nothing warns."""
+    op, twin = built(lang64, "f32", *row), functools.partial(getattr(reference, row[0]), **{row[1]: row[2]})
+    x = torch.rand(40, 3)
+    y = op(x)
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y.double(), twin(x.double()), rtol=1e-3, atol=1e-3)
