@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from ..apps.fit_image import Fit, FitOptions, progress_bar
+from ..apps.fit_image import FitOptions, progress_bar
 from ..apps.fit_image import fit_image as fit
-
-_INTERRUPTED = 130  # what a shell expects of a command that Ctrl-C ended
-
-
-class Engine(str, Enum):
-    """Engines that a command can run on."""
-
-    taichi = "taichi"
-    quadrants = "quadrants"
-
-
-class Device(str, Enum):
-    """Devices that a fit can run on."""
-
-    cpu = "cpu"
-    cuda = "cuda"
+from ._training import Device, Engine, report
 
 
 def fit_image(
@@ -47,20 +31,6 @@ def fit_image(
     """Fit a photograph with 2-D Gaussians, and write pictures, a film and the Gaussians."""
     options = FitOptions(out, image, gaussians, steps, size, seed, engine.value, device.value, resume)
     console = Console(quiet=quiet)
-    with nullcontext() if quiet else progress_bar(console) as watch:
+    with nullcontext() if quiet else progress_bar(console, "fitting") as watch:
         reached = fit(options, watch)
-    _report(console, reached)
-    if reached.interrupted:
-        raise typer.Exit(_INTERRUPTED)
-
-
-def _report(console: Console, reached: Fit) -> None:
-    speed = f" ({reached.seconds:.1f} s, {reached.steps_per_second:.0f} steps/s)"
-    if not reached.seconds:
-        console.print("The checkpoint had reached the last step; raise --steps to go on.")
-        speed = ""
-    elif reached.interrupted:
-        console.print(f"Stopped after step {reached.step} of {reached.steps}; --resume goes on from there.")
-    console.print(f"{reached.psnr:.2f} dB after {reached.step} steps{speed}. Written:", highlight=False)
-    for file in reached.files:
-        console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
+    report(console, reached)

@@ -1,7 +1,8 @@
 """Fit a photograph with 2-D Gaussians: behind `tinsmith fit-image`."""
 
+from .._loop import Reached
+from .._progress import progress_bar
 from ._options import FitOptions
-from ._progress import progress_bar
-from ._run import Fit, fit_image
+from ._run import fit_image
 
-__all__ = ["Fit", "FitOptions", "fit_image", "progress_bar"]
+__all__ = ["FitOptions", "Reached", "fit_image", "progress_bar"]

@@ -17,18 +17,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from ..._errors import CheckpointError, refusal
+from .._checkpoint import FILE, broken, existing, identity, require_same
 from .._files import written_beside
+from .._photo import Photo
 from ._gaussians import shapes
 from ._options import FitOptions
-from ._photo import Photo
 from ._training import Training
-
-FILE = "checkpoint.safetensors"
 
 _FORMAT = "tinsmith fit-image 1"
 _ADAM = ("exp_avg", "exp_avg_sq", "step")
-_AFRESH = "Leave out --resume to start afresh; that overwrites it."
 
 
 @dataclass(frozen=True)
@@ -54,16 +51,10 @@ def load(folder: Path, photo: Photo, options: FitOptions) -> Checkpoint:
     Raises:
         CheckpointError: there is none, it is broken, or it is of another fit.
     """
-    path = folder / FILE
-    if not path.is_file():
-        raise CheckpointError(
-            refusal(
-                "there is no checkpoint to resume from", [("file", str(path))], "Leave out --resume to start afresh."
-            )
-        )
+    path = existing(folder)
     metadata, tensors = _read(path)
     if metadata.get("format") != _FORMAT:
-        raise _broken(path, f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")
+        raise broken(path, f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")
     _require_same_fit(path, metadata, photo, options)
     _require_whole(path, metadata, tensors, options.gaussians)
     return Checkpoint(int(metadata["step"]), tensors)
@@ -98,60 +89,40 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         with safe_open(path, "pt") as file:
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
     except (OSError, SafetensorError) as cause:
-        raise _broken(path, str(cause)) from cause
+        raise broken(path, str(cause)) from cause
 
 
 def _identity(photo: Photo, options: FitOptions) -> dict[str, object]:
     """What a checkpoint and the fit that resumes from it must agree on."""
-    return {
-        "photograph": photo.name,
-        "size": f"{photo.width} x {photo.height}",
-        "pixels": photo.digest,
-        "gaussians": options.gaussians,
-        "seed": options.seed,
-    }
+    return identity(photo) | {"gaussians": options.gaussians, "seed": options.seed}
 
 
 def _require_same_fit(path: Path, metadata: dict[str, str], photo: Photo, options: FitOptions) -> None:
     try:
         theirs = dict(json.loads(metadata["fit"]))
     except (KeyError, TypeError, ValueError) as cause:
-        raise _broken(path, "it does not say which fit it is of") from cause
-    ours = _identity(photo, options)
-    # A photograph may be renamed: its pixels are what counts, its name helps to tell which one was meant.
-    if all(theirs.get(key) == ours[key] for key in ours if key != "photograph"):
-        return
-    rows: list[tuple[str, ...]] = [("file", str(path))]
-    for key, value in ours.items():
-        note = ("",) if theirs.get(key) == value else (f"this fit has {_short(value)}",)
-        rows.append((key, _short(theirs.get(key)), *note))
-    remedy = "Resume with the image and options that it was made with, or leave out --resume to start afresh."
-    raise CheckpointError(refusal("the checkpoint is of another fit", rows, remedy))
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) < 40 else text[:12] + "..."
+        raise broken(path, "it does not say which fit it is of") from cause
+    require_same(path, "fit", theirs, _identity(photo, options))
 
 
 def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tensor], count: int) -> None:
     step = metadata.get("step", "")
     if not step.isdecimal():
-        raise _broken(path, f"its step is {step!r}")
+        raise broken(path, f"its step is {step!r}")
     for name, shape in _expected_shapes(count, int(step)).items():
         if name not in tensors:
-            raise _broken(path, f"it has no tensor {name!r}")
+            raise broken(path, f"it has no tensor {name!r}")
         if tuple(tensors[name].shape) != shape:
-            raise _broken(path, f"{name!r} has shape {tuple(tensors[name].shape)}, not {shape}")
+            raise broken(path, f"{name!r} has shape {tuple(tensors[name].shape)}, not {shape}")
         dtype = torch.float64 if name == "history.errors" else torch.float32
         if tensors[name].dtype != dtype:
-            raise _broken(path, f"{name!r} is {tensors[name].dtype}, not {dtype}")
+            raise broken(path, f"{name!r} is {tensors[name].dtype}, not {dtype}")
     frames = tensors.get("history.frames", torch.empty(0))
     if frames.dtype != torch.uint8 or frames.ndim != 4:
-        raise _broken(path, "'history.frames' is missing or no film")
+        raise broken(path, "'history.frames' is missing or no film")
     for name, value in tensors.items():
         if not value.isfinite().all():
-            raise _broken(path, f"{name!r} holds numbers that are not finite")
+            raise broken(path, f"{name!r} holds numbers that are not finite")
 
 
 def _expected_shapes(count: int, step: int) -> dict[str, tuple[int, ...]]:
@@ -165,7 +136,3 @@ def _expected_shapes(count: int, step: int) -> dict[str, tuple[int, ...]]:
 
 def _no_frames() -> Tensor:
     return torch.empty(0, 1, 1, 3, dtype=torch.uint8)
-
-
-def _broken(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)], _AFRESH))

@@ -16,7 +16,7 @@ from torch.nn import functional
 from ...bridge import op
 from ...engines import get, init, started
 from ...kernels import splat
-from ._photo import Photo
+from .._photo import Photo
 
 NAMES = ("pos", "log_scale", "angle", "colour", "logit")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -11,8 +10,9 @@ from PIL import Image, ImageDraw, ImageFont
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .._files import written_beside
-from ._training import History, Training, as_pixels, psnr, psnr_of_pixels
+from .._film import as_pixels, psnr, psnr_of_pixels
+from .._pictures import picture, write_curve, write_files, write_film
+from ._training import Training
 
 FILES = ("fitted.png", "comparison.png", "fit.gif", "curve.png", "gaussians.safetensors")
 
@@ -21,8 +21,6 @@ _MARGIN = 12
 _CAPTION = 20
 _SHRUNK = 0.4  # in the third panel, so that each Gaussian is seen
 _GREY = 0.4  # the ground of that panel: what takes colour away is seen on it too
-_FRAME_MS = 70
-_LAST_FRAME_MS = 2000
 
 
 def write_all(folder: Path, training: Training) -> list[Path]:
@@ -30,25 +28,24 @@ def write_all(folder: Path, training: Training) -> list[Path]:
     with torch.no_grad():
         fitted = as_pixels(training.image())
         comparison = _comparison(training, fitted)
-    writers: tuple[Callable[[Path], object], ...] = (
-        _picture(fitted).save,
+    errors = training.history.errors
+    curves = {"PSNR, dB": (range(len(errors)), [psnr(error) for error in errors])}
+    writers = (
+        picture(fitted).save,
         comparison.save,
-        lambda path: _write_film(path, training.history.frames, fitted),
-        lambda path: _write_curve(path, training.history),
+        lambda path: write_film(path, training.history.frames, fitted),
+        lambda path: write_curve(path, curves),
         lambda path: _write_gaussians(path, training, fitted),
     )
-    for name, write in zip(FILES, writers, strict=True):
-        with written_beside(folder / name) as beside:
-            write(beside)
-    return [folder / name for name in FILES]
+    return write_files(folder, dict(zip(FILES, writers, strict=True)))
 
 
 def _comparison(training: Training, fitted: Tensor) -> Image.Image:
     photo = training.photo
     panels = {
-        "the photograph": _picture(photo.pixels),
-        f"fitted, {psnr_of_pixels(fitted, photo):.1f} dB": _picture(fitted),
-        f"its {len(training.gaussians.pos)} Gaussians, shrunk": _picture(_shrunk(training)),
+        "the photograph": picture(photo.pixels),
+        f"fitted, {psnr_of_pixels(fitted, photo):.1f} dB": picture(fitted),
+        f"its {len(training.gaussians.pos)} Gaussians, shrunk": picture(_shrunk(training)),
     }
     zoom = max(1, round(_PANEL_SIDE / max(photo.height, photo.width)))
     width, height = photo.width * zoom, photo.height * zoom
@@ -69,30 +66,6 @@ def _shrunk(training: Training) -> Tensor:
     return as_pixels(_GREY + image)
 
 
-def _write_film(path: Path, frames: list[Tensor], fitted: Tensor) -> None:
-    last = _picture(fitted)
-    if frames:
-        last = last.resize((frames[-1].shape[1], frames[-1].shape[0]), Image.Resampling.LANCZOS)
-    palette = last.quantize(256)  # one palette for all: colours do not flicker from frame to frame
-    film = [_picture(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    film.append(palette)
-    durations = [_FRAME_MS] * len(frames) + [_LAST_FRAME_MS]
-    film[0].save(path, save_all=True, append_images=film[1:], duration=durations, loop=0, optimize=False)
-
-
-def _write_curve(path: Path, history: History) -> None:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to load; no window is ever opened
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6, 3.5), layout="constrained")
-    axes = FigureCanvasAgg(figure).figure.add_subplot()
-    axes.plot([psnr(error) for error in history.errors])
-    axes.set_xlabel("step")
-    axes.set_ylabel("PSNR, dB")
-    axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=120)
-
-
 def _write_gaussians(path: Path, training: Training, fitted: Tensor) -> None:
     """pos, scale, angle, colour, opacity, as `reference.splat` takes them."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in training.gaussians.shown().items()}
@@ -100,7 +73,3 @@ def _write_gaussians(path: Path, training: Training, fitted: Tensor) -> None:
     save_file(
         tensors, path, {name: json.dumps(value) for name, value in facts.items()} | {"photo": training.photo.name}
     )
-
-
-def _picture(pixels: Tensor) -> Image.Image:
-    return Image.fromarray(pixels.numpy())

@@ -15,14 +15,14 @@ Watch = Callable[[int, int, float], None]
 
 
 @contextmanager
-def progress_bar(console: Console) -> Iterator[Watch]:
-    """A progress bar on `console`, as something that a fit calls after each step."""
-    columns = ("fitting", BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]} dB"), _Speed())
+def progress_bar(console: Console, doing: str) -> Iterator[Watch]:
+    """A progress bar on `console`, as something that an app calls after each step; `doing` says in a word what."""
+    columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]} dB"), _Speed())
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        task = progress.add_task("fitting", total=None, psnr=_decibels(math.nan))
+        task = progress.add_task(doing, total=None, psnr=_decibels(math.nan))
 
         def watch(step: int, steps: int, psnr: float) -> None:
-            if progress.tasks[task].total is None:  # a resumed fit does not start at 0, and its speed must not either
+            if progress.tasks[task].total is None:  # a resumed run does not start at 0, and its speed must not either
                 progress.reset(task, total=steps, completed=step)
             progress.update(task, completed=step, psnr=_decibels(psnr))
 

@@ -11,14 +11,14 @@ import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
-from ..._errors import InputError, refusal
+from .._errors import InputError, refusal
 
 _WIDE_MODES = ("I", "F")  # 16 and 32 bits a channel, which Pillow would clip at 255
 
 
 @dataclass(frozen=True)
 class Photo:
-    """A photograph as the fit sees it: `pixels` (h, w, 3) uint8, and a digest of them."""
+    """A photograph as an app sees it: `pixels` (h, w, 3) uint8, and a digest of them."""
 
     name: str
     pixels: Tensor

@@ -1,0 +1,52 @@
+"""What the checkpoints of all apps share: where they lie, and how a missing, broken or foreign one is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from .._errors import CheckpointError, refusal
+from ._photo import Photo
+
+FILE = "checkpoint.safetensors"
+
+_AFRESH = "Leave out --resume to start afresh; that overwrites it."
+
+
+def existing(folder: Path) -> Path:
+    """The path of the checkpoint in a folder. Raises CheckpointError if there is none."""
+    path = folder / FILE
+    if not path.is_file():
+        headline = "there is no checkpoint to resume from"
+        raise CheckpointError(refusal(headline, [("file", str(path))], "Leave out --resume to start afresh."))
+    return path
+
+
+def broken(path: Path, reason: str) -> CheckpointError:
+    """The refusal of a checkpoint that cannot be used."""
+    return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)], _AFRESH))
+
+
+def identity(photo: Photo) -> dict[str, object]:
+    """Which photograph a checkpoint is of."""
+    return {"photograph": photo.name, "size": f"{photo.width} x {photo.height}", "pixels": photo.digest}
+
+
+def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapping[str, object]) -> None:
+    """Raises CheckpointError unless a checkpoint is of this fit (or whatever `what` says), up to the photograph's name.
+
+    A photograph may be renamed: its pixels are what counts, its name helps to tell which one was meant.
+    """
+    if all(theirs.get(key) == ours[key] for key in ours if key != "photograph"):
+        return
+    rows: list[tuple[str, ...]] = [("file", str(path))]
+    for key, value in ours.items():
+        note = ("",) if theirs.get(key) == value else (f"this {what} has {_short(value)}",)
+        rows.append((key, _short(theirs.get(key)), *note))
+    remedy = "Resume with the image and options that it was made with, or leave out --resume to start afresh."
+    raise CheckpointError(refusal(f"the checkpoint is of another {what}", rows, remedy))
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) < 40 else text[:12] + "..."

@@ -1,0 +1,43 @@
+"""The film of a training: which steps are filmed, how large, and how a picture compares with the photograph."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ._photo import Photo
+
+_FRAMES = 48
+_FRAME_SIDE = 320  # pixels; the film of a large photograph is smaller than it
+
+
+def film_steps(steps: int) -> set[int]:
+    """The steps that are filmed, denser at the start, where more happens."""
+    return {round(steps * (number / _FRAMES) ** 2.5) for number in range(_FRAMES)}
+
+
+def film_sized(image: Tensor) -> Tensor:
+    """An image (rows, columns, 3), shrunk if it is larger than a film should be."""
+    shrink = max(image.shape[:2]) / _FRAME_SIDE
+    if shrink <= 1:
+        return image
+    size = [max(1, round(side / shrink)) for side in image.shape[:2]]
+    return functional.interpolate(image.permute(2, 0, 1)[None], size, mode="area")[0].permute(1, 2, 0)
+
+
+def as_pixels(image: Tensor) -> Tensor:
+    """An image between 0 and 1 as uint8 on the CPU."""
+    return (image.detach().clamp(0, 1) * 255).round().to(torch.uint8).cpu()
+
+
+def psnr(error: float) -> float:
+    """The peak signal-to-noise ratio in dB of a mean squared error, the peak being 1."""
+    return math.inf if error == 0 else -10 * math.log10(error)
+
+
+def psnr_of_pixels(pixels: Tensor, photo: Photo) -> float:
+    """The peak signal-to-noise ratio of a picture as it is written, in 8 bits."""
+    return psnr((pixels.double() - photo.pixels.double()).div(255).square().mean().item())

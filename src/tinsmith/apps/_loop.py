@@ -1,0 +1,81 @@
+"""The frame of every app that trains: what is refused before it, the loop itself, what it reached."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from .._errors import InputError, refusal
+from ._interrupt import Stop
+from ._progress import Watch
+
+_SAVE_EVERY = 100  # steps
+
+
+class Steps(Protocol):
+    """What a training shows of itself; `psnr` is the last that is known, in dB, or nan."""
+
+    step: int
+    steps: int
+
+    @property
+    def psnr(self) -> float: ...
+
+    def advance(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a training reached.
+
+    `psnr` is that of the picture as written, in 8 bits. `seconds` is the time that the steps of
+    this run took, 0 where none was left, and `steps_per_second` how many it made of them. `interrupted`: by Ctrl-C.
+    """
+
+    psnr: float
+    step: int
+    steps: int
+    seconds: float
+    steps_per_second: float
+    interrupted: bool
+    files: tuple[Path, ...]
+
+
+def require_device(device: str) -> None:
+    """Raises InputError unless torch has the device."""
+    if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
+        raise InputError(refusal("torch has no such device", [("device", device)], "Use --device cpu."))
+
+
+def require_apart(what: str, given: Path | None, out: Path, files: Collection[str]) -> None:
+    """Raises InputError if a file that was given is one that the app writes into `out`."""
+    if given is None or given.resolve() not in [(out / name).resolve() for name in files]:
+        return
+    headline = f"the {what} would be overwritten"
+    raise InputError(refusal(headline, [("file", str(given))], "Choose another folder with --out."))
+
+
+def take_steps(training: Steps, save: Callable[[], object], watch: Watch | None, stop: Stop) -> tuple[int, float]:
+    """Take the steps that are left; how many were taken, and in how many seconds."""
+    if watch is not None:
+        watch(training.step, training.steps, training.psnr)
+    first, start = training.step, time.perf_counter()
+    while training.step < training.steps and not stop.requested:
+        training.advance()
+        if watch is not None:
+            watch(training.step, training.steps, training.psnr)
+        if training.step % _SAVE_EVERY == 0:
+            save()
+    taken = training.step - first
+    return taken, time.perf_counter() - start if taken else 0.0
+
+
+def reached(training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path]) -> Reached:
+    """What a training reached, which took so many steps just now."""
+    speed = taken / seconds if taken else 0.0
+    return Reached(psnr, training.step, training.steps, seconds, speed, training.step < training.steps, tuple(files))
