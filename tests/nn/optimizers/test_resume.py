@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import pickle
 
 import pytest
 import torch
 
 from support.optimizers import gradients, parameters, train
-from tinsmith import CheckpointError
+from tinsmith import ArgumentError, CheckpointError
 from tinsmith.nn.optimizers import averaged, make_optimizer
 
 ADAM = {"otype": "Adam", "learning_rate": 0.1}
@@ -98,6 +99,31 @@ def test_a_state_that_was_loaded_can_be_loaded_again(config):
         with averaged(resumed):
             ends.append(again[0].detach().clone())
     assert torch.equal(*ends)
+
+
+OF_LIBRARY = ("novograd", "shampoo", "shampoo ungrafted", "lookahead", "composite", "all")
+
+
+@pytest.mark.parametrize("name", OF_LIBRARY)
+def test_what_would_be_pickled_broken_is_refused(name):
+    with pytest.raises(ArgumentError, match="of pytorch_optimizer cannot be pickled or deep-copied") as caught:
+        pickle.dumps(make_optimizer(parameters((6, 4), (5,)), CONFIGS[name]))
+    assert "Save its state_dict()" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(set(CONFIGS) - set(OF_LIBRARY)))
+def test_pickled_with_its_parameters_an_optimizer_goes_on(name):
+    given = parameters((6, 4), (5,))
+    drawn = gradients(given, 8)
+    optimizer = make_optimizer(given, CONFIGS[name])
+    train(optimizer, given, drawn[:4])
+    again, twin = pickle.loads(pickle.dumps((given, optimizer)))
+    train(optimizer, given, drawn[4:])
+    train(twin, again, drawn[4:])
+    for p, q in zip(given, again, strict=True):
+        assert torch.equal(p, q)
+    with averaged(optimizer), averaged(twin):
+        assert torch.equal(given[0], again[0])
 
 
 def test_the_state_of_another_optimizer_is_refused():

@@ -62,6 +62,9 @@ class EntrywiseAdam(torch.optim.Optimizer):
         super().__init__(groups, {"betas": betas, "eps": epsilon, "step": 0})
         self.extras = extras
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "extras": self.extras}
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step. A closure, if given, is called first; its value is returned."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..._errors import ConfigError, refusal
+from ..._errors import ArgumentError, ConfigError, refusal
 from ..config import Section
 from ._gradients import gradient, lent
 from ._wrapper import Wrapper, parameters_of
@@ -24,6 +24,12 @@ def from_library(section: Section, name: str) -> Any:
     return getattr(library, name)
 
 
+def cannot_be_pickled(optimizer: torch.optim.Optimizer) -> str:
+    """Of an optimizer of the library, which would come back without its settings and fail at its first step."""
+    headline = f"{type(optimizer).__name__} of pytorch_optimizer cannot be pickled or deep-copied."
+    return refusal(headline, [], "Save its state_dict(), and load that into an optimizer made by make_optimizer.")
+
+
 class Borrowed(Wrapper):
     """An optimizer of the library, given gradients that it may overwrite, and decays as tiny-cuda-nn has them.
 
@@ -36,6 +42,9 @@ class Borrowed(Wrapper):
     def __init__(self, nested: torch.optim.Optimizer, l2_reg: float, relative: float, absolute: float) -> None:
         super().__init__(nested)
         self.l2_reg, self.relative, self.absolute = l2_reg, relative, absolute
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise ArgumentError(cannot_be_pickled(self.nested))
 
     def _step(self) -> None:
         parameters = parameters_of(self)

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from ..._errors import ArgumentError
+from ._library import cannot_be_pickled
 from ._wrapper import Wrapper, check_saved_by, parameters_of
 
 
@@ -20,6 +22,9 @@ class Lookahead(Wrapper):
     def __init__(self, nested: torch.optim.Optimizer, library: Any) -> None:
         super().__init__(nested)
         self._library = library
+
+    def __getstate__(self) -> dict[str, Any]:
+        raise ArgumentError(cannot_be_pickled(self._library))
 
     def _step(self) -> None:
         self._library.step()

@@ -54,6 +54,9 @@ class Wrapper(torch.optim.Optimizer):
             raise ArgumentError(refusal(f"{type(self).__name__} takes no further parameters.", [], remedy))
         super().add_param_group(param_group)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__  # torch's own keeps groups and state only
+
     def weights(self) -> list[torch.Tensor]:
         """The weights meant for inference, in the order of the parameters."""
         return [weight for part in self.parts for weight in weights_of(part)]
