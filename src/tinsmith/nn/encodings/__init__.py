@@ -8,7 +8,9 @@ or a network and its encoding in one tensor).
 from __future__ import annotations
 
 from ._build import encoder
+from ._composite import Composite
 from ._encoder import Encoder
 from ._encoding import Encoding
+from ._grid import Grid
 
-__all__ = ["Encoder", "Encoding", "encoder"]
+__all__ = ["Composite", "Encoder", "Encoding", "Grid", "encoder"]

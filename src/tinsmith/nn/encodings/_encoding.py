@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,7 @@ class Encoding(torch.nn.Module):
     ) -> None:
         super().__init__()
         _check_dtype(dtype or torch.float32)
-        if isinstance(n_input_dims, bool) or not isinstance(n_input_dims, int) or n_input_dims < 1:
-            words = "the number of input dims of an Encoding does not fit"
-            raise ArgumentError(refusal(words, [("came", repr(n_input_dims)), ("expected", "an integer, 1 or more")]))
+        n_input_dims = _whole(n_input_dims)
         self.section = resolved("encoding", encoding_config)
         self.encoder = encoder(self.section, n_input_dims)
         self.n_input_dims = n_input_dims
@@ -89,6 +88,14 @@ class Encoding(torch.nn.Module):
     def extra_repr(self) -> str:
         """What `repr` shows."""
         return f"{self.n_input_dims}, {self.n_output_dims}, otype={self.section.otype!r}, n_params={len(self.params)}"
+
+
+def _whole(n_input_dims: Any) -> int:
+    whole = operator.index(n_input_dims) if hasattr(n_input_dims, "__index__") else 0  # numpy's integers too
+    if whole < 1 or isinstance(n_input_dims, bool):
+        words = "the number of input dims of an Encoding does not fit"
+        raise ArgumentError(refusal(words, [("came", repr(n_input_dims)), ("expected", "an integer, 1 or more")]))
+    return whole
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
