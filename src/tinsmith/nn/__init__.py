@@ -1,3 +1,28 @@
-"""Networks and what they are made of, in the language of tiny-cuda-nn's configurations."""
+"""Networks and what they are made of, in the language of tiny-cuda-nn's configurations.
 
-__all__: list[str] = []
+`NetworkWithInputEncoding`, `Network` and `Encoding` are its modules, on the CPU and on CUDA; `create_from_config` makes
+model, loss and optimizer of one of its JSON files.
+"""
+
+from __future__ import annotations
+
+from ._create import Created, create_from_config
+from .config import read
+from .encodings import Encoding
+from .losses import Loss, make_loss
+from .networks import Network, NetworkWithInputEncoding
+from .optimizers import RowOptimizer, averaged, make_optimizer
+
+__all__ = [
+    "Created",
+    "Encoding",
+    "Loss",
+    "Network",
+    "NetworkWithInputEncoding",
+    "RowOptimizer",
+    "averaged",
+    "create_from_config",
+    "make_loss",
+    "make_optimizer",
+    "read",
+]

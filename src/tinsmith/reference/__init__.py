@@ -6,14 +6,17 @@ They are public: compare your own kernels against them too.
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
 from ._grid import GridLevel, grid, grid_levels
 from ._losses import loss
+from ._networks import activation, mlp
 from ._splat import splat
 
 __all__ = [
     "GridLevel",
+    "activation",
     "frequency",
     "grid",
     "grid_levels",
     "loss",
+    "mlp",
     "one_blob",
     "spherical_harmonics",
     "splat",

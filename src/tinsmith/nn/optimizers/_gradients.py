@@ -13,6 +13,15 @@ def gradient(parameter: torch.Tensor) -> torch.Tensor | None:
     return parameter.grad
 
 
+def clear(parameters: Sequence[torch.Tensor], set_to_none: bool) -> None:
+    """Takes the gradients away, or makes them 0."""
+    for parameter in parameters:
+        if set_to_none:
+            parameter.grad = None
+        elif parameter.grad is not None:
+            parameter.grad = parameter.grad.detach().zero_()
+
+
 @contextlib.contextmanager
 def lent(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> Iterator[None]:
     """Within, these gradients stand in for the parameters' own, and may be overwritten."""

@@ -14,6 +14,7 @@ from ._adam import Adam
 from ._average import Average
 from ._batched import Batched
 from ._composite import Composite
+from ._divided import Divided, Piece, pieces_of
 from ._ema import EMA
 from ._entrywise_adam import EntrywiseAdam, Extras
 from ._exponential_decay import ExponentialDecay
@@ -35,7 +36,8 @@ def make_optimizer(
     Args:
         params: a module; or tensors; or groups such as `{"params": [...], "matrix": False}`. What is no matrix
             of a network (the table of an encoding) is told by `matrix`, by a module's attribute
-            `holds_matrices`, or else by having fewer than two dims.
+            `holds_matrices`, or else by having fewer than two dims. A module with one flat parameter has
+            `matrix_shapes`: of the matrices that this begins with. Each of these is then optimized by itself.
         config: the optimizer's part of a configuration, or its `Section`; None for an Adam with all defaults.
             In a Composite, `n_params_to_optimize` counts numbers in the parameters' order, and each part
             begins and ends with a parameter; one part may leave it out and takes what the others leave.
@@ -55,7 +57,15 @@ def make_optimizer(
         >>> optimizer.param_groups[0]["lr"]
         0.01
     """
-    return made(resolved("optimizer", config), slots(params))
+    section, given = resolved("optimizer", config), slots(params)
+    pieces: list[Piece] = []
+    parts: list[Slot] = []
+    for slot in given:
+        own = pieces_of(slot) if slot.matrix_shapes else []
+        pieces += own
+        parts += [piece.slot for piece in own] or [slot]
+    optimizer = made(section, parts)
+    return Divided(optimizer, pieces) if pieces else optimizer
 
 
 def made(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:

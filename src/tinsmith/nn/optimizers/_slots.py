@@ -19,12 +19,14 @@ from ..._errors import ArgumentError, refusal
 class Slot:
     """A parameter, and whether it is (or stacks) matrices of a network.
 
-    Where a parameter stacks networks, `networks` is how many: a configuration counts the numbers of one.
+    Where a parameter stacks networks, `networks` is how many: a configuration counts the numbers of one. Where a flat
+    one begins with several matrices, `matrix_shapes` has their shapes; what is left of it is no matrix.
     """
 
     parameter: torch.Tensor
     matrix: bool
     networks: int = 1
+    matrix_shapes: tuple[tuple[int, int], ...] = ()
 
     @property
     def size(self) -> int:
@@ -44,13 +46,15 @@ def slots(params: Params) -> list[Slot]:
 
 
 def _of_module(module: torch.nn.Module) -> Iterator[Slot]:
-    """A module may say by an attribute `holds_matrices` what its own parameters are."""
+    """A module may say by attributes what its own parameters are: `holds_matrices`, `matrix_shapes`."""
     seen: set[int] = set()
     for part in module.modules():
         for parameter in part.parameters(recurse=False):
             if id(parameter) not in seen and parameter.requires_grad:
                 seen.add(id(parameter))
-                yield Slot(parameter, getattr(part, "holds_matrices", parameter.ndim >= 2))
+                matrix = getattr(part, "holds_matrices", parameter.ndim >= 2)
+                shapes = getattr(part, "matrix_shapes", ())
+                yield Slot(parameter, matrix, matrix_shapes=shapes)
 
 
 def _of_items(items: Iterable[Any]) -> Iterator[Slot]:

@@ -1,0 +1,64 @@
+"""Checks of what the modules for one network are made with and given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
+
+_FLOATS = (torch.float32, torch.float64)
+
+
+class _Module(Protocol):
+    n_input_dims: int
+    params: torch.nn.Parameter
+
+
+def check_counts(module: str, **counts: int) -> None:
+    """ArgumentError unless each is a whole number, 1 or more."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            rows = [("came", repr(count)), ("expected", "an integer, 1 or more")]
+            raise ArgumentError(refusal(f"`{name}` of a {module} does not fit.", rows))
+
+
+def check_dtype(module: str, dtype: torch.dtype) -> None:
+    """DtypeError unless it is one that networks are computed in."""
+    if dtype not in _FLOATS:
+        rows = [("came", str(dtype)), ("known", ", ".join(map(str, _FLOATS)))]
+        remedy = "For half precision pass dtype=torch.float32 and call it under torch.autocast."
+        raise DtypeError(refusal(f"A {module} does not have this dtype.", rows, remedy))
+
+
+def entering(module: _Module, x: Tensor) -> Tensor:
+    """The input in the module's dtype, if it fits."""
+    params, name = module.params, type(module).__name__
+    if params.dtype not in _FLOATS:
+        check_dtype(name, params.dtype)
+    if x.ndim == 0 or x.shape[-1] != module.n_input_dims:
+        raise _misfit(module, x)
+    if x.is_complex():
+        rows = [("x", str(x.dtype)), ("expected", "real numbers, of any dtype")]
+        raise DtypeError(refusal(f"`x` does not fit the {name}.", rows, "Pass its real and imaginary parts as dims."))
+    return x.to(params.dtype)
+
+
+def _misfit(module: _Module, x: Tensor) -> ShapeError:
+    n, name = module.n_input_dims, type(module).__name__
+    rows = [("x", f"[..., {n}] = {tuple(x.shape)}", f"the last should be {n}")]
+    remedy = f"Pass {n} numbers an input, or make the {name} with as many n_input_dims."
+    return ShapeError(refusal(f"`x` does not fit the {name}.", rows, remedy))
+
+
+def unfit_params(module: _Module, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+    """Adds to torch's errors of loading, the last of `args`, what the size of `params` may mean."""
+    came = state_dict.get(f"{prefix}params")
+    if isinstance(came, Tensor) and came.shape != module.params.shape:
+        args[-1].append(
+            f"`{prefix}params` has {came.numel()} numbers for a {type(module).__name__} of {module.params.numel()}. "
+            "If tiny-cuda-nn saved it, make the module with alignment=16; else as the one that was saved."
+        )

@@ -1,0 +1,91 @@
+"""Mlp: the matrices of one network, where they stand in a flat tensor, and what they compute. It has no state.
+
+The layout is tiny-cuda-nn's: no biases; layer after layer, each [out, in], row by row. There, matrices are filled
+up to multiples of 16 for the sake of tensor cores, the inputs with ones (or zeros, behind a grid) and the outputs with
+rows that nobody reads. `alignment=16` lays them out so too. The added inputs are not computed with: as
+constants they are one bias of the first layer, the sum of their columns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .._activations import apply
+from ..config import Section
+
+_FREQUENCY = 30.0
+"""Of the first layer of sines: SIREN (Sitzmann et al. 2020), section 3.2."""
+
+
+@dataclass(frozen=True)
+class Mlp:
+    """A network as a function of its input and its matrices.
+
+    Attributes:
+        shapes: (out, in) of each matrix.
+        activation, output_activation: by name.
+        n_output_dims: rows of the last matrix that are read.
+    """
+
+    shapes: tuple[tuple[int, int], ...]
+    activation: str
+    output_activation: str
+    n_output_dims: int
+
+    @classmethod
+    def of(cls, section: Section, n_columns: int, n_output_dims: int, alignment: int) -> Mlp:
+        """From the network's part of a configuration, for an input of `n_columns`, filled up already."""
+        options = section.options
+        hidden = [options["n_neurons"]] * options["n_hidden_layers"]
+        widths = [n_columns, *hidden, -(-n_output_dims // alignment) * alignment]
+        shapes = tuple((after, before) for before, after in itertools.pairwise(widths))
+        return cls(shapes, options["activation"], options["output_activation"], n_output_dims)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Numbers of each matrix."""
+        return [rows * columns for rows, columns in self.shapes]
+
+    def __call__(
+        self, x: Tensor, pieces: Sequence[Tensor], columns: Tensor | None = None, constants: Tensor | None = None
+    ) -> Tensor:
+        """(..., n_input_dims) to (..., n_output_dims).
+
+        Args:
+            x: of one dtype with the matrices. Differentiable.
+            pieces: each matrix, flat. Differentiable.
+            columns: which columns of the first matrix the inputs belong to; None for all.
+            constants: (columns): what stands in the others; 0 in these.
+        """
+        matrices = [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
+        bias = None
+        if columns is not None and constants is not None:
+            last = len(matrices) == 1  # then the rows that nobody reads are of this matrix
+            first = matrices[0][: self.n_output_dims] if last else matrices[0]
+            bias, matrices[0] = first @ constants, first.index_select(1, columns)
+        for matrix in matrices[:-1]:
+            x = apply(self.activation, functional.linear(x, matrix, bias))
+            bias = None
+        return apply(self.output_activation, functional.linear(x, matrices[-1][: self.n_output_dims], bias))
+
+    def initial_params(self, draw: torch.Generator) -> Tensor:
+        """(n), float32 on the CPU: weights uniform in -bound to bound, by tiny-cuda-nn's rules.
+
+        Xavier's bound is sqrt(6 / (fan in + fan out)). SIREN's, for sines, are 30 / (fan in) in the first layer
+        and sqrt(6 / fan in) in the others.
+        """
+        drawn = [torch.rand(size, generator=draw) * 2 - 1 for size in self.sizes]
+        return torch.cat([weights * self._bound(number) for number, weights in enumerate(drawn)])
+
+    def _bound(self, number: int) -> float:
+        fan_out, fan_in = self.shapes[number]
+        if self.activation != "Sine":
+            return math.sqrt(6 / (fan_in + fan_out))
+        return _FREQUENCY / max(fan_in, 1) if number == 0 else math.sqrt(6 / fan_in)

@@ -1,0 +1,233 @@
+"""Network and NetworkWithInputEncoding: tiny-cuda-nn's modules, by its configurations, in plain torch.
+
+One network has no shape that a kernel could be faster in than torch's matrix products are; only the encoding runs
+kernels. So every derivative is there, and `torch.compile` sees through. Arrays of networks: `_array`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..config import Section, resolved
+from ..encodings import encoder
+from ._alignment import Columns, columns_of
+from ._checks import check_counts, check_dtype, entering, unfit_params
+from ._mlp import Mlp
+
+_Config = Section | Mapping[str, Any] | str | Path | None
+
+
+class NetworkWithInputEncoding(torch.nn.Module):
+    """An input encoding followed by a small network without biases, by their tiny-cuda-nn configurations.
+
+    With e the encoding, W the matrices and f the activations:   y = f_out(W_n f(... W_2 f(W_1 e(x))))
+
+    Networks: FullyFusedMLP and CutlassMLP (MLP) compute the same; any `n_neurons`. Activations: None, ReLU, LeakyReLU,
+    SiLU, Exponential, Sine, Sigmoid, Squareplus, Softplus, Tanh; formulas in `tinsmith.reference.activation`.
+
+    Args:
+        n_input_dims: numbers a position.
+        n_output_dims: numbers that come out for it.
+        encoding_config: see `Encoding`. None: all defaults.
+        network_config: the configuration, as a mapping, a JSON text or a path; None: all defaults.
+        seed: of the parameters that training starts with.
+        dtype: of the parameters, and what is computed in and returned: float32, the default, or float64. `.double()`
+            and `.float()` change it.
+        engine: what the encoding runs on: "taichi" or "quadrants"; None for one that runs already, or else Taichi.
+        alignment: 1, or 16 for parameters laid out exactly as tiny-cuda-nn lays them out: what its module saved as
+            `state_dict` this one loads. There, widths are filled up to multiples of 16; what it fills
+            the network's input up with is ones, so that such a network has a bias in its first layer in effect.
+
+    Attributes:
+        n_input_dims, n_output_dims: as given.
+        native_output_dims: rows of the last matrix: `n_output_dims`, filled up to a multiple of `alignment`.
+        params: all parameters, flat: the network's matrices in order, each [out, in] row by row, then the encoding's.
+        matrix_shapes: (out, in) of the matrices that `params` begins with. The optimizers of this library treat
+            these and what follows, the table of a grid, differently, as tiny-cuda-nn does.
+
+    The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
+    (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes.
+
+    Raises:
+        ConfigError: a configuration with names, values or sizes that do not fit.
+        ArgumentError: a number of dims or an alignment that is none.
+        DtypeError: another `dtype`, or module dtype; a complex input.
+        ShapeError: an input of other numbers a position.
+
+    Example:
+        >>> import tinsmith.nn, torch
+        >>> encoding = {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 12}
+        >>> network = {"otype": "FullyFusedMLP", "n_neurons": 16, "n_hidden_layers": 2}
+        >>> model = tinsmith.nn.NetworkWithInputEncoding(2, 3, encoding, network)
+        >>> model(torch.rand(100, 2)).shape
+        torch.Size([100, 3])
+    """
+
+    columns: Tensor | None
+    constants: Tensor | None
+
+    def __init__(
+        self,
+        n_input_dims: int,
+        n_output_dims: int,
+        encoding_config: _Config = None,
+        network_config: _Config = None,
+        seed: int = 1337,
+        *,
+        dtype: torch.dtype | None = None,
+        engine: str | None = None,
+        alignment: int = 1,
+    ) -> None:
+        super().__init__()
+        check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims, alignment=alignment)
+        check_dtype(type(self).__name__, dtype or torch.float32)
+        self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
+        self.seed, self.engine, self.alignment = seed, engine, alignment
+        self.encoding_section = resolved("encoding", encoding_config)
+        self.network_section = resolved("network", network_config)
+        self.encoder = encoder(self.encoding_section, n_input_dims)
+        columns: Columns = [None] * self.encoder.n_output_dims
+        if alignment > 1:
+            columns = columns_of(self.encoder, self.encoding_section, alignment)
+        self.mlp = Mlp.of(self.network_section, len(columns), n_output_dims, alignment)
+        _hold_columns(self, columns, dtype or torch.float32)
+        draw = torch.Generator().manual_seed(seed)
+        start = torch.cat([self.mlp.initial_params(draw), self.encoder.initial_params(draw)])
+        self.params = torch.nn.Parameter(start.to(dtype or torch.float32))
+
+    @property
+    def native_output_dims(self) -> int:
+        """Rows of the last matrix."""
+        return self.mlp.shapes[-1][0]
+
+    @property
+    def matrix_shapes(self) -> tuple[tuple[int, int], ...]:
+        """(out, in) of the matrices that `params` begins with."""
+        return self.mlp.shapes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., n_input_dims) to (..., n_output_dims)."""
+        x = entering(self, x)
+        *pieces, table = self.params.split([*self.mlp.sizes, self.encoder.n_params])
+        features = self.encoder(x.reshape(-1, self.n_input_dims), table, self.engine)
+        y = self.mlp(features, pieces, self.columns, self.constants)
+        return y.reshape(*x.shape[:-1], self.n_output_dims)
+
+    def extra_repr(self) -> str:
+        """What `repr` shows."""
+        encoding = self.encoding_section.otype
+        return f"{self.n_input_dims}, {self.n_output_dims}, encoding={encoding!r}, {_told(self.network_section, self)}"
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        unfit_params(self, *args, **kwargs)
+
+
+class Network(torch.nn.Module):
+    """A small network without biases, by its tiny-cuda-nn configuration.
+
+    With W the matrices and f the activations:   y = f_out(W_n f(... W_2 f(W_1 x)))
+
+    FullyFusedMLP and CutlassMLP (MLP) compute the same; any `n_neurons`. Activations: None, ReLU, LeakyReLU, SiLU,
+    Exponential, Sine, Sigmoid, Squareplus, Softplus, Tanh; formulas in `tinsmith.reference.activation`.
+
+    Args:
+        n_input_dims: numbers an input.
+        n_output_dims: numbers that come out for it.
+        network_config: the configuration, as a mapping, a JSON text or a path; None: all defaults.
+        seed: of the weights that training starts with: Xavier's, or SIREN's where the activation is Sine.
+        dtype: of the weights, and what is computed in and returned: float32, the default, or float64. `.double()`
+            and `.float()` change it.
+        alignment: 1, or 16 for weights laid out exactly as tiny-cuda-nn lays them out: what its module saved as
+            `state_dict` this one loads. There, widths are filled up to multiples of 16, the input with
+            ones, so that such a network has a bias in its first layer in effect.
+
+    Attributes:
+        n_input_dims, n_output_dims: as given.
+        native_output_dims: rows of the last matrix: `n_output_dims`, filled up to a multiple of `alignment`.
+        params: all weights, flat: the matrices in order, each [out, in] row by row.
+        matrix_shapes: (out, in) of these.
+
+    The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
+    (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes.
+
+    Raises:
+        ConfigError: a configuration with names or values that do not fit.
+        ArgumentError: a number of dims or an alignment that is none.
+        DtypeError: another `dtype`, or module dtype; a complex input.
+        ShapeError: an input of other numbers.
+
+    Example:
+        >>> import tinsmith.nn, torch
+        >>> network = tinsmith.nn.Network(3, 1, {"otype": "FullyFusedMLP", "n_neurons": 16, "n_hidden_layers": 2})
+        >>> network(torch.rand(100, 3)).shape
+        torch.Size([100, 1])
+        >>> network.matrix_shapes
+        ((16, 3), (16, 16), (1, 16))
+    """
+
+    columns: Tensor | None
+    constants: Tensor | None
+
+    def __init__(
+        self,
+        n_input_dims: int,
+        n_output_dims: int,
+        network_config: _Config = None,
+        seed: int = 1337,
+        *,
+        dtype: torch.dtype | None = None,
+        alignment: int = 1,
+    ) -> None:
+        super().__init__()
+        check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims, alignment=alignment)
+        check_dtype(type(self).__name__, dtype or torch.float32)
+        self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
+        self.seed, self.alignment = seed, alignment
+        self.network_section = resolved("network", network_config)
+        filling = [1.0] * (-n_input_dims % alignment)
+        self.mlp = Mlp.of(self.network_section, n_input_dims + len(filling), n_output_dims, alignment)
+        _hold_columns(self, [None] * n_input_dims + filling, dtype or torch.float32)
+        start = self.mlp.initial_params(torch.Generator().manual_seed(seed))
+        self.params = torch.nn.Parameter(start.to(dtype or torch.float32))
+
+    @property
+    def native_output_dims(self) -> int:
+        """Rows of the last matrix."""
+        return self.mlp.shapes[-1][0]
+
+    @property
+    def matrix_shapes(self) -> tuple[tuple[int, int], ...]:
+        """(out, in) of the matrices that `params` holds."""
+        return self.mlp.shapes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., n_input_dims) to (..., n_output_dims)."""
+        return self.mlp(entering(self, x), self.params.split(self.mlp.sizes), self.columns, self.constants)
+
+    def extra_repr(self) -> str:
+        """What `repr` shows."""
+        return f"{self.n_input_dims}, {self.n_output_dims}, {_told(self.network_section, self)}"
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        unfit_params(self, *args, **kwargs)
+
+
+def _hold_columns(module: torch.nn.Module, columns: Columns, dtype: torch.dtype) -> None:
+    """Buffers `columns` and `constants` of the first matrix, see `Mlp`; None where nothing is filled up."""
+    own = torch.tensor([i for i, constant in enumerate(columns) if constant is None], dtype=torch.int64)
+    constants = torch.tensor([constant or 0.0 for constant in columns], dtype=dtype)
+    filled = len(own) < len(columns)
+    module.register_buffer("columns", own if filled else None, persistent=False)
+    module.register_buffer("constants", constants if filled else None, persistent=False)
+
+
+def _told(section: Section, module: Network | NetworkWithInputEncoding) -> str:
+    words = ", ".join(f"{key}={value!r}" for key, value in section.options.items())
+    return f"otype={section.otype!r}, {words}, n_params={module.params.numel()}"
