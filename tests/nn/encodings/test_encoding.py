@@ -363,3 +363,8 @@ def test_what_is_refused_and_how(attempt, error, words):
     with pytest.raises(error) as caught:
         attempt()
     assert words in str(caught.value)
+
+
+def test_made_on_torchs_default_device():
+    with torch.device("meta"):
+        assert Encoding(2, GRID).params.device.type == "meta"

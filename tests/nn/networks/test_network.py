@@ -217,6 +217,13 @@ def test_weights_begin_as_in_tiny_cuda_nn(activation, bounds):
         assert abs(weights.mean()) < 0.25 * bound
 
 
+def test_made_on_torchs_default_device():
+    with torch.device("meta"):
+        modules = [Network(3, 2, alignment=16), NetworkWithInputEncoding(2, 1, GRID, config(), alignment=16)]
+    assert {tensor.device.type for module in modules for tensor in (module.params, module.constants)} == {"meta"}
+    assert modules[1].encoder.scales.device.type == "cpu"
+
+
 def test_what_is_shown():
     shown = repr(Network(3, 2, config()))
     assert shown.startswith("Network(3, 2, otype='FullyFusedMLP', activation='ReLU'") and "n_params=336" in shown
@@ -224,6 +231,7 @@ def test_what_is_shown():
 
 
 REFUSED = [
+    (lambda: Network(2, 2)([1.0, 2.0]), ArgumentError, "x         list\n  expected  a tensor"),
     (lambda: Network(0, 2), ArgumentError, "`n_input_dims` of a Network does not fit.\n  came      0"),
     (lambda: NetworkWithInputEncoding(2, True), ArgumentError, "`n_output_dims` of a NetworkWithInputEncoding"),
     (lambda: Network(3, 2, alignment=1.5), ArgumentError, "expected  an integer, 1 or more"),

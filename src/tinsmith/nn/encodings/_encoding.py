@@ -64,13 +64,14 @@ class Encoding(torch.nn.Module):
         _check_dtype(dtype or torch.float32)
         n_input_dims = _whole(n_input_dims)
         self.section = resolved("encoding", encoding_config)
-        self.encoder = encoder(self.section, n_input_dims)
+        with torch.device("cpu"):  # drawn there, so that a seed means the same everywhere
+            self.encoder = encoder(self.section, n_input_dims)
+            start = self.encoder.initial_params(torch.Generator().manual_seed(seed))
         self.n_input_dims = n_input_dims
         self.n_output_dims = self.encoder.n_output_dims
         self.seed = seed
         self.engine = engine
-        start = self.encoder.initial_params(torch.Generator().manual_seed(seed))
-        self.params = torch.nn.Parameter(start.to(dtype or torch.float32))
+        self.params = torch.nn.Parameter(start.to(torch.get_default_device(), dtype or torch.float32))
 
     def forward(self, x: Tensor) -> Tensor:
         """Encode positions: (..., n_input_dims) to (..., n_output_dims)."""

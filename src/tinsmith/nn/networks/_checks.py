@@ -39,6 +39,9 @@ def entering(module: _Module, x: Tensor) -> Tensor:
     params, name = module.params, type(module).__name__
     if params.dtype not in _FLOATS:
         check_dtype(name, params.dtype)
+    if not isinstance(x, Tensor):
+        rows = [("x", type(x).__name__), ("expected", "a tensor")]
+        raise ArgumentError(refusal(f"`x` does not fit the {name}.", rows, "Pass torch.as_tensor(x)."))
     if x.ndim == 0 or x.shape[-1] != module.n_input_dims:
         raise _misfit(module, x)
     if x.is_complex():

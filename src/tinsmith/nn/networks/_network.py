@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..config import Section, resolved
-from ..encodings import encoder
+from ..encodings import Encoder, encoder
 from ._alignment import Columns, columns_of
 from ._checks import check_counts, check_dtype, entering, unfit_params
 from ._mlp import Mlp
@@ -90,15 +90,14 @@ class NetworkWithInputEncoding(torch.nn.Module):
         self.seed, self.engine, self.alignment = seed, engine, alignment
         self.encoding_section = resolved("encoding", encoding_config)
         self.network_section = resolved("network", network_config)
-        self.encoder = encoder(self.encoding_section, n_input_dims)
+        with torch.device("cpu"):  # it works out sizes; what it keeps it brings to where its input is
+            self.encoder = encoder(self.encoding_section, n_input_dims)
         columns: Columns = [None] * self.encoder.n_output_dims
         if alignment > 1:
             columns = columns_of(self.encoder, self.encoding_section, alignment)
         self.mlp = Mlp.of(self.network_section, len(columns), n_output_dims, alignment)
         _hold_columns(self, columns, dtype or torch.float32)
-        draw = torch.Generator().manual_seed(seed)
-        start = torch.cat([self.mlp.initial_params(draw), self.encoder.initial_params(draw)])
-        self.params = torch.nn.Parameter(start.to(dtype or torch.float32))
+        self.params = _begun(seed, dtype or torch.float32, self.mlp, self.encoder)
 
     @property
     def native_output_dims(self) -> int:
@@ -193,8 +192,7 @@ class Network(torch.nn.Module):
         filling = [1.0] * (-n_input_dims % alignment)
         self.mlp = Mlp.of(self.network_section, n_input_dims + len(filling), n_output_dims, alignment)
         _hold_columns(self, [None] * n_input_dims + filling, dtype or torch.float32)
-        start = self.mlp.initial_params(torch.Generator().manual_seed(seed))
-        self.params = torch.nn.Parameter(start.to(dtype or torch.float32))
+        self.params = _begun(seed, dtype or torch.float32, self.mlp)
 
     @property
     def native_output_dims(self) -> int:
@@ -217,6 +215,14 @@ class Network(torch.nn.Module):
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         unfit_params(self, *args, **kwargs)
+
+
+def _begun(seed: int, dtype: torch.dtype, *parts: Mlp | Encoder) -> torch.nn.Parameter:
+    """Where training starts: drawn on the CPU, so that a seed means the same everywhere, for torch's default device."""
+    with torch.device("cpu"):
+        draw = torch.Generator().manual_seed(seed)
+        start = torch.cat([part.initial_params(draw) for part in parts])
+    return torch.nn.Parameter(start.to(torch.get_default_device(), dtype))
 
 
 def _hold_columns(module: torch.nn.Module, columns: Columns, dtype: torch.dtype) -> None:
