@@ -20,7 +20,7 @@ def built(lang, n_dims, n_features, interpolation, apart, atomic):
         lang, fp="f64", n_dims=n_dims, n_features=n_features, interpolation=interpolation, apart=apart, atomic=atomic
     )
     arrays = "x[n, d], table[t, f], scales[l]: f32, cells[l, _]: i32"
-    scratch = "parts[l, n, d]" if apart else None
+    scratch = "parts[2, n, d]" if apart else None
     return (
         ts.op(f"{arrays} -> y[n, l * f]", init={"y": "empty"}, adjoint="source")(found.value),
         ts.op(f"{arrays}, c[n, _] -> slope[n, d]", scratch=scratch, adjoint="source")(found.by_position),

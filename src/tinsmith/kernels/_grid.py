@@ -50,7 +50,7 @@ class Grid(NamedTuple):
     Attributes:
         value: x, table, scales, cells -> y [n, l f].
         by_position: x, table, scales, cells, c -> slope [n, d], the gradient in x. With levels apart it also
-            takes `parts` [l, n, d], before `slope`, for what each level adds to it.
+            takes `parts` [w, n, d], zeros, before `slope`: the sums of w workers, who take turns with the levels.
         by_table: x, scales, cells, c -> total [t, f], the gradient in table, which is added to.
     """
 
@@ -139,16 +139,17 @@ def grid(
         x: array, table: array, scales: array, cells: array, c: array, parts: array, slope: array
     ):
         lang.loop_config(block_dim=1)
-        for level in range(scales.shape[0]):
-            for i in range(x.shape[0]):
-                here = pull(x, table, scales, cells, c, i, level)
-                for dim in lang.static(range(n_dims)):
-                    parts[level, i, dim] = here[dim]
+        for worker in range(parts.shape[0]):
+            for turn in range((scales.shape[0] - worker + parts.shape[0] - 1) // parts.shape[0]):
+                for i in range(x.shape[0]):
+                    here = pull(x, table, scales, cells, c, i, worker + turn * parts.shape[0])
+                    for dim in lang.static(range(n_dims)):
+                        parts[worker, i, dim] = parts[worker, i, dim] + here[dim]
         for i in range(x.shape[0]):
             for dim in lang.static(range(n_dims)):
                 total = real(0.0)
-                for level in range(scales.shape[0]):
-                    total += parts[level, i, dim]
+                for worker in range(parts.shape[0]):
+                    total += parts[worker, i, dim]
                 slope[i, dim] = total
 
     @lang.kernel

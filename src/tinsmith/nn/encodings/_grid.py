@@ -116,9 +116,12 @@ def _generated(value: Op, tensors: Sequence[Tensor], c: Tensor) -> tuple[Tensor,
     return torch.autograd.grad(y, leaves, c)
 
 
-_Key = tuple[str, str, int, int, str, bool, bool]
+_Key = tuple[str, str, int, int, str, int, bool]
 _OPS: dict[_Key, Ops] = {}
-"""Ops by engine, type of numbers, and what is static. In a global dict, where `torch.compile` finds them too."""
+"""Ops by engine, type of numbers and what is static: workers of levels that are apart (0: they are not), atomics.
+
+In a global dict, where `torch.compile` finds them too.
+"""
 
 
 @constant_when_traced
@@ -127,8 +130,8 @@ def _built(
 ) -> _Key:
     """Where in `_OPS` the ops are, which are built at the first call."""
     lang = language(engine, device)
-    on_cpu = device.type == "cpu"
-    apart = on_cpu and levels >= torch.get_num_threads()
+    on_cpu, workers = device.type == "cpu", torch.get_num_threads()
+    apart = workers if on_cpu and workers <= levels else 0
     key = (lang.__name__, FLOATS[dtype], dims, features, shape, apart, not on_cpu)
     if key not in _OPS:
         _OPS[key] = _ops(lang, key)
@@ -138,14 +141,14 @@ def _built(
 def _ops(lang: ModuleType, key: _Key) -> Ops:
     _, fp, dims, features, interpolation, apart, atomic = key
     built = kernels.grid(
-        lang, fp=fp, n_dims=dims, n_features=features, interpolation=interpolation, apart=apart, atomic=atomic
+        lang, fp=fp, n_dims=dims, n_features=features, interpolation=interpolation, apart=apart > 0, atomic=atomic
     )
     x, table, levels = f"x[n, {dims}]", f"table[t, {features}]", f"scales[l]: f32, cells[l, {dims + 4}]: i32"
     return Ops(
         op(f"{x}, {table}, {levels} -> y[n, l * {features}]", init={"y": "empty"}, adjoint="source")(built.value),
         op(
             f"{x}, {table}, {levels}, c[n, _] -> slope[n, {dims}]",
-            scratch=f"parts[l, n, {dims}]" if apart else None,
+            scratch=f"parts[{apart}, n, {dims}]" if apart else None,
             init={"slope": "empty"},
             adjoint="source",
         )(built.by_position),
