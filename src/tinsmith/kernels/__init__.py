@@ -4,8 +4,27 @@ Each is a factory `build(lang, **static)`: `lang` is the module of an engine, so
 both, and what is static is fixed when the kernel is built. The factories import no engine.
 """
 
+from ._activations import ACTIVATIONS
+from ._counting_sort import counting_sort
+from ._element_losses import ELEMENT_LOSSES
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
 from ._grid import grid
+from ._network_shape import NetworkShape
+from ._networks import backward_networks, forward_networks, learning_networks
 from ._splat import splat
 
-__all__ = ["frequency", "grid", "one_blob", "spherical_harmonics", "splat", "triangle_wave"]
+__all__ = [
+    "ACTIVATIONS",
+    "ELEMENT_LOSSES",
+    "NetworkShape",
+    "backward_networks",
+    "counting_sort",
+    "forward_networks",
+    "frequency",
+    "grid",
+    "learning_networks",
+    "one_blob",
+    "spherical_harmonics",
+    "splat",
+    "triangle_wave",
+]

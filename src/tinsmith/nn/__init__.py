@@ -10,7 +10,7 @@ from ._create import Created, create_from_config
 from .config import read
 from .encodings import Encoding
 from .losses import Loss, make_loss
-from .networks import Network, NetworkWithInputEncoding
+from .networks import Network, NetworkArray, NetworkWithInputEncoding
 from .optimizers import RowOptimizer, averaged, make_optimizer
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Encoding",
     "Loss",
     "Network",
+    "NetworkArray",
     "NetworkWithInputEncoding",
     "RowOptimizer",
     "averaged",

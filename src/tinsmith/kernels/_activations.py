@@ -1,0 +1,186 @@
+"""Activations of the small networks: what each does to a vector of neurons, and its slope there.
+
+They are tiny-cuda-nn's, with its constants. Who has only sums, products and maxima works on whole vectors, which are
+machine vectors in kernels that ask for them; the others go by components, since engines know no others of those.
+"""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+# Numbers that a kernel writes are float32 where that is the engine's default: these are exact in it.
+STEEP = 100.0
+"""LeakyReLU divides by it what is negative."""
+SHARPNESS = 10.0
+"""How fast Squareplus and Softplus become ReLU."""
+
+Pair = tuple[Any, Any]
+
+
+def activation(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
+    """Functions of a kernel for an activation by its name: values and slopes at a vector of `lanes` numbers."""
+    if name in _OF_WHOLE_VECTORS:
+        return _OF_WHOLE_VECTORS[name](lang, lang.types.vector(lanes, getattr(lang, dtype)))
+    value, slope = _MAKERS[name](lang)
+    return _by_component(lang, value, lanes), _by_component(lang, slope, lanes)
+
+
+def of_numbers(lang: ModuleType, name: str, dtype: str) -> Pair:
+    """The same of one number."""
+    if name in _OF_WHOLE_VECTORS:
+        return _OF_WHOLE_VECTORS[name](lang, getattr(lang, dtype))
+    return _MAKERS[name](lang)
+
+
+def _by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
+    @lang.func
+    def applied(vector):
+        found = vector
+        for k in lang.static(range(lanes)):
+            found[k] = function(vector[k])
+        return found
+
+    return applied
+
+
+# Of whole vectors: `of` makes one (or a number) of the right dtype, since literals would be float32.
+def _none(lang: ModuleType, of: Any) -> Pair:
+    @lang.func
+    def value(x):
+        return x
+
+    @lang.func
+    def slope(_):
+        return of(1.0)
+
+    return value, slope
+
+
+def _relu(lang: ModuleType, of: Any) -> Pair:
+    @lang.func
+    def value(x):
+        return lang.max(x, of(0.0))
+
+    @lang.func
+    def slope(x):
+        return lang.select(x > of(0.0), of(1.0), of(0.0))
+
+    return value, slope
+
+
+def _leaky_relu(lang: ModuleType, of: Any) -> Pair:
+    @lang.func
+    def value(x):
+        return lang.max(x, x / of(STEEP))
+
+    @lang.func
+    def slope(x):
+        return lang.select(x > of(0.0), of(1.0), of(1.0) / of(STEEP))
+
+    return value, slope
+
+
+_OF_WHOLE_VECTORS: dict[str, Callable[[ModuleType, Any], Pair]] = {
+    "None": _none,
+    "ReLU": _relu,
+    "LeakyReLU": _leaky_relu,
+}
+
+
+def _exponential(lang: ModuleType) -> Pair:
+    @lang.func
+    def value(x):
+        return lang.exp(x)
+
+    return value, value
+
+
+def _sine(lang: ModuleType) -> Pair:
+    @lang.func
+    def value(x):
+        return lang.sin(x)
+
+    @lang.func
+    def slope(x):
+        return lang.cos(x)
+
+    return value, slope
+
+
+def _sigmoid(lang: ModuleType) -> Pair:
+    @lang.func
+    def value(x):
+        return 1.0 / (1.0 + lang.exp(-x))
+
+    @lang.func
+    def slope(x):
+        y = 1.0 / (1.0 + lang.exp(-x))
+        return y * (1.0 - y)
+
+    return value, slope
+
+
+def _silu(lang: ModuleType) -> Pair:
+    @lang.func
+    def value(x):
+        return x / (1.0 + lang.exp(-x))
+
+    @lang.func
+    def slope(x):
+        y = 1.0 / (1.0 + lang.exp(-x))
+        return y * (1.0 + x * (1.0 - y))
+
+    return value, slope
+
+
+def _squareplus(lang: ModuleType) -> Pair:
+    @lang.func
+    def value(x):
+        z = SHARPNESS * x
+        return 0.5 * (z + lang.sqrt(z * z + 4.0)) / SHARPNESS
+
+    @lang.func
+    def slope(x):
+        z = SHARPNESS * x
+        return 0.5 * (1.0 + z / lang.sqrt(z * z + 4.0))
+
+    return value, slope
+
+
+def _softplus(lang: ModuleType) -> Pair:
+    @lang.func
+    def value(x):  # log(1 + exp(z)) / sharpness, by parts that cannot overflow
+        z = SHARPNESS * x
+        return (lang.max(z, 0.0) + lang.log(1.0 + lang.exp(-lang.abs(z)))) / SHARPNESS
+
+    @lang.func
+    def slope(x):
+        return 1.0 / (1.0 + lang.exp(-SHARPNESS * x))
+
+    return value, slope
+
+
+def _tanh(lang: ModuleType) -> Pair:
+    @lang.func
+    def value(x):
+        return lang.tanh(x)
+
+    @lang.func
+    def slope(x):
+        y = lang.tanh(x)
+        return 1.0 - y * y
+
+    return value, slope
+
+
+_MAKERS: dict[str, Callable[[ModuleType], Pair]] = {
+    "SiLU": _silu,
+    "Exponential": _exponential,
+    "Sine": _sine,
+    "Sigmoid": _sigmoid,
+    "Squareplus": _squareplus,
+    "Softplus": _softplus,
+    "Tanh": _tanh,
+}
+ACTIVATIONS = (*_OF_WHOLE_VECTORS, *_MAKERS)
+"""Names of the activations."""

@@ -1,0 +1,280 @@
+"""NetworkArray: an independent small network for each cell of a grid, as one torch module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
+from ...kernels import ELEMENT_LOSSES
+from ..config import Section, resolved
+from ..losses import Loss
+from . import _fused, _matrices
+from ._initial import initial
+from ._layout import Layout
+from ._samples import equal_batches, sorted_by
+
+At = torch.Tensor | Sequence[Any] | None
+WAYS = ("auto", "fused", "matrices")
+
+
+class NetworkArray(torch.nn.Module):
+    """An independent network for each cell of a grid: thousands train at once, or a few of them.
+
+    Args:
+        grid_shape: cells along each axis of the grid, such as `(8, 8)`; or their number.
+        n_input_dims: what each network takes.
+        n_output_dims: what each gives.
+        network_config: the network's part of a tiny-cuda-nn configuration: `activation`, `output_activation`,
+            `n_neurons`, `n_hidden_layers`.
+        biases: whether layers have biases, which start at zero. tiny-cuda-nn's have none.
+        seed: of the initial weights (Xavier uniform, SIREN's for sines), a different draw for each network.
+        dtype: torch.float32 or torch.float64; torch's default if None.
+        engine: "taichi", "quadrants", or None for one that runs.
+        way: "fused" runs the kernels of `kernels.forward_networks`, "matrices" torch's batched matrix products, which
+            can be differentiated twice; "auto" takes what was measured to be faster: the kernels on the CPU.
+
+    Attributes:
+        params: Parameter [cell, row, width], of all networks; `layers()` shows what is where.
+
+    Raises:
+        ConfigError: the configuration has what is not known.
+        ArgumentError, DtypeError: a grid, dtype or way that there is not.
+
+    Example:
+        >>> import torch, tinsmith as ts
+        >>> array = ts.nn.NetworkArray((4, 4), 2, 3, {"n_neurons": 16, "n_hidden_layers": 2})
+        >>> array(torch.rand(4, 4, 100, 2)).shape
+        torch.Size([4, 4, 100, 3])
+    """
+
+    def __init__(
+        self,
+        grid_shape: int | Sequence[int],
+        n_input_dims: int,
+        n_output_dims: int,
+        network_config: Section | Mapping[str, Any] | str | Path | None = None,
+        *,
+        biases: bool = True,
+        seed: int = 1337,
+        dtype: torch.dtype | None = None,
+        engine: str | None = None,
+        way: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.grid_shape = _grid(grid_shape)
+        self.config = resolved("network", network_config)
+        self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
+        self.engine = engine
+        self.way = _known_way(way)
+        dtype = _known_dtype(dtype or torch.get_default_dtype())
+        self.layout = Layout.of(n_input_dims, n_output_dims, self.config, biases=biases, dtype=dtype)
+        self.params = torch.nn.Parameter(initial(self.layout, self.cells, dtype, seed))
+
+    @property
+    def cells(self) -> int:
+        """How many networks there are."""
+        return math.prod(self.grid_shape)
+
+    def layers(self) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
+        """Weights [cell, in, out] and biases [cell, 1, out] (None without) of each layer: views of `params`."""
+        return self.layout.layers(self.params)
+
+    # Choosing networks ---------------------------------------------------------------------
+    def rows(self, at: At) -> torch.Tensor | None:
+        """The cells that `at` names, as rows of `params`: [k] int64; None for all.
+
+        Args:
+            at: a boolean mask of the grid's shape; or indices: [k] of cells counted along the last axis first, or
+                [k, axis] of places in the grid.
+
+        Raises:
+            ArgumentError: it is neither, or outside the grid, or names a cell twice.
+        """
+        if at is None:
+            return None
+        given = torch.as_tensor(at, device=self.params.device)
+        if given.dtype == torch.bool:
+            return self._of_mask(given)
+        return self._of_indices(given if given.numel() else given.long())
+
+    def _of_mask(self, mask: torch.Tensor) -> torch.Tensor:
+        if tuple(mask.shape) != self.grid_shape:
+            rows = [("expected", str(self.grid_shape)), ("came", str(tuple(mask.shape)))]
+            raise ArgumentError(refusal("the mask `at` does not have the shape of the grid", rows))
+        return mask.flatten().nonzero()[:, 0]
+
+    def _of_indices(self, given: torch.Tensor) -> torch.Tensor:
+        is_places = given.ndim == 2 and given.shape[1] == len(self.grid_shape)
+        if given.is_floating_point() or given.is_complex() or not (given.ndim == 1 or is_places):
+            rows = [("came", f"{tuple(given.shape)} {given.dtype}"), ("grid", str(self.grid_shape))]
+            remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
+            raise ArgumentError(refusal("`at` names no cells", rows, remedy))
+        sizes = torch.tensor(self.grid_shape if is_places else [self.cells], device=given.device)
+        outside = (given < 0) | (given >= sizes)
+        if bool(outside.any()):
+            rows = [("cell", str(given[outside.nonzero()[0, 0]].tolist())), ("grid", str(self.grid_shape))]
+            raise ArgumentError(refusal("`at` names a cell outside the grid", rows))
+        steps = torch.tensor([math.prod(self.grid_shape[axis + 1 :]) for axis in range(len(self.grid_shape))])
+        found = (given * steps.to(given.device)).sum(1) if is_places else given.long()
+        if len(found.unique()) != len(found):
+            raise ArgumentError(refusal("`at` names a cell twice", remedy="Name each once."))
+        return found
+
+    def part(self, at: At) -> NetworkArray:
+        """Some of the networks as an array of their own, with a copy of their parameters: [k] is its grid.
+
+        To train a few at the cost of a few: train the part, or hand its gradient to `RowOptimizer.step`.
+        """
+        rows = self.rows(at)
+        chosen = self.params.detach() if rows is None else self.params.detach()[rows]
+        return self._like((len(chosen),), chosen.clone())
+
+    def _like(self, grid_shape: tuple[int, ...], params: torch.Tensor) -> NetworkArray:
+        found = NetworkArray.__new__(NetworkArray)
+        torch.nn.Module.__init__(found)
+        found.grid_shape, found.config, found.engine, found.way = grid_shape, self.config, self.engine, self.way
+        found.n_input_dims, found.n_output_dims, found.layout = self.n_input_dims, self.n_output_dims, self.layout
+        found.params = torch.nn.Parameter(params)
+        return found
+
+    # Running -------------------------------------------------------------------------------
+    def forward(self, x: torch.Tensor, at: At = None) -> torch.Tensor:
+        """Outputs of each network for its own samples.
+
+        Args:
+            x: [*grid, batch, n_input_dims]; with `at`, [k, batch, n_input_dims] for the k cells that it names.
+                Differentiable.
+            at: which networks, see `rows`; the others are not looked at. All, if None.
+
+        Returns:
+            [*grid, batch, n_output_dims], or [k, batch, n_output_dims].
+
+        Raises:
+            ShapeError, DtypeError, ArgumentError: what does not fit.
+        """
+        params, grid = self._chosen(at)
+        flat = self._flat("x", x, grid, self.n_input_dims)
+        if self._is_fused(x):
+            samples = equal_batches(len(params), flat.shape[1], x.device)
+            y = _fused.outputs(self.layout, params, flat.flatten(0, 1), samples, self.engine)
+        else:
+            y = _matrices.outputs(self.layout, params, flat)
+        return y.reshape(*grid, flat.shape[1], self.n_output_dims)
+
+    def loss(self, x: torch.Tensor, target: torch.Tensor, otype: str = "L2", at: At = None) -> torch.Tensor:
+        """Each network's loss, with its gradient worked out in the same pass: faster than `forward` and a loss.
+
+        Args:
+            x: as for `forward`. Gets no gradient where the kernels run.
+            target: [*grid, batch, n_output_dims], or [k, batch, n_output_dims].
+            otype: a loss of `nn.losses`. RelativeL2Luminance and Variance go through `forward`.
+            at: which networks.
+
+        Returns:
+            [*grid] or [k]: means over a network's samples and outputs. `.sum().backward()` trains each network as
+            if it were alone. Differentiable in `params`.
+        """
+        params, grid = self._chosen(at)
+        flat = self._flat("x", x, grid, self.n_input_dims)
+        goal = self._flat("target", target, grid, self.n_output_dims)
+        if goal.shape[1] != flat.shape[1]:
+            rows = [("x", str(tuple(x.shape))), ("target", str(tuple(target.shape)))]
+            raise ShapeError(refusal("`target` has another batch than `x`", rows))
+        name = resolved("loss", {"otype": otype}).otype
+        if self._is_fused(x) and name in ELEMENT_LOSSES and not x.requires_grad:
+            samples = equal_batches(len(params), flat.shape[1], x.device)
+            found = _fused.losses(
+                self.layout, name, params, flat.flatten(0, 1), goal.flatten(0, 1), samples, self.engine
+            )
+        else:
+            y = self.forward(x, at).reshape(goal.shape)
+            found = torch.stack([Loss(name)(one, other) for one, other in zip(y, goal, strict=True)])
+        return found.reshape(grid)
+
+    def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+        """Outputs of scattered points, each by the network of its cell, back in the points' order.
+
+        Args:
+            points: [point, n_input_dims]. Differentiable.
+            cells: [point], which network each goes to: cells counted along the grid's last axis first.
+
+        Returns:
+            [point, n_output_dims].
+
+        Raises:
+            ShapeError, DtypeError, ArgumentError: what does not fit, or a cell outside the grid.
+        """
+        self._check_points(points, cells)
+        if self._is_fused(points):
+            samples = sorted_by(cells, self.cells, self.engine)
+            return _fused.outputs(self.layout, self.params, points, samples, self.engine)
+        return _matrices.routed(self.layout, self.params, points, cells)
+
+    def _is_fused(self, x: torch.Tensor) -> bool:
+        """Whether the kernels run. Measured on the CPU, they win at every width: benchmarks/networks.py."""
+        if self.layout.shape.hidden == 0 or x.numel() == 0:
+            return False
+        return self.way == "fused" or (self.way == "auto" and x.device.type == "cpu")
+
+    def _chosen(self, at: At) -> tuple[torch.Tensor, tuple[int, ...]]:
+        rows = self.rows(at)
+        return (self.params, self.grid_shape) if rows is None else (self.params[rows], (len(rows),))
+
+    # Checking ------------------------------------------------------------------------------
+    def _flat(self, name: str, tensor: torch.Tensor, grid: tuple[int, ...], channels: int) -> torch.Tensor:
+        """[*grid, batch, channel] as [cell, batch, channel]."""
+        self._check_dtype(name, tensor)
+        if tensor.ndim != len(grid) + 2 or tuple(tensor.shape[: len(grid)]) != grid or tensor.shape[-1] != channels:
+            expected = ", ".join([*map(str, grid), "batch", str(channels)])
+            rows = [("expected", f"({expected})"), ("came", str(tuple(tensor.shape)))]
+            raise ShapeError(refusal(f"`{name}` does not fit the NetworkArray", rows))
+        return tensor.reshape(math.prod(grid), *tensor.shape[-2:])
+
+    def _check_points(self, points: torch.Tensor, cells: torch.Tensor) -> None:
+        self._check_dtype("points", points)
+        if points.ndim != 2 or points.shape[1] != self.n_input_dims or cells.shape != points.shape[:1]:
+            rows = [("expected", f"(point, {self.n_input_dims}) and (point)")]
+            rows.append(("came", f"{tuple(points.shape)} and {tuple(cells.shape)}"))
+            raise ShapeError(refusal("`points` and `cells` do not fit the NetworkArray", rows))
+        if cells.is_floating_point() or cells.dtype == torch.bool:
+            raise DtypeError(refusal("`cells` are no integers", [("came", str(cells.dtype))]))
+        if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) < self.cells:
+            rows = [("came", f"{int(cells.min())} to {int(cells.max())}"), ("expected", f"0 to {self.cells - 1}")]
+            raise ArgumentError(refusal("`cells` names a cell outside the grid", rows))
+
+    def _check_dtype(self, name: str, tensor: torch.Tensor) -> None:
+        if tensor.dtype != self.params.dtype:
+            rows = [("expected", str(self.params.dtype)), ("came", str(tensor.dtype))]
+            raise DtypeError(refusal(f"`{name}` has another dtype than the NetworkArray", rows))
+
+    def extra_repr(self) -> str:
+        """Sizes, for print."""
+        one = self.layout.shape
+        sizes = " x ".join(map(str, [one.n_in, *[one.width] * one.hidden, one.n_out]))
+        return f"{self.grid_shape}, {sizes}, {one.activation}, {one.output_activation}, biases={one.biases}"
+
+
+def _grid(given: int | Sequence[int]) -> tuple[int, ...]:
+    sizes = (given,) if isinstance(given, int) else tuple(given)
+    if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
+        rows = [("came", repr(given)), ("expected", "(8, 8), or 64")]
+        raise ArgumentError(refusal("`grid_shape` is no shape of a grid", rows))
+    return sizes
+
+
+def _known_way(way: str) -> str:
+    if way not in WAYS:
+        raise ArgumentError(refusal(f"there is no way {way!r} to run networks", [("ways", ", ".join(WAYS))]))
+    return way
+
+
+def _known_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in (torch.float32, torch.float64):
+        rows = [("came", str(dtype)), ("expected", "torch.float32 or torch.float64")]
+        raise DtypeError(refusal("NetworkArray does not run in this dtype", rows))
+    return dtype

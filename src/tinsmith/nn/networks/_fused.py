@@ -1,0 +1,90 @@
+"""Fused: the kernels of many small networks as torch operations, one launch a pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ...bridge import Op, constant_when_traced
+from ...kernels import NetworkShape, backward_networks, forward_networks, learning_networks
+from .._engine import language
+from ._layout import Layout
+from ._samples import Samples
+
+
+def outputs(
+    layout: Layout, params: torch.Tensor, x: torch.Tensor, samples: Samples, engine: str | None
+) -> torch.Tensor:
+    """[sample, n_out] of [sample, n_in]. Differentiable in `params` and `x`."""
+    op = _OPS[_forward(engine, x.device, layout.whole, x.requires_grad)]
+    return op(x, layout.vectors(params), *samples)
+
+
+def losses(
+    layout: Layout,
+    loss: str,
+    params: torch.Tensor,
+    x: torch.Tensor,
+    target: torch.Tensor,
+    samples: Samples,
+    engine: str | None,
+) -> torch.Tensor:
+    """[cell] mean losses, with the gradient in the same launch. Differentiable in `params`, once."""
+    op = _OPS[_learning(engine, x.device, layout.whole, loss)]
+    return _Learned.apply(layout.vectors(params), x, target, samples, op)
+
+
+class _Learned(torch.autograd.Function):
+    """A loss that knows its gradient already."""
+
+    @staticmethod
+    def forward(ctx: Any, params: torch.Tensor, x: torch.Tensor, target: torch.Tensor, samples: Samples, op: Op) -> Any:
+        found = op(x, target, params, *samples)
+        ctx.save_for_backward(found.slopes)
+        return found.losses
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (grad_losses,), (slopes,) = gradients, ctx.saved_tensors
+        return slopes * grad_losses[:, None, None, None], None, None, None, None
+
+
+# Ops by what they are made for. A tracer takes keys for constants, and would look into what makes an op.
+_Key = tuple[str, NetworkShape, str]
+_OPS: dict[_Key, Op] = {}
+
+
+@constant_when_traced
+def _forward(engine: str | None, device: torch.device, shape: NetworkShape, of_inputs: bool) -> _Key:
+    lang = language(engine, device)
+    key = (lang.__name__, shape, "x, params" if of_inputs else "params")
+    if key not in _OPS:
+        backward = backward_networks(lang, shape, of_inputs=of_inputs)
+        spec = f"x[s, {shape.n_in}], {_common(shape)} -> y[s, {shape.n_out}]"
+        detached = () if of_inputs else ("x",)
+        kernel, work = forward_networks(lang, shape), _work(shape)
+        _OPS[key] = Op([kernel], spec, scratch=work, backward=backward, simd=True, detached=detached)
+    return key
+
+
+@constant_when_traced
+def _learning(engine: str | None, device: torch.device, shape: NetworkShape, loss: str) -> _Key:
+    lang = language(engine, device)
+    key = (lang.__name__, shape, loss)
+    if key not in _OPS:
+        rows = f"{shape.rows}, {shape.groups}, {shape.lanes}"
+        given = f"x[s, {shape.n_in}], target[s, {shape.n_out}], {_common(shape)}"
+        kernel, work = learning_networks(lang, shape, loss), _work(shape)
+        _OPS[key] = Op([kernel], f"{given} -> losses[a], slopes[c, {rows}]", scratch=work, simd=True)
+    return key
+
+
+def _common(shape: NetworkShape) -> str:
+    rows = f"{shape.rows}, {shape.groups}, {shape.lanes}"
+    return f"params[c, {rows}], cells[a]: i32, order[s]: i32, start[b]: i32, first[t]: i32"
+
+
+def _work(shape: NetworkShape) -> str:
+    return f"work[t - 1, {shape.work}, {shape.groups}, {shape.lanes}]"

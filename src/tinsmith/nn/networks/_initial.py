@@ -1,0 +1,32 @@
+"""Initial weights of many networks: drawn for each by itself, by the rules of tiny-cuda-nn."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from ._layout import Layout
+
+_FREQUENCY = 30.0
+"""Of the first layer of sines: SIREN (Sitzmann et al. 2020), section 3.2."""
+
+
+def initial(layout: Layout, cells: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
+    """[cell, row, width]: weights uniform in -bound to bound, biases 0.
+
+    Xavier's bound is sqrt(6 / (fan in + fan out)). SIREN's, for sines, are 30 / (fan in) in the first layer
+    and sqrt(6 / fan in) in the others.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    params = torch.zeros(cells, layout.shape.rows, layout.shape.width, dtype=dtype)
+    for number, (weights, _) in enumerate(layout.layers(params)):
+        drawn = torch.rand(weights.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        weights.copy_(drawn * _bound(layout, number, *weights.shape[1:]))
+    return params
+
+
+def _bound(layout: Layout, number: int, fan_in: int, fan_out: int) -> float:
+    if layout.shape.activation != "Sine":
+        return math.sqrt(6 / (fan_in + fan_out))
+    return _FREQUENCY / fan_in if number == 0 else math.sqrt(6 / fan_in)

@@ -1,0 +1,288 @@
+"""Arrays of networks: the kernels against plain torch, and that networks know nothing of each other."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith.nn import Loss, NetworkArray
+from tinsmith.nn._activations import apply
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-11}
+ACTIVATIONS = ["ReLU", "LeakyReLU", "SiLU", "Exponential", "Sine", "Sigmoid", "Squareplus", "Softplus", "Tanh", "None"]
+# (width, hidden layers, outputs, biases): rows of one vector, of two, wider than the networks, of a single neuron.
+SHAPES = [(8, 2, 3, True), (16, 3, 1, False), (5, 3, 7, True), (1, 1, 2, True), (12, 2, 3, False), (4, 4, 9, True)]
+
+
+def array(engine, width=8, hidden=2, n_out=3, biases=True, act="ReLU", out="None", **named):
+    config = {"otype": "CutlassMLP", "n_neurons": width, "n_hidden_layers": hidden, "activation": act, "output_activation": out}
+    named = {"dtype": torch.float64, "way": "fused"} | named
+    found = NetworkArray((2, 3), 3, n_out, config, biases=biases, engine=engine, **named)
+    with torch.no_grad():
+        found.params.add_(0.1 * torch.randn(found.params.shape, generator=seeded(1), dtype=found.params.dtype))
+    return found
+
+
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def normal(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, generator=seeded(seed), dtype=dtype)
+
+
+def by_hand(net, x):
+    """Each network by itself, layer by layer: [cell, batch, n_in] to [cell, batch, n_out]."""
+    layers = net.layers()
+    act, out = net.config.options["activation"], net.config.options["output_activation"]
+    found = []
+    for cell, a in enumerate(x):
+        for number, (weights, biases) in enumerate(layers):
+            a = a @ weights[cell]
+            a = a if biases is None else a + biases[cell]
+            a = apply(out if number == len(layers) - 1 else act, a)
+        found.append(a)
+    return torch.stack(found)
+
+
+def assert_same(net, batch=7):
+    x = normal(2, 3, batch, 3).requires_grad_()
+    cotangent = normal(2, 3, batch, net.n_output_dims, seed=5)
+    ours, true = net(x), by_hand(net, x.reshape(6, batch, 3)).reshape(2, 3, batch, -1)
+    torch.testing.assert_close(ours, true, **CLOSE)
+    wanted = torch.autograd.grad(true, (x, net.params), cotangent)
+    for one, other in zip(torch.autograd.grad(ours, (x, net.params), cotangent), wanted, strict=True):
+        torch.testing.assert_close(one, other, **CLOSE)
+
+
+@pytest.mark.parametrize(("width", "hidden", "n_out", "biases"), SHAPES)
+def test_shapes(engine, width, hidden, n_out, biases):
+    assert_same(array(engine, width, hidden, n_out, biases))
+
+
+def test_no_hidden_layer(engine):
+    assert_same(array(engine, hidden=0, n_out=5))
+
+
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_activations(engine, act):
+    assert_same(array(engine, act=act, out=ACTIVATIONS[ACTIVATIONS.index(act) - 1]))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 8])
+def test_batches_of_any_size(engine, batch):
+    assert_same(array(engine), batch)
+
+
+def test_hidden_layers_keep_their_activations_apart(engine):
+    """The Taichi project tinn has one buffer for all hidden layers: with more than one its gradients are wrong."""
+    net = array(engine, hidden=4, act="Tanh")
+    assert_same(net)
+    x, cotangent = normal(2, 3, 7, 3), normal(2, 3, 7, 3, seed=5)
+    (right,) = torch.autograd.grad(net(x), net.params, cotangent)
+    weights = [one.detach() for one, _ in net.layout.layers(right)]
+    assert all(one.abs().max() > 1e-6 for one in weights)
+    assert torch.autograd.gradcheck(lambda p: torch.func.functional_call(net, {"params": p}, (x,)), net.params)
+
+
+def test_single_precision(engine):
+    net = array(engine, width=16, hidden=3, act="SiLU", dtype=torch.float32)
+    x = normal(2, 3, 9, 3, dtype=torch.float32).requires_grad_()
+    cotangent = normal(2, 3, 9, 3, seed=5, dtype=torch.float32)
+    twin = copy.deepcopy(net).double()
+    twin.layout = array(engine, width=16, hidden=3, act="SiLU").layout
+    true = by_hand(twin, x.double().reshape(6, 9, 3)).reshape(2, 3, 9, 3)
+    wanted = torch.autograd.grad(true, (x, twin.params), cotangent.double())
+    found = torch.autograd.grad(net(x), (x, net.params), cotangent)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("otype", ["L1", "L2", "RelativeL1", "RelativeL2", "MAPE", "SMAPE", "CrossEntropy", "Variance"])
+def test_losses(engine, otype):
+    net = array(engine, out="Sigmoid")
+    x, target = normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7).abs()
+    weights = normal(2, 3, seed=8)
+    ours = net.loss(x, target, otype)
+    y = by_hand(net, x.reshape(6, 6, 3))
+    true = torch.stack([Loss(otype)(one, goal) for one, goal in zip(y, target.reshape(6, 6, 3), strict=True)])
+    torch.testing.assert_close(ours, true.reshape(2, 3), **CLOSE)
+    (wanted,) = torch.autograd.grad(true.reshape(2, 3), net.params, weights)
+    torch.testing.assert_close(torch.autograd.grad(ours, net.params, weights)[0], wanted, **CLOSE)
+
+
+def test_a_loss_can_be_gone_back_twice(engine):
+    net = array(engine)
+    loss = net.loss(normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7)).sum()
+    (first,) = torch.autograd.grad(loss, net.params, retain_graph=True)
+    (second,) = torch.autograd.grad(loss, net.params)
+    assert torch.equal(first, second)
+
+
+def test_networks_know_nothing_of_each_other(engine):
+    net = array(engine)
+    x = normal(2, 3, 6, 3)
+    other = x.clone()
+    other[1, 2] += 1.0
+    changed = (net(x) != net(other)).flatten(2).any(2)
+    assert changed.tolist() == [[False, False, False], [False, False, True]]
+
+
+# A few of them ---------------------------------------------------------------------------------
+AT = {
+    "a mask": torch.tensor([[False, True, False], [False, False, True]]),
+    "indices": [1, 5],
+    "places": [[0, 1], [1, 2]],
+}
+
+
+@pytest.mark.parametrize("at", AT.values(), ids=AT.keys())
+def test_a_few(engine, at):
+    net = array(engine)
+    x = normal(2, 3, 6, 3)
+    few = x.reshape(6, 6, 3)[[1, 5]]
+    torch.testing.assert_close(net(few, at), net(x).reshape(6, 6, 3)[[1, 5]], **CLOSE)
+    (gradient,) = torch.autograd.grad(net.loss(few, torch.zeros_like(few), at=at).sum(), net.params)
+    assert gradient.flatten(1).abs().amax(1).nonzero().flatten().tolist() == [1, 5]
+    part = net.part(at)
+    assert torch.equal(part.params, net.params[[1, 5]])
+    torch.testing.assert_close(part(few), net(few, at))
+
+
+def test_training_a_few_leaves_the_others_as_they_were(engine):
+    net = array(engine)
+    optimizer = ts.nn.RowOptimizer(net.parameters(), {"otype": "Adam"})
+    x, target = normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7)
+    for rows in ([0, 1, 2, 3, 4, 5], [1, 5], [5]):
+        before = net.params.detach().clone()
+        few, goal = x.reshape(6, 6, 3)[rows], target.reshape(6, 6, 3)[rows]
+        part = net.part(rows)
+        (gradient,) = torch.autograd.grad(part.loss(few, goal).sum(), part.params)
+        optimizer.step(rows=rows, gradients=[gradient])
+        moved = (net.params != before).flatten(1).any(1).nonzero().flatten().tolist()
+        assert moved == rows
+
+
+REFUSED = {
+    "a mask of another shape": (torch.ones(3, 2, dtype=torch.bool), "does not have the shape of the grid"),
+    "outside": ([6], "a cell outside the grid"),
+    "negative": ([-1], "a cell outside the grid"),
+    "twice": ([1, 1], "a cell twice"),
+    "no indices": (torch.rand(2), "names no cells"),
+}
+
+
+@pytest.mark.parametrize(("at", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_refused_choices(engine, at, words):
+    with pytest.raises(ts.ArgumentError, match=words):
+        array(engine).rows(at)
+
+
+# Scattered points ------------------------------------------------------------------------------
+def test_scattered_points(engine):
+    net = array(engine)
+    points = normal(50, 3).requires_grad_()
+    cells = torch.randint(0, 6, (50,), generator=seeded(3))
+    cells[cells == 2] = 4  # nobody asks for one of them
+    cotangent = normal(50, 3, seed=5)
+    ours = net.routed(points, cells)
+    true = by_hand(net, points.expand(6, 50, 3))[cells, torch.arange(50)]
+    torch.testing.assert_close(ours, true, **CLOSE)
+    wanted = torch.autograd.grad(true, (points, net.params), cotangent)
+    for one, other in zip(torch.autograd.grad(ours, (points, net.params), cotangent), wanted, strict=True):
+        torch.testing.assert_close(one, other, **CLOSE)
+
+
+@pytest.mark.parametrize("way", ["fused", "matrices"])
+def test_no_points(engine, way):
+    net = array(engine, way=way)
+    assert net.routed(normal(0, 3), torch.zeros(0, dtype=torch.int64)).shape == (0, 3)
+    assert net(normal(2, 3, 0, 3)).shape == (2, 3, 0, 3)
+
+
+def test_cells_outside_are_refused(engine):
+    with pytest.raises(ts.ArgumentError, match="outside the grid"):
+        array(engine).routed(normal(2, 3), torch.tensor([0, 6]))
+
+
+# By matrices -----------------------------------------------------------------------------------
+def test_by_matrices_everything_is_the_same_and_can_be_differentiated_twice(engine):
+    net, twin = array(engine, act="Tanh"), array(engine, act="Tanh", way="matrices")
+    x, target = normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7)
+    torch.testing.assert_close(net(x), twin(x), **CLOSE)
+    torch.testing.assert_close(net.loss(x, target), twin.loss(x, target), **CLOSE)
+    points, cells = normal(20, 3, seed=2), torch.randint(0, 6, (20,), generator=seeded(3))
+    torch.testing.assert_close(net.routed(points, cells), twin.routed(points, cells), **CLOSE)
+    x.requires_grad_()
+    (slope,) = torch.autograd.grad(twin(x).sum(), x, create_graph=True)
+    torch.autograd.grad(slope.square().sum(), twin.params)
+
+
+# A torch module --------------------------------------------------------------------------------
+def test_a_torch_module(engine, tmp_path):
+    net = array(engine)
+    x = normal(2, 3, 6, 3)
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert torch.equal(twin(x), net(x))
+    other = array(engine, seed=4)
+    assert not torch.equal(other(x), net(x))
+    other.load_state_dict(net.state_dict())
+    assert torch.equal(other(x), net(x))
+    assert "(2, 3), 3 x 8 x 8 x 3, ReLU, None, biases=True" in repr(net)
+
+
+def test_compiled(engine):
+    net = array(engine)
+    x = normal(2, 3, 6, 3)
+    torch.testing.assert_close(torch.compile(net, fullgraph=True, backend="aot_eager")(x), net(x))
+
+
+def test_gradients_of_one_thread_and_two_are_the_same_bits(engine):
+    net, x = array(engine, width=16), normal(2, 3, 64, 3)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            found.append(torch.autograd.grad(net(x).square().sum(), net.params)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*found)
+
+
+WRONG = {
+    "x": (lambda net: net(normal(2, 3, 6, 4)), ts.ShapeError, r"`x` does not fit.*\n.*\(2, 3, batch, 3\)"),
+    "dtype": (lambda net: net(normal(2, 3, 6, 3).float()), ts.DtypeError, "another dtype than the NetworkArray"),
+    "target": (lambda net: net.loss(normal(2, 3, 6, 3), normal(2, 3, 5, 3)), ts.ShapeError, "another batch than `x`"),
+    "loss": (lambda net: net.loss(normal(2, 3, 6, 3), normal(2, 3, 6, 3), "L3"), ts.ConfigError, "L3"),
+    "grid": (lambda _: NetworkArray((2, 0), 3, 3), ts.ArgumentError, "no shape of a grid"),
+    "way": (lambda _: NetworkArray(2, 3, 3, way="fast"), ts.ArgumentError, "there is no way 'fast'"),
+    "half": (lambda _: NetworkArray(2, 3, 3, dtype=torch.float16), ts.DtypeError, "does not run in this dtype"),
+}
+
+
+@pytest.mark.parametrize(("call", "error", "words"), WRONG.values(), ids=WRONG.keys())
+def test_refusals(engine, call, error, words):
+    with pytest.raises(error, match=words):
+        call(array(engine))
+
+
+def test_initial_weights():
+    def at_first(act, seed=3):
+        config = {"n_neurons": 24, "n_hidden_layers": 2, "activation": act}
+        return NetworkArray(500, 6, 4, config, dtype=torch.float64, seed=seed)
+
+    net = at_first("ReLU")
+    for (weights, biases), (fan_in, fan_out) in zip(net.layers(), [(6, 24), (24, 24), (24, 4)], strict=True):
+        bound = (6 / (fan_in + fan_out)) ** 0.5
+        assert 0.99 * bound < weights.abs().max() <= bound
+        torch.testing.assert_close(weights.std(), torch.tensor(bound / 3**0.5), rtol=0.02, atol=0, check_dtype=False)
+        assert biases.abs().max() == 0
+    assert torch.equal(net.params, at_first("ReLU").params)
+    assert not torch.equal(net.params, at_first("ReLU", seed=4).params)
+    assert not torch.equal(net.params[0], net.params[1])
+    bounds = [30 / 6, (6 / 24) ** 0.5, (6 / 24) ** 0.5]
+    for (weights, _), bound in zip(at_first("Sine").layers(), bounds, strict=True):
+        assert 0.99 * bound < weights.abs().max() <= bound
