@@ -1,0 +1,53 @@
+"""TensorBoard: numbers of a run by their step, written by torch's own writer when there is something to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .._errors import ConfigError, refusal
+
+
+class Board:
+    """Writes numbers for TensorBoard into a folder.
+
+    Args:
+        folder: where; None: nowhere, and nothing happens.
+
+    Raises:
+        ConfigError: tensorboard is not installed.
+    """
+
+    def __init__(self, folder: str | Path | None) -> None:
+        self._folder = folder
+        self._kind = None if folder is None else _writer_kind()
+        self._writer: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a folder to write to."""
+        return self._kind is not None
+
+    def add(self, step: int, **values: float) -> None:
+        """Write numbers by their names. What an earlier run wrote for this step and later ones is hidden."""
+        if self._kind is None:
+            return
+        if self._writer is None:
+            self._writer = self._kind(str(self._folder), purge_step=step)
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Write what is left; the next `add` begins a further file."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def _writer_kind() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        headline = "`log_dir`: TensorBoard is not installed, and the Trainer logs with it."
+        raise ConfigError(refusal(headline, [], "Run pip install 'tinsmith[nn]', or leave log_dir out.")) from error
+    return SummaryWriter

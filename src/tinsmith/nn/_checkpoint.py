@@ -1,0 +1,116 @@
+"""A run's state in one safetensors file: tensors as tensors, all else as JSON in its metadata.
+
+What a `state_dict` holds is a nest of dicts, lists, tuples, tensors, numbers, texts and None. It comes back as it
+went in, to the bit, on the CPU. Nothing in the file can run code when it is read, unlike what `torch.save` writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._errors import ArgumentError, CheckpointError, InputError, refusal
+
+_METADATA = "tinsmith"  # one key: safetensors writes several in an order of chance
+
+
+def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
+    """Write a nest of tensors and plain values. The file is replaced at once, when it is whole.
+
+    Raises:
+        InputError: it cannot be written.
+        ArgumentError: something in the nest is neither tensor nor plain value.
+    """
+    from safetensors.torch import save_file  # not needed to import tinsmith
+
+    path = Path(path)
+    tensors: dict[str, torch.Tensor] = {}
+    told = json.dumps(_encoded(state, "", tensors))
+    beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
+    try:
+        beside.touch()
+        mode = beside.stat().st_mode
+        save_file(_apart(tensors), beside, {_METADATA: told})
+        beside.chmod(mode)  # safetensors leaves files that nobody else may read
+        os.replace(beside, path)
+    except OSError as cause:
+        rows = [("file", str(path)), ("because", cause.strerror or str(cause))]
+        raise InputError(refusal("the checkpoint cannot be written", rows, "Choose another place for it.")) from cause
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """What `write_checkpoint` wrote, on the CPU.
+
+    Raises:
+        CheckpointError: it is not there, is broken, or something else wrote it.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            told = (file.metadata() or {}).get(_METADATA)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
+    except (OSError, SafetensorError) as cause:
+        raise _broken(path, str(cause)) from cause
+    if told is None:
+        raise _broken(path, "tinsmith did not write it")
+    try:
+        return dict(_decoded(json.loads(told), tensors))
+    except (KeyError, TypeError, ValueError) as cause:
+        raise _broken(path, f"what it tells of its tensors does not fit them: {cause!r}") from cause
+
+
+def _encoded(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(value, torch.Tensor):
+        while name in tensors:  # the keys 0 and "0", or "a.b" and "b" in "a"
+            name += "'"
+        tensors[name] = value.detach()
+        return {"tensor": name}
+    if isinstance(value, Mapping):
+        pairs = ((_encoded(key, name, {}), _encoded(held, _below(name, key), tensors)) for key, held in value.items())
+        return {"dict": list(pairs)}
+    if isinstance(value, (list, tuple)):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_encoded(held, _below(name, place), tensors) for place, held in enumerate(value)]}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    rows = [("at", name), ("came", type(value).__name__), ("known", "tensors, numbers, texts, dicts, lists, tuples")]
+    raise ArgumentError(refusal("the state holds what a checkpoint cannot", rows))
+
+
+def _below(name: str, key: object) -> str:
+    return f"{name}.{key}" if name else str(key)
+
+
+def _decoded(told: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    if not isinstance(told, dict):
+        return told
+    ((kind, held),) = told.items()
+    if kind == "tensor":
+        return tensors[held]
+    if kind == "dict":
+        return {_decoded(key, {}): _decoded(value, tensors) for key, value in held}
+    return {"list": list, "tuple": tuple}[kind](_decoded(value, tensors) for value in held)
+
+
+def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """On the CPU, and none sharing memory with another, which safetensors refuses."""
+    found: dict[str, torch.Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        here = tensor.cpu().contiguous()
+        storage = here.untyped_storage().data_ptr()
+        found[name] = here.clone() if storage in seen else here
+        seen.add(storage)
+    return found
+
+
+def _broken(path: str | Path, reason: str) -> CheckpointError:
+    return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)]))

@@ -1,0 +1,34 @@
+"""The state of every random generator that a training is likely to draw from: torch's, numpy's, Python's."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def random_state() -> dict[str, Any]:
+    """The states of the global generators, as a nest that `write_checkpoint` takes."""
+    numpys = np.random.get_state(legacy=False)
+    key = torch.from_numpy(numpys["state"]["key"].astype(np.int64))
+    state = {
+        "python": random.getstate(),
+        "numpy": numpys | {"state": numpys["state"] | {"key": key}},
+        "torch": torch.get_rng_state(),
+    }
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        state["cuda"] = torch.cuda.get_rng_state_all()
+    return state
+
+
+def restore_random_state(state: dict[str, Any]) -> None:
+    """Puts the global generators into these states. CUDA's are left alone where there are none or fewer devices."""
+    random.setstate(state["python"])
+    numpys = state["numpy"]
+    key = numpys["state"]["key"].numpy().astype(np.uint32)
+    np.random.set_state(numpys | {"state": numpys["state"] | {"key": key}})
+    torch.set_rng_state(state["torch"])
+    if len(state.get("cuda", ())) == torch.cuda.device_count() > 0:
+        torch.cuda.set_rng_state_all(state["cuda"])

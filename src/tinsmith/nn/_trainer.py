@@ -1,0 +1,307 @@
+"""Trainer: steps, inference, checkpoints and logs of one model. What a step computes, the model and optimizer know."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .._errors import ArgumentError, CheckpointError, ConfigError, refusal
+from ._board import Board
+from ._checkpoint import read_checkpoint, write_checkpoint
+from ._random_state import random_state, restore_random_state
+from .config import Section, resolved
+from .losses import Loss, make_loss
+from .networks import NetworkArray
+from .optimizers import RowOptimizer, averaged, make_optimizer
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+Config = Section | Mapping[str, Any]
+LossFunction = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+_FORMAT = "tinsmith trainer 1"
+
+
+class Trainer:
+    """Trains a model; between steps it may be asked for predictions, saved, or trained by other hands.
+
+    A step computes the losses and goes down their sum. Of a `NetworkArray` these are one a network, each the mean
+    over its own samples, computed together with their gradients in one pass: each network learns as if alone. The
+    trainer owns neither model nor optimizer: a loop of your own, as torch's tutorials have it, may take turns with it.
+
+    Args:
+        model: any module.
+        optimizer: a configuration; or an optimizer of these parameters, torch's or `nn.optimizers`'. For a
+            `NetworkArray` a configuration becomes a `RowOptimizer` where it works by rows (see there). None: Adam.
+        loss: a name such as `"L2"`, a configuration, or a function (prediction, target) -> losses, whose sum goes
+            down. None: tiny-cuda-nn's default, RelativeL2.
+        log_dir: a folder for TensorBoard: loss and learning rates, and what `log` is given. None: no logs.
+        log_every: steps from one log to the next; reading the loss makes a GPU wait.
+
+    Attributes:
+        model, optimizer, loss: as given, or as made from the configurations.
+        step: how many training steps were taken.
+
+    Raises:
+        ConfigError: a configuration that is not understood, or `log_dir` without tensorboard.
+
+    Example:
+        >>> import torch, tinsmith as ts
+        >>> array = ts.nn.NetworkArray((4, 4), 2, 1, {"n_neurons": 8, "n_hidden_layers": 1})
+        >>> trainer = ts.nn.Trainer(array, {"otype": "Adam", "learning_rate": 0.01}, "L2")
+        >>> x = torch.rand(4, 4, 32, 2)
+        >>> trainer.training_step(x, x.sum(-1, keepdim=True)).shape
+        torch.Size([4, 4])
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer | RowOptimizer | Config | None = None,
+        loss: str | Config | LossFunction | None = None,
+        *,
+        log_dir: str | Path | None = None,
+        log_every: int = 10,
+    ) -> None:
+        if log_every < 1:
+            raise ArgumentError(refusal("`log_every` is too small", [("came", str(log_every)), ("wanted", ">= 1")]))
+        self.model = model
+        self.optimizer = _optimizer(model, optimizer)
+        self.loss = _loss(loss)
+        self.step = 0
+        self._board = Board(log_dir)
+        self._log_every = log_every
+
+    # Training ------------------------------------------------------------------------------
+    def training_step(self, x: torch.Tensor, target: torch.Tensor, at: Any = None) -> torch.Tensor:
+        """One step: losses, gradients, update.
+
+        Args:
+            x: a batch as the model takes it.
+            target: what it should give.
+            at: for a `NetworkArray`: which networks learn, as its `rows` takes them. Only these are computed; the
+                others, and their optimizer's state, stay as they are, bit for bit. None: all.
+
+        Returns:
+            The losses before the step, detached: [*grid] of an array, [k] with `at`, else what the loss gives.
+
+        Raises:
+            ArgumentError: `at` for a model or an optimizer that cannot do that.
+            ShapeError, DtypeError: what the model or the loss refuses.
+        """
+        losses = self._step_all(x, target) if at is None else self._step_some(x, target, at)
+        self.step += 1
+        if self._board.is_open and self.step % self._log_every == 0:
+            self._log_step(losses)
+        return losses
+
+    def _step_all(self, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        self.optimizer.zero_grad()
+        losses = self._losses(self.model, x, target)
+        losses.sum().backward()
+        self.optimizer.step()
+        return losses.detach()
+
+    def _step_some(self, x: torch.Tensor, target: torch.Tensor, at: Any) -> torch.Tensor:
+        """A step of a part of the array, which costs what the part costs."""
+        array, optimizer = self._by_rows()
+        part, rows = array.part(at), array.rows(at)
+        losses = self._losses(part, x, target)
+        (gradient,) = torch.autograd.grad(losses.sum(), part.params)
+        optimizer.step(rows, [gradient])
+        return losses.detach()
+
+    def _losses(self, model: torch.nn.Module, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        if isinstance(model, NetworkArray) and isinstance(self.loss, Loss):
+            return model.loss(x, target, self.loss.otype)
+        loss: LossFunction = self.loss
+        return loss(model(x), target)
+
+    def _by_rows(self) -> tuple[NetworkArray, RowOptimizer]:
+        if not isinstance(self.model, NetworkArray):
+            rows = [("model", type(self.model).__name__)]
+            raise ArgumentError(refusal("`at` chooses among the networks of a NetworkArray", rows, "Leave it out."))
+        if not isinstance(self.optimizer, RowOptimizer):
+            rows = [("optimizer", type(self.optimizer).__name__)]
+            remedy = "Give the Trainer the configuration of an optimizer that does, such as Adam."
+            raise ArgumentError(refusal("`at` needs an optimizer that works by rows", rows, remedy))
+        return self.model, self.optimizer
+
+    def fit(self, batches: Iterable[Batch] | Callable[[int], Batch], steps: int, progress: bool = True) -> torch.Tensor:
+        """Take a number of steps.
+
+        Args:
+            batches: pairs (x, target), begun anew when they end; or a function that makes the pair for a step, given
+                how many steps were taken before it. The function makes a run that is resumed go on bit for bit.
+            steps: how many to take now.
+            progress: whether to show a progress bar.
+
+        Returns:
+            The losses of the last step; none, if no step was asked for.
+
+        Raises:
+            ArgumentError: the batches ended, and cannot be begun anew.
+        """
+        losses, drawn = torch.empty(0), _drawn(batches)
+        with _bar(steps) if progress else nullcontext() as show:
+            for _ in range(steps):
+                losses = self.training_step(*drawn(self.step))
+                if show is not None:
+                    show(losses)
+        return losses
+
+    @torch.no_grad()
+    def inference(self, x: torch.Tensor, at: Any = None) -> torch.Tensor:
+        """Predictions with the weights meant for inference (the averages of EMA, Average, Lookahead), in eval mode.
+
+        Weights, modes and the course of training are as before afterwards.
+
+        Args:
+            x: as the model takes it.
+            at: for a `NetworkArray`: which networks.
+        """
+        training = [module for module in self.model.modules() if module.training]
+        self.model.eval()
+        try:
+            with averaged(self.optimizer):
+                return self.model(x) if at is None else self.model(x, at)
+        finally:
+            for module in training:
+                module.training = True
+
+    # Logs ----------------------------------------------------------------------------------
+    def log(self, **values: float) -> None:
+        """Write numbers of your own for TensorBoard, at the present step: `trainer.log(psnr=31.4)`."""
+        self._board.add(self.step, **values)
+
+    def _log_step(self, losses: torch.Tensor) -> None:
+        values = {"loss": losses.mean().item()}
+        if losses.numel() > 1:
+            values["loss_of_the_worst"] = losses.max().item()
+        for place, group in enumerate(self.optimizer.param_groups):
+            values["learning_rate" + (f"_{place}" if place else "")] = float(group["lr"])
+        self._board.add(self.step, **values)
+
+    def close(self) -> None:
+        """Write what is left of the logs."""
+        self._board.close()
+
+    # Checkpoints ---------------------------------------------------------------------------
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a resumed run needs: model, optimizer, count of steps, and random generators.
+
+        The generators are the global ones of torch (CUDA's too), numpy and Python.
+        """
+        return {
+            "format": _FORMAT,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "random": random_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take up a state, with the random generators.
+
+        Raises:
+            CheckpointError: it is of another model or optimizer.
+        """
+        if state.get("format") != _FORMAT:
+            rows = [("expected", repr(_FORMAT)), ("came", repr(state.get("format")))]
+            raise CheckpointError(refusal("This is no state of a Trainer.", rows))
+        _require_same_tensors(self.model.state_dict(), state["model"])
+        try:
+            self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch's share what they load
+        except (KeyError, TypeError, ValueError) as cause:
+            if isinstance(cause, CheckpointError):
+                raise
+            remedy = "Make the Trainer with the optimizer that the run had."
+            headline = "The checkpoint's optimizer state does not fit the optimizer."
+            raise CheckpointError(refusal(headline, [("because", str(cause))], remedy)) from cause
+        self.model.load_state_dict(state["model"])
+        self.step = state["step"]
+        restore_random_state(state["random"])
+
+    def save(self, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
+        """Write a checkpoint, from which a run goes on bit for bit (on the CPU; CUDA leaves orders of sums to chance).
+
+        Args:
+            path: a safetensors file, replaced at once.
+            extra: what else belongs to the run, such as the state of a generator of yours: a nest of dicts, lists,
+                tensors, numbers and texts.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        write_checkpoint(path, {"trainer": self.state_dict(), "extra": dict(extra or {})})
+
+    def load(self, path: str | Path) -> dict[str, Any]:
+        """Take up a checkpoint that `save` wrote; returns its `extra`.
+
+        Raises:
+            CheckpointError: it is missing, broken, or of another model or optimizer.
+        """
+        state = read_checkpoint(path)
+        self.load_state_dict(state.get("trainer", {}))
+        return state["extra"]
+
+
+def _optimizer(
+    model: torch.nn.Module, given: torch.optim.Optimizer | RowOptimizer | Config | None
+) -> torch.optim.Optimizer | RowOptimizer:
+    if isinstance(given, (torch.optim.Optimizer, RowOptimizer)):
+        return given
+    section = resolved("optimizer", given)
+    if isinstance(model, NetworkArray):
+        try:
+            return RowOptimizer(model, section)
+        except ConfigError:  # it works for all networks at once only; what is wrong with it is told below
+            return make_optimizer(model, section)
+    return make_optimizer(model, section)
+
+
+def _loss(given: str | Config | LossFunction | None) -> LossFunction:
+    if isinstance(given, str):
+        return Loss(given)
+    return make_loss(given) if given is None or isinstance(given, (Section, Mapping)) else given
+
+
+def _drawn(batches: Iterable[Batch] | Callable[[int], Batch]) -> Callable[[int], Batch]:
+    """A function from the count of steps to the next batch."""
+    if not isinstance(batches, Iterable):
+        return batches
+    endless = _endless(batches)
+    return lambda _: next(endless)
+
+
+def _endless(batches: Iterable[Batch]) -> Iterator[Batch]:
+    for epoch in itertools.count():
+        came = False
+        for batch in batches:
+            came = True
+            yield batch
+        if not came:
+            remedy = "Pass a list, a DataLoader, or a function from the step to its batch."
+            rows = [("epochs before", str(epoch))]
+            raise ArgumentError(refusal("`batches` ended before the last step, and begins no more", rows, remedy))
+
+
+def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:
+    for name in [*ours, *(name for name in theirs if name not in ours)]:
+        expected, came = (str(tuple(side[name].shape)) if name in side else "none" for side in (ours, theirs))
+        if expected != came:
+            rows = [("tensor", name), ("expected", expected), ("came", came)]
+            remedy = "Make the model with the configuration that the run had."
+            raise CheckpointError(refusal("The checkpoint is of another model.", rows, remedy))
+
+
+def _bar(steps: int) -> Any:
+    """A context that gives a function to call after each step with its losses."""
+    from ._progress import progress_bar
+
+    return progress_bar(steps)
