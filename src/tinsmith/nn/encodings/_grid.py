@@ -130,8 +130,8 @@ def _built(
 ) -> _Key:
     """Where in `_OPS` the ops are, which are built at the first call."""
     lang = language(engine, device)
-    on_cpu, workers = device.type == "cpu", torch.get_num_threads()
-    apart = workers if on_cpu and workers <= levels else 0
+    on_cpu, threads = device.type == "cpu", torch.get_num_threads()
+    apart = min(levels, 2 * threads) if on_cpu and threads <= levels else 0  # two a thread, lest one waits for another
     key = (lang.__name__, FLOATS[dtype], dims, features, shape, apart, not on_cpu)
     if key not in _OPS:
         _OPS[key] = _ops(lang, key)
