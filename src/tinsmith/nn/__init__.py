@@ -6,7 +6,9 @@ model, loss and optimizer of one of its JSON files.
 
 from __future__ import annotations
 
+from ._checkpoint import read_checkpoint
 from ._create import Created, create_from_config
+from ._trainer import Trainer
 from .config import read
 from .encodings import Encoding
 from .losses import Loss, make_loss
@@ -21,9 +23,11 @@ __all__ = [
     "NetworkArray",
     "NetworkWithInputEncoding",
     "RowOptimizer",
+    "Trainer",
     "averaged",
     "create_from_config",
     "make_loss",
     "make_optimizer",
     "read",
+    "read_checkpoint",
 ]
