@@ -1,7 +1,8 @@
-"""A small photograph, and fits of it that take a second."""
+"""A small photograph, and runs of the apps on it that take a second."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 from tinsmith.apps.fit_image import FitOptions
+from tinsmith.apps.learn_image import LearnOptions
 
 
 @pytest.fixture(scope="session")
@@ -30,5 +32,41 @@ def options(photo, tmp_path):
         return FitOptions(
             **({"out": tmp_path / "out", "image": photo, "gaussians": 80, "steps": 40, "size": 48} | changes)
         )
+
+    return make
+
+
+GRID = {
+    "loss": {"otype": "L2"},
+    "optimizer": {"otype": "EMA", "decay": 0.8, "nested": {"otype": "Adam", "learning_rate": 0.02}},
+    "encoding": {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 10, "base_resolution": 8},
+    "network": {"n_neurons": 16, "n_hidden_layers": 1},
+    "batch_size": 512,
+    "steps": 40,
+}
+FREQUENCY = GRID | {"encoding": {"otype": "Frequency", "n_frequencies": 5}}
+ARRAY = FREQUENCY | {"encoding": {"otype": "Frequency", "n_frequencies": 2}, "grid_shape": [3, 5], "batch_size": 64}
+
+
+@pytest.fixture
+def configuration(tmp_path):
+    """Writes a configuration: `configuration(GRID, steps=5)`; its path."""
+
+    def write(*parts, **changes) -> Path:
+        whole = {key: value for part in (*parts, changes) for key, value in part.items()}
+        path = tmp_path / "configuration.json"
+        path.write_text(json.dumps(whole))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def learning(photo, tmp_path, configuration):
+    """Options of a small run of learn-image: `learning(ARRAY, steps=5)`."""
+
+    def make(config=GRID, **changes) -> LearnOptions:
+        given = {"out": tmp_path / "out", "image": photo, "config": configuration(config), "size": 48}
+        return LearnOptions(**(given | changes))
 
     return make

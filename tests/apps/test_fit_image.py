@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from support.folders import StopAt, contents, names, pixels
 from tinsmith import reference
 from tinsmith.apps.fit_image import FitOptions, fit_image
 from tinsmith.cli import app
@@ -25,36 +26,6 @@ FILES = {
     "gaussians.safetensors",
     "checkpoint.safetensors",
 }
-
-
-def names(folder):
-    return {path.name for path in folder.iterdir()}
-
-
-def contents(folder):
-    """What every file holds; safetensors writes its metadata in an order of chance."""
-    return {path.name: held(path) if path.suffix == ".safetensors" else path.read_bytes() for path in folder.iterdir()}
-
-
-def held(path):
-    with safe_open(path, "pt") as file:
-        return file.metadata(), {name: file.get_tensor(name).numpy().tobytes() for name in file.keys()}  # noqa: SIM118
-
-
-def pixels(path):
-    with Image.open(path) as image:
-        return np.asarray(image)
-
-
-class StopAt:
-    """Presses Ctrl-C after a step."""
-
-    def __init__(self, step):
-        self.step = step
-
-    def __call__(self, step, steps, psnr):
-        if step == self.step:
-            signal.raise_signal(signal.SIGINT)
 
 
 def test_the_fit_gets_better_and_writes_what_it_says(engine, options):

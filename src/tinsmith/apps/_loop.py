@@ -46,6 +46,14 @@ class Reached:
     files: tuple[Path, ...]
 
 
+def require_at_least(least: int, **numbers: int) -> None:
+    """Raises InputError for a number that is smaller."""
+    for name, value in numbers.items():
+        if value < least:
+            rows = [("came", str(value)), ("wanted", f"{least} or more")]
+            raise InputError(refusal(f"`{name}` is too small", rows))
+
+
 def require_device(device: str) -> None:
     """Raises InputError unless torch has the device."""
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):

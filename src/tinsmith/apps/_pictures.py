@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from ._files import written_beside
 
+_PANEL_SIDE = 384  # pixels; smaller photographs are shown enlarged
+_MARGIN = 12
+_CAPTION = 20
 _FRAME_MS = 70
 _LAST_FRAME_MS = 2000
 
@@ -27,6 +30,20 @@ def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
 def picture(pixels: Tensor) -> Image.Image:
     """(h, w, 3) uint8 as an image of Pillow's."""
     return Image.fromarray(pixels.numpy())
+
+
+def side_by_side(panels: Mapping[str, Image.Image]) -> Image.Image:
+    """Pictures of one size next to each other, each under its caption."""
+    first = next(iter(panels.values()))
+    zoom = max(1, round(_PANEL_SIDE / max(first.size)))
+    width, height = first.width * zoom, first.height * zoom
+    sheet = Image.new("RGB", (len(panels) * (width + _MARGIN) + _MARGIN, height + _MARGIN + _CAPTION), "white")
+    draw = ImageDraw.Draw(sheet)
+    for number, (caption, panel) in enumerate(panels.items()):
+        left = _MARGIN + number * (width + _MARGIN)
+        sheet.paste(panel.resize((width, height), Image.Resampling.NEAREST), (left, _CAPTION))
+        draw.text((left, 4), caption, fill="black", font=ImageFont.load_default())
+    return sheet
 
 
 def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:

@@ -17,6 +17,7 @@ from ._adjoint import adjoint
 from ._check import check
 from ._doctor import doctor
 from ._fit_image import fit_image
+from ._learn_image import learn_image
 
 
 class _RefusingGroup(TyperGroup):
@@ -58,3 +59,4 @@ app.command("adjoint")(adjoint)
 app.command("check")(check)
 app.command("doctor")(doctor)
 app.command("fit-image")(fit_image)
+app.command("learn-image")(learn_image)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..._errors import InputError, refusal
-
-_AT_LEAST = {"gaussians": 1, "steps": 1, "size": 1}
+from .._loop import require_at_least
 
 
 @dataclass(frozen=True)
@@ -29,9 +27,4 @@ class FitOptions:
     resume: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in _AT_LEAST.items():
-            value = getattr(self, name)
-            if value < least:
-                raise InputError(
-                    refusal(f"`{name}` is too small", [("came", str(value)), ("wanted", f"{least} or more")])
-                )
+        require_at_least(1, gaussians=self.gaussians, steps=self.steps, size=self.size)

@@ -6,19 +6,16 @@ import json
 from pathlib import Path
 
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
 from .._film import as_pixels, psnr, psnr_of_pixels
-from .._pictures import picture, write_curve, write_files, write_film
+from .._pictures import picture, side_by_side, write_curve, write_files, write_film
 from ._training import Training
 
 FILES = ("fitted.png", "comparison.png", "fit.gif", "curve.png", "gaussians.safetensors")
 
-_PANEL_SIDE = 384  # pixels; smaller photographs are shown enlarged
-_MARGIN = 12
-_CAPTION = 20
 _SHRUNK = 0.4  # in the third panel, so that each Gaussian is seen
 _GREY = 0.4  # the ground of that panel: what takes colour away is seen on it too
 
@@ -47,15 +44,7 @@ def _comparison(training: Training, fitted: Tensor) -> Image.Image:
         f"fitted, {psnr_of_pixels(fitted, photo):.1f} dB": picture(fitted),
         f"its {len(training.gaussians.pos)} Gaussians, shrunk": picture(_shrunk(training)),
     }
-    zoom = max(1, round(_PANEL_SIDE / max(photo.height, photo.width)))
-    width, height = photo.width * zoom, photo.height * zoom
-    sheet = Image.new("RGB", (len(panels) * (width + _MARGIN) + _MARGIN, height + _MARGIN + _CAPTION), "white")
-    draw = ImageDraw.Draw(sheet)
-    for number, (caption, panel) in enumerate(panels.items()):
-        left = _MARGIN + number * (width + _MARGIN)
-        sheet.paste(panel.resize((width, height), Image.Resampling.NEAREST), (left, _CAPTION))
-        draw.text((left, 4), caption, fill="black", font=ImageFont.load_default())
-    return sheet
+    return side_by_side(panels)
 
 
 def _shrunk(training: Training) -> Tensor:

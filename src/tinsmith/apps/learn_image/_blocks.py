@@ -1,0 +1,95 @@
+"""Blocks: the photograph, cut up into what each network is to learn.
+
+A photograph whose sides the grid does not divide is cut into blocks that differ by a row or a column of pixels.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from ..._errors import ConfigError, refusal
+from .._photo import Photo
+
+
+class Blocks:
+    """The pixels of each block of a photograph, positions and colours. Blocks are counted row by row.
+
+    Positions are the pixels' centres, x and y from 0 to 1 across the block.
+
+    Args:
+        photo: the photograph.
+        grid_shape: rows and columns of blocks; (1, 1) for one network over all.
+        device: where the tensors are to be.
+
+    Attributes:
+        rows, columns: where blocks begin and end, in pixels: one number more than there are blocks.
+        positions: [block, pixel, 2]; smaller blocks are filled up with their last pixels again.
+    """
+
+    def __init__(self, photo: Photo, grid_shape: tuple[int, int], device: str) -> None:
+        self.grid_shape = grid_shape
+        self.rows, self.columns = _edges(photo.height, grid_shape[0]), _edges(photo.width, grid_shape[1])
+        self._shape = (photo.height, photo.width)
+        self.colours = photo.pixels.to(device).float().div(255).flatten(0, 1)
+        index, positions, counts = _cut(self.rows, self.columns, photo.width)
+        self._index, self._counts = index.to(device), counts
+        self.positions = positions.to(device)
+
+    def drawn(self, count: int, draw: torch.Generator, blocks: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Pixels drawn at random in each block, as [block, count] places in `positions`, and colours [block, count, 3].
+
+        Args:
+            count: how many of each block.
+            draw: on the CPU.
+            blocks: of these only; None: of all.
+        """
+        chosen = torch.arange(len(self._counts)) if blocks is None else blocks
+        sizes = self._counts[chosen, None]
+        places = (torch.rand(len(chosen), count, generator=draw, dtype=torch.float64) * sizes).long()
+        device = self._index.device
+        index = self._index[chosen.to(device)[:, None], places.to(device)]
+        return places.to(device), self.colours[index]
+
+    def assembled(self, values: Tensor) -> Tensor:
+        """[block, pixel, channel] as an image (rows, columns, channel)."""
+        image = values.new_empty(self._shape[0] * self._shape[1], values.shape[-1])
+        image[self._index.flatten()] = values.flatten(0, 1)
+        return image.view(*self._shape, -1)
+
+    def mean(self, image: Tensor) -> Tensor:
+        """The mean over each block of an image (rows, columns): [block]."""
+        inside = torch.arange(self._index.shape[1], device=image.device) < self._counts.to(image.device)[:, None]
+        return (image.flatten()[self._index] * inside).sum(1) / inside.sum(1)
+
+
+def require_room(photo: Photo, grid_shape: tuple[int, int]) -> None:
+    """Raises ConfigError where there are more blocks than pixels in a direction."""
+    if grid_shape[0] > photo.height or grid_shape[1] > photo.width:
+        rows = [("blocks", "{} x {}".format(*grid_shape)), ("pixels", f"{photo.height} x {photo.width}")]
+        raise ConfigError(refusal("there are more blocks than pixels", rows, "Take fewer blocks."))
+
+
+def _edges(pixels: int, blocks: int) -> list[int]:
+    return [round(number * pixels / blocks) for number in range(blocks + 1)]
+
+
+def _sizes(edges: list[int]) -> list[int]:
+    return [end - begin for begin, end in itertools.pairwise(edges)]
+
+
+def _cut(rows: list[int], columns: list[int], width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """[block, pixel] places in the image, [block, pixel, 2] positions, and [block] how many pixels there are."""
+    most = max(_sizes(rows)) * max(_sizes(columns))
+    index, positions, counts = [], [], []
+    for top, bottom in itertools.pairwise(rows):
+        for left, right in itertools.pairwise(columns):
+            high, wide = bottom - top, right - left
+            pixel = torch.arange(most).clamp(max=high * wide - 1)
+            down, across = pixel // wide, pixel % wide
+            index.append((top + down) * width + left + across)
+            positions.append(torch.stack([(across + 0.5) / wide, (down + 0.5) / high], -1))
+            counts.append(high * wide)
+    return torch.stack(index), torch.stack(positions).float(), torch.tensor(counts)

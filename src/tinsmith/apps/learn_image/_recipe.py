@@ -1,0 +1,120 @@
+"""The recipe: what a configuration says of the model and its training, settled before anything is built.
+
+A configuration is tiny-cuda-nn's (`loss`, `optimizer`, `encoding`, `network`) and, of learn-image's own,
+`grid_shape` (rows and columns of blocks, a network each), `steps` and `batch_size` (samples a step, of each network).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..._errors import ConfigError, nearest, refusal
+from ...nn import Encoding, read
+from ...nn.config import Section, resolved
+from ._options import LearnOptions
+
+_PARTS = ("loss", "optimizer", "encoding", "network")
+_OWN = ("grid_shape", "steps", "batch_size")
+_STEPS = 500
+_BATCH_SIZE = {True: 256, False: 16384}  # of each network of an array; of the one
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A configuration with nothing left to guess. `grid_shape`: rows and columns of blocks; None: one network."""
+
+    name: str
+    loss: Section
+    optimizer: Section
+    encoding: Section
+    network: Section
+    grid_shape: tuple[int, int] | None
+    steps: int
+    batch_size: int
+
+    def identity(self) -> dict[str, object]:
+        """What a checkpoint and the run that resumes from it must agree on."""
+        parts = {part: json.dumps(getattr(self, part).config(), sort_keys=True) for part in _PARTS}
+        return {**parts, "grid_shape": str(self.grid_shape), "batch_size": self.batch_size}
+
+
+def shipped() -> dict[str, Path]:
+    """The configurations that come with tinsmith, by name."""
+    folder = Path(__file__).parent / "configs"
+    return {path.stem: path for path in sorted(folder.glob("*.json"))}
+
+
+def recipe(options: LearnOptions) -> Recipe:
+    """What the options and the configuration that they name say.
+
+    Raises:
+        InputError: the configuration cannot be read.
+        ConfigError: it has names, values or sizes that do not fit.
+    """
+    path = _path(options.config)
+    config = read(path)
+    _refuse_unknown(path, config)
+    sections = {part: resolved(part, config.get(part, {}), where=f"{path}: {part}") for part in _PARTS}
+    grid = options.blocks or _grid(path, config.get("grid_shape"))
+    _check_encoding(path, sections["encoding"], grid)
+    steps = options.steps or _count(path, "steps", config.get("steps", _STEPS))
+    batch_size = options.batch_size or _count(
+        path, "batch_size", config.get("batch_size", _BATCH_SIZE[grid is not None])
+    )
+    return Recipe(path.stem, **sections, grid_shape=grid, steps=steps, batch_size=batch_size)
+
+
+def _path(given: str | Path) -> Path:
+    known = shipped()
+    if str(given) in known:
+        return known[str(given)]
+    path = Path(given)
+    if path.exists():
+        return path
+    guess = nearest(str(given), list(known))
+    rows = [("came", str(given)), ("known by name", ", ".join(known))]
+    remedy = f"Did you mean `{guess}`? Else pass the path of a JSON file." if guess else "Pass the path of a JSON file."
+    raise ConfigError(refusal("there is no such configuration", rows, remedy))
+
+
+def _refuse_unknown(path: Path, config: Mapping[str, Any]) -> None:
+    known = [*_PARTS, *_OWN]
+    for name in config:
+        if name not in known:
+            guess = nearest(str(name), known)
+            remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
+            raise ConfigError(
+                refusal(f"`{path}: {name}` is no key of learn-image.", [("known", ", ".join(known))], remedy)
+            )
+
+
+def _grid(path: Path, given: Any) -> tuple[int, int] | None:
+    if given is None:
+        return None
+    fits = isinstance(given, list) and len(given) == 2
+    if not fits or not all(type(size) is int and size > 0 for size in given):
+        raise _misfit(path, "grid_shape", given, "rows and columns of blocks, such as [16, 14]")
+    return (given[0], given[1])
+
+
+def _count(path: Path, name: str, given: Any) -> int:
+    if type(given) is not int or given < 1:
+        raise _misfit(path, name, given, "a whole number, 1 or more")
+    return given
+
+
+def _check_encoding(path: Path, section: Section, grid: tuple[int, int] | None) -> None:
+    """That there is such an encoding of positions; and of an array's, that it has nothing to learn."""
+    n_params = Encoding(2, section).params.numel()
+    if grid is not None and n_params:
+        rows = [("came", f"{section.otype}, with {n_params:,} parameters"), ("grid_shape", str(list(grid)))]
+        remedy = "Take an encoding without parameters, such as Frequency, or one network: leave out grid_shape."
+        raise ConfigError(refusal(f"`{path}: encoding` cannot be that of an array of networks.", rows, remedy))
+
+
+def _misfit(path: Path, name: str, came: Any, expected: str) -> ConfigError:
+    return ConfigError(refusal(f"`{path}: {name}` does not fit.", [("came", json.dumps(came)), ("expected", expected)]))

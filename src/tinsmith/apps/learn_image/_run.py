@@ -1,0 +1,78 @@
+"""A run from beginning to end: check everything, then learn, then write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...engines import get
+from .._files import require_writable
+from .._film import as_pixels, psnr_of_pixels
+from .._interrupt import stop_on_interrupt
+from .._loop import Reached, reached, require_apart, require_device, take_steps
+from .._photo import Photo, load_photo
+from .._progress import Watch
+from .._threads import one_torch_thread
+from . import _checkpoint
+from ._blocks import require_room
+from ._live import Live
+from ._options import LearnOptions
+from ._pictures import FILES, write_all
+from ._recipe import Recipe, recipe
+from ._training import Training
+
+
+def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | None = None) -> Reached:
+    """Learn a photograph with one network or an array of them, and write what came of it into `options.out`.
+
+    Ctrl-C ends it after the step at hand; pictures and checkpoint are then written as they are. A resumed run goes on
+    from its checkpoint: on the CPU to the bit as one that was never interrupted, given the same machine, versions
+    and `steps`.
+
+    Args:
+        options: what to do.
+        watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
+        live: a page to show it on, which may pause it and have single blocks trained. After the last step
+            it stays until it is told to finish, or until Ctrl-C.
+
+    Raises:
+        InputError: the image or the configuration cannot be read, or `out` not written.
+        ConfigError: the configuration does not fit.
+        CheckpointError: `resume`, but the checkpoint is missing, broken or of another run.
+        EngineError: the engine is not there.
+    """
+    photo, settled, checkpoint = _checked(options)
+    training = Training(photo, settled, options.seed, options.engine, options.device)
+    if checkpoint is not None:
+        _checkpoint.restore(training, checkpoint, options)
+
+    def save() -> Path:
+        return _checkpoint.save(training, options)
+
+    with stop_on_interrupt() as stop, one_torch_thread():
+        if live is not None:
+            live.begin(training, stop)
+            watch = live.watching(watch)
+        taken, seconds = take_steps(training, save, watch, stop)
+        if live is not None:
+            save()  # what was reached is safe while the page stays open
+            live.stay()
+        image = training.image()
+        saved = save()
+    pictures = write_all(options.out, training, image, seconds)
+    return reached(training, psnr_of_pixels(as_pixels(image), photo), taken, seconds, [*pictures, saved])
+
+
+def _checked(options: LearnOptions) -> tuple[Photo, Recipe, dict[str, Any] | None]:
+    """Everything that can be refused is refused here, before anything is started or written."""
+    photo = load_photo(options.image, options.size)
+    settled = recipe(options)
+    require_room(photo, settled.grid_shape or (1, 1))
+    if options.engine is not None:
+        get(options.engine)
+    require_device(options.device)
+    checkpoint = _checkpoint.load(photo, settled, options) if options.resume else None
+    require_apart("image", options.image, options.out, FILES)
+    require_apart("configuration", Path(options.config), options.out, FILES)
+    require_writable(options.out)
+    return photo, settled, checkpoint

@@ -1,0 +1,150 @@
+"""The training: the model, its steps, and what is remembered along the way."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...nn import Encoding, NetworkArray, NetworkWithInputEncoding, Trainer, make_loss
+from .._film import as_pixels, film_sized, film_steps, psnr, psnr_of_pixels
+from .._photo import Photo
+from ._blocks import Blocks
+from ._recipe import Recipe
+
+_CHUNK = 65536  # samples that go through a network at once when all are asked for: what lies between layers is large
+
+
+@dataclass
+class History:
+    """The training so far: the loss before each step, and looks at the whole picture in between.
+
+    `looked` are the steps of the looks, `psnrs` what they found, `frames` (rows, columns, 3) uint8 of the film.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    looked: list[int] = field(default_factory=list)
+    psnrs: list[float] = field(default_factory=list)
+    frames: list[Tensor] = field(default_factory=list)
+
+
+class Training:
+    """A model on its way to a photograph: one network, or an array of networks with a block each.
+
+    The state is the trainer's, `draw`'s, `history` and `step`, the number of steps taken. Steps of one block alone
+    (`train_block`) are not counted there.
+    """
+
+    def __init__(self, photo: Photo, recipe: Recipe, seed: int, engine: str | None, device: str) -> None:
+        self.photo, self.recipe = photo, recipe
+        self.step, self.steps = 0, recipe.steps
+        self.history = History()
+        self.draw = torch.Generator().manual_seed(seed)
+        self.blocks = Blocks(photo, recipe.grid_shape or (1, 1), device)
+        model, self._inputs = _model(recipe, self.blocks, seed, engine, device)
+        self.trainer = Trainer(model, recipe.optimizer.config(), make_loss(recipe.loss))
+        self._filmed = film_steps(recipe.steps)
+
+    @property
+    def psnr(self) -> float:
+        """In dB, of the whole picture when it was last looked at; nan before."""
+        return self.history.psnrs[-1] if self.history.psnrs else math.nan
+
+    @property
+    def loss(self) -> float:
+        """Before the last step, the mean of all networks; nan before the first."""
+        return self.history.losses[-1] if self.history.losses else math.nan
+
+    @property
+    def n_params(self) -> int:
+        """How many numbers are learned; an array's memory has some more, which nothing reads."""
+        model = self.trainer.model
+        if isinstance(model, NetworkArray):
+            return sum(part.numel() for layer in model.layers() for part in layer if part is not None)
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    def advance(self) -> None:
+        """One step of all networks."""
+        if self.step in self._filmed:
+            image = self.image()
+            self.look(image)
+            self.history.frames.append(as_pixels(film_sized(image)))
+        losses = self.trainer.training_step(*self._batch())
+        self.history.losses.append(losses.mean().item())
+        self.step += 1
+
+    def train_block(self, row: int, column: int, steps: int) -> None:
+        """Steps of one block's network; the others stay as they are, bit for bit."""
+        block = torch.tensor([row * self.blocks.grid_shape[1] + column])
+        for _ in range(steps):
+            self.trainer.training_step(*self._batch(block), at=block)
+
+    def _batch(self, blocks: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        places, colours = self.blocks.drawn(self.recipe.batch_size, self.draw, blocks)
+        inputs = self._inputs if blocks is None else self._inputs[blocks.to(self._inputs.device)]
+        x = inputs.gather(1, places[..., None].expand(-1, -1, inputs.shape[-1]))
+        return (x, colours) if blocks is not None else (self._as_taken(x), self._as_taken(colours))
+
+    def _as_taken(self, values: Tensor) -> Tensor:
+        """[block, ...] as the model takes it: [row, column, ...], or of one network without."""
+        return values[0] if self.recipe.grid_shape is None else values.unflatten(0, self.recipe.grid_shape)
+
+    def image(self) -> Tensor:
+        """The picture as the model has it now, (rows, columns, 3)."""
+        found = []
+        for chunk in self._inputs.split(max(1, _CHUNK // len(self._inputs)), dim=1):
+            outputs = self.trainer.inference(self._as_taken(chunk))
+            found.append(outputs.reshape(len(self._inputs), -1, 3))
+        return self.blocks.assembled(torch.cat(found, 1))
+
+    def look(self, image: Tensor) -> None:
+        """Remember how good a picture is, which was made at this step."""
+        self.history.looked.append(self.step)
+        self.history.psnrs.append(psnr_of_pixels(as_pixels(image), self.photo))
+
+    def psnr_by_block(self, image: Tensor) -> list[float]:
+        """In dB, of each block of a picture."""
+        target = self.blocks.colours.view_as(image)
+        errors = (image.clamp(0, 1) - target).square().mean(-1)
+        return [psnr(error) for error in self.blocks.mean(errors).tolist()]
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs besides the trainer's state: a nest that a checkpoint takes."""
+        frames = torch.stack(self.history.frames) if self.history.frames else None
+        return {
+            "step": self.step,
+            "draw": self.draw.get_state(),
+            "losses": torch.tensor(self.history.losses, dtype=torch.float64),
+            "looked": self.history.looked,
+            "psnrs": self.history.psnrs,
+            "frames": frames,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+        self.step = state["step"]
+        self.draw.set_state(state["draw"])
+        frames = [] if state["frames"] is None else list(state["frames"])
+        self.history = History(state["losses"].tolist(), state["looked"], state["psnrs"], frames)
+
+
+def _model(
+    recipe: Recipe, blocks: Blocks, seed: int, engine: str | None, device: str
+) -> tuple[torch.nn.Module, Tensor]:
+    """The model, and what it takes for each pixel: [block, pixel, n_in].
+
+    An array's encoding has nothing to learn: positions are encoded here, once.
+    """
+    if recipe.grid_shape is None:
+        one = NetworkWithInputEncoding(2, 3, recipe.encoding, recipe.network, seed, engine=engine)
+        return one.to(device), blocks.positions
+    encoding = Encoding(2, recipe.encoding, engine=engine).to(device)
+    with torch.no_grad():
+        inputs = encoding(blocks.positions)
+    array = NetworkArray(
+        recipe.grid_shape, inputs.shape[-1], 3, recipe.network, seed=seed, dtype=torch.float32, engine=engine
+    )
+    return array.to(device), inputs

@@ -1,0 +1,78 @@
+"""`tinsmith learn-image`: learn a photograph with one network or an array of tiny ones."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..apps.learn_image import LearnOptions, live_page, progress_bar, shipped
+from ..apps.learn_image import learn_image as learn
+from ._training import Device, Engine, report
+
+_DEFAULT = "default"
+_NAMES = ", ".join(shipped())
+
+
+def learn_image(
+    image: Annotated[
+        Path, typer.Argument(help=f'The photograph; "{_DEFAULT}" is the one that matplotlib ships.')
+    ] = Path(_DEFAULT),
+    config: Annotated[
+        str, typer.Argument(help=f"A tiny-cuda-nn configuration: a JSON file, or one of {_NAMES}.")
+    ] = "hash-grid",
+    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")] = Path("out/learn-image"),
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="How many steps. Default: the configuration's.", show_default=False)
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Samples a step, of each network. Likewise.", show_default=False)
+    ] = None,
+    blocks: Annotated[
+        str | None,
+        typer.Option(metavar="ROWSxCOLUMNS", help="A network for each of so many blocks, such as 16x14. Likewise."),
+    ] = None,
+    size: Annotated[int, typer.Option(min=1, help="Longer side in pixels; a smaller image is not enlarged.")] = 512,
+    seed: Annotated[int, typer.Option(min=0, help="What weights start as, and which pixels are drawn.")] = 1337,
+    engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
+    device: Annotated[Device, typer.Option(help="Where it runs.")] = Device.cpu,
+    live: Annotated[bool, typer.Option("--live", help="Show it on a page in the browser, and steer it there.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page; 0 takes one that is free.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the page's URL.")] = False,
+) -> None:
+    """Learn a photograph with neural networks, and write what they learned, a film and a curve."""
+    options = LearnOptions(
+        out=out,
+        image=None if image == Path(_DEFAULT) else image,
+        config=config,
+        steps=steps,
+        batch_size=batch_size,
+        blocks=_grid(blocks),
+        size=size,
+        seed=seed,
+        engine=engine.value,
+        device=device.value,
+        resume=resume,
+    )
+    console = Console(quiet=quiet)
+    with ExitStack() as stack:
+        page = stack.enter_context(live_page(port)) if live else None
+        if page is not None:
+            Console().print(f"Watch it at {page.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
+        watch = None if quiet else stack.enter_context(progress_bar(console, "learning"))
+        reached = learn(options, watch, page)
+    report(console, reached)
+
+
+def _grid(blocks: str | None) -> tuple[int, int] | None:
+    if blocks is None:
+        return None
+    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", blocks)
+    if found is None:
+        raise typer.BadParameter(f"{blocks!r} is not rows and columns, such as 16x14.", param_hint="--blocks")
+    return int(found[1]), int(found[2])

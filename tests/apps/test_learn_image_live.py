@@ -1,0 +1,323 @@
+"""The live page: what the server tells and takes, and the page itself in headless Chromium."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tinsmith import InputError
+from tinsmith.apps.learn_image import learn_image, live_page
+from tinsmith.apps.learn_image._server import Wish
+
+from .conftest import ARRAY, GRID
+
+STEPS = 1_000_000  # more than it ever takes: the page ends the run
+
+
+def ask(url, path, *, body=None, headers=()):
+    """Status, content type and body of an answer."""
+    request = urllib.request.Request(url + path, data=body, headers=dict(headers))
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read()
+
+
+def told(url):
+    return json.loads(ask(url, "state")[2])
+
+
+def wish(url, name, **body):
+    code, _, answer = ask(url, name, body=json.dumps(body).encode())
+    return code, json.loads(answer)["trouble"]
+
+
+def params(live):
+    return live._training.trainer.model.params.detach().clone()
+
+
+def wait_for(url, met):
+    for _ in range(400):
+        state = told(url)
+        if met(state):
+            return state
+        threading.Event().wait(0.05)
+    raise AssertionError(f"it never came to that: {state}")
+
+
+@contextmanager
+def meanwhile(live, visit):
+    """Within, a visitor is on the page, in a thread of its own; what goes wrong there goes wrong here."""
+    trouble = []
+
+    def go():
+        try:
+            visit()
+        except BaseException as error:  # noqa: BLE001  (raised again below)
+            trouble.append(error)
+        finally:
+            live.wish(Wish("stop"))
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    if trouble:
+        raise trouble[0]
+
+
+def visited(options, visit):
+    """A run with a page, on which `visit(live)` goes; what the run reached."""
+    with live_page() as live, meanwhile(live, lambda: visit(live)):
+        return learn_image(options, live=live)
+
+
+# The server ----------------------------------------------------------------------------------
+
+
+def test_the_run_tells_of_itself(learning):
+    def visit(live):
+        state = wait_for(live.url, lambda state: state.get("step", 0) > 3)
+        assert state["photograph"] == "disc.png" and state["grid_shape"] == [3, 5] and state["steps"] == STEPS
+        assert state["rows"] == [0, 12, 24, 36] and len(state["columns"]) == 6 and len(state["psnr_by_block"]) == 15
+        assert state["curve"][-1] == [state["step"], state["psnr"]]
+        for name in ("photo", "learned", "error"):
+            code, kind, body = ask(live.url, f"{name}.png?version=3")
+            assert (code, kind) == (200, "image/png")
+            with Image.open(io.BytesIO(body)) as image:
+                assert image.size == (48, 36)
+        code, kind, body = ask(live.url, "")
+        assert code == 200 and kind.startswith("text/html") and b"<!doctype html>" in body
+        assert b"http://" not in body.replace(b"http://www.w3.org/2000/svg", b"") and b"https://" not in body
+
+    reached = visited(learning(ARRAY, steps=STEPS), visit)
+    assert reached.interrupted and 3 < reached.step < STEPS
+    assert (learning().out / "learned.png").is_file()
+
+
+def test_pause_and_resume(learning):
+    def visit(live):
+        wait_for(live.url, lambda state: state.get("step", 0) > 0)
+        assert wish(live.url, "pause") == (200, "")
+        paused = wait_for(live.url, lambda state: state["status"] == "paused")
+        threading.Event().wait(0.3)
+        assert told(live.url)["step"] == paused["step"]
+        assert wish(live.url, "resume") == (200, "")
+        wait_for(live.url, lambda state: state["status"] == "learning" and state["step"] > paused["step"])
+
+    assert visited(learning(GRID, steps=STEPS), visit).interrupted
+
+
+def test_one_block_learns_and_the_others_stay(learning):
+    def visit(live):
+        wait_for(live.url, lambda state: state.get("step", 0) > 2)
+        wish(live.url, "pause")
+        wait_for(live.url, lambda state: state["status"] == "paused")
+        before = params(live)
+        assert wish(live.url, "retrain", row=2, column=1) == (200, "")
+        state = wait_for(live.url, lambda state: state["retrained"] is not None and state["status"] == "paused")
+        changed = (params(live) != before).flatten(1).any(1)
+        assert changed.nonzero().flatten().tolist() == [2 * 5 + 1]
+        assert state["retrained"]["after"] > state["retrained"]["before"]
+        assert (state["retrained"]["row"], state["retrained"]["column"]) == (2, 1)
+        code, trouble = wish(live.url, "retrain", row=3, column=1)
+        assert code == 409 and trouble == "there is no block 3, 1"
+
+    visited(learning(ARRAY, steps=STEPS), visit)
+
+
+def test_the_page_stays_after_the_last_step(learning):
+    def visit(live):
+        wait_for(live.url, lambda state: state["status"] == "done")
+        assert (learning().out / "checkpoint.safetensors").is_file()
+        assert wish(live.url, "retrain", row=0, column=0) == (200, "")
+        wait_for(live.url, lambda state: state["retrained"] is not None)
+        assert wish(live.url, "stop") == (200, "")
+
+    reached = visited(learning(ARRAY, steps=3), visit)
+    assert reached.step == 3 and not reached.interrupted
+    assert learn_image(learning(ARRAY, steps=5, resume=True)).step == 5  # of unequal counts of steps by now
+
+
+def test_what_is_watched_and_retrained_does_not_change_how_the_rest_learns(learning, tmp_path):
+    """Looking at it costs time, and nothing else."""
+
+    def visit(live):
+        wait_for(live.url, lambda state: state["status"] == "done")
+
+    visited(learning(ARRAY, steps=20, out=tmp_path / "watched"), visit)
+    learn_image(learning(ARRAY, steps=20, out=tmp_path / "alone"))
+    pictures = [(tmp_path / name / "learned.png").read_bytes() for name in ("watched", "alone")]
+    assert pictures[0] == pictures[1]
+
+
+def test_one_network_has_no_blocks(learning):
+    def visit(live):
+        wait_for(live.url, lambda state: state.get("step", 0) > 0)
+        code, trouble = wish(live.url, "retrain", row=0, column=0)
+        assert code == 409 and trouble == "this is one network: it has no blocks"
+
+    visited(learning(GRID, steps=STEPS), visit)
+
+
+def test_what_the_server_refuses():
+    with live_page() as live:
+        assert told(live.url)["status"] == "starting"
+        assert ask(live.url, "photo.png")[0] == ask(live.url, "../secret")[0] == 404
+        assert ask(live.url, "solder", body=b"{}")[0] == 404
+        assert ask(live.url, "retrain", body=b"[]")[0] == ask(live.url, "retrain", body=b"{")[0] == 400
+        assert ask(live.url, "retrain", body=b'{"row": 1}')[0] == 400
+        assert ask(live.url, "state", headers={"Host": "tinsmith.example"})[0] == 403
+        assert ask(live.url, "pause", body=b"", headers={"Origin": "https://example.com"})[0] == 403
+        assert ask(live.url, "pause", body=b"", headers={"Origin": live.url.rstrip("/")})[0] == 200
+        assert live.url.startswith("http://127.0.0.1:")
+        port = int(live.url.rstrip("/").rpartition(":")[2])
+        with pytest.raises(InputError, match="the page cannot be served") as refused, live_page(port):
+            pass
+        assert str(port) in str(refused.value)
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(live.url, timeout=5)
+
+
+# The page ------------------------------------------------------------------------------------
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@contextmanager
+def browsed(url, **viewport):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport=viewport)
+        page.set_default_timeout(20_000)
+        page.complaints = []
+        page.on("console", lambda message: page.complaints.append(message.text))
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on(
+            "request", lambda request: request.url.startswith((url, "data:")) or page.complaints.append(request.url)
+        )
+        page.goto(url)
+        yield page
+        browser.close()
+
+
+@pytest.fixture
+def browse():
+    pytest.importorskip("playwright", reason="playwright, of the extra `dev`, drives the browser")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here")
+    return browsed
+
+
+def _step(page):
+    return int(page.inner_text("#step").split("/")[0])
+
+
+def _shown(page, name):
+    """The pixels of a picture as the browser has it."""
+    return np.array(
+        page.evaluate(
+            """name => {
+                const image = document.getElementById(name), canvas = document.createElement("canvas");
+                canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
+                const context = canvas.getContext("2d");
+                context.drawImage(image, 0, 0);
+                return Array.from(context.getImageData(0, 0, canvas.width, canvas.height).data);
+            }""",
+            name,
+        )
+    ).reshape(36, 48, 4)[..., :3]
+
+
+def test_the_page_shows_and_steers_the_run(learning, browse):
+    from playwright.sync_api import expect
+
+    def visit(live):
+        with browse(live.url, width=1280, height=900) as page:
+            status, said = page.locator("#status"), page.locator("#said")
+            expect(status).to_have_text("learning")
+            expect(said).to_contain_text("Click a block")
+            page.click("text=Pause")
+            expect(status).to_have_text("paused")
+            expect(page.locator("#pause")).to_have_text("Resume")
+            step, before, learned, error = _step(page), params(live), _shown(page, "learned"), _shown(page, "error")
+            box = page.locator("#learned-frame").bounding_box()
+            # The middle of block 1, 3 of 3 x 5.
+            page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + box["height"] * 0.5)
+            expect(page.locator("#block")).to_contain_text("block 1, 3")
+            page.mouse.down()
+            page.mouse.up()
+            expect(said).to_contain_text("after 200 steps of its own")
+            expect(status).to_have_text("paused")
+            changed = (params(live) != before).flatten(1).any(1)
+            assert changed.nonzero().flatten().tolist() == [1 * 5 + 3]
+            for name, was in (("learned", learned), ("error", error)):
+                rows, columns = (_shown(page, name) != was).any(-1).nonzero()
+                assert len(rows) and set(rows) <= set(range(12, 24)) and set(columns) <= set(range(29, 38))
+            assert _step(page) == step
+            page.click("text=Resume")
+            expect(status).to_have_text("learning")
+            page.wait_for_timeout(800)
+            assert _step(page) > step
+            assert "L" in page.get_attribute("#curve path", "d")
+            page.focus("#error-frame")
+            page.keyboard.press("ArrowRight")
+            page.keyboard.press("ArrowDown")
+            expect(page.locator("#block")).to_contain_text("block 1, 0")
+            page.click("text=Stop and write")
+            expect(status).to_have_text("finished")
+            assert page.complaints == []
+
+    reached = visited(learning(ARRAY, steps=STEPS), visit)
+    assert reached.interrupted and (learning().out / "learned.png").is_file()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_fits_its_window(learning, browse, width):
+    from playwright.sync_api import expect
+
+    def visit(live):
+        with browse(live.url, width=width, height=800) as page:
+            expect(page.locator("#status")).to_have_text("learning")
+            expect(page.locator("#configuration")).to_have_text("configuration: one network")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            boxes = [page.locator(f"#{name}").bounding_box() for name in ("learned", "error", "photo")]
+            assert all(box["width"] > 200 and box["x"] + box["width"] <= width for box in boxes)
+            assert (boxes[0]["y"] == boxes[1]["y"]) == (width == 1280)
+            assert page.complaints == []
+
+    visited(learning(GRID, steps=STEPS), visit)
+
+
+def test_the_page_says_that_the_run_is_over(learning, browse):
+    from playwright.sync_api import expect
+
+    over = threading.Event()
+
+    def visit(live):
+        with browse(live.url, width=1280, height=900) as page:
+            expect(page.locator("#status")).to_have_text("done")
+            expect(page.locator("#stop")).to_have_text("Finish and write")
+            page.click("#stop")
+            expect(page.locator("#status")).to_have_text("finished")
+            over.set()
+            expect(page.locator("#stop")).to_be_disabled()
+
+    reached = visited(learning(ARRAY, steps=2), visit)
+    assert over.is_set() and not reached.interrupted and torch.isfinite(torch.tensor(reached.psnr))

@@ -1,0 +1,114 @@
+"""`tinsmith learn-image`: its words, its options and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from tinsmith.cli import app
+
+SMALL = ("--size", 32, "--steps", 5, "--batch-size", 64)
+
+
+@pytest.fixture
+def photo(tmp_path):
+    path = tmp_path / "noise.png"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (40, 32, 3), dtype=np.uint8)).save(path)
+    return path
+
+
+@pytest.fixture
+def config(tmp_path):
+    path = tmp_path / "small.json"
+    path.write_text(
+        '{"encoding": {"otype": "Identity"}, /* small */ "network": {"n_neurons": 8, "n_hidden_layers": 1}}'
+    )
+    return path
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["learn-image", *map(str, arguments)])
+
+
+def test_it_says_what_it_wrote(photo, config, tmp_path):
+    done = run(photo, config, "--out", tmp_path / "out", *SMALL)
+    assert done.exit_code == 0, done.output
+    assert "dB after 5 steps" in done.output
+    for name in ("learned.png", "error.png", "learning.gif", "curve.png", "summary.json", "checkpoint.safetensors"):
+        assert name in done.output and (tmp_path / "out" / name).is_file()
+
+
+def test_it_can_be_quiet_and_resume(photo, config, tmp_path):
+    done = run(photo, config, "--out", tmp_path / "out", *SMALL, "--quiet")
+    assert (done.exit_code, done.output) == (0, "")
+    done = run(photo, config, "--out", tmp_path / "out", *SMALL, "--resume")
+    assert done.exit_code == 0 and "raise --steps" in done.output
+
+
+def test_blocks_and_shipped_configurations_by_name(photo, tmp_path):
+    done = run(photo, "frequency", "--out", tmp_path / "out", *SMALL, "--blocks", "2x3", "-q")
+    assert done.exit_code == 0, done.output
+    told = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert told["configuration"] == "frequency" and told["grid_shape"] == [2, 3] and told["seconds"] > 0
+
+
+@pytest.mark.parametrize("blocks", ["2", "2x", "2x0", "axb", "2x3x4", "-1x2"])
+def test_blocks_that_are_none(photo, tmp_path, blocks):
+    done = run(photo, "--out", tmp_path / "out", f"--blocks={blocks}")
+    assert done.exit_code == 2 and "16x14" in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_it_refuses_in_words(photo, config, tmp_path):
+    out = ("--out", tmp_path / "out")
+    for arguments, words in (
+        ((tmp_path / "none.jpg",), "the image does not exist"),
+        ((photo, "hashgrid"), "Did you mean `hash-grid`?"),
+        ((photo, config, "--resume"), "there is no checkpoint to resume from"),
+    ):
+        done = run(*arguments, *out)
+        assert done.exit_code == 2 and words in done.output and "Traceback" not in done.output
+    config.write_text('{"encoding": {"otype": "HashGrid", "log2_hash_map_size": 12}}')
+    done = run(photo, config, *out)
+    assert done.exit_code == 2
+    assert f"{config}: encoding.log2_hash_map_size" in done.output and "`log2_hashmap_size`" in done.output
+
+
+def test_the_page_s_address_is_told_and_ctrl_c_writes(photo, config, tmp_path):
+    """The whole command in a process of its own, 80 columns wide."""
+    out = tmp_path / "out"
+    script = "import sys; from tinsmith.cli import app; app(sys.argv[1:])"
+    options = ["--live", "--steps", "1000000", "--size", "32", "--batch-size", "64", "--out", str(out)]
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", script, "learn-image", str(photo), str(config), *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "COLUMNS": "80"},
+    ) as process:
+        try:
+            first = process.stdout.readline()
+            url = next(word for word in first.split() if word.startswith("http://127.0.0.1:"))
+            for _ in range(300):
+                with urllib.request.urlopen(url + "state", timeout=20) as answer:
+                    state = json.loads(answer.read())
+                if state.get("step", 0) > 2:
+                    break
+                time.sleep(0.1)
+            process.send_signal(signal.SIGINT)
+            said = process.stdout.read()
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+    assert "--resume goes on from there" in said and "learned.png" in said
+    assert max(len(line) for line in said.splitlines() if line.startswith("learning ")) <= 80
+    assert (out / "checkpoint.safetensors").is_file()

@@ -1,0 +1,39 @@
+"""Folders that an app wrote, and Ctrl-C pressed at a step."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+from PIL import Image
+from safetensors import safe_open
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def contents(folder):
+    """What every file holds; safetensors writes its metadata in an order of chance."""
+    return {path.name: held(path) if path.suffix == ".safetensors" else path.read_bytes() for path in folder.iterdir()}
+
+
+def held(path):
+    with safe_open(path, "pt") as file:
+        return file.metadata(), {name: file.get_tensor(name).numpy().tobytes() for name in file.keys()}  # noqa: SIM118
+
+
+def pixels(path):
+    with Image.open(path) as image:
+        return np.asarray(image)
+
+
+class StopAt:
+    """Presses Ctrl-C after a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def __call__(self, step, steps, psnr):
+        if step == self.step:
+            signal.raise_signal(signal.SIGINT)
