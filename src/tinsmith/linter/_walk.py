@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,6 +109,7 @@ def is_size(node: ast.AST) -> bool:
     return False
 
 
+@functools.lru_cache(maxsize=4096)  # rules ask it of the same statements again and again
 def names_in(node: ast.AST) -> frozenset[str]:
     """Names that stand in a node."""
     return frozenset({one.id for one in ast.walk(node) if isinstance(one, ast.Name)})

@@ -8,6 +8,7 @@ atom of its own, equal only to itself, and only while everything in it stands st
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -71,8 +72,7 @@ class Names:
         self._given = given
         self.prefix = prefix
         self._parameters = {argument.arg for argument in tree.args.args}
-        self._counts = _stores(tree)
-        self._once = _definitions(tree, self._counts)
+        self._counts, self._once = _assigned(tree)
         self._loops: list[tuple[str, str]] = []
         self._busy: set[str] = set()
 
@@ -242,6 +242,13 @@ def _base(node: ast.AST) -> str:
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+@functools.lru_cache(maxsize=64)  # a function that is called in a hundred places is looked at once
+def _assigned(tree: ast.FunctionDef) -> tuple[Mapping[str, int], Mapping[str, ast.expr]]:
+    """How often each local is assigned, and what those that are assigned once are."""
+    counts = _stores(tree)
+    return counts, _definitions(tree, counts)
 
 
 def _stores(tree: ast.FunctionDef) -> dict[str, int]:

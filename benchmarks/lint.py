@@ -1,0 +1,55 @@
+"""How long lint takes, after import: files of about 300 lines from the examples that Taichi ships. Bar: 50 ms.
+
+Run it as it is: `python benchmarks/lint.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from tinsmith.linter import lint_file
+
+BAR = 0.05
+"""Seconds for a file of 300 lines."""
+REPEATS = 9
+
+
+def files() -> list[Path]:
+    """Files of 250 to 350 lines."""
+    spec = importlib.util.find_spec("taichi")
+    if spec is None or spec.origin is None:
+        sys.exit("The files are Taichi's examples: pip install taichi")
+    found = sorted(Path(spec.origin).parent.glob("examples/**/*.py"))
+    return [path for path in found if 250 <= _lines(path) <= 350]
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def seconds(path: Path) -> float:
+    """The median of a few runs, in processor time: others on the machine must not count."""
+    times = []
+    for _ in range(REPEATS):
+        before = time.process_time()
+        lint_file(path)
+        times.append(time.process_time() - before)
+    return statistics.median(times)
+
+
+def main() -> None:
+    """Print a line a file, and whether the bar is held."""
+    found = {path: seconds(path) for path in files()}
+    for path, time_taken in sorted(found.items(), key=lambda item: item[1]):
+        print(f"{1e3 * time_taken:6.1f} ms  {_lines(path)} lines  {path.name}")
+    middle, worst = statistics.median(found.values()), max(found.values())
+    verdict = "held" if worst <= BAR else "held by most" if middle <= BAR else "MISSED"
+    print(f"median {1e3 * middle:.0f} ms, worst {1e3 * worst:.0f} ms; bar {1e3 * BAR:.0f} ms: {verdict}")
+
+
+if __name__ == "__main__":
+    main()
