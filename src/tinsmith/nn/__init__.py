@@ -12,10 +12,11 @@ from ._trainer import Trainer
 from .config import read
 from .encodings import Encoding
 from .losses import Loss, make_loss
-from .networks import Network, NetworkArray, NetworkWithInputEncoding
+from .networks import Activation, Network, NetworkArray, NetworkWithInputEncoding, stack, unstack
 from .optimizers import RowOptimizer, averaged, make_optimizer
 
 __all__ = [
+    "Activation",
     "Created",
     "Encoding",
     "Loss",
@@ -29,5 +30,7 @@ __all__ = [
     "make_loss",
     "make_optimizer",
     "read",
+    "stack",
+    "unstack",
     "read_checkpoint",
 ]

@@ -112,8 +112,8 @@ class Trainer:
         array, optimizer = self._by_rows()
         part, rows = array.part(at), array.rows(at)
         losses = self._losses(part, x, target)
-        (gradient,) = torch.autograd.grad(losses.sum(), part.params)
-        optimizer.step(rows, [gradient])
+        gradients = torch.autograd.grad(losses.sum(), list(part.parameters()))
+        optimizer.step(rows, list(gradients))
         return losses.detach()
 
     def _losses(self, model: torch.nn.Module, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

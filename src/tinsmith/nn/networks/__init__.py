@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from ._array import NetworkArray
 from ._network import Network, NetworkWithInputEncoding
+from ._stack import Activation, stack, unstack
 
-__all__ = ["Network", "NetworkArray", "NetworkWithInputEncoding"]
+__all__ = ["Activation", "Network", "NetworkArray", "NetworkWithInputEncoding", "stack", "unstack"]

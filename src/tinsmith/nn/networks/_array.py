@@ -14,6 +14,7 @@ from ...kernels import ELEMENT_LOSSES
 from ..config import Section, resolved
 from ..losses import Loss
 from . import _fused, _matrices
+from ._cell_encoding import CellEncoding
 from ._initial import initial
 from ._layout import Layout
 from ._samples import equal_batches, sorted_by
@@ -31,6 +32,8 @@ class NetworkArray(torch.nn.Module):
         n_output_dims: what each gives.
         network_config: the network's part of a tiny-cuda-nn configuration: `activation`, `output_activation`,
             `n_neurons`, `n_hidden_layers`.
+        encoding_config: the encoding's part, for an encoding before each network. One that learns (a grid) is each
+            network's own. None: none.
         biases: whether layers have biases, which start at zero. tiny-cuda-nn's have none.
         seed: of the initial weights (Xavier uniform, SIREN's for sines), a different draw for each network.
         dtype: torch.float32 or torch.float64; torch's default if None.
@@ -40,6 +43,7 @@ class NetworkArray(torch.nn.Module):
 
     Attributes:
         params: Parameter [cell, row, width], of all networks; `layers()` shows what is where.
+        encoding: what encodes, or None. What it learns is `encoding.params`, [cell, number].
 
     Raises:
         ConfigError: the configuration has what is not known.
@@ -58,6 +62,7 @@ class NetworkArray(torch.nn.Module):
         n_input_dims: int,
         n_output_dims: int,
         network_config: Section | Mapping[str, Any] | str | Path | None = None,
+        encoding_config: Section | Mapping[str, Any] | str | Path | None = None,
         *,
         biases: bool = True,
         seed: int = 1337,
@@ -72,7 +77,11 @@ class NetworkArray(torch.nn.Module):
         self.engine = engine
         self.way = _known_way(way)
         dtype = _known_dtype(dtype or torch.get_default_dtype())
-        self.layout = Layout.of(n_input_dims, n_output_dims, self.config, biases=biases, dtype=dtype)
+        self.encoding = None
+        if encoding_config is not None:
+            self.encoding = CellEncoding(n_input_dims, encoding_config, self.cells, seed, dtype, engine)
+        width = self.encoding.n_output_dims if self.encoding else n_input_dims
+        self.layout = Layout.of(width, n_output_dims, self.config, biases=biases, dtype=dtype)
         self.params = torch.nn.Parameter(initial(self.layout, self.cells, dtype, seed))
 
     @property
@@ -132,14 +141,12 @@ class NetworkArray(torch.nn.Module):
         """
         rows = self.rows(at)
         chosen = self.params.detach() if rows is None else self.params.detach()[rows]
-        return self._like((len(chosen),), chosen.clone())
-
-    def _like(self, grid_shape: tuple[int, ...], params: torch.Tensor) -> NetworkArray:
         found = NetworkArray.__new__(NetworkArray)
         torch.nn.Module.__init__(found)
-        found.grid_shape, found.config, found.engine, found.way = grid_shape, self.config, self.engine, self.way
+        found.grid_shape, found.config, found.engine, found.way = (len(chosen),), self.config, self.engine, self.way
         found.n_input_dims, found.n_output_dims, found.layout = self.n_input_dims, self.n_output_dims, self.layout
-        found.params = torch.nn.Parameter(params)
+        found.params = torch.nn.Parameter(chosen.clone())
+        found.encoding = self.encoding.part(rows) if self.encoding else None
         return found
 
     # Running -------------------------------------------------------------------------------
@@ -158,7 +165,7 @@ class NetworkArray(torch.nn.Module):
             ShapeError, DtypeError, ArgumentError: what does not fit.
         """
         params, grid = self._chosen(at)
-        flat = self._flat("x", x, grid, self.n_input_dims)
+        flat = self._encoded(self._flat("x", x, grid, self.n_input_dims), at)
         if self._is_fused(x):
             samples = equal_batches(len(params), flat.shape[1], x.device)
             y = _fused.outputs(self.layout, params, flat.flatten(0, 1), samples, self.engine)
@@ -186,11 +193,11 @@ class NetworkArray(torch.nn.Module):
             rows = [("x", str(tuple(x.shape))), ("target", str(tuple(target.shape)))]
             raise ShapeError(refusal("`target` has another batch than `x`", rows))
         name = resolved("loss", {"otype": otype}).otype
-        if self._is_fused(x) and name in ELEMENT_LOSSES and not x.requires_grad:
+        encoded = self._encoded(flat, at)
+        if self._is_fused(x) and name in ELEMENT_LOSSES and not encoded.requires_grad:
             samples = equal_batches(len(params), flat.shape[1], x.device)
-            found = _fused.losses(
-                self.layout, name, params, flat.flatten(0, 1), goal.flatten(0, 1), samples, self.engine
-            )
+            given = encoded.flatten(0, 1), goal.flatten(0, 1), samples
+            found = _fused.losses(self.layout, name, params, *given, self.engine)
         else:
             y = self.forward(x, at).reshape(goal.shape)
             found = torch.stack([Loss(name)(one, other) for one, other in zip(y, goal, strict=True)])
@@ -210,6 +217,7 @@ class NetworkArray(torch.nn.Module):
             ShapeError, DtypeError, ArgumentError: what does not fit, or a cell outside the grid.
         """
         self._check_points(points, cells)
+        points = self.encoding.routed(points, cells) if self.encoding else points
         if self._is_fused(points):
             samples = sorted_by(cells, self.cells, self.engine)
             return _fused.outputs(self.layout, self.params, points, samples, self.engine)
@@ -224,6 +232,9 @@ class NetworkArray(torch.nn.Module):
     def _chosen(self, at: At) -> tuple[torch.Tensor, tuple[int, ...]]:
         rows = self.rows(at)
         return (self.params, self.grid_shape) if rows is None else (self.params[rows], (len(rows),))
+
+    def _encoded(self, x: torch.Tensor, at: At) -> torch.Tensor:
+        return self.encoding(x, self.rows(at)) if self.encoding else x
 
     # Checking ------------------------------------------------------------------------------
     def _flat(self, name: str, tensor: torch.Tensor, grid: tuple[int, ...], channels: int) -> torch.Tensor:

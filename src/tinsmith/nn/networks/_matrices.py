@@ -19,13 +19,17 @@ def outputs(layout: Layout, params: torch.Tensor, x: torch.Tensor) -> torch.Tens
 
 
 def routed(layout: Layout, params: torch.Tensor, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
-    """[point, n_out] of [point, n_in] and the network of each: sorted, filled up to the largest batch, and back."""
-    counts = torch.bincount(cells, minlength=len(params))
+    """[point, n_out] of [point, n_in] and the network of each: all filled up to the largest batch, and back."""
+    filled, place = batches(points, cells, len(params))
+    return outputs(layout, params, filled)[cells, place]
+
+
+def batches(points: torch.Tensor, cells: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Points by cell, [cell, place, n_in], filled up with zeros; and the place of each."""
     order = torch.argsort(cells, stable=True)
-    owner = cells[order]
-    place = torch.arange(len(cells), device=cells.device) - (counts.cumsum(0) - counts)[owner]
-    width = int(counts.max()) if len(cells) else 0
-    batches = points.new_zeros(len(params), width, points.shape[1])
-    batches = batches.index_put((owner, place), points[order])
-    found = outputs(layout, params, batches)[owner, place]
-    return torch.empty_like(found).index_copy(0, order, found)
+    counts = torch.bincount(cells, minlength=count)
+    ranks = torch.arange(len(cells), device=cells.device) - (counts.cumsum(0) - counts)[cells[order]]
+    place = torch.empty_like(ranks).index_copy(0, order, ranks)
+    largest = int(counts.max()) if len(cells) else 0
+    filled = points.new_zeros(count, largest, points.shape[1])
+    return filled.index_put((cells, place), points), place

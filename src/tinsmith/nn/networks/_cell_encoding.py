@@ -1,0 +1,70 @@
+"""The encoding before an array's networks: one for all, or with parameters of each network's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.func import vmap
+
+from ..config import Section
+from ..encodings import Encoding
+from ._matrices import batches
+
+
+class CellEncoding(torch.nn.Module):
+    """An encoding for each cell. `params` is [cell, number]: nothing in it for encodings that do not learn."""
+
+    params: torch.Tensor
+    holds_matrices = False  # to optimizers a table is no matrix
+
+    def __init__(
+        self,
+        n_input_dims: int,
+        config: Section | Mapping[str, Any] | str | Path,
+        cells: int,
+        seed: int,
+        dtype: torch.dtype,
+        engine: str | None,
+    ) -> None:
+        super().__init__()
+        one = Encoding(n_input_dims, config, seed, dtype, engine=engine)
+        self.section, self.encoder, self.engine = one.section, one.encoder, engine
+        self.n_output_dims = one.n_output_dims
+        drawn = torch.Generator().manual_seed(seed)
+        start = [self.encoder.initial_params(drawn) for _ in range(cells if len(one.params) else 0)]
+        self._hold(torch.stack(start).to(one.params) if start else one.params.new_empty(cells, 0))
+
+    def _hold(self, params: torch.Tensor) -> None:
+        """A parameter where there is something to learn."""
+        if params.shape[1]:
+            self.params = torch.nn.Parameter(params)
+        else:
+            self.register_buffer("params", params, persistent=False)
+
+    def forward(self, x: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
+        """[cell, batch, n_in] to [cell, batch, n_out]; of the cells in `rows`, if given."""
+        if not self.params.shape[1]:
+            y = self.encoder(x.flatten(0, 1), self.params[:0].flatten(), self.engine)
+            return y.reshape(*x.shape[:2], self.n_output_dims)
+        params = self.params if rows is None else self.params[rows]
+        return vmap(lambda one, table: self.encoder(one, table, self.engine))(x, params)
+
+    def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+        """[point, n_out] of [point, n_in] and the cell of each."""
+        if not self.params.shape[1]:
+            return self.encoder(points, self.params[:0].flatten(), self.engine)
+        filled, place = batches(points, cells, len(self.params))
+        return self(filled)[cells, place]
+
+    def part(self, rows: torch.Tensor | None) -> CellEncoding:
+        """Those of some cells, with a copy of their parameters."""
+        found = CellEncoding.__new__(CellEncoding)
+        torch.nn.Module.__init__(found)
+        found.section, found.encoder, found.engine = self.section, self.encoder, self.engine
+        found.n_output_dims = self.n_output_dims
+        chosen = self.params.detach() if rows is None else self.params.detach()[rows]
+        found._hold(chosen.clone())
+        return found

@@ -1,0 +1,195 @@
+"""From ordinary torch modules to an array of networks, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..._errors import ArgumentError, refusal
+from .._activations import apply
+from ._array import NetworkArray
+
+_KNOWN: tuple[tuple[type[nn.Module], str], ...] = (
+    (nn.ReLU, "ReLU"),
+    (nn.LeakyReLU, "LeakyReLU"),
+    (nn.SiLU, "SiLU"),
+    (nn.Sigmoid, "Sigmoid"),
+    (nn.Softplus, "Softplus"),
+    (nn.Tanh, "Tanh"),
+    (nn.Identity, "None"),
+)
+
+
+class Activation(nn.Module):
+    """An activation by tiny-cuda-nn's name, as a layer of torch's.
+
+    Example:
+        >>> import torch
+        >>> from tinsmith.nn import Activation
+        >>> Activation("Squareplus")(torch.zeros(1))
+        tensor([0.1000])
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Applied to each element."""
+        return apply(self.name, x)
+
+    def extra_repr(self) -> str:
+        """The name, for print."""
+        return self.name
+
+
+def stack(networks: Sequence[nn.Sequential], grid_shape: int | Sequence[int] | None = None) -> NetworkArray:
+    """An array of networks with the weights of ordinary ones.
+
+    Args:
+        networks: `nn.Sequential` of `nn.Linear` and activations in turn, all of one shape, with one activation in all
+            hidden layers and hidden layers of one width. The last may have an activation too.
+        grid_shape: of the array, in the order of `networks`; their number if None.
+
+    Raises:
+        ArgumentError: they are not like that, or not as many as the grid has cells; the network and layer are named.
+
+    Example:
+        >>> from torch import nn
+        >>> from tinsmith.nn import stack
+        >>> mlps = [nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3)) for _ in range(6)]
+        >>> stack(mlps, (2, 3)).grid_shape
+        (2, 3)
+    """
+    if not networks:
+        raise ArgumentError(refusal("`stack` got no networks"))
+    plans = [_plan(number, network) for number, network in enumerate(networks)]
+    for number, plan in enumerate(plans):
+        if plan != plans[0]:
+            rows = [("network 0", _shown(plans[0])), (f"network {number}", _shown(plan))]
+            raise ArgumentError(refusal("the networks to stack are not of one shape", rows))
+    array = _array(plans[0], len(networks), grid_shape, next(networks[0].parameters()))
+    with torch.no_grad():
+        for number, (weights, biases) in enumerate(array.layers()):
+            linears = [_linears(network)[number] for network in networks]
+            weights.copy_(torch.stack([linear.weight.T for linear in linears]))
+            if biases is not None:
+                biases.copy_(torch.stack([linear.bias[None] for linear in linears]))
+    return array
+
+
+def unstack(array: NetworkArray) -> list[nn.Sequential]:
+    """The networks of an array as ordinary torch modules, with copies of their weights.
+
+    Raises:
+        ArgumentError: the array has an encoding, which is no layer of a Sequential.
+
+    Example:
+        >>> from tinsmith.nn import NetworkArray, unstack
+        >>> unstack(NetworkArray(2, 3, 1, {"n_neurons": 4, "n_hidden_layers": 1}))[0]
+        Sequential(
+          (0): Linear(in_features=3, out_features=4, bias=True)
+          (1): ReLU()
+          (2): Linear(in_features=4, out_features=1, bias=True)
+        )
+    """
+    if array.encoding is not None:
+        raise ArgumentError(refusal("an array with an encoding cannot be unstacked", remedy="Encode, then unstack."))
+    layers = [(weights.detach(), None if b is None else b.detach()) for weights, b in array.layers()]
+    options = array.config.options
+    return [
+        _sequential(layers, cell, options["activation"], options["output_activation"]) for cell in range(array.cells)
+    ]
+
+
+_Plan = tuple[tuple[int, ...], str, str, bool, torch.dtype]
+
+
+def _plan(number: int, network: nn.Sequential) -> _Plan:
+    """Sizes of the layers, activations, whether there are biases, and the dtype."""
+    linears = _linears(network)
+    acts = _activations(number, network)
+    hidden, out = set(acts[:-1]), acts[-1]
+    sizes = (linears[0].in_features, *(linear.out_features for linear in linears))
+    biases = {linear.bias is not None for linear in linears}
+    problems = {
+        "several activations in its hidden layers": len(hidden) > 1,
+        "hidden layers of several widths": len(set(sizes[1:-1])) > 1,
+        "biases in some layers only": len(biases) > 1,
+        "layers that do not fit each other": any(a.out_features != b.in_features for a, b in zip(linears, linears[1:])),  # noqa: B905, RUF007
+    }
+    for words, is_so in problems.items():
+        if is_so:
+            raise ArgumentError(refusal(f"network {number} has {words}", [("network", " ".join(str(network).split()))]))
+    return sizes, next(iter(hidden), "ReLU"), out, biases.pop(), linears[0].weight.dtype
+
+
+def _linears(network: nn.Sequential) -> list[nn.Linear]:
+    return [layer for layer in network if isinstance(layer, nn.Linear)]
+
+
+def _activations(number: int, network: nn.Sequential) -> list[str]:
+    """The activation behind each linear layer: "None" where there is nothing."""
+    found: list[str] = []
+    for place, layer in enumerate(network):
+        if isinstance(layer, nn.Linear):
+            found.append("")
+        elif not found or found[-1] or not (name := _name(layer)):
+            words = f"layer {place} of network {number} is none that an array of networks has there"
+            known = ", ".join(f"nn.{kind.__name__}" for kind, _ in _KNOWN)
+            rows = [("layer", str(layer)), ("expected", f"nn.Linear and activations in turn: {known}, Activation(...)")]
+            raise ArgumentError(refusal(words, rows))
+        else:
+            found[-1] = name
+    if not found:
+        raise ArgumentError(refusal(f"network {number} has no nn.Linear"))
+    return [name or "None" for name in found]
+
+
+def _name(layer: nn.Module) -> str:
+    """The activation that a layer is, by tiny-cuda-nn's name and with its constants; "" for others."""
+    if isinstance(layer, Activation):
+        return layer.name
+    if isinstance(layer, nn.LeakyReLU) and layer.negative_slope != 0.01:
+        return ""
+    if isinstance(layer, nn.Softplus) and layer.beta != 10:
+        return ""
+    return next((name for kind, name in _KNOWN if type(layer) is kind), "")
+
+
+def _array(plan: _Plan, count: int, grid_shape: int | Sequence[int] | None, like: torch.Tensor) -> NetworkArray:
+    (n_in, *hidden, n_out), act, out, biases, dtype = plan
+    config = {"otype": "CutlassMLP", "activation": act, "output_activation": out, "n_hidden_layers": len(hidden)}
+    config |= {"n_neurons": hidden[0]} if hidden else {}
+    array = NetworkArray(grid_shape or count, n_in, n_out, config, biases=biases, dtype=dtype).to(like.device)
+    if array.cells != count:
+        rows = [("grid", str(array.grid_shape)), ("networks", str(count))]
+        raise ArgumentError(refusal("the grid does not have as many cells as there are networks", rows))
+    return array
+
+
+def _sequential(layers: list[Any], cell: int, act: str, out: str) -> nn.Sequential:
+    modules: list[nn.Module] = []
+    for number, (weights, biases) in enumerate(layers):
+        linear = nn.Linear(*weights.shape[1:], bias=biases is not None, device=weights.device, dtype=weights.dtype)
+        with torch.no_grad():
+            linear.weight.copy_(weights[cell].T)
+            if biases is not None:
+                linear.bias.copy_(biases[cell, 0])
+        name = out if number == len(layers) - 1 else act
+        modules += [linear, *([] if name == "None" else [_module(name)])]
+    return nn.Sequential(*modules)
+
+
+def _module(name: str) -> nn.Module:
+    if name == "Softplus":
+        return nn.Softplus(beta=10)
+    return next((kind() for kind, known in _KNOWN if known == name), None) or Activation(name)
+
+
+def _shown(plan: _Plan) -> str:
+    sizes, act, out, biases, dtype = plan
+    return f"{' x '.join(map(str, sizes))}, {act}, {out}, biases={biases}, {dtype}"
