@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 
@@ -18,6 +19,7 @@ from tinsmith.apps.learn_image._blocks import Blocks
 from tinsmith.apps.learn_image._pictures import error_map
 from tinsmith.apps.learn_image._recipe import recipe
 from tinsmith.apps.learn_image._training import Training
+from tinsmith.nn import read_checkpoint
 
 from .conftest import ARRAY, FREQUENCY, GRID
 
@@ -194,6 +196,29 @@ def test_one_block_alone(engine, learning, seen):
     assert torch.equal(after[~inside], before[~inside])
     assert training.psnr_by_block(after)[8] > training.psnr_by_block(before)[8] + 1
     assert training.step == 5
+
+
+@pytest.mark.parametrize("way", ["saved", "handed over"])
+def test_a_block_that_was_trained_alone_is_in_the_checkpoint(engine, learning, seen, tmp_path, way):
+    settled, path = recipe(learning(ARRAY)), tmp_path / "run.safetensors"
+    straight, resumed = (Training(seen, settled, 0, engine, "cpu") for _ in range(2))
+    for _ in range(4):
+        straight.advance()
+    straight.train_block(2, 2, 7)
+    if way == "saved":
+        straight.trainer.save(path, {"training": straight.state()})
+        state = read_checkpoint(path)
+    else:
+        state = copy.deepcopy({"trainer": straight.trainer.state_dict(), "extra": {"training": straight.state()}})
+    resumed.trainer.load_state_dict(state["trainer"])
+    resumed.restore(state["extra"]["training"])
+    for training in (straight, resumed):
+        training.advance()
+        training.train_block(0, 4, 3)
+        training.train_block(2, 2, 3)
+        training.advance()
+    assert torch.equal(straight.trainer.model.params, resumed.trainer.model.params)
+    assert torch.equal(straight.image(), resumed.image())  # of EMA's averages
 
 
 def test_the_error_map_is_black_where_nothing_is_wrong(seen):

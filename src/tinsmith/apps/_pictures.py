@@ -58,8 +58,13 @@ def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:
     film[0].save(path, save_all=True, append_images=film[1:], duration=durations, loop=0, optimize=False)
 
 
-def write_curve(path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
-    """A PNG with one diagram a curve, above each other: by its label the steps, and the values there."""
+def write_curve(
+    path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], logarithmic: str = ""
+) -> None:
+    """A PNG with one diagram a curve, above each other: by its label the steps, and the values there.
+
+    `logarithmic` names a curve whose axis is logarithmic, if all of it is above 0.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to load; no window is ever opened
     from matplotlib.figure import Figure
 
@@ -67,6 +72,8 @@ def write_curve(path: Path, curves: Mapping[str, tuple[Sequence[float], Sequence
     diagrams = FigureCanvasAgg(figure).figure.subplots(len(curves), sharex=True, squeeze=False)[:, 0]
     for axes, (label, (steps, values)) in zip(diagrams, curves.items(), strict=True):
         axes.plot(steps, values)
+        if label == logarithmic and values and min(values) > 0:
+            axes.set_yscale("log")
         axes.set_ylabel(label)
         axes.grid(alpha=0.3)
     diagrams[-1].set_xlabel("step")

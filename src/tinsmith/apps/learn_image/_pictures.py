@@ -18,7 +18,7 @@ from ._training import Training
 
 FILES = ("learned.png", "error.png", "comparison.png", "learning.gif", "curve.png", "summary.json")
 
-BRIGHTEST_ERROR = 0.2  # mean over the channels, of 1; the same for all maps, so that they can be compared
+BRIGHTEST_ERROR = 0.1  # mean over the channels, of 1; the same for all maps, so that they can be compared
 
 
 def write_all(folder: Path, training: Training, image: Tensor, seconds: float) -> list[Path]:
@@ -40,7 +40,7 @@ def write_all(folder: Path, training: Training, image: Tensor, seconds: float) -
         map_of_errors.save,
         side_by_side(panels).save,
         lambda path: write_film(path, history.frames, learned),
-        lambda path: write_curve(path, curves),
+        lambda path: write_curve(path, curves, logarithmic="loss"),
         lambda path: path.write_text(_summary(training, learned, seconds), encoding="utf-8"),
     )
     return write_files(folder, dict(zip(FILES, writers, strict=True)))
