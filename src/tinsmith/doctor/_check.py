@@ -148,4 +148,3 @@ def _single_spaced(line: str) -> str:
 def _place(make: Any) -> tuple[str, int]:
     code = getattr(make, "__code__", None)
     return (code.co_filename, code.co_firstlineno) if code else ("<example>", 1)
-
