@@ -47,6 +47,9 @@ class Op:
     apart otherwise (4 to 10 times as slow). Of whole vectors an engine then knows +, -, *, /, min, max,
     comparisons and select; another operation ends the process, so it is done by components. Arrays
     of vectors have 2, 4, 8 or 16 components.
+
+    `steady` is for kernels of our own too, which a factory made: what they bake in is the factory's, stays, and is
+    not looked at again in each call.
     """
 
     def __init__(self, kernels: Sequence[Any], spec: str, **options: Any) -> None:
@@ -73,8 +76,8 @@ class Op:
         arrays = [item.name for item in spec.items]
         links = options.get("links") or [None] * len(self._kernels)
         pairs = zip(self._kernels, links, strict=True)
-        is_simd = bool(options.get("simd"))
-        stages = [Stage(kernel, arrays, options.get("engine"), links=link, is_simd=is_simd) for kernel, link in pairs]
+        engine, kinds = options.get("engine"), _kinds(options)
+        stages = [Stage(kernel, arrays, engine, links=link, **kinds) for kernel, link in pairs]
         signature = match(self.name, spec, stages, options.get("init"), options.get("detached", ()))
         signature = settled(replace(signature, trusts_engine=bool(options.get("trust_engine"))))
         for stage in stages:
@@ -298,8 +301,12 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
         raise ArgumentError(refusal(words, [("came", came)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
-    stage = Stage(backward, names, options.get("engine"), is_simd=bool(options.get("simd")))
+    stage = Stage(backward, names, options.get("engine"), **_kinds(options))
     return HandWritten(signature, stage)
+
+
+def _kinds(options: Mapping[str, Any]) -> dict[str, bool]:
+    return {"is_simd": bool(options.get("simd")), "is_steady": bool(options.get("steady"))}
 
 
 def _autocast(signature: Signature, bound: Bound) -> Bound:

@@ -98,6 +98,8 @@ class Stage:
         engine: where it runs; `home` is the engine that it was written for.
         parameters: its parameters by name, in order, without `self`.
         roles: how it uses each array.
+
+    One that `is_steady` was made with Python values that nobody changes, so they are not looked at again.
     """
 
     def __init__(
@@ -109,9 +111,11 @@ class Stage:
         links: Links | None = None,
         may_write_fields: bool = False,
         is_simd: bool = False,
+        is_steady: bool = False,
     ) -> None:
         self.kernel = kernel
         self.is_simd = is_simd
+        self._is_steady = is_steady
         self.links = links or Links({}, {})
         self._may_write_fields = may_write_fields
         self.home = of_kernel(kernel)
@@ -183,6 +187,8 @@ class Stage:
         """Look at every Python value that the kernel uses now. Raises KernelError if it writes a field."""
         self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
         wanted = (name for name, p in self.parameters.items() if p.kind == "template" and name not in self.arrays)
+        if self._is_steady:  # 2 us a value and call are spared
+            self._constants = replace(self._constants, paths=())
         if any(name not in templates for name in wanted):
             self._constants = replace(self._constants, is_complete=False)  # the first call brings the templates
         for name, place in () if self._may_write_fields else self._constants.written:

@@ -65,7 +65,7 @@ def _forward(engine: str | None, device: torch.device, shape: NetworkShape, of_i
         spec = f"x[s, {shape.n_in}], {_common(shape)} -> y[s, {shape.n_out}]"
         detached = () if of_inputs else ("x",)
         kernel, work = forward_networks(lang, shape), _work(shape)
-        _OPS[key] = Op([kernel], spec, scratch=work, backward=backward, simd=True, detached=detached)
+        _OPS[key] = Op([kernel], spec, scratch=work, backward=backward, simd=True, steady=True, detached=detached)
     return key
 
 
@@ -77,7 +77,7 @@ def _learning(engine: str | None, device: torch.device, shape: NetworkShape, los
         rows = f"{shape.rows}, {shape.groups}, {shape.lanes}"
         given = f"x[s, {shape.n_in}], target[s, {shape.n_out}], {_common(shape)}"
         kernel, work = learning_networks(lang, shape, loss), _work(shape)
-        _OPS[key] = Op([kernel], f"{given} -> losses[a], slopes[c, {rows}]", scratch=work, simd=True)
+        _OPS[key] = Op([kernel], f"{given} -> losses[a], slopes[c, {rows}]", scratch=work, simd=True, steady=True)
     return key
 
 

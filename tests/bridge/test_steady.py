@@ -1,0 +1,35 @@
+"""Ops of our own whose factories made them with values that stay: they are looked at once, not in each call."""
+
+import pytest
+import torch
+
+from tinsmith.bridge import Op
+
+
+def built(lang, held):
+    array = lang.types.ndarray(lang.f32, ndim=1)
+
+    @lang.kernel
+    def scaled(x: array, y: array):
+        for i in x:
+            y[i] = held["factor"] * x[i]
+
+    @lang.kernel
+    def scaled_backward(grad_y: array, grad_x: array):
+        for i in grad_y:
+            grad_x[i] = held["factor"] * grad_y[i]
+
+    return scaled, scaled_backward
+
+
+@pytest.mark.parametrize("steady", [False, True])
+def test_only_an_op_that_is_not_steady_sees_that_a_value_changed(lang, steady):
+    held = {"factor": 3.0}
+    kernel, backward = built(lang, held)
+    op = Op([kernel], "x[n] -> y[n]", backward=backward, steady=steady)
+    for expected in (3.0, 3.0 if steady else 5.0):
+        x = torch.rand(7, requires_grad=True)
+        op(x).sum().backward()
+        torch.testing.assert_close(op(x), expected * x)
+        torch.testing.assert_close(x.grad, torch.full((7,), expected))
+        held["factor"] = 5.0
