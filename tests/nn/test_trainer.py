@@ -395,7 +395,9 @@ def _logged(folder):
 
     read = EventAccumulator(str(folder))
     read.Reload()
-    return {name: {event.step: event.value for event in read.Scalars(name)} for name in read.Tags()["scalars"]}
+    events = {name: read.Scalars(name) for name in read.Tags()["scalars"]}
+    assert all(len({event.step for event in some}) == len(some) for some in events.values())  # none twice
+    return {name: {event.step: event.value for event in some} for name, some in events.items()}
 
 
 def test_tensorboard_gets_losses_and_rates(engine, tmp_path):
