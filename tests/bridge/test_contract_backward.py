@@ -228,3 +228,18 @@ def test_a_backward_kernel_may_use_the_forward_arrays_as_its_workspace(lang64):
         (gradient,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
         torch.testing.assert_close(gradient, (5 + 2 * before) * 8)
         assert torch.equal(x.detach(), before) and torch.equal(y.detach(), before**2)
+
+
+def test_an_array_that_is_called_as_the_gradient_of_another_is_refused(lang):
+    @lang.kernel
+    def scale(x: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in x:
+            grad_x[i] = 2.0 * x[i]
+
+    @lang.kernel
+    def back(grad_grad_x: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in grad_grad_x:
+            grad_x[i] = 2.0 * grad_grad_x[i]
+
+    with pytest.raises(ts.SpecError, match="`grad_x` of op `scale` is an array of its own and the gradient of another"):
+        ts.op("x[n] -> grad_x[n]", backward=back)(scale)

@@ -173,3 +173,19 @@ def test_forward_mode_of_a_compiled_call(lang64):
             return forward_ad.unpack_dual(f(forward_ad.make_dual(x, direction(x)))).tangent
 
     right_or_refused(FORWARD, lambda: pushed(run), pushed(twin_of(case)))
+
+
+def test_arrays_may_be_called_as_adjoints_are(lang64):
+    """The adjoint of `x` was called `grad_x`: an array of that name took its place, and the gradient was 0."""
+
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), grad_y: lang64.types.ndarray(), grad_x: lang64.types.ndarray()):
+        for i in range(x.shape[0]):
+            grad_x[i] = x[i] * x[i] * grad_y[i]
+
+    op = ts.op("x[n], grad_y[n] -> grad_x[n]", adjoint="source")(kernel)
+    x, y, c = (torch.rand(3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    found = torch.autograd.grad(op(x, y), (x, y), c, create_graph=True)
+    torch.testing.assert_close(found, (2 * x * y * c, x * x * c))
+    torch.testing.assert_close(torch.autograd.grad(found[0].sum(), y)[0], 2 * x * c)
+    torch.testing.assert_close(torch.func.jvp(op, (x, y), (y, c))[1], 2 * x * y * y + x * x * c)

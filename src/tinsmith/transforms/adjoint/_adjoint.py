@@ -12,7 +12,7 @@ from ._access import written_once
 from ._activity import Activity, activities_of
 from ._form import plain_steps
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
-from ._reversible import Reversible, Wanted, reversibles
+from ._reversible import Reversible, Wanted, adjoint_names, reversibles
 from ._split import split
 from ._task import Given, Reversed, reversed_task
 from ._tasks import parts_of
@@ -45,12 +45,13 @@ def adjoint(
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
     cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
     given = frozenset(outputs) - frozenset(detached)
-    tasks = reversibles(parts, arrays, Wanted(active, given, detached))
+    adjoints = adjoint_names([part.kernel for part in parts], arrays)
+    tasks = reversibles(parts, adjoints, Wanted(active, given, detached))
     activities = activities_of([task.steps for task in tasks], active, given, detached)
     check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
     tasks = [unordered(task, activity) for task, activity in zip(tasks, activities, strict=True)]
     tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
-    gradients = {name: f"grad_{name}" for name in arrays if any(one.has_array(name) for one in activities)}
+    gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
     once = written_once([task.steps for task in tasks])
     found = [
         reversed_task(Given(task.kernel, number, task.steps, task.own, activity, task.names, gradients, once))

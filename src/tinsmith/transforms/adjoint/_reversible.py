@@ -51,35 +51,44 @@ class Wanted(NamedTuple):
     closed: Collection[str]
 
 
-def reversibles(parts: Sequence[Parts], arrays: Mapping[str, nodes.Array], wanted: Wanted) -> list[Reversible]:
-    """Everything that is reversed, in the order of the forward pass."""
+def adjoint_names(kernels: Sequence[nodes.Kernel], arrays: Iterable[str]) -> dict[str, str]:
+    """What the adjoint of each array is called: a name that no kernel has."""
+    taken = {name for kernel in kernels for name in (*kernel.arrays, *kernel.arguments, *kernel.locals)}
+    mark = "grad_"
+    while any(f"{mark}{name}" in taken for name in arrays):
+        mark += "of_"
+    return {name: f"{mark}{name}" for name in arrays}
+
+
+def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wanted) -> list[Reversible]:
+    """Everything that is reversed, in the order of the forward pass. `adjoints` are their names, by array."""
     plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]
     marks = [f"_{number}" if len(plain) > 1 else "" for number in range(len(plain))]
     extremes = [extremes_of(statements, kernel) for _, kernel, statements in plain]
     if any(extremes):
-        forms = [Forming(kernel, _names(kernel, arrays)).task(statements) for _, kernel, statements in plain]
+        forms = [Forming(kernel, _names(kernel, adjoints)).task(statements) for _, kernel, statements in plain]
         activities = activities_of(forms, *wanted)
         extremes = [frozenset(filter(one.has_array, names)) for one, names in zip(activities, extremes, strict=True)]
     found: list[Reversible] = []
     for (source, kernel, statements), names, mark in zip(plain, extremes, marks, strict=True):
         if not names:
-            found.append(_formed(source, kernel, statements, arrays, mark))
+            found.append(_formed(source, kernel, statements, adjoints, mark))
             continue
-        apart = taken_apart(statements, kernel, names, _names(kernel, arrays, mark))
+        apart = taken_apart(statements, kernel, names, _names(kernel, adjoints, mark))
         for one, settling in zip(apart.arrays, apart.settling, strict=True):
-            task = _formed(source, apart.kernel, settling, arrays, f"{mark}_settled")
+            task = _formed(source, apart.kernel, settling, adjoints, f"{mark}_settled")
             found.append(replace(task, statements=(), settles=one.array.name))
-        gathering = _formed(source, apart.kernel, apart.gathering, arrays, mark)
+        gathering = _formed(source, apart.kernel, apart.gathering, adjoints, mark)
         found.append(replace(gathering, statements=statements, extremes=apart))
     return found
 
 
-def _names(kernel: nodes.Kernel, arrays: Iterable[str], mark: str = "") -> Names:
-    return Names({*kernel.arrays, *kernel.arguments, *kernel.locals, *(f"grad_{name}" for name in arrays)}, mark)
+def _names(kernel: nodes.Kernel, adjoints: Mapping[str, str], mark: str = "") -> Names:
+    return Names({*kernel.arrays, *kernel.arguments, *kernel.locals, *adjoints.values()}, mark)
 
 
-def _formed(source: int, kernel: nodes.Kernel, statements: Block, arrays: Iterable[str], mark: str) -> Reversible:
-    names = _names(kernel, arrays, mark)
+def _formed(source: int, kernel: nodes.Kernel, statements: Block, adjoints: Mapping[str, str], mark: str) -> Reversible:
+    names = _names(kernel, adjoints, mark)
     steps = Forming(kernel, names).task(statements)
     own = owned(steps)
     steps = sequential(steps, dict(kernel.arrays), own, names, kernel.path)
