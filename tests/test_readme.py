@@ -13,11 +13,12 @@ from tinsmith.spec import parse
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+FIRST, SPEC, COMPOSITE, NETWORKS, LAYER = PYTHON
 
 
 def test_the_first_program_runs(tmp_path):
     program = tmp_path / "first.py"  # a file: the engines read a kernel's source
-    program.write_text(PYTHON[0] + "\nassert k.grad is not None and k.grad.shape == (5,)\n")
+    program.write_text(FIRST + "\nassert k.grad is not None and k.grad.shape == (5,)\n")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -25,7 +26,7 @@ def test_the_first_program_runs(tmp_path):
 def test_the_gradient_is_the_oracles(tmp_path):
     program = tmp_path / "composite.py"
     check = 'assert (density.grad - answer.gradients["density"]).abs().max() < 1e-6'
-    program.write_text("import taichi as ti, tinsmith as ts, torch\nts.init('cpu')\n" + PYTHON[2] + check + "\n")
+    program.write_text("import taichi as ti, tinsmith as ts, torch\nts.init('cpu')\n" + COMPOSITE + check + "\n")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -33,13 +34,25 @@ def test_the_gradient_is_the_oracles(tmp_path):
 def test_the_layer_trains(tmp_path):
     program = tmp_path / "layer.py"
     check = "assert torch.equal(layer.data_oriented.w.to_torch(), layer.w.detach()) and layer.w.grad.abs().min() > 0"
-    program.write_text("import taichi as ti, tinsmith as ts, torch\nts.init('cpu')\n" + PYTHON[3] + check + "\n")
+    program.write_text("import taichi as ti, tinsmith as ts, torch\nts.init('cpu')\n" + LAYER + check + "\n")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_networks_learn(tmp_path):
+    check = """
+assert colours.shape == (1000, 3)
+losses = [trainer.training_step(x, target).mean() for _ in range(50)]
+assert losses[-1] < 0.9 * losses[0]
+"""
+    program = tmp_path / "networks.py"
+    program.write_text("import tinsmith as ts, torch\n" + NETWORKS + check)
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_spec_parses():
-    name, _, text = PYTHON[1].partition(" = ")
+    name, _, text = SPEC.partition(" = ")
     assert name == "spec" and parse(text.strip().strip('"')).batch_name is None
 
 
