@@ -32,7 +32,12 @@ FILES = {
     "summary.json",
     "checkpoint.safetensors",
 }
-KINDS = {"hash grid": GRID, "frequency": FREQUENCY, "array": ARRAY}
+KINDS = {
+    "hash grid": GRID,
+    "frequency": FREQUENCY,
+    "array": ARRAY,
+    "array of hash grids": GRID | {"grid_shape": [2, 2]},
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -154,20 +159,29 @@ def test_blocks_make_the_whole(seen, grid):
         torch.testing.assert_close(inside[..., 1], (down[top:bottom, left:right] - top + 0.5) / (bottom - top))
 
 
+def _pixels_at(blocks, block, positions):
+    """Rows and columns, in the photograph, of positions in a block."""
+    row, column = divmod(block, blocks.grid_shape[1])
+    high, wide = blocks.rows[row + 1] - blocks.rows[row], blocks.columns[column + 1] - blocks.columns[column]
+    down, across = positions[:, 1] * high - 0.5, positions[:, 0] * wide - 0.5
+    torch.testing.assert_close(torch.stack([down, across]), torch.stack([down, across]).round())  # pixels' centres
+    return blocks.rows[row] + down.round().long(), blocks.columns[column] + across.round().long()
+
+
 def test_drawn_pixels_are_of_their_block_and_have_its_colours(seen):
     blocks = Blocks(seen, (7, 11), "cpu")
-    places, colours = blocks.drawn(500, torch.Generator().manual_seed(0))
-    assert places.shape == (77, 500) and colours.shape == (77, 500, 3)
+    positions, colours = blocks.drawn(500, torch.Generator().manual_seed(0))
+    assert positions.shape == (77, 500, 2) and colours.shape == (77, 500, 3)
     for block in (0, 38, 76):
+        down, across = _pixels_at(blocks, block, positions[block])
         row, column = divmod(block, 11)
-        high = blocks.rows[row + 1] - blocks.rows[row]
-        wide = blocks.columns[column + 1] - blocks.columns[column]
-        assert set(places[block].tolist()) == set(range(high * wide))  # all of its pixels, no others
-        down, across = blocks.rows[row] + places[block] // wide, blocks.columns[column] + places[block] % wide
+        assert set(down.tolist()) == set(range(blocks.rows[row], blocks.rows[row + 1]))  # all of them, no others
+        assert set(across.tolist()) == set(range(blocks.columns[column], blocks.columns[column + 1]))
         assert torch.equal(colours[block], seen.pixels[down, across].float() / 255)
-    few, some = blocks.drawn(50, torch.Generator().manual_seed(0), torch.tensor([38]))
-    assert few.shape == (1, 50)
-    assert few.max() < len(set(places[38].tolist())) and some.shape == (1, 50, 3)
+    some, theirs = blocks.drawn(50, torch.Generator().manual_seed(0), torch.tensor([38, 5]))
+    for block, where, colour in zip((38, 5), some, theirs, strict=True):
+        down, across = _pixels_at(blocks, block, where)
+        assert torch.equal(colour, seen.pixels[down, across].float() / 255)
 
 
 def test_means_of_blocks(seen):
@@ -231,7 +245,6 @@ def test_the_error_map_is_black_where_nothing_is_wrong(seen):
 
 # Refusals ------------------------------------------------------------------------------------
 
-GRID_IN_ARRAY = {"encoding": {"otype": "HashGrid"}, "grid_shape": [2, 2]}
 BAD = {
     "an unknown part": ({"netwerk": {}}, ("configuration.json: netwerk", "Did you mean `network`?")),
     "an unknown key": ({"encoding": {"otype": "HashGrid", "n_level": 3}}, ("configuration.json: encoding.n_level`",)),
@@ -245,7 +258,6 @@ BAD = {
     "another grid": ({"grid_shape": [3, 0]}, ("configuration.json: grid_shape", "[3, 0]")),
     "steps": ({"steps": 0.5}, ("configuration.json: steps", "0.5", "1 or more")),
     "a batch": ({"batch_size": True}, ("configuration.json: batch_size", "true")),
-    "a table an array cannot have": (GRID_IN_ARRAY, ("configuration.json: encoding", "without parameters")),
     "directions": ({"encoding": {"otype": "SphericalHarmonics"}}, ("configuration.json: encoding", "2")),
     "too many blocks": ({"grid_shape": [2, 49], "encoding": {"otype": "Identity"}}, ("2 x 49", "36 x 48")),
 }

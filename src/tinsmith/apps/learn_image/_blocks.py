@@ -39,19 +39,19 @@ class Blocks:
         self.positions = positions.to(device)
 
     def drawn(self, count: int, draw: torch.Generator, blocks: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Pixels drawn at random in each block, as [block, count] places in `positions`, and colours [block, count, 3].
+        """Pixels drawn at random in each block: positions [block, count, 2], and colours [block, count, 3].
 
         Args:
             count: how many of each block.
             draw: on the CPU.
-            blocks: of these only; None: of all.
+            blocks: of these only, by number; None: of all.
         """
         chosen = torch.arange(len(self._counts)) if blocks is None else blocks
         sizes = self._counts[chosen, None]
-        places = (torch.rand(len(chosen), count, generator=draw, dtype=torch.float64) * sizes).long()
+        pixels = (torch.rand(len(chosen), count, generator=draw, dtype=torch.float64) * sizes).long()
         device = self._index.device
-        index = self._index[chosen.to(device)[:, None], places.to(device)]
-        return places.to(device), self.colours[index]
+        at = chosen.to(device)[:, None], pixels.to(device)
+        return self.positions[at], self.colours[self._index[at]]
 
     def assembled(self, values: Tensor) -> Tensor:
         """[block, pixel, channel] as an image (rows, columns, channel)."""

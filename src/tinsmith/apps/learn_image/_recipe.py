@@ -60,7 +60,7 @@ def recipe(options: LearnOptions) -> Recipe:
     _refuse_unknown(path, config)
     sections = {part: resolved(part, config.get(part, {}), where=f"{path}: {part}") for part in _PARTS}
     grid = options.blocks or _grid(path, config.get("grid_shape"))
-    _check_encoding(path, sections["encoding"], grid)
+    Encoding(2, sections["encoding"])  # refused here, if there is none such of positions
     steps = options.steps or _count(path, "steps", config.get("steps", _STEPS))
     batch_size = options.batch_size or _count(
         path, "batch_size", config.get("batch_size", _BATCH_SIZE[grid is not None])
@@ -105,15 +105,6 @@ def _count(path: Path, name: str, given: Any) -> int:
     if type(given) is not int or given < 1:
         raise _misfit(path, name, given, "a whole number, 1 or more")
     return given
-
-
-def _check_encoding(path: Path, section: Section, grid: tuple[int, int] | None) -> None:
-    """That there is such an encoding of positions; and of an array's, that it has nothing to learn."""
-    n_params = Encoding(2, section).params.numel()
-    if grid is not None and n_params:
-        rows = [("came", f"{section.otype}, with {n_params:,} parameters"), ("grid_shape", str(list(grid)))]
-        remedy = "Take an encoding without parameters, such as Frequency, or one network: leave out grid_shape."
-        raise ConfigError(refusal(f"`{path}: encoding` cannot be that of an array of networks.", rows, remedy))
 
 
 def _misfit(path: Path, name: str, came: Any, expected: str) -> ConfigError:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...nn import Encoding, NetworkArray, NetworkWithInputEncoding, Trainer, make_loss
+from ...nn import NetworkArray, NetworkWithInputEncoding, Trainer, make_loss
 from .._film import as_pixels, film_sized, film_steps, psnr, psnr_of_pixels
 from .._photo import Photo
 from ._blocks import Blocks
@@ -44,7 +44,7 @@ class Training:
         self.history = History()
         self.draw = torch.Generator().manual_seed(seed)
         self.blocks = Blocks(photo, recipe.grid_shape or (1, 1), device)
-        model, self._inputs = _model(recipe, self.blocks, seed, engine, device)
+        model = _model(recipe, seed, engine, device)
         self.trainer = Trainer(model, recipe.optimizer.config(), make_loss(recipe.loss))
         self._filmed = film_steps(recipe.steps)
 
@@ -62,9 +62,11 @@ class Training:
     def n_params(self) -> int:
         """How many numbers are learned; an array's memory has some more, which nothing reads."""
         model = self.trainer.model
+        learned = list(model.parameters())
         if isinstance(model, NetworkArray):
-            return sum(part.numel() for layer in model.layers() for part in layer if part is not None)
-        return sum(parameter.numel() for parameter in model.parameters())
+            layers = [part for layer in model.layers() for part in layer if part is not None]
+            learned = [*layers, *(parameter for parameter in learned if parameter is not model.params)]
+        return sum(part.numel() for part in learned)
 
     def advance(self) -> None:
         """One step of all networks."""
@@ -72,7 +74,8 @@ class Training:
             image = self.image()
             self.look(image)
             self.history.frames.append(as_pixels(film_sized(image)))
-        losses = self.trainer.training_step(*self._batch())
+        x, colours = self.blocks.drawn(self.recipe.batch_size, self.draw)
+        losses = self.trainer.training_step(self._as_taken(x), self._as_taken(colours))
         self.history.losses.append(losses.mean().item())
         self.step += 1
 
@@ -80,13 +83,7 @@ class Training:
         """Steps of one block's network; the others stay as they are, bit for bit."""
         block = torch.tensor([row * self.blocks.grid_shape[1] + column])
         for _ in range(steps):
-            self.trainer.training_step(*self._batch(block), at=block)
-
-    def _batch(self, blocks: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        places, colours = self.blocks.drawn(self.recipe.batch_size, self.draw, blocks)
-        inputs = self._inputs if blocks is None else self._inputs[blocks.to(self._inputs.device)]
-        x = inputs.gather(1, places[..., None].expand(-1, -1, inputs.shape[-1]))
-        return (x, colours) if blocks is not None else (self._as_taken(x), self._as_taken(colours))
+            self.trainer.training_step(*self.blocks.drawn(self.recipe.batch_size, self.draw, block), at=block)
 
     def _as_taken(self, values: Tensor) -> Tensor:
         """[block, ...] as the model takes it: [row, column, ...], or of one network without."""
@@ -94,10 +91,10 @@ class Training:
 
     def image(self) -> Tensor:
         """The picture as the model has it now, (rows, columns, 3)."""
-        found = []
-        for chunk in self._inputs.split(max(1, _CHUNK // len(self._inputs)), dim=1):
-            outputs = self.trainer.inference(self._as_taken(chunk))
-            found.append(outputs.reshape(len(self._inputs), -1, 3))
+        positions, found = self.blocks.positions, list[Tensor]()
+        for chunk in positions.split(max(1, _CHUNK // len(positions)), dim=1):
+            colours = self.trainer.inference(self._as_taken(chunk))
+            found.append(colours.reshape(len(positions), -1, 3))
         return self.blocks.assembled(torch.cat(found, 1))
 
     def look(self, image: Tensor) -> None:
@@ -131,20 +128,9 @@ class Training:
         self.history = History(state["losses"].tolist(), state["looked"], state["psnrs"], frames)
 
 
-def _model(
-    recipe: Recipe, blocks: Blocks, seed: int, engine: str | None, device: str
-) -> tuple[torch.nn.Module, Tensor]:
-    """The model, and what it takes for each pixel: [block, pixel, n_in].
-
-    An array's encoding has nothing to learn: positions are encoded here, once.
-    """
-    if recipe.grid_shape is None:
-        one = NetworkWithInputEncoding(2, 3, recipe.encoding, recipe.network, seed, engine=engine)
-        return one.to(device), blocks.positions
-    encoding = Encoding(2, recipe.encoding, engine=engine).to(device)
-    with torch.no_grad():
-        inputs = encoding(blocks.positions)
-    array = NetworkArray(
-        recipe.grid_shape, inputs.shape[-1], 3, recipe.network, seed=seed, dtype=torch.float32, engine=engine
-    )
-    return array.to(device), inputs
+def _model(recipe: Recipe, seed: int, engine: str | None, device: str) -> torch.nn.Module:
+    if recipe.grid_shape is not None:
+        parts = (recipe.network, recipe.encoding)
+        array = NetworkArray(recipe.grid_shape, 2, 3, *parts, seed=seed, dtype=torch.float32, engine=engine)
+        return array.to(device)
+    return NetworkWithInputEncoding(2, 3, recipe.encoding, recipe.network, seed, engine=engine).to(device)
