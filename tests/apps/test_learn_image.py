@@ -277,6 +277,6 @@ def test_a_configuration_that_does_not_fit_is_refused_by_file_and_key(learning, 
 @pytest.mark.slow
 def test_the_hash_grid_learns_the_default_photograph(tmp_path):
     reached = learn_image(LearnOptions(tmp_path))
-    # The bar is 30 dB in three minutes on two cores; see the changelog for what was measured.
+    # The bar is 30 dB in three minutes on two cores; 41.6 dB in 36 s measured, docs/learn-image.md.
     assert reached.psnr > 35 and reached.seconds < 180
     assert pixels(tmp_path / "learned.png").shape == (512, 437, 3)

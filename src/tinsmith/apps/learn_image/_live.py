@@ -174,7 +174,8 @@ class Live:
             psnr_by_block=blocks,
             curve=[*curve, (training.step, psnr)],
         )
-        took = time.monotonic() - start
+        # The first time says nothing of how long the next takes: kernels were compiled in it.
+        took = 0 if self._told["version"] == 1 else time.monotonic() - start
         self._next = time.monotonic() + max(_LEAST_PAUSE, _SHARE * took)
 
     def _tell(self, **values: Any) -> None:
