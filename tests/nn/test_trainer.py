@@ -139,6 +139,8 @@ def test_an_array_gets_an_optimizer_by_rows_where_there_is_one(engine):
 def test_a_few_are_refused_where_that_cannot_be(engine):
     with pytest.raises(ArgumentError, match="`at` chooses among the networks of a NetworkArray\n  model  Sequential"):
         Trainer(mlp(), ADAM).training_step(*batch(0), at=[0])
+    with pytest.raises(ArgumentError, match="`at` chooses among the networks"):
+        Trainer(mlp(), ADAM).inference(batch(0)[0], at=[0])
     with pytest.raises(ArgumentError, match="`at` needs an optimizer that works by rows\n  optimizer  Lookahead"):
         Trainer(array(engine), LOOKAHEAD).training_step(*batch(0, 1), at=[0])
 
@@ -243,8 +245,14 @@ MAKERS = {
     "module, Shampoo": lambda engine: Trainer(mlp(), {"otype": "Shampoo", "learning_rate": 0.01}, "L2"),
     "array": lambda engine: Trainer(array(engine), ADAM, "L2"),
     "array, EMA": lambda engine: Trainer(array(engine), EMA, "L2"),
+    "array of grids": lambda engine: Trainer(_grids(engine), EMA, "L2"),
     "array, Lookahead": lambda engine: Trainer(array(engine), LOOKAHEAD, "L2"),
 }
+
+
+def _grids(engine):
+    grid = {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 6, "base_resolution": 4}
+    return NetworkArray((2, 3), 2, 3, NETWORK, grid, dtype=torch.float32, engine=engine)
 
 
 def _torchs(kind):

@@ -122,15 +122,19 @@ class Trainer:
         loss: LossFunction = self.loss
         return loss(model(x), target)
 
-    def _by_rows(self) -> tuple[NetworkArray, RowOptimizer]:
+    def _array(self) -> NetworkArray:
         if not isinstance(self.model, NetworkArray):
             rows = [("model", type(self.model).__name__)]
             raise ArgumentError(refusal("`at` chooses among the networks of a NetworkArray", rows, "Leave it out."))
+        return self.model
+
+    def _by_rows(self) -> tuple[NetworkArray, RowOptimizer]:
+        array = self._array()
         if not isinstance(self.optimizer, RowOptimizer):
             rows = [("optimizer", type(self.optimizer).__name__)]
             remedy = "Give the Trainer the configuration of an optimizer that does, such as Adam."
             raise ArgumentError(refusal("`at` needs an optimizer that works by rows", rows, remedy))
-        return self.model, self.optimizer
+        return array, self.optimizer
 
     def fit(self, batches: Iterable[Batch] | Callable[[int], Batch], steps: int, progress: bool = True) -> torch.Tensor:
         """Take a number of steps.
@@ -164,12 +168,15 @@ class Trainer:
         Args:
             x: as the model takes it.
             at: for a `NetworkArray`: which networks.
+
+        Raises:
+            ArgumentError: `at` for another model.
         """
         training = [module for module in self.model.modules() if module.training]
         self.model.eval()
         try:
             with averaged(self.optimizer):
-                return self.model(x) if at is None else self.model(x, at)
+                return self.model(x) if at is None else self._array()(x, at)
         finally:
             for module in training:
                 module.training = True
