@@ -30,11 +30,13 @@ def learn_image(
         int | None, typer.Option(min=1, help="How many steps. Default: the configuration's.", show_default=False)
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Samples a step, of each network. Likewise.", show_default=False)
+        int | None, typer.Option(min=1, help="Samples a step, of each network. Default: likewise.", show_default=False)
     ] = None,
     blocks: Annotated[
         str | None,
-        typer.Option(metavar="ROWSxCOLUMNS", help="A network for each of so many blocks, such as 16x14. Likewise."),
+        typer.Option(
+            metavar="ROWSxCOLUMNS", help="A network for each of so many blocks, such as 16x14. Default: likewise."
+        ),
     ] = None,
     size: Annotated[int, typer.Option(min=1, help="Longer side in pixels; a smaller image is not enlarged.")] = 512,
     seed: Annotated[int, typer.Option(min=0, help="What weights start as, and which pixels are drawn.")] = 1337,
