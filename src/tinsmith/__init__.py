@@ -5,6 +5,8 @@ from where, `__init__.pyi` says; each room is loaded when one of its names is fi
 `import tinsmith` costs nothing of what a script does not use.
 """
 
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
+
 import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

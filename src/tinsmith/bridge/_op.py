@@ -25,7 +25,7 @@ from ._packing import register
 from ._pickling import Reference, reference_to
 from ._route import Route, key_of, quick_key_of, route
 from ._signature import Signature, fitting_dtypes, match, settled
-from ._stage import Stage
+from ._stage import Links, Stage
 from ._tracing import has_modes, is_plain, is_tracing, is_transformed
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
 from .derived import SeededCore, has_draws
@@ -76,8 +76,7 @@ class Op:
         arrays = [item.name for item in spec.items]
         links = options.get("links") or [None] * len(self._kernels)
         pairs = zip(self._kernels, links, strict=True)
-        engine, kinds = options.get("engine"), _kinds(options)
-        stages = [Stage(kernel, arrays, engine, links=link, **kinds) for kernel, link in pairs]
+        stages = [_stage(kernel, arrays, options, link) for kernel, link in pairs]
         signature = match(self.name, spec, stages, options.get("init"), options.get("detached", ()))
         signature = settled(replace(signature, trusts_engine=bool(options.get("trust_engine"))))
         for stage in stages:
@@ -301,12 +300,12 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
         raise ArgumentError(refusal(words, [("came", came)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
-    stage = Stage(backward, names, options.get("engine"), **_kinds(options))
-    return HandWritten(signature, stage)
+    return HandWritten(signature, _stage(backward, names, options))
 
 
-def _kinds(options: Mapping[str, Any]) -> dict[str, bool]:
-    return {"is_simd": bool(options.get("simd")), "is_steady": bool(options.get("steady"))}
+def _stage(kernel: Any, arrays: Sequence[str], options: Mapping[str, Any], links: Links | None = None) -> Stage:
+    is_simd, is_steady = bool(options.get("simd")), bool(options.get("steady"))
+    return Stage(kernel, arrays, options.get("engine"), links=links, is_simd=is_simd, is_steady=is_steady)
 
 
 def _autocast(signature: Signature, bound: Bound) -> Bound:
