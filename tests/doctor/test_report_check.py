@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
+from support.written import written
 from tinsmith._errors import CheckError
 from tinsmith.doctor import Finding, _check, check, check_example
 from tinsmith.testing import assert_differentiable
@@ -223,3 +224,17 @@ def test_a_comment_turns_a_wrong_gradient_off(lang64):
             grad_x[i] = x[i] * grad_y[i]
 
     assert check(square, torch.rand(3)).ok
+
+
+def test_a_literal_that_rounds_is_told_once(lang):
+    array = "lang.types.ndarray(lang.f64, ndim=1)"
+    text = f"""
+def total(x: {array}, y: {array}):
+    for i in x:
+        s = 0.0
+        s = s + x[i] * 0.1
+        y[i] = s
+"""
+    op = ts.op("x[n] -> y[n]")(written(lang, text))
+    report = ts.check(op, torch.rand(4, dtype=torch.float64))
+    assert [one.rule for one in report.findings if one.rule in ("TS305", "TS609") and one.line == 4] == ["TS609"]

@@ -132,6 +132,8 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
         places = ((one, told.get((one.rule, one.path, one.line))) for one in findings)
         return [one for one, at in places if at is None or SEVERITIES.index(one.severity) < at + is_first]
 
+    narrow = {(one.path, one.line) for one in seen if one.rule == "TS609"}
+    linted = [one for one in linted if one.rule != "TS305" or (one.path, one.line) not in narrow]  # the run says by what
     return untold(linted, seen, is_first=True) + untold(seen, linted, is_first=False)
 
 
