@@ -1,0 +1,52 @@
+"""Scattered points, each to the network of its cell: ours, and sorted into padded batches by torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from _network_ways import ENGINES, N_IN, N_OUT, Networks, perceptrons, pieces
+
+TORCH = "torch: sort, pad, baddbmm"
+SIDE = 64
+
+
+def scattered(points: int, how: str) -> Tensor:
+    """The cell of each point, of a grid of 64 x 64: anywhere, or around the middle."""
+    place = torch.rand(points, 2) if how == "evenly" else (0.5 + 0.2 * torch.randn(points, 2)).clamp(0, 1 - 1e-6)
+    x, y = (place * SIDE).long().unbind(1)
+    return x * SIDE + y
+
+
+def ways(networks: Networks, points: int, how: str) -> dict[str, Callable[[], Tensor]]:
+    """Forward, and backward to the parameters, by each way. They return the outputs."""
+    x, cells = torch.rand(points, N_IN), scattered(points, how)
+    weight = torch.randn(points, N_OUT)
+    arrays = {f"tinsmith on {engine}": networks.array(engine) for engine in ENGINES}
+    weights, biases = pieces(networks)
+    found = {name: _pass(lambda a=a: a.routed(x, cells), [a.params], weight) for name, a in arrays.items()}
+    found[TORCH] = _pass(lambda: padded(weights, biases, x, cells), [*weights, *biases], weight)
+    return found
+
+
+def _pass(outputs: Callable[[], Tensor], params: list[Tensor], weight: Tensor) -> Callable[[], Tensor]:
+    def run() -> Tensor:
+        y = outputs()
+        torch.autograd.grad(y, params, weight)
+        return y
+
+    return run
+
+
+def padded(weights: list[Tensor], biases: list[Tensor], x: Tensor, cells: Tensor) -> Tensor:
+    """As fast as we could write it: rows are copied once each way, by index."""
+    owner, order = torch.sort(cells)
+    counts = torch.bincount(cells, minlength=len(weights[0]))
+    longest = int(counts.max())
+    slot = owner * longest + torch.arange(len(x)) - (counts.cumsum(0) - counts)[owner]
+    batches = x.new_zeros(len(counts) * longest, N_IN).index_copy_(0, slot, x.index_select(0, order))
+    y = perceptrons(weights, biases, batches.view(len(counts), longest, N_IN))
+    place = torch.empty_like(order).index_copy_(0, order, slot)  # of each point, as they came
+    return y.flatten(0, 1).index_select(0, place)
