@@ -12,7 +12,7 @@ from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._stage import FieldArray, Links
 from ._streams import in_order
-from ._tracing import constant_when_traced, has_older_batch, is_plain, is_transformed
+from ._tracing import apart, constant_when_traced, has_older_batch, is_plain, is_transformed
 
 __all__ = [
     "Answer",
@@ -26,6 +26,7 @@ __all__ = [
     "Op",
     "Reference",
     "adjoint_source",
+    "apart",
     "chain",
     "constant_when_traced",
     "declared_spec",

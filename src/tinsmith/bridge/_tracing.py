@@ -56,6 +56,16 @@ def one_level_down() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def apart() -> Iterator[None]:
+    """Within, tensors are made for keeps: what is made under a transform or in inference mode dies with it.
+
+    For tables that are made at a first call, whenever that is, and kept for all others.
+    """
+    with torch._C._DisableFuncTorch(), torch.inference_mode(False):
+        yield
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -30,7 +30,7 @@ __all__ = [
     "make_loss",
     "make_optimizer",
     "read",
+    "read_checkpoint",
     "stack",
     "unstack",
-    "read_checkpoint",
 ]

@@ -112,7 +112,8 @@ class Trainer:
         array, optimizer = self._by_rows()
         part, rows = array.part(at), array.rows(at)
         losses = self._losses(part, x, target)
-        gradients = torch.autograd.grad(losses.sum(), list(part.parameters()))
+        learning = [parameter for parameter in part.parameters() if parameter.requires_grad]
+        gradients = torch.autograd.grad(losses.sum(), learning)
         optimizer.step(rows, list(gradients))
         return losses.detach()
 

@@ -67,3 +67,14 @@ def test_an_array_with_an_encoding_is_not_unstacked():
     array = NetworkArray(2, 2, 1, {"n_neurons": 4}, {"otype": "Frequency"})
     with pytest.raises(ts.ArgumentError, match="with an encoding cannot be unstacked"):
         unstack(array)
+
+
+def test_networks_from_a_generator():
+    assert stack(nn.Sequential(nn.Linear(2, 3)) for _ in range(4)).grid_shape == (4,)
+
+
+def test_activations_by_name():
+    x = torch.randn(5)
+    assert torch.equal(Activation("relu")(x), x.relu())
+    with pytest.raises(ts.ConfigError, match="Squareplus"):
+        Activation("gelu")

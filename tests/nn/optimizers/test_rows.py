@@ -275,3 +275,10 @@ def test_an_optimizer_with_one_number_for_all_rows_is_found_out():
     with pytest.raises(ConfigError, match="NAdam does not work by rows") as caught:
         optimizer.step([1])
     assert "mu_product: one number for all rows" in str(caught.value)
+
+
+def test_rows_that_are_no_whole_numbers():
+    weights = torch.nn.Parameter(torch.zeros(4, 3))
+    optimizer = RowOptimizer([weights], {"otype": "SGD"})
+    with pytest.raises(ArgumentError, match="float32"):
+        optimizer.step(rows=[0.5], gradients=[torch.ones(1, 3)])

@@ -25,8 +25,12 @@ class HandWritten(KernelReverse):
     def _check_parameters(self) -> None:
         twofold = [name for name in self.signature.items if f"grad_{name}" in self.signature.items]
         if twofold:
-            words = f"`grad_{twofold[0]}` of op `{self.signature.op}` is an array of its own and the gradient of another"
-            remedy = f"Call the array something else: its backward kernel could not tell it from that of `{twofold[0]}`."
+            words = (
+                f"`grad_{twofold[0]}` of op `{self.signature.op}` is an array of its own and the gradient of another"
+            )
+            remedy = (
+                f"Call the array something else: its backward kernel could not tell it from that of `{twofold[0]}`."
+            )
             raise SpecError(refusal(words, remedy=remedy))
         known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
         unknown = [name for name in self.stage.parameters if name not in known]

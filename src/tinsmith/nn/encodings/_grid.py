@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import Op, constant_when_traced, has_older_batch, is_transformed, op
+from ...bridge import Op, apart, constant_when_traced, has_older_batch, is_transformed, op
 from ...reference import GridLevel
 from .._engine import language
 from ._encoder import FLOATS, Encoder
@@ -50,7 +50,7 @@ class Grid(Encoder):
         self.interpolation = interpolation
         self.n_output_dims = len(levels) * n_features
         self.n_params = (levels[-1].first + levels[-1].size) * n_features
-        self.scales = torch.tensor([level.scale for level in levels])
+        self.scales = torch.tensor([level.scale for level in levels], dtype=torch.float32)
         self.cells = torch.tensor([_cells(level) for level in levels], dtype=torch.int32)
         self._there: dict[torch.device, tuple[Tensor, Tensor]] = {}
 
@@ -67,9 +67,12 @@ class Grid(Encoder):
         return torch.empty(self.n_params, dtype=torch.float32).uniform_(-_SPREAD, _SPREAD, generator=draw)
 
     def _levels_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        if torch.compiler.is_compiling():
+            return self.scales.to(device), self.cells.to(device)
         found = self._there.get(device)
         if found is None:
-            found = self._there[device] = (self.scales.to(device), self.cells.to(device))
+            with apart():
+                found = self._there[device] = (self.scales.to(device), self.cells.to(device))
         return found
 
     def __getstate__(self) -> dict[str, Any]:

@@ -75,6 +75,12 @@ class Loss(torch.nn.Module):
             values = values / data_pdf
         return values.sum() / (prediction.numel() if n_elements is None else n_elements)
 
+    def of_each(self, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The loss of each network of an array, by itself: (network, ..., channel) twice to (network)."""
+        pdf = prediction.new_ones(())
+        self._check(prediction, target, pdf)
+        return TERMS[self.otype](prediction, target, pdf).flatten(1).mean(1)
+
     def _check(self, prediction: torch.Tensor, target: torch.Tensor, pdf: torch.Tensor) -> None:
         rows = [("prediction", str(tuple(prediction.shape))), ("target", str(tuple(target.shape)))]
         if prediction.shape != target.shape:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,20 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
+from ...bridge import is_transformed
 from ...kernels import ELEMENT_LOSSES
 from ..config import Section, resolved
 from ..losses import Loss
 from . import _fused, _matrices
 from ._cell_encoding import CellEncoding
+from ._checks import check_counts
 from ._initial import initial
 from ._layout import Layout
 from ._samples import equal_batches, sorted_by
 
 At = torch.Tensor | Sequence[Any] | None
 WAYS = ("auto", "fused", "matrices")
+DTYPES = (torch.float32, torch.float64)
 
 
 class NetworkArray(torch.nn.Module):
@@ -39,7 +43,8 @@ class NetworkArray(torch.nn.Module):
         dtype: torch.float32 or torch.float64; torch's default if None.
         engine: "taichi", "quadrants", or None for one that runs.
         way: "fused" runs the kernels of `kernels.forward_networks`, "matrices" torch's batched matrix products, which
-            can be differentiated twice; "auto" takes what was measured to be faster: the kernels on the CPU.
+            can be differentiated twice; "auto" takes what was measured to be faster: the kernels on the CPU, but
+            under the transforms of `torch.func` matrices, which have every derivative.
 
     Attributes:
         params: Parameter [cell, row, width], of all networks; `layers()` shows what is where.
@@ -71,6 +76,7 @@ class NetworkArray(torch.nn.Module):
         way: str = "auto",
     ) -> None:
         super().__init__()
+        check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims)
         self.grid_shape = _grid(grid_shape)
         self.config = resolved("network", network_config)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
@@ -81,13 +87,18 @@ class NetworkArray(torch.nn.Module):
         if encoding_config is not None:
             self.encoding = CellEncoding(n_input_dims, encoding_config, self.cells, seed, dtype, engine)
         width = self.encoding.n_output_dims if self.encoding else n_input_dims
-        self.layout = Layout.of(width, n_output_dims, self.config, biases=biases, dtype=dtype)
-        self.params = torch.nn.Parameter(initial(self.layout, self.cells, dtype, seed))
+        self._layouts = {one: Layout.of(width, n_output_dims, self.config, biases=biases, dtype=one) for one in DTYPES}
+        self.params = torch.nn.Parameter(initial(self._layouts[dtype], self.cells, dtype, seed))
 
     @property
     def cells(self) -> int:
         """How many networks there are."""
         return math.prod(self.grid_shape)
+
+    @property
+    def layout(self) -> Layout:
+        """Where the numbers of `params` stand, in the dtype that they have now: `.double()` changes it."""
+        return self._layouts[_known_dtype(self.params.dtype)]
 
     def layers(self) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
         """Weights [cell, in, out] and biases [cell, 1, out] (None without) of each layer: views of `params`."""
@@ -99,14 +110,14 @@ class NetworkArray(torch.nn.Module):
 
         Args:
             at: a boolean mask of the grid's shape; or indices: [k] of cells counted along the last axis first, or
-                [k, axis] of places in the grid.
+                [k, axis] of places in the grid, or such a tuple as `numpy.nonzero` gives, indices along each axis.
 
         Raises:
             ArgumentError: it is neither, or outside the grid, or names a cell twice.
         """
         if at is None:
             return None
-        given = torch.as_tensor(at, device=self.params.device)
+        given = _as_tensor(at, self.params.device)
         if given.dtype == torch.bool:
             return self._of_mask(given)
         return self._of_indices(given if given.numel() else given.long())
@@ -144,8 +155,8 @@ class NetworkArray(torch.nn.Module):
         found = NetworkArray.__new__(NetworkArray)
         torch.nn.Module.__init__(found)
         found.grid_shape, found.config, found.engine, found.way = (len(chosen),), self.config, self.engine, self.way
-        found.n_input_dims, found.n_output_dims, found.layout = self.n_input_dims, self.n_output_dims, self.layout
-        found.params = torch.nn.Parameter(chosen.clone())
+        found.n_input_dims, found.n_output_dims, found._layouts = self.n_input_dims, self.n_output_dims, self._layouts
+        found.params = torch.nn.Parameter(chosen.clone(), self.params.requires_grad)
         found.encoding = self.encoding.part(rows) if self.encoding else None
         return found
 
@@ -177,14 +188,15 @@ class NetworkArray(torch.nn.Module):
         """Each network's loss, with its gradient worked out in the same pass: faster than `forward` and a loss.
 
         Args:
-            x: as for `forward`. Gets no gradient where the kernels run.
+            x: as for `forward`.
             target: [*grid, batch, n_output_dims], or [k, batch, n_output_dims].
-            otype: a loss of `nn.losses`. RelativeL2Luminance and Variance go through `forward`.
+            otype: a loss of `nn.losses`.
             at: which networks.
 
         Returns:
             [*grid] or [k]: means over a network's samples and outputs. `.sum().backward()` trains each network as
-            if it were alone. Differentiable in `params`.
+            if it were alone. Differentiable in `params`; also in `x`, `target` and what an encoding learns, but then,
+            as for RelativeL2Luminance and Variance, it is `forward` and a loss, one after the other.
         """
         params, grid = self._chosen(at)
         flat = self._flat("x", x, grid, self.n_input_dims)
@@ -194,13 +206,13 @@ class NetworkArray(torch.nn.Module):
             raise ShapeError(refusal("`target` has another batch than `x`", rows))
         name = resolved("loss", {"otype": otype}).otype
         encoded = self._encoded(flat, at)
-        if self._is_fused(x) and name in ELEMENT_LOSSES and not encoded.requires_grad:
+        plain = not (encoded.requires_grad or goal.requires_grad or self._is_transformed())
+        if self._is_fused(x) and name in ELEMENT_LOSSES and plain:
             samples = equal_batches(len(params), flat.shape[1], x.device)
             given = encoded.flatten(0, 1), goal.flatten(0, 1), samples
             found = _fused.losses(self.layout, name, params, *given, self.engine)
         else:
-            y = self.forward(x, at).reshape(goal.shape)
-            found = torch.stack([Loss(name)(one, other) for one, other in zip(y, goal, strict=True)])
+            found = Loss(name).of_each(self.forward(x, at).reshape(goal.shape), goal)
         return found.reshape(grid)
 
     def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
@@ -217,6 +229,7 @@ class NetworkArray(torch.nn.Module):
             ShapeError, DtypeError, ArgumentError: what does not fit, or a cell outside the grid.
         """
         self._check_points(points, cells)
+        cells = cells.long()
         points = self.encoding.routed(points, cells) if self.encoding else points
         if self._is_fused(points):
             samples = sorted_by(cells, self.cells, self.engine)
@@ -227,7 +240,11 @@ class NetworkArray(torch.nn.Module):
         """Whether the kernels run. Measured on the CPU, they win at every width: benchmarks/networks.py."""
         if self.layout.shape.hidden == 0 or x.numel() == 0:
             return False
-        return self.way == "fused" or (self.way == "auto" and x.device.type == "cpu")
+        return self.way == "fused" or (self.way == "auto" and x.device.type == "cpu" and not self._is_transformed())
+
+    def _is_transformed(self) -> bool:
+        """Whether derivatives may be asked for that the kernels have not: of forward mode, of nested transforms."""
+        return not torch.compiler.is_compiling() and is_transformed()
 
     def _chosen(self, at: At) -> tuple[torch.Tensor, tuple[int, ...]]:
         rows = self.rows(at)
@@ -239,7 +256,7 @@ class NetworkArray(torch.nn.Module):
     # Checking ------------------------------------------------------------------------------
     def _flat(self, name: str, tensor: torch.Tensor, grid: tuple[int, ...], channels: int) -> torch.Tensor:
         """[*grid, batch, channel] as [cell, batch, channel]."""
-        self._check_dtype(name, tensor)
+        self._check_tensor(name, tensor)
         if tensor.ndim != len(grid) + 2 or tuple(tensor.shape[: len(grid)]) != grid or tensor.shape[-1] != channels:
             expected = ", ".join([*map(str, grid), "batch", str(channels)])
             rows = [("expected", f"({expected})"), ("came", str(tuple(tensor.shape)))]
@@ -247,7 +264,10 @@ class NetworkArray(torch.nn.Module):
         return tensor.reshape(math.prod(grid), *tensor.shape[-2:])
 
     def _check_points(self, points: torch.Tensor, cells: torch.Tensor) -> None:
-        self._check_dtype("points", points)
+        self._check_tensor("points", points)
+        if not isinstance(cells, torch.Tensor):
+            rows = [("came", type(cells).__name__), ("expected", "a tensor of integers")]
+            raise ArgumentError(refusal("`cells` does not fit the NetworkArray", rows, "Pass torch.as_tensor(cells)."))
         if points.ndim != 2 or points.shape[1] != self.n_input_dims or cells.shape != points.shape[:1]:
             rows = [("expected", f"(point, {self.n_input_dims}) and (point)")]
             rows.append(("came", f"{tuple(points.shape)} and {tuple(cells.shape)}"))
@@ -258,24 +278,54 @@ class NetworkArray(torch.nn.Module):
             rows = [("came", f"{int(cells.min())} to {int(cells.max())}"), ("expected", f"0 to {self.cells - 1}")]
             raise ArgumentError(refusal("`cells` names a cell outside the grid", rows))
 
-    def _check_dtype(self, name: str, tensor: torch.Tensor) -> None:
-        if tensor.dtype != self.params.dtype:
-            rows = [("expected", str(self.params.dtype)), ("came", str(tensor.dtype))]
-            raise DtypeError(refusal(f"`{name}` has another dtype than the NetworkArray", rows))
+    def _check_tensor(self, name: str, tensor: torch.Tensor) -> None:
+        if not isinstance(tensor, torch.Tensor):
+            rows = [("came", type(tensor).__name__), ("expected", f"a tensor of {self.params.dtype}")]
+            raise ArgumentError(
+                refusal(f"`{name}` does not fit the NetworkArray", rows, f"Pass torch.as_tensor({name}).")
+            )
+        wanted = _known_dtype(self.params.dtype)
+        if tensor.dtype != wanted:
+            rows = [("expected", str(wanted)), ("came", str(tensor.dtype))]
+            remedy = f"Pass `{name}.to({wanted})`."
+            raise DtypeError(refusal(f"`{name}` has another dtype than the NetworkArray", rows, remedy))
 
     def extra_repr(self) -> str:
         """Sizes, for print."""
-        one = self.layout.shape
+        one = self._layouts[DTYPES[0]].shape
         sizes = " x ".join(map(str, [one.n_in, *[one.width] * one.hidden, one.n_out]))
         return f"{self.grid_shape}, {sizes}, {one.activation}, {one.output_activation}, biases={one.biases}"
 
 
 def _grid(given: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = (given,) if isinstance(given, int) else tuple(given)
-    if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
+    sizes = _integers(given)
+    if not sizes or min(sizes) < 1:
         rows = [("came", repr(given)), ("expected", "(8, 8), or 64")]
         raise ArgumentError(refusal("`grid_shape` is no shape of a grid", rows))
     return sizes
+
+
+def _integers(given: Any) -> tuple[int, ...]:
+    """One integer or several, numpy's too; none for what else came."""
+    several = (given,) if hasattr(given, "__index__") and not getattr(given, "shape", ()) else given
+    if isinstance(several, str) or not hasattr(several, "__iter__"):
+        return ()
+    sizes = tuple(several)
+    if any(isinstance(size, bool) or not hasattr(size, "__index__") for size in sizes):
+        return ()
+    return tuple(operator.index(size) for size in sizes)
+
+
+def _as_tensor(at: Any, device: torch.device) -> torch.Tensor:
+    """`at` as one tensor: what `nonzero` and `where` give, an array for each axis, becomes places."""
+    try:
+        if isinstance(at, tuple) and at and all(getattr(axis, "ndim", 0) == 1 for axis in at):
+            return torch.stack([torch.as_tensor(axis, device=device) for axis in at], 1)
+        return torch.as_tensor(at, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        rows = [("came", f"{type(at).__name__}: {error}")]
+        remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
+        raise ArgumentError(refusal("`at` names no cells", rows, remedy)) from error
 
 
 def _known_way(way: str) -> str:
@@ -285,7 +335,7 @@ def _known_way(way: str) -> str:
 
 
 def _known_dtype(dtype: torch.dtype) -> torch.dtype:
-    if dtype not in (torch.float32, torch.float64):
-        rows = [("came", str(dtype)), ("expected", "torch.float32 or torch.float64")]
+    if dtype not in DTYPES:
+        rows = [("came", str(dtype)), ("expected", " or ".join(map(str, DTYPES)))]
         raise DtypeError(refusal("NetworkArray does not run in this dtype", rows))
     return dtype

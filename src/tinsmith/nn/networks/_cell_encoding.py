@@ -34,7 +34,8 @@ class CellEncoding(torch.nn.Module):
         self.section, self.encoder, self.engine = one.section, one.encoder, engine
         self.n_output_dims = one.n_output_dims
         drawn = torch.Generator().manual_seed(seed)
-        start = [self.encoder.initial_params(drawn) for _ in range(cells if len(one.params) else 0)]
+        with torch.device("cpu"):  # so that a seed means the same everywhere
+            start = [self.encoder.initial_params(drawn) for _ in range(cells if len(one.params) else 0)]
         self._hold(torch.stack(start).to(one.params) if start else one.params.new_empty(cells, 0))
 
     def _hold(self, params: torch.Tensor) -> None:
@@ -50,6 +51,8 @@ class CellEncoding(torch.nn.Module):
             y = self.encoder(x.flatten(0, 1), self.params[:0].flatten(), self.engine)
             return y.reshape(*x.shape[:2], self.n_output_dims)
         params = self.params if rows is None else self.params[rows]
+        if not len(params):  # vmap has no batch of none
+            return x.new_zeros(*x.shape[:2], self.n_output_dims) + params.sum()
         return vmap(lambda one, table: self.encoder(one, table, self.engine))(x, params)
 
     def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
@@ -67,4 +70,5 @@ class CellEncoding(torch.nn.Module):
         found.n_output_dims = self.n_output_dims
         chosen = self.params.detach() if rows is None else self.params.detach()[rows]
         found._hold(chosen.clone())
+        found.requires_grad_(self.params.requires_grad)
         return found

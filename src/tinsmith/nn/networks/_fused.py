@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..._errors import GradientError, refusal
 from ...bridge import Op, constant_when_traced
 from ...kernels import NetworkShape, backward_networks, forward_networks, learning_networks
 from .._engine import language
@@ -41,14 +42,27 @@ class _Learned(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, params: torch.Tensor, x: torch.Tensor, target: torch.Tensor, samples: Samples, op: Op) -> Any:
         found = op(x, target, params, *samples)
-        ctx.save_for_backward(found.slopes)
+        ctx.save_for_backward(found.slopes, params)
         return found.losses
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (grad_losses,), (slopes,) = gradients, ctx.saved_tensors
-        return slopes * grad_losses[:, None, None, None], None, None, None, None
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        (grad_losses,), (slopes, params) = gradients, ctx.saved_tensors
+        found = slopes * grad_losses[:, None, None, None]
+        return _Once.apply(found, params) if torch.is_grad_enabled() else found, None, None, None, None
+
+
+class _Once(torch.autograd.Function):
+    """A gradient that depends on `params`, nobody knows how: who asks is told so, where a constant would be wrong."""
+
+    @staticmethod
+    def forward(ctx: Any, slopes: torch.Tensor, params: torch.Tensor) -> torch.Tensor:
+        return slopes.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *_: torch.Tensor) -> Any:
+        remedy = 'Make the array with way="matrices", or set `array.way = "matrices"`.'
+        raise GradientError(refusal("the kernels of NetworkArray.loss have no second derivatives", remedy=remedy))
 
 
 # Ops by what they are made for. A tracer takes keys for constants, and would look into what makes an op.

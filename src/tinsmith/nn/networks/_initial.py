@@ -19,11 +19,12 @@ def initial(layout: Layout, cells: int, dtype: torch.dtype, seed: int) -> torch.
     and sqrt(6 / fan in) in the others.
     """
     generator = torch.Generator().manual_seed(seed)
-    params = torch.zeros(cells, layout.shape.rows, layout.shape.width, dtype=dtype)
-    for number, (weights, _) in enumerate(layout.layers(params)):
-        drawn = torch.rand(weights.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        weights.copy_(drawn * _bound(layout, number, *weights.shape[1:]))
-    return params
+    with torch.device("cpu"):  # so that a seed means the same everywhere
+        params = torch.zeros(cells, layout.shape.rows, layout.shape.width, dtype=dtype)
+        for number, (weights, _) in enumerate(layout.layers(params)):
+            drawn = torch.rand(weights.shape, generator=generator, dtype=torch.float64) * 2 - 1
+            weights.copy_(drawn * _bound(layout, number, *weights.shape[1:]))
+    return params.to(torch.get_default_device())
 
 
 def _bound(layout: Layout, number: int, fan_in: int, fan_out: int) -> float:

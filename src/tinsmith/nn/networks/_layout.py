@@ -71,7 +71,7 @@ class Layout:
         for weights, biases in zip(parts[:-2:2], parts[1:-2:2], strict=True):
             found.append((weights, biases if self.shape.biases else None))
         outputs, last = parts[-2:]
-        flat = last.reshape(len(params), 1, -1)[..., : self.shape.n_out]
+        flat = last.flatten(1)[:, None, : self.shape.n_out]
         return [*found, (outputs.transpose(1, 2), flat if self.shape.biases else None)]
 
 

@@ -81,7 +81,7 @@ class Mlp:
         Xavier's bound is sqrt(6 / (fan in + fan out)). SIREN's, for sines, are 30 / (fan in) in the first layer
         and sqrt(6 / fan in) in the others.
         """
-        drawn = [torch.rand(size, generator=draw) * 2 - 1 for size in self.sizes]
+        drawn = [torch.rand(size, generator=draw, dtype=torch.float32) * 2 - 1 for size in self.sizes]
         return torch.cat([weights * self._bound(number) for number, weights in enumerate(drawn)])
 
     def _bound(self, number: int) -> float:

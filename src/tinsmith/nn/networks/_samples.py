@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...bridge import Op, constant_when_traced, op
+from ...bridge import Op, apart, constant_when_traced, op
 from ...kernels import counting_sort
 from .._engine import language
 
@@ -40,9 +40,11 @@ def equal_batches(cells: int, batch: int, device: torch.device) -> Samples:
     return _kept(cells, batch, device, torch.get_num_threads())
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=8)
 def _kept(cells: int, batch: int, device: torch.device, _threads: int) -> Samples:
-    return _laid_out(cells, batch, device)
+    """Few, for they are as long as batches are: a training of any few networks has many sizes."""
+    with apart():
+        return _laid_out(cells, batch, device)
 
 
 def _laid_out(cells: int, batch: int, device: torch.device) -> Samples:

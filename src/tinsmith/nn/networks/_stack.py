@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import nn
 
 from ..._errors import ArgumentError, refusal
 from .._activations import apply
+from ..config import resolved
 from ._array import NetworkArray
 
 _KNOWN: tuple[tuple[type[nn.Module], str], ...] = (
@@ -24,7 +25,10 @@ _KNOWN: tuple[tuple[type[nn.Module], str], ...] = (
 
 
 class Activation(nn.Module):
-    """An activation by tiny-cuda-nn's name, as a layer of torch's.
+    """An activation by tiny-cuda-nn's name (in any case), as a layer of torch's.
+
+    Raises:
+        ConfigError: there is no such activation.
 
     Example:
         >>> import torch
@@ -35,7 +39,7 @@ class Activation(nn.Module):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.name = name
+        self.name: str = resolved("network", {"activation": name}).options["activation"]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Applied to each element."""
@@ -46,7 +50,7 @@ class Activation(nn.Module):
         return self.name
 
 
-def stack(networks: Sequence[nn.Sequential], grid_shape: int | Sequence[int] | None = None) -> NetworkArray:
+def stack(networks: Iterable[nn.Sequential], grid_shape: int | Sequence[int] | None = None) -> NetworkArray:
     """An array of networks with the weights of ordinary ones.
 
     Args:
@@ -64,6 +68,7 @@ def stack(networks: Sequence[nn.Sequential], grid_shape: int | Sequence[int] | N
         >>> stack(mlps, (2, 3)).grid_shape
         (2, 3)
     """
+    networks = list(networks)
     if not networks:
         raise ArgumentError(refusal("`stack` got no networks"))
     plans = [_plan(number, network) for number, network in enumerate(networks)]

@@ -236,6 +236,9 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
             table = [("expected", f"({n_rows},)"), ("came", str(tuple(given.shape)))]
             raise ShapeError(refusal("The mask of rows does not fit the parameters.", table, "Flatten the grid."))
         return given.nonzero().squeeze(1)
+    if given.numel() and (given.is_floating_point() or given.is_complex()):
+        table = [("came", str(given.dtype)), ("expected", "a mask, or whole numbers")]
+        raise ArgumentError(refusal("Rows are not named by such numbers.", table))
     index = given.to(torch.int64).reshape(-1)
     if bool(((index < 0) | (index >= n_rows)).any()):
         table = [("rows", f"0 to {n_rows - 1}"), ("came", f"{int(index.min())} to {int(index.max())}")]

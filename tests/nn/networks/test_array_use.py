@@ -1,0 +1,199 @@
+"""Arrays of networks as people use them: other dtypes and modes, transforms, none of the networks, wrong arguments."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call
+
+import tinsmith as ts
+from tinsmith.nn import Loss, NetworkArray, Trainer
+
+SMALL = {"otype": "CutlassMLP", "n_neurons": 8, "n_hidden_layers": 2, "activation": "Tanh"}
+TABLE = {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 6, "base_resolution": 4}
+CLOSE = {"rtol": 1e-9, "atol": 1e-11}
+F64 = torch.float64
+
+
+def array(encoding=None, **named):
+    return NetworkArray((2, 3), 3, 2, SMALL, encoding, **({"dtype": F64} | named))
+
+
+def normal(*shape, seed=0, dtype=F64):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def by_matrices(net):
+    twin = copy.deepcopy(net)
+    twin.way = "matrices"
+    return twin
+
+
+# Dtypes ------------------------------------------------------------------------------------------
+def test_double_of_a_single_one(engine):
+    net = array(dtype=torch.float32, engine=engine).double()
+    x = normal(2, 3, 5, 3)
+    assert net.layout.shape.dtype == "f64"
+    torch.testing.assert_close(net(x), by_matrices(net)(x), **CLOSE)
+    assert net.loss(x, normal(2, 3, 5, 2)).dtype == F64
+
+
+def test_weights_of_another_dtype_loaded_in_their_place():
+    single, double = array(dtype=torch.float32), array()
+    double.load_state_dict(single.state_dict(), assign=True)
+    x = normal(2, 3, 5, 3, dtype=torch.float32)
+    assert torch.equal(double(x), single(x))
+
+
+def test_half_precision_is_refused_in_words():
+    net = array(dtype=torch.float32).half()
+    with pytest.raises(ts.DtypeError, match="does not run in this dtype"):
+        net(torch.zeros(2, 3, 5, 3, dtype=torch.float16))
+
+
+@pytest.fixture
+def double_by_default():
+    torch.set_default_dtype(F64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def test_single_networks_where_torch_makes_doubles(double_by_default):
+    net = array(TABLE, dtype=torch.float32)
+    assert net(torch.rand(2, 3, 5, 3, dtype=torch.float32)).dtype == torch.float32
+
+
+def test_a_seed_means_the_same_where_torch_makes_doubles(double_by_default):
+    there = ts.nn.Network(3, 2, SMALL).params
+    torch.set_default_dtype(torch.float32)
+    assert torch.equal(ts.nn.Network(3, 2, SMALL).params, there)
+
+
+# Modes and transforms ----------------------------------------------------------------------------
+@pytest.mark.parametrize("encoding", [None, TABLE])
+def test_training_after_inference_mode(encoding):
+    net, x = array(encoding), normal(2, 3, 17, 3).sigmoid()
+    with torch.inference_mode():
+        expected = net(x), net.loss(x, x[..., :2])
+    found = net(x), net.loss(x, x[..., :2])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, **CLOSE)
+    torch.autograd.grad(found[0].sum() + found[1].sum(), list(net.parameters()))
+
+
+@pytest.mark.parametrize("way", ["auto", "fused"])
+def test_plain_calls_after_a_transform(way):
+    net, x = array(way=way), normal(2, 3, 23, 3)
+    slope = torch.func.grad(lambda x: net(x).square().sum())(x)
+    x.requires_grad_()
+    torch.testing.assert_close(torch.autograd.grad(net(x).square().sum(), x)[0], slope, **CLOSE)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
+def test_transforms_within_each_other_and_forward_mode():
+    net, x = array(), normal(2, 3, 5, 3)
+
+    def steepness(x, net):
+        slopes = torch.func.grad(lambda p: functional_call(net, p, (x,)).square().sum())(dict(net.named_parameters()))
+        return slopes["params"].square().sum()
+
+    for function in (torch.func.grad(steepness), lambda x, net: torch.func.jvp(net, (x,), (x,))[1]):
+        torch.testing.assert_close(function(x, net), function(x, by_matrices(net)), **CLOSE)
+
+
+def test_the_gradient_of_a_loss_by_a_transform():
+    net, x, goal = array(), normal(2, 3, 5, 3), normal(2, 3, 5, 2, seed=1)
+
+    def loss(p):
+        own = copy.copy(net)
+        own._parameters = {"params": p}
+        return own.loss(x, goal).sum()
+
+    wanted = torch.autograd.grad(net.loss(x, goal).sum(), net.params)[0]
+    torch.testing.assert_close(torch.func.grad(loss)(net.params.detach()), wanted, **CLOSE)
+
+
+def test_the_second_derivative_of_a_loss_is_refused_not_left_out():
+    net, x, goal = array(), normal(2, 3, 5, 3), normal(2, 3, 5, 2, seed=1)
+    (slope,) = torch.autograd.grad(net.loss(x, goal).sum(), net.params, create_graph=True)
+    with pytest.raises(ts.GradientError, match='way = "matrices"'):
+        slope.square().sum().backward()
+
+
+@pytest.mark.parametrize("otype", ["L2", "SMAPE"])
+def test_a_loss_is_differentiable_in_its_target_and_input(otype):
+    net, goal = array(), normal(2, 3, 5, 2, seed=1).requires_grad_()
+    x = normal(2, 3, 5, 3).requires_grad_()
+    found = torch.autograd.grad(net.loss(x, goal, otype).sum(), (x, goal, net.params))
+    losses = [Loss(otype)(y, t) for y, t in zip(net(x).flatten(0, 1), goal.flatten(0, 1), strict=True)]
+    wanted = torch.autograd.grad(sum(losses), (x, goal, net.params))
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, **CLOSE)
+    assert torch.equal(torch.autograd.grad(net.loss(x.detach(), goal, otype).sum(), goal)[0], found[1])
+
+
+# None of them, and some --------------------------------------------------------------------------
+@pytest.mark.parametrize("encoding", [None, TABLE])
+@pytest.mark.parametrize("at", [torch.zeros(2, 3, dtype=torch.bool), [], np.zeros((0, 2), int)])
+def test_none_of_the_networks(at, encoding):
+    net, x = array(encoding), normal(0, 5, 3)
+    before = [one.detach().clone() for one in net.parameters()]
+    assert net(x, at=at).shape == (0, 5, 2)
+    assert net.loss(x, normal(0, 5, 2), at=at).shape == (0,)
+    assert net.loss(x, normal(0, 5, 2), "Variance", at=at).shape == (0,)
+    assert Trainer(net, None, "L2").training_step(x, normal(0, 5, 2), at=at).shape == (0,)
+    assert all(torch.equal(*pair) for pair in zip(before, net.parameters(), strict=True))
+
+
+def test_places_as_nonzero_gives_them():
+    mask = np.array([[False, True, True], [False, False, False]])
+    assert array().rows(np.nonzero(mask)).tolist() == [1, 2]
+    assert array().rows(torch.where(torch.from_numpy(mask))).tolist() == [1, 2]
+
+
+def test_what_is_frozen_stays_where_a_few_learn():
+    for frozen in ("params", "encoding.params"):
+        net, x = array(TABLE), normal(2, 5, 3).sigmoid()
+        net.get_parameter(frozen).requires_grad_(False)
+        before = {name: one.detach().clone() for name, one in net.named_parameters()}
+        Trainer(net, None, "L2").training_step(x, x[..., :2], at=[1, 2])
+        assert [name for name, one in net.named_parameters() if torch.equal(one, before[name])] == [frozen]
+
+
+def test_cells_of_any_integer_type():
+    points, cells = normal(4, 3), torch.tensor([0, 5, 1, 0])
+    for net in (array(), by_matrices(array()), array(TABLE)):
+        for dtype in (torch.uint8, torch.int16, torch.int32):
+            assert torch.equal(net.routed(points, cells.to(dtype)), net.routed(points, cells))
+
+
+# Wrong arguments ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("at", ["all", {1, 2}, [(0, 1), (1,)], 3])
+def test_what_names_no_cells(at):
+    with pytest.raises(ts.ArgumentError, match="`at` names no cells"):
+        array()(normal(2, 5, 3), at=at)
+
+
+def test_what_is_no_tensor():
+    with pytest.raises(ts.ArgumentError, match=r"torch\.as_tensor\(x\)"):
+        array()(np.zeros((2, 3, 5, 3)))
+    with pytest.raises(ts.ArgumentError, match=r"torch\.as_tensor\(cells\)"):
+        array().routed(normal(4, 3), [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("n_in", "n_out", "name"), [(0, 2, "n_input_dims"), (3, -1, "n_output_dims"), (2.0, 1, "n_in")]
+)
+def test_numbers_of_dims_that_are_none(n_in, n_out, name):
+    with pytest.raises(ts.ArgumentError, match=f"`{name}"):
+        NetworkArray(3, n_in, n_out, SMALL)
+
+
+def test_grids_of_numpy_and_of_nonsense():
+    for given in (np.array([2, 3]), torch.Size([2, 3]), [np.int64(2), 3]):
+        assert NetworkArray(given, 3, 2, SMALL).grid_shape == (2, 3)
+    assert NetworkArray(np.int64(4), 3, 2, SMALL).grid_shape == (4,)
+    for given in (True, "23", None, 2.5, (2, 0), ()):
+        with pytest.raises(ts.ArgumentError, match="no shape of a grid"):
+            NetworkArray(given, 3, 2, SMALL)
