@@ -368,3 +368,8 @@ def test_what_is_refused_and_how(attempt, error, words):
 def test_made_on_torchs_default_device():
     with torch.device("meta"):
         assert Encoding(2, GRID).params.device.type == "meta"
+
+
+def test_an_input_that_is_no_tensor():
+    with pytest.raises(ArgumentError, match=r"torch\.as_tensor\(x\)"):
+        Encoding(2, {"otype": "Frequency"})([[0.1, 0.2]])

@@ -197,3 +197,31 @@ def test_grids_of_numpy_and_of_nonsense():
     for given in (True, "23", None, 2.5, (2, 0), ()):
         with pytest.raises(ts.ArgumentError, match="no shape of a grid"):
             NetworkArray(given, 3, 2, SMALL)
+
+
+# Compiled, and memory ----------------------------------------------------------------------------
+@pytest.mark.parametrize("otype", ["L2", "Variance"])
+def test_a_loss_compiled_in_one_graph(otype):
+    net, x, goal = array(), normal(2, 3, 5, 3), normal(2, 3, 5, 2, seed=1)
+    compiled = torch.compile(lambda: net.loss(x, goal, otype), fullgraph=True, backend="aot_eager")
+    weights = normal(2, 3, seed=2)
+    torch.testing.assert_close(compiled(), net.loss(x, goal, otype), **CLOSE)
+    found, wanted = (
+        torch.autograd.grad(made, net.params, weights)[0] for made in (compiled(), net.loss(x, goal, otype))
+    )
+    torch.testing.assert_close(found, wanted, **CLOSE)
+
+
+def test_the_gradient_of_a_loss_is_there_once():
+    net, x, goal = array(), normal(2, 3, 5, 3), normal(2, 3, 5, 2, seed=1)
+    loss = net.loss(x, goal)
+    kept = loss.grad_fn.next_functions[0][0].slopes[0].data_ptr()
+    (gradient,) = torch.autograd.grad(loss, net.params, normal(2, 3, seed=2), retain_graph=True)
+    assert gradient.data_ptr() == kept
+    (again,) = torch.autograd.grad(loss, net.params, normal(2, 3, seed=2))
+    assert torch.equal(gradient, again)
+    assert gradient.data_ptr() != again.data_ptr()
+
+
+def test_numbers_of_dims_of_numpy():
+    assert NetworkArray(2, np.int64(3), 2, SMALL)(normal(2, 5, 3, dtype=torch.float32)).shape == (2, 5, 2)

@@ -76,6 +76,9 @@ class Encoding(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Encode positions: (..., n_input_dims) to (..., n_output_dims)."""
         params = self.params
+        if not isinstance(x, Tensor):
+            rows = [("x", type(x).__name__), ("expected", "a tensor")]
+            raise ArgumentError(refusal("`x` does not fit the Encoding", rows, "Pass torch.as_tensor(x)."))
         if params.dtype not in FLOATS:
             _check_dtype(params.dtype)
         if x.ndim == 0 or x.shape[-1] != self.n_input_dims:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import is_transformed
+from ...bridge import constant_when_traced, is_transformed
 from ...kernels import ELEMENT_LOSSES
 from ..config import Section, resolved
 from ..losses import Loss
@@ -196,7 +196,8 @@ class NetworkArray(torch.nn.Module):
         Returns:
             [*grid] or [k]: means over a network's samples and outputs. `.sum().backward()` trains each network as
             if it were alone. Differentiable in `params`; also in `x`, `target` and what an encoding learns, but then,
-            as for RelativeL2Luminance and Variance, it is `forward` and a loss, one after the other.
+            as for RelativeL2Luminance and Variance and under `torch.compile`, it is `forward` and a loss, one after
+            the other.
         """
         params, grid = self._chosen(at)
         flat = self._flat("x", x, grid, self.n_input_dims)
@@ -204,15 +205,15 @@ class NetworkArray(torch.nn.Module):
         if goal.shape[1] != flat.shape[1]:
             rows = [("x", str(tuple(x.shape))), ("target", str(tuple(target.shape)))]
             raise ShapeError(refusal("`target` has another batch than `x`", rows))
-        name = resolved("loss", {"otype": otype}).otype
+        loss = _LOSSES[_loss(otype)]
         encoded = self._encoded(flat, at)
-        plain = not (encoded.requires_grad or goal.requires_grad or self._is_transformed())
-        if self._is_fused(x) and name in ELEMENT_LOSSES and plain:
+        plain = not (encoded.requires_grad or goal.requires_grad or torch.compiler.is_compiling() or is_transformed())
+        if self._is_fused(x) and loss.otype in ELEMENT_LOSSES and plain:
             samples = equal_batches(len(params), flat.shape[1], x.device)
             given = encoded.flatten(0, 1), goal.flatten(0, 1), samples
-            found = _fused.losses(self.layout, name, params, *given, self.engine)
+            found = _fused.losses(self.layout, loss.otype, params, *given, self.engine)
         else:
-            found = Loss(name).of_each(self.forward(x, at).reshape(goal.shape), goal)
+            found = loss.of_each(self.forward(x, at).reshape(goal.shape), goal)
         return found.reshape(grid)
 
     def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
@@ -326,6 +327,17 @@ def _as_tensor(at: Any, device: torch.device) -> torch.Tensor:
         rows = [("came", f"{type(at).__name__}: {error}")]
         remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
         raise ArgumentError(refusal("`at` names no cells", rows, remedy)) from error
+
+
+_LOSSES: dict[str, Loss] = {}
+
+
+@constant_when_traced
+def _loss(otype: str) -> str:
+    """Where in `_LOSSES` a loss is, which is made at the first call."""
+    if otype not in _LOSSES:
+        _LOSSES[otype] = Loss(otype)
+    return otype
 
 
 def _known_way(way: str) -> str:

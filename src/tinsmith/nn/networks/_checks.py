@@ -21,7 +21,7 @@ class _Module(Protocol):
 def check_counts(module: str, **counts: int) -> None:
     """ArgumentError unless each is a whole number, 1 or more."""
     for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        if isinstance(count, bool) or not hasattr(count, "__index__") or count < 1:
             rows = [("came", repr(count)), ("expected", "an integer, 1 or more")]
             raise ArgumentError(refusal(f"`{name}` of a {module} does not fit.", rows))
 

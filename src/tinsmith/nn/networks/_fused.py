@@ -42,13 +42,16 @@ class _Learned(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, params: torch.Tensor, x: torch.Tensor, target: torch.Tensor, samples: Samples, op: Op) -> Any:
         found = op(x, target, params, *samples)
-        ctx.save_for_backward(found.slopes, params)
+        ctx.save_for_backward(params, x, target)
+        ctx.samples, ctx.op, ctx.slopes = samples, op, [found.slopes]
         return found.losses
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        (grad_losses,), (slopes, params) = gradients, ctx.saved_tensors
-        found = slopes * grad_losses[:, None, None, None]
+        (grad_losses,), (params, x, target) = gradients, ctx.saved_tensors
+        with torch.no_grad():  # gone back over again, a graph works its gradient out again: it was given away
+            slopes = ctx.slopes.pop() if ctx.slopes else ctx.op(x, target, params, *ctx.samples).slopes
+            found = slopes.mul_(grad_losses[:, None, None, None])  # a copy would be half as much memory again
         return _Once.apply(found, params) if torch.is_grad_enabled() else found, None, None, None, None
 
 
