@@ -3,8 +3,8 @@
     python benchmarks/_network_memory.py WAY CELLS WIDTH HIDDEN
 
 Prints the parameters' bytes and those that the process grew by at most during the step, together; samples and
-targets are there already. One step before has compiled what there is to compile. Linux only: the
-peak is set back by /proc/self/clear_refs.
+targets are there already. A step of fewer networks has compiled what there is to compile (one of as many would
+leave memory behind that then seems to cost nothing). Linux only: the peak is set back by /proc/self/clear_refs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def prepared(way: str, networks: Networks) -> Callable[[], None]:
 
 def taken(way: str, networks: Networks) -> int:
     """Bytes."""
-    prepared(way, networks)()
+    for _ in range(2):
+        prepared(way, Networks(512, networks.width, networks.hidden))()
     step = prepared(way, networks)
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
