@@ -332,12 +332,8 @@ class Stage:
 
     @property
     def _is_careful(self) -> bool:
-        """Whether the kernel reads and changes one array, so that two of its indices may name one element.
-
-        Kernels of our own that ask for machine vectors are spared: they do not go back to an element that they have
-        written by another index, and that optimisation is a third of their time on Taichi.
-        """
-        return not self.is_simd and any(role.is_read and role.is_written for role in self.roles.values())
+        """Whether the kernel reads and changes one array, so that two of its indices may name one element."""
+        return any(role.is_read and role.is_written for role in self.roles.values())
 
     def _refusal(self, variant: Variant, cause: Exception, op: str) -> TinsmithError:
         place = self.source.place(self.source.tree)
