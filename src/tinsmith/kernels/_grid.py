@@ -30,6 +30,8 @@ one kernel take 10 to 30 % longer than one after the other: two tables at a time
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from ._shares import SHARE, firsts
+
 UNROLLED = 3
 """Dims whose corners are unrolled."""
 FACTORS = 4
@@ -75,6 +77,7 @@ def grid(
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
+    only_first = firsts(lang)
     place, slot, weight, slope_of = geometry(lang, fp=fp, n_dims=n_dims, interpolation=interpolation)
     corners = 1 if interpolation == "Nearest" else 2**n_dims
     near = min(corners, 2**UNROLLED)
@@ -95,9 +98,9 @@ def grid(
 
     @lang.kernel
     def value_levels_apart(x: array, table: array, scales: array, cells: array, y: array):
-        lang.loop_config(block_dim=1)
-        for level in range(scales.shape[0]):
-            for i in range(x.shape[0]):
+        for share in range(scales.shape[0] * SHARE):
+            level = share // SHARE
+            for i in range(only_first(share, x.shape[0])):
                 total = read(x, table, scales, cells, i, level)
                 for k in lang.static(range(n_features)):
                     y[i, level * n_features + k] = total[k]
@@ -138,9 +141,9 @@ def grid(
     def by_position_levels_apart(
         x: array, table: array, scales: array, cells: array, c: array, parts: array, slope: array
     ):
-        lang.loop_config(block_dim=1)
-        for worker in range(parts.shape[0]):
-            for turn in range((scales.shape[0] - worker + parts.shape[0] - 1) // parts.shape[0]):
+        for share in range(parts.shape[0] * SHARE):
+            worker = share // SHARE
+            for turn in range(only_first(share, (scales.shape[0] - worker + parts.shape[0] - 1) // parts.shape[0])):
                 for i in range(x.shape[0]):
                     here = pull(x, table, scales, cells, c, i, worker + turn * parts.shape[0])
                     for dim in lang.static(range(n_dims)):
@@ -175,9 +178,9 @@ def grid(
 
     @lang.kernel
     def by_table_levels_apart(x: array, scales: array, cells: array, c: array, total: array):
-        lang.loop_config(block_dim=1)
-        for level in range(scales.shape[0]):
-            for i in range(x.shape[0]):
+        for share in range(scales.shape[0] * SHARE):
+            level = share // SHARE
+            for i in range(only_first(share, x.shape[0])):
                 cell, part, _ = place(x, scales, i, level)
                 add(cells, c, total, i, level, cell, part)
 
