@@ -238,7 +238,7 @@ class NetworkArray(torch.nn.Module):
         return _matrices.routed(self.layout, self.params, points, cells)
 
     def _is_fused(self, x: torch.Tensor) -> bool:
-        """Whether the kernels run. Measured on the CPU, they win at every width: benchmarks/networks.py."""
+        """Whether the kernels run: on the CPU. benchmarks/networks.py measures where they win."""
         if self.layout.shape.hidden == 0 or x.numel() == 0:
             return False
         return self.way == "fused" or (self.way == "auto" and x.device.type == "cpu" and not self._is_transformed())
