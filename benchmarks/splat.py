@@ -28,8 +28,8 @@ from torch.utils.checkpoint import checkpoint
 from _harness import Call, Effort, Timing, ratio, timed
 from _report import machine
 from tinsmith import reference
+from tinsmith.apps._photo import Photo, load_photo
 from tinsmith.apps.fit_image._gaussians import renderer, scattered
-from tinsmith.apps.fit_image._photo import Photo, load_photo
 from tinsmith.apps.fit_image._training import Training
 
 RESULT = Path(__file__).parent / "results" / "splat.md"

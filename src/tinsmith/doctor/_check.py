@@ -133,7 +133,8 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
         return [one for one, at in places if at is None or SEVERITIES.index(one.severity) < at + is_first]
 
     narrow = {(one.path, one.line) for one in seen if one.rule == "TS609"}
-    linted = [one for one in linted if one.rule != "TS305" or (one.path, one.line) not in narrow]  # the run says by what
+    # Of a literal that rounds, the run says by what.
+    linted = [one for one in linted if one.rule != "TS305" or (one.path, one.line) not in narrow]
     return untold(linted, seen, is_first=True) + untold(seen, linted, is_first=False)
 
 
