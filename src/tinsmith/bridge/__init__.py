@@ -5,6 +5,7 @@ from ._binding import Bound
 from ._examined import Examined, examined, judged
 from ._examples import example_inputs
 from ._foresight import Foresight
+from ._language import language
 from ._launcher import Launcher
 from ._making import chain, op
 from ._op import Op
@@ -37,6 +38,7 @@ __all__ = [
     "is_plain",
     "is_transformed",
     "judged",
+    "language",
     "op",
     "oracle",
     "reference_to",

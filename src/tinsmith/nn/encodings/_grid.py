@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import Op, apart, constant_when_traced, has_older_batch, is_transformed, op
+from ...bridge import Op, apart, constant_when_traced, has_older_batch, is_transformed, language, op
 from ...reference import GridLevel
-from .._engine import language
 from ._encoder import FLOATS, Encoder
 
 _WORD = 2**32

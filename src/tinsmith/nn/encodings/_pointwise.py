@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import Op, constant_when_traced, op
-from .._engine import language
+from ...bridge import Op, constant_when_traced, language, op
 from ._encoder import FLOATS, Encoder
 
 _FACTORIES: dict[str, tuple[Any, str, str]] = {

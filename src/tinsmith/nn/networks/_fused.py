@@ -7,9 +7,8 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import Op, constant_when_traced
+from ...bridge import Op, constant_when_traced, language
 from ...kernels import NetworkShape, backward_networks, forward_networks, learning_networks
-from .._engine import language
 from ._layout import Layout
 from ._samples import Samples
 

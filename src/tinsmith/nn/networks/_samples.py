@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import torch
 
-from ...bridge import Op, apart, constant_when_traced, op
+from ...bridge import Op, apart, constant_when_traced, language, op
 from ...kernels import counting_sort
-from .._engine import language
 
 _TASKS_PER_THREAD = 8
 """Tasks are what is shared out: enough that a thread that is late does not keep the others waiting."""

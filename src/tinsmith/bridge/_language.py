@@ -1,4 +1,4 @@
-"""The engine that a module of `nn` runs its kernels on.
+"""The engine that our own kernels run on.
 
 A module remembers at most an engine's name. Which one it is, and that it runs, is settled at the first call
 on a device: a user who never started one gets one, without its greetings.
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from .._errors import DeviceError, refusal
-from ..bridge import constant_when_traced
 from ..engines import Engine, get, init, loaded, started
+from ._tracing import constant_when_traced
 
 _SETTLED: dict[tuple[str | None, str], tuple[Engine, Any]] = {}
 """Who was found to run where, and the runtime that it was found with: asking again would cost 50 us a call."""

@@ -8,20 +8,20 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.nn import _engine
+from tinsmith.bridge import _language
 
 CPU = torch.device("cpu")
 
 
 def test_the_named_engine_is_given(lang, engine):
-    assert _engine.language(engine, CPU) is lang
-    assert _engine.language(engine, CPU) is lang  # the second time it is remembered
+    assert _language.language(engine, CPU) is lang
+    assert _language.language(engine, CPU) is lang  # the second time it is remembered
 
 
 def test_an_engine_that_was_stopped_is_started_again(lang, engine):
-    _engine.language(engine, CPU)
+    _language.language(engine, CPU)
     lang.reset()
-    assert _engine.language(engine, CPU) is lang
+    assert _language.language(engine, CPU) is lang
     x = torch.ones(3)
 
     @lang.kernel
@@ -44,15 +44,15 @@ def test_an_engine_that_was_stopped_is_started_again(lang, engine):
     ],
 )
 def test_which_one_is_chosen(monkeypatch, imported, runs, chosen):
-    monkeypatch.setattr(_engine, "loaded", lambda: imported)
-    monkeypatch.setattr(_engine, "started", lambda: tuple(runs))
-    monkeypatch.setattr(_engine, "get", lambda name: SimpleNamespace(device_type=lambda: runs[name]))
-    assert _engine._chosen("cpu") == chosen
+    monkeypatch.setattr(_language, "loaded", lambda: imported)
+    monkeypatch.setattr(_language, "started", lambda: tuple(runs))
+    monkeypatch.setattr(_language, "get", lambda name: SimpleNamespace(device_type=lambda: runs[name]))
+    assert _language._chosen("cpu") == chosen
 
 
 def test_one_that_runs_elsewhere_is_not_started_again(engine):
     with pytest.raises(ts.DeviceError) as caught:
-        _engine.language(engine, torch.device("cuda"))
+        _language.language(engine, torch.device("cuda"))
     assert str(caught.value).splitlines() == [
         f"engine {engine} does not run where the tensors are",
         "  tensors  cuda",
@@ -64,12 +64,12 @@ def test_one_that_runs_elsewhere_is_not_started_again(engine):
 
 def test_an_unknown_engine_is_refused():
     with pytest.raises(ts.EngineError, match="there is no engine 'taci'"):
-        _engine.language("taci", CPU)
+        _language.language("taci", CPU)
 
 
 def test_it_starts_without_a_word(engine):
     code = (
-        "import torch; from tinsmith.nn._engine import language; "
+        "import torch; from tinsmith.bridge._language import language; "
         f"assert language({engine!r}, torch.device('cpu')).__name__ == {engine!r}"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
