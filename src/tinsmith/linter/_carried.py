@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..source import walk
 from ._walk import Loop, is_static, names_in, pairs, root
 
 
@@ -60,7 +61,7 @@ def _of_statement(one: ast.stmt) -> _Flow:
 
 def _of_tuple(one: ast.stmt) -> _Flow:
     """`a, b = f(x)`, and what is no assignment."""
-    names = [node for node in ast.walk(one) if isinstance(node, ast.Name)]
+    names = [node for node in walk(one) if isinstance(node, ast.Name)]
     made = frozenset(node.id for node in names if isinstance(node.ctx, ast.Store))
     return _Flow(frozenset(node.id for node in names) - made, made)
 

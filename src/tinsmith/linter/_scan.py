@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import SpecError
-from ..source import Unrun
+from ..source import Unrun, walk
 from ..spec import Spec, parse
 from ._subject import Declared, Subject
 from ._unrun import EngineName, UnrunEngine, UnrunSource, owner_of
@@ -87,7 +87,7 @@ def _of_class(node: ast.ClassDef, names: Mapping[str, Any]) -> Iterator[tuple[as
 
 def _default_fp(module: ast.Module) -> str:
     """What `ti.init(default_fp=ti.f64)` says, float32 without one."""
-    words = (word for node in ast.walk(module) if isinstance(node, ast.Call) for word in node.keywords)
+    words = (word for node in walk(module) if isinstance(node, ast.Call) for word in node.keywords)
     return next((_last(word.value) for word in words if word.arg == "default_fp"), "") or "f32"
 
 
@@ -102,7 +102,7 @@ def _in_blocks(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
 def _imported(body: ast.AST) -> dict[str, Any]:
     """Names that imports give to engines, and to what lies in them; None is what other imports give."""
     found: dict[str, Any] = {}
-    for node in ast.walk(body) if isinstance(body, ast.Module) else ast.iter_child_nodes(body):
+    for node in walk(body) if isinstance(body, ast.Module) else ast.iter_child_nodes(body):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root, _, path = alias.name.partition(".")
@@ -129,7 +129,7 @@ def _numbers(statements: list[ast.stmt]) -> dict[str, Any]:
 
 def _other_engines(body: ast.AST, names: Mapping[str, Any]) -> dict[str, EngineName]:
     """Names that kernels are decorated by and that no import tells of: `def build(lang): @lang.kernel`."""
-    decorators = (one for node in ast.walk(body) if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
+    decorators = (one for node in walk(body) if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
     roots = {
         one.value.id
         for one in decorators
@@ -184,7 +184,7 @@ def _spec_of(call: ast.Call) -> Spec | None:
 def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
     """Specs by the kernel's name, of ops that are made by a call: `conv = ts.op("x[n] -> y[n]")(conv_kernel)`."""
     found: dict[str, Spec] = {}
-    for node in ast.walk(module):
+    for node in walk(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Call) and len(node.args) == 1:
             spec = _spec_of(node.func)
             if spec is not None and isinstance(node.args[0], ast.Name):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from ..source import Followed, Roles, Source, called_function, roles_of
+from ..source import Followed, Needs, Roles, Source, called_function, needs_of, roles_of, walk
 from ..spec import Spec
 from ._finding import Finding, Severity
 from ._walk import Spot, names_in, root, spots
@@ -109,6 +109,11 @@ class Subject:
         return roles_of(self.source, sorted(self.arrays), self.engine, self.owner)
 
     @cached_property
+    def needs(self) -> Needs:
+        """What its reverse reads."""
+        return needs_of(self.source, self.roles, self.floats, self.engine)
+
+    @cached_property
     def integers(self) -> frozenset[str]:
         """Arrays that are known to hold integers."""
         declared = {name for name, one in self.declared.items() if one.dtype[:1] in ("i", "u")}
@@ -174,7 +179,7 @@ def with_one_name_a_field(subject: Subject) -> Subject:
 
 def _subscripted(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
     """`self.x` wherever `self.x[...]` stands; no `x.shape[0]`."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             chain: ast.expr = node.value
             while isinstance(chain, ast.Attribute):

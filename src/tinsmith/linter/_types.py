@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 
-from ..source import called_function
+from ..source import called_function, walk
 from ._subject import Declared, Subject
 from ._walk import is_size, root
 
@@ -61,7 +61,7 @@ class Types:
                     self.found[target.id] = self._declared_type(spot.statement) or self.of(value)
 
     def _loop(self, loop: ast.For) -> None:
-        for node in ast.walk(loop.target):
+        for node in walk(loop.target):
             if isinstance(node, ast.Name):
                 self.found.setdefault(node.id, "int" if self._counts(loop.iter) else "")
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..source import walk
+
 Loop = ast.For | ast.While
 
 
@@ -28,7 +30,7 @@ class Spot:
     def expressions(self) -> tuple[ast.expr, ...]:
         """Everything that the statement itself evaluates: the test of an `if`, not its body."""
         parts = [child for child in ast.iter_child_nodes(self.statement) if isinstance(child, ast.expr)]
-        return tuple(node for part in parts for node in ast.walk(part) if isinstance(node, ast.expr))
+        return tuple(node for part in parts for node in walk(part) if isinstance(node, ast.expr))
 
     @cached_property
     def calls(self) -> tuple[ast.Call, ...]:
@@ -112,4 +114,4 @@ def is_size(node: ast.AST) -> bool:
 @functools.lru_cache(maxsize=4096)  # rules ask it of the same statements again and again
 def names_in(node: ast.AST) -> frozenset[str]:
     """Names that stand in a node."""
-    return frozenset({one.id for one in ast.walk(node) if isinstance(one, ast.Name)})
+    return frozenset({one.id for one in walk(node) if isinstance(one, ast.Name)})

@@ -5,14 +5,16 @@ from ._build import build
 from ._constants import Constants, constants_of
 from ._draws import draws
 from ._followed import Followed
-from ._needs import active_locals, needed_reads, needed_returns, needed_values, reads_needed_of
+from ._needs import Needs, needs_of
 from ._read import Source, Unrun, read
 from ._references import called_function
 from ._roles import Access, Roles, roles_of
 from ._sizes import static_size
 from ._stacks import Nest, carrying_nests
+from ._walk import walk
 
 __all__ = [
+    "walk",
     "Access",
     "Constants",
     "Followed",
@@ -20,17 +22,14 @@ __all__ = [
     "Roles",
     "Source",
     "Unrun",
-    "active_locals",
     "build",
     "called_function",
     "carrying_nests",
     "constants_of",
     "draws",
-    "needed_reads",
-    "needed_returns",
-    "needed_values",
     "read",
-    "reads_needed_of",
+    "Needs",
+    "needs_of",
     "roles_of",
     "static_size",
     "subscript_arity",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 
 from ._read import Source
+from ._walk import walk
 
 
 def subscript_arity(source: Source, array: str) -> int | None:
@@ -15,7 +16,7 @@ def subscript_arity(source: Source, array: str) -> int | None:
     vectors = _vector_names(source.tree)
     found = {
         _arity(node.slice, vectors)
-        for node in ast.walk(source.tree)
+        for node in walk(source.tree)
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == array
     }
     return found.pop() if len(found) == 1 else None
@@ -25,7 +26,7 @@ def _arity(index: ast.expr, vectors: set[str]) -> int | None:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     if len(parts) == 1 and isinstance(parts[0], ast.Constant) and parts[0].value is None:
         return 0
-    names = {node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)}
+    names = {node.id for part in parts for node in walk(part) if isinstance(node, ast.Name)}
     return None if names & vectors else len(parts)
 
 
@@ -35,7 +36,7 @@ def _vector_names(tree: ast.FunctionDef) -> set[str]:
     before = -1
     while len(names) > before:
         before = len(names)
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.For) and _called(node.iter) == "grouped" and isinstance(node.target, ast.Name):
                 names.add(node.target.id)
             elif (
@@ -46,8 +47,8 @@ def _vector_names(tree: ast.FunctionDef) -> set[str]:
 
 
 def _is_vector(node: ast.expr, names: set[str]) -> bool:
-    calls = {_called(child) for child in ast.walk(node) if isinstance(child, ast.Call)}
-    used = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    calls = {_called(child) for child in walk(node) if isinstance(child, ast.Call)}
+    used = {child.id for child in walk(node) if isinstance(child, ast.Name)}
     return bool(calls & {"Vector", "ivec2", "ivec3", "ivec4"}) or bool(used & names)
 
 

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ._read import Source
+from ._walk import walk
 
 Interval = tuple[float, float]
 _SAME = frozenset({"int", "float", "cast", "static", "i32", "i64", "u32", "f32", "f64"})
@@ -156,16 +157,16 @@ def names_of_bound(source: Source, loop: ast.For) -> frozenset[str]:
 def definitions(tree: ast.FunctionDef) -> tuple[dict[str, ast.expr], frozenset[str]]:
     """Variables that are assigned once and never changed, with what; and the names of all variables."""
     counts: dict[str, int] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             counts[node.id] = counts.get(node.id, 0) + 1
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):  # a function may change what it is given
             given = {argument.id for argument in node.value.args if isinstance(argument, ast.Name)}
             counts |= {name: counts[name] + 1 for name in given & counts.keys()}
     once = {
         node.targets[0].id: node.value
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
         if counts[node.targets[0].id] == 1
     }
@@ -195,4 +196,4 @@ def _called(node: ast.Call) -> str:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    return {child.id for child in walk(node) if isinstance(child, ast.Name)}

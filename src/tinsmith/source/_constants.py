@@ -22,6 +22,7 @@ from ._field_uses import field_uses
 from ._pictures import MISSING, Item, is_plain_object, owner_step, picture
 from ._read import Source, read
 from ._references import lent_arguments
+from ._walk import walk
 
 _STEADY_MODULES = ("math", "numpy")
 
@@ -241,7 +242,7 @@ class _Finder:
 
 
 def _assigned(tree: ast.FunctionDef) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return {node.id for node in walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _chains(tree: ast.FunctionDef) -> list[tuple[str, ...]]:

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ._walk import walk
+
 
 class FieldUses(NamedTuple):
     """`written`: names that are stored to, and where. `read`: names whose elements are read.
@@ -98,7 +100,7 @@ def _stems(name: str) -> list[str]:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    return (name for child in ast.walk(node) if (name := _name(child)))
+    return (name for child in walk(node) if (name := _name(child)))
 
 
 def _name(node: ast.AST) -> str:

@@ -9,19 +9,40 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from ._followed import Followed
 from ._read import Source
 from ._references import called_function
 from ._roles import Roles
+from ._walk import walk
 
 _LINEAR_CALLS = frozenset({"cast", "float", "f16", "f32", "f64", "Vector", "Matrix", "vec2", "vec3", "vec4", "static"})
 _LINEAR_METHODS = frozenset({"sum", "cast", "transpose"})
 
 
-def needed_values(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> frozenset[str]:
-    """Names of the arrays whose values the reverse of a kernel reads.
+@dataclass(frozen=True)
+class Needs:
+    """What the reverse of a kernel reads.
+
+    Attributes:
+        values: arrays.
+        locals: locals.
+        returns: arrays for which it needs what an atomic on them returned.
+        active: no need: locals whose values vary with an array that has a gradient.
+        reads: places of those reads of an array whose values it needs, by the array's name.
+    """
+
+    values: frozenset[str]
+    locals: frozenset[str]
+    returns: frozenset[str]
+    active: frozenset[str]
+    reads: Mapping[str, frozenset[str]]
+
+
+def needs_of(source: Source, roles: Mapping[str, Roles], active: Iterable[str], engine: Followed) -> Needs:
+    """What the reverse of a kernel reads.
 
     Args:
         source: the kernel.
@@ -29,56 +50,23 @@ def needed_values(source: Source, roles: dict[str, Roles], active: Iterable[str]
         active: arrays that have a gradient buffer in the reverse pass.
         engine: whose own functions are known.
     """
-    walker = _swept(source, roles, active, engine)
-    escaped = {name for name, role in roles.items() if role.escapes}
-    return frozenset(walker.needed_arrays | escaped)
-
-
-def needed_reads(
-    source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed, array: str
-) -> frozenset[str]:
-    """Places of those reads of an array whose values the reverse of a kernel needs."""
-    return reads_needed_of(source, roles, active, engine)[array]
-
-
-def reads_needed_of(
-    source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed
-) -> dict[str, frozenset[str]]:
-    """The same of every array, by name."""
-    walker = _swept(source, roles, active, engine)
-    found = {}
-    for array, uses in roles.items():
-        reads = {access.place for access in uses.of("read")}
-        found[array] = frozenset(reads if array in walker.needed_whole else reads & walker.needed_places[array])
-    return found
-
-
-def needed_returns(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> frozenset[str]:
-    """Names of the arrays for which the reverse of a kernel needs what an atomic on them returned."""
-    return frozenset(_swept(source, roles, active, engine).needed_returns)
-
-
-def needed_locals(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> frozenset[str]:
-    """Names of the locals whose values the reverse of a kernel reads."""
-    return frozenset(_swept(source, roles, active, engine).needed_locals)
-
-
-def active_locals(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> frozenset[str]:
-    """Names of the locals whose values vary with an array that has a gradient."""
-    return frozenset(_swept(source, roles, active, engine).active_locals)
-
-
-def _swept(source: Source, roles: dict[str, Roles], active: Iterable[str], engine: Followed) -> _Walker:
     walker = _Walker(source, roles, frozenset(active), engine)
     while walker.sweep(source.tree.body):
         pass  # each sweep adds to what is needed; the last one adds nothing
-    return walker
+    escaped = {name for name, role in roles.items() if role.escapes}
+    return Needs(
+        values=frozenset(walker.needed_arrays | escaped),
+        locals=frozenset(walker.needed_locals),
+        returns=frozenset(walker.needed_returns),
+        active=frozenset(walker.active_locals),
+        reads={name: walker.reads_of(name) for name in roles},
+    )
 
 
 class _Walker:
     """Repeats a sweep over all statements until nothing more is found to be needed."""
 
-    def __init__(self, source: Source, roles: dict[str, Roles], active: frozenset[str], engine: Followed) -> None:
+    def __init__(self, source: Source, roles: Mapping[str, Roles], active: frozenset[str], engine: Followed) -> None:
         self.source = source
         self.roles = roles
         self.active = active
@@ -99,6 +87,11 @@ class _Walker:
         for statement in body:
             self._statement(statement)
         return self._size() > before
+
+    def reads_of(self, array: str) -> frozenset[str]:
+        """Places of those reads of an array whose values are needed."""
+        reads = frozenset(access.place for access in self.roles[array].of("read"))
+        return reads if array in self.needed_whole else reads & self.needed_places[array]
 
     def _size(self) -> int:
         return len(self.needed_arrays) + len(self.needed_locals) + len(self.active_locals)
@@ -340,4 +333,4 @@ def _called(node: ast.Call) -> str:
 
 
 def _names(node: ast.expr) -> frozenset[str]:
-    return frozenset(child.id for child in ast.walk(node) if isinstance(child, ast.Name))
+    return frozenset(child.id for child in walk(node) if isinstance(child, ast.Name))

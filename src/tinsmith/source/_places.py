@@ -14,6 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ._walk import walk
+
 MOVING = "~"
 """Marks an atom that may hold another value each time it is looked at."""
 _NAME = re.compile(r"[A-Za-z_]\w*(?:@[\w:.]+)?")
@@ -134,7 +136,7 @@ class Names:
     def _whole(self, node: ast.expr) -> Form:
         """An expression that is no sum: an atom, which holds the atoms of all names in it."""
         inside = sorted({atom for name in _names(node) for atom in self._name(name).atoms})
-        calls = [child for child in ast.walk(node) if isinstance(child, ast.Call)]
+        calls = [child for child in walk(node) if isinstance(child, ast.Call)]
         mark = MOVING if any(not _is_cast(call) and _called(call) not in _STEADY_CALLS for call in calls) else ""
         return Form({f"{mark}<{ast.unparse(node)}|{' '.join(inside)}>": 1})
 
@@ -230,7 +232,7 @@ def surely_one(first: tuple[Form, ...], second: tuple[Form, ...], changing: froz
 def changed_arrays(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[str]:
     """Arrays that a function may write: stored into, given to an atomic, or handed to another function."""
     known, found = set(arrays), set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             found |= {_base(node)}
         elif isinstance(node, ast.Call) and _called(node) not in ("grouped", "static", "cast", "int"):
@@ -253,7 +255,7 @@ def _assigned(tree: ast.FunctionDef) -> tuple[Mapping[str, int], Mapping[str, as
 
 def _stores(tree: ast.FunctionDef) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             counts[node.id] = counts.get(node.id, 0) + 1
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -264,7 +266,7 @@ def _stores(tree: ast.FunctionDef) -> dict[str, int]:
 def _definitions(tree: ast.FunctionDef, counts: Mapping[str, int]) -> dict[str, ast.expr]:
     """Locals that are assigned once, and what."""
     found: dict[str, ast.expr] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and len(targets) == 1:
             target = targets[0]
@@ -282,4 +284,4 @@ def _called(node: ast.Call) -> str:
 
 
 def _names(node: Any) -> set[str]:
-    return {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    return {child.id for child in walk(node) if isinstance(child, ast.Name)}

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from .._errors import KernelError, refusal
+from ._walk import walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class Source:
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
         """Everything in the body."""
-        return tuple(node for statement in self.tree.body for node in ast.walk(statement))
+        return tuple(node for statement in self.tree.body for node in walk(statement))
 
     def place(self, node: ast.AST) -> str:
         """`file:line` of a node."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ._followed import Followed
 from ._read import Source, read
+from ._walk import walk
 
 Kind = Literal["read", "write", "add"]
 
@@ -24,12 +25,12 @@ def reference_kinds(source: Source, parameter: str, engine: Followed, depth: int
         for target, kind in _changes(node):
             if _base(target) == parameter:
                 found.add(kind)
-                changed |= {id(part) for part in ast.walk(target)}
+                changed |= {id(part) for part in walk(target)}
         if isinstance(node, ast.Call) and depth < 16:
             for argument, inner, name in _handed(node, source, engine):
                 if _base(argument) == parameter:
                     found |= set(reference_kinds(inner, name, engine, depth + 1))
-                    changed |= {id(part) for part in ast.walk(argument)} if inner.is_template(name) else set()
+                    changed |= {id(part) for part in walk(argument)} if inner.is_template(name) else set()
     loads = (n for n in source.nodes if isinstance(n, ast.Name) and n.id == parameter and id(n) not in changed)
     if any(isinstance(node.ctx, ast.Load) for node in loads):
         found.add("read")

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from ..engines import Engine
 from ._read import Source, read
+from ._walk import walk
 
 
 def static_size(source: Source, arrays: Collection[str], engine: Engine) -> str:
@@ -35,7 +36,7 @@ def _static_parts(node: ast.AST) -> list[ast.AST]:
         is_static = _called(node) in ("static", "static_assert") or _makes_matrix(node)
         return list(node.args) if is_static else []
     if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
-        calls = [inner for generator in node.generators for inner in ast.walk(generator.iter)]
+        calls = [inner for generator in node.generators for inner in walk(generator.iter)]
         return [call for call in calls if isinstance(call, ast.Call) and _called(call) in ("range", "ndrange")]
     return []
 

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._bounds import Bounds, names_of_bound
-from ._followed import Followed
-from ._needs import needed_locals
 from ._read import Source
-from ._roles import Roles
+from ._walk import walk
 
 Loops = tuple[ast.For | ast.While, ...]
 
@@ -63,20 +61,21 @@ class Nest:
         return total
 
 
-def carrying_nests(
-    source: Source, roles: dict[str, Roles], active: frozenset[str], engine: Followed
-) -> tuple[Nest, ...]:
+def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
     """The nests of inner loops for whose locals an engine keeps old values.
 
     These are the locals that a loop carries from one iteration to the next, and all that are
     assigned between two inner loops: seen to pile up over the iterations of the outer one as
     soon as something is added to an array there. And a loop that uses a local from outside keeps what
     it works out by the way, in every iteration, a plain sum `s += x[j] * x[j]` too.
+
+    Args:
+        source: the kernel.
+        needed: locals whose values its reverse reads.
     """
-    needed = needed_locals(source, roles, active, engine)
     sites: dict[str, list[Loops]] = {}
     for loops, statement, is_kept in _assignments(source.tree.body, (), is_top=True):
-        for name in _assigned(statement) & needed:
+        for name in sorted(_assigned(statement) & needed):  # in an order that does not change from run to run
             if is_kept or _is_carried(name, loops):
                 sites.setdefault(name, []).append(loops)
     nests = [Nest(source, name, tuple(found)) for name, found in sites.items() if any(map(_has_loop, found))]
@@ -90,15 +89,12 @@ def carrying_nests(
 
 def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
     """Inner loops of a task that use a local from outside, each with such a local and the loops around it."""
-    given = [
-        (name, around)
-        for around, statement, _ in _assignments([task], (), is_top=True)
-        for name in sorted(_assigned(statement))
-    ]
-    for around, loop, _ in _assignments([task], (), is_top=True):
+    found = _assignments([task], (), is_top=True)
+    given = [(name, around) for around, statement, _ in found for name in sorted(_assigned(statement))]
+    for around, loop, _ in found:
         if not isinstance(loop, ast.For) or _is_static(loop) or loop is task:
             continue
-        inside = {node.id for statement in loop.body for node in ast.walk(statement) if isinstance(node, ast.Name)}
+        inside = {node.id for statement in loop.body for node in walk(statement) if isinstance(node, ast.Name)}
         outside = (name for name, where in given if name in inside and where == around[: len(where)])
         name = next(outside, "")
         if name:
@@ -108,7 +104,7 @@ def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
 def _assignments(body: list[ast.stmt], loops: Loops, *, is_top: bool) -> list[tuple[Loops, ast.stmt, bool]]:
     """Every statement with the inner loops around it, and whether another loop stands beside it in the innermost."""
     found: list[tuple[Loops, ast.stmt, bool]] = []
-    beside = any(_has_loop((node,)) for statement in body for node in ast.walk(statement))
+    beside = any(map(_holds_loop, body))
     for statement in body:
         if isinstance(statement, ast.For | ast.While):
             is_parallel = is_top and isinstance(statement, ast.For) and not _is_static(statement)
@@ -131,7 +127,12 @@ def _makes(statement: ast.stmt, name: str) -> bool:
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     value = statement.value if isinstance(statement, ast.Assign) else statement
     is_target = any(isinstance(target, ast.Name) and target.id == name for target in targets)
-    return is_target and not any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(value))
+    return is_target and not any(isinstance(n, ast.Name) and n.id == name for n in walk(value))
+
+
+def _holds_loop(statement: ast.stmt) -> bool:
+    inside = (*getattr(statement, "body", ()), *getattr(statement, "orelse", ()))
+    return _has_loop((statement,)) or any(map(_holds_loop, inside))
 
 
 def _has_loop(nodes: tuple[ast.AST, ...]) -> bool:
@@ -142,8 +143,8 @@ def _assigned(statement: ast.stmt) -> set[str]:
     """Locals that a statement itself assigns, not those inside it."""
     if isinstance(statement, ast.For | ast.While | ast.If):
         return set()
-    targets = [target for node in ast.walk(statement) for target in _targets(node)]
-    return {leaf.id for target in targets for leaf in ast.walk(target) if isinstance(leaf, ast.Name)}
+    targets = [target for node in walk(statement) for target in _targets(node)]
+    return {leaf.id for target in targets for leaf in walk(target) if isinstance(leaf, ast.Name)}
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:

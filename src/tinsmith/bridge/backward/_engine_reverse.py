@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from ..._errors import GradientError, refusal
 from ...linter import lint_kernels
-from ...source import Access, Nest, carrying_nests, needed_reads, needed_returns, needed_values
+from ...source import Access, Needs, Nest, carrying_nests, needs_of
 from .._signature import Signature, is_steady
 from .._stage import Stage
 from ._pullback import Argument, KernelReverse, Request
@@ -33,10 +33,12 @@ class EngineReverse(KernelReverse):
         self._views = {stage: stage.reversed_view(self._steady) for stage in signature.stages}
         everything = frozenset(signature.arrays) | self._made
         self._nests = {
-            stage: carrying_nests(*view, everything, stage.home) if stage.engine.needs_stack_depth else ()
+            stage: carrying_nests(view[0], needs_of(*view, everything, stage.home).locals)
+            if stage.engine.needs_stack_depth
+            else ()
             for stage, view in self._views.items()
         }
-        self._needed: dict[tuple[Stage, frozenset[str]], frozenset[str]] = {}
+        self._needed: dict[tuple[Stage, frozenset[str]], Needs] = {}
         self._checked: set[frozenset[str]] = set()
         self.depends_on_sizes = any(self._nests.values())
         bounds = {name for nests in self._nests.values() for nest in nests for name in nest.names}
@@ -64,14 +66,14 @@ class EngineReverse(KernelReverse):
         raise GradientError(refusal(words, rows, remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
-        return frozenset().union(*(self._needs(stage, active) for stage in self.signature.stages))
+        return frozenset().union(*(self._needs(stage, active).values for stage in self.signature.stages))
 
-    def _needs(self, stage: Stage, active: frozenset[str]) -> frozenset[str]:
-        """Arrays whose values one stage's reverse reads."""
+    def _needs(self, stage: Stage, active: frozenset[str]) -> Needs:
+        """What one stage's reverse reads."""
         found = self._needed.get((stage, active))
         if found is None:
             with_adjoint = active | (self._made - self._steady)
-            found = self._needed[stage, active] = needed_values(*self._views[stage], with_adjoint, stage.home)
+            found = self._needed[stage, active] = needs_of(*self._views[stage], with_adjoint, stage.home)
         return found
 
     def gives(self, active: frozenset[str]) -> frozenset[str]:
@@ -107,16 +109,14 @@ class EngineReverse(KernelReverse):
             return
         for place, stage in enumerate(self.signature.stages):
             self._refuse_known_wrong(stage)
-            needed = self._needs(stage, active)
-            with_adjoint = active | (self._made - self._steady)
-            returns = needed_returns(*self._views[stage], with_adjoint, stage.home)
+            needs = self._needs(stage, active)
             for name in stage.arrays:
-                self._refuse_unordered(stage, name, returns)
-                if name in needed:
-                    self._refuse_overwritten(stage, name, with_adjoint)
+                self._refuse_unordered(stage, name, needs.returns)
+                if name in needs.values:
+                    self._refuse_overwritten(stage, name, needs.reads[name])
                 self._refuse_carried(stage, name)
             for later in self.signature.stages[place + 1 :]:
-                self._refuse_changed(stage, later, needed)
+                self._refuse_changed(stage, later, needs.values)
         self._checked.add(active)
 
     def _refuse_known_wrong(self, stage: Stage) -> None:
@@ -149,11 +149,11 @@ class EngineReverse(KernelReverse):
         remedy = "Write the loop inside another, `for _ in range(1):`, or give `backward=`."
         raise GradientError(refusal(words, rows, remedy))
 
-    def _refuse_overwritten(self, stage: Stage, name: str, with_adjoint: frozenset[str]) -> None:
+    def _refuse_overwritten(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
         view = self._views[stage][1][name]
         if name in self._made and view.escapes:
             self._refuse_lost(name, "used whole", view.escapes, "changed", "unseen")
-        found = stage.roles[name].overwritten(needed_reads(*self._views[stage], with_adjoint, stage.home, name))
+        found = stage.roles[name].overwritten(needed)
         if found is not None:
             self._refuse_lost(name, "read", found[0].place, "overwritten", found[1].place)
         again = view.of("add") if name in self._steady else []
@@ -162,7 +162,7 @@ class EngineReverse(KernelReverse):
 
     def check_whole(self, active: frozenset[str]) -> None:
         for stage in () if self.signature.trusts_engine else self.signature.stages:
-            for name in sorted(self._steady & self._needs(stage, active)):
+            for name in sorted(self._steady & self._needs(stage, active).values):
                 self._refuse_run_again(stage, name, active)
 
     def _refuse_run_again(self, stage: Stage, name: str, active: frozenset[str]) -> None:
@@ -170,8 +170,7 @@ class EngineReverse(KernelReverse):
 
         The loops of a kernel are reversed one by one, last first: a later one still finds the right value.
         """
-        with_adjoint = active | (self._made - self._steady)
-        needed = needed_reads(*self._views[stage], with_adjoint, stage.home, name)
+        needed = self._needs(stage, active).reads[name]
         loops: dict[str, list[Access]] = {}
         for access in stage.roles[name].accesses:
             loops.setdefault(access.loops[0].key if access.loops else "", []).append(access)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import carrying_nests
+from ...source import carrying_nests, walk
 from .._finding import Finding
 from .._subject import BOTH, Subject
 from .._walk import dynamic, is_size, root
@@ -31,7 +31,7 @@ def _does_work(one: ast.stmt, subject: Subject) -> bool:
     """Whether a statement reads or changes memory."""
     if isinstance(one, ast.For | ast.While | ast.FunctionDef | ast.Pass | ast.Return):
         return False
-    elements = (node for node in ast.walk(one) if isinstance(node, ast.Subscript) and not is_size(node))
+    elements = (node for node in walk(one) if isinstance(node, ast.Subscript) and not is_size(node))
     return any(root(node) in subject.arrays for node in elements)
 
 
@@ -54,7 +54,7 @@ def deep_loops(subject: Subject) -> Iterator[Finding]:
     """TS204: Taichi's stack has 32 entries, and the 33rd is written past its end."""
     if not subject.is_kernel or subject.engine_name == "quadrants":
         return
-    nests = carrying_nests(subject.source, subject.roles, subject.floats, subject.engine)
+    nests = carrying_nests(subject.source, subject.needs.locals)
     seen: set[int] = set()
     for nest in nests:
         depth, loop = nest.depth({}, {}), next(iter(reversed(max(map(dynamic, nest.sites), key=len))), None)

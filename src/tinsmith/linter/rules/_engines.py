@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any
 
-from ...source import Source, called_function, read
+from ...source import Source, called_function, read, walk
 from .._carried import carried
 from .._finding import Finding
 from .._subject import BOTH, Subject
@@ -94,8 +94,8 @@ def _outside(spot: Spot, subject: Subject) -> str:
     Without one Taichi reverses each iteration on its own, and has all its values at hand.
     """
     task = [other for other in subject.spots if other.loops[:1] == spot.loops[:1]]
-    for loop in dynamic([one for one in ast.walk(spot.inner[0]) if isinstance(one, ast.For | ast.While)]):
-        inside = {id(one) for one in ast.walk(loop)}
+    for loop in dynamic([one for one in walk(spot.inner[0]) if isinstance(one, ast.For | ast.While)]):
+        inside = {id(one) for one in walk(loop)}
         names = [name for other in task if id(other.statement) not in inside for name in _assigned(other)]
         if names:
             return names[0]
@@ -115,7 +115,7 @@ def _mentions(node: ast.Call, names: Collection[str]) -> bool:
 def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
     """Names whose values differ between iterations of inner loops."""
     targets = [loop.target for loop in loops if isinstance(loop, ast.For)]
-    stored = (one for loop in loops for one in ast.walk(loop) if isinstance(one, ast.Name))
+    stored = (one for loop in loops for one in walk(loop) if isinstance(one, ast.Name))
     found = {one.id for one in stored if isinstance(one.ctx, ast.Store)}
     return frozenset().union(found, *map(names_in, targets))
 
@@ -128,7 +128,7 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
         target.id
         for spot in subject.spots
         for target, value in spot.pairs
-        if isinstance(target, ast.Name) and any(subject.called(node) in _VECTORS for node in ast.walk(value))
+        if isinstance(target, ast.Name) and any(subject.called(node) in _VECTORS for node in walk(value))
     }
     seen: set[str] = set()
     for spot in subject.spots:

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from ...source import active_locals
+from ...source import needs_of
 from .._carried import carried
 from .._finding import Finding
 from .._subject import Subject
@@ -58,10 +58,10 @@ class _Lost:
     @cached_property
     def active(self) -> frozenset[str]:
         """Locals that vary with what has a gradient."""
-        arrays = self.subject.floats | self.parameters
-        arguments = () if self.subject.is_kernel else self.subject.tree.args.args
-        varying = arrays | {one.arg for one in arguments}
-        return active_locals(self.subject.source, self.subject.roles, varying, self.subject.engine)
+        if self.subject.is_kernel:
+            return self.subject.needs.active
+        varying = self.subject.floats | self.parameters | {one.arg for one in self.subject.tree.args.args}
+        return needs_of(self.subject.source, self.subject.roles, varying, self.subject.engine).active
 
     @cached_property
     def candidates(self) -> frozenset[str]:

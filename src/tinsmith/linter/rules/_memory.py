@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Access, Roles, reads_needed_of
+from ...source import Access, Roles, walk
 from .._finding import Finding
 from .._subject import BOTH, Subject
 from .._walk import is_size, names_in, root
@@ -19,9 +19,8 @@ def overwritten(subject: Subject) -> Iterator[Finding]:
         return
     changed = {name for name, roles in subject.roles.items() if roles.of("read") and roles.of("write", "add")}
     changed -= subject.integers | subject.inputs
-    needed = reads_needed_of(subject.source, subject.roles, subject.floats, subject.engine) if changed else {}
     for name in sorted(changed):
-        found = subject.roles[name].overwritten(needed[name])
+        found = subject.roles[name].overwritten(subject.needs.reads[name])
         if found is not None:
             yield _lost(subject, name, *found)
 
@@ -124,7 +123,7 @@ def _differs(subject: Subject, change: Access, missing: list[str]) -> bool:
 
 
 def _holds(target: ast.expr, node: ast.expr) -> bool:
-    return any(part is node for part in ast.walk(target))
+    return any(part is node for part in walk(target))
 
 
 def _sources(subject: Subject, value: ast.expr) -> set[str]:
@@ -208,7 +207,7 @@ def steered(subject: Subject) -> Iterator[Finding]:
 
 def _elements(part: ast.expr) -> Iterator[ast.Subscript]:
     """Subscripts, not those of `x.shape[0]`."""
-    for one in ast.walk(part):
+    for one in walk(part):
         if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and not is_size(one):
             yield one
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ...source import walk
 from .._finding import Finding
 from .._subject import BOTH, Subject
 from .._types import Types, types_of
@@ -90,7 +91,7 @@ def through_integers(subject: Subject) -> Iterator[Finding]:
         for target, value in spot.pairs:
             if _is_integer(target, types) or (isinstance(target, ast.Name) and target.id in types.integers):
                 continue
-            for node in ast.walk(value):
+            for node in walk(value):
                 if id(node) not in indices and _is_cast(node, subject) and _reads_floats(node, subject, types):
                     words = f"`{subject.text(node)}` is a whole number: no gradient goes through it"
                     yield subject.finding("TS302", "info", node, words)
@@ -113,7 +114,7 @@ def _inside_indices(subject: Subject) -> set[int]:
     found: set[int] = set()
     for node in subject.source.nodes:
         if isinstance(node, ast.Subscript):
-            found |= {id(one) for one in ast.walk(node.slice)}
+            found |= {id(one) for one in walk(node.slice)}
     return found
 
 
@@ -125,7 +126,7 @@ def singular(subject: Subject) -> Iterator[Finding]:
     types = types_of(subject)
     for spot in subject.spots:
         calls = spot.calls
-        chosen = {id(part) for node in calls if subject.called(node) == "select" for part in ast.walk(node)}
+        chosen = {id(part) for node in calls if subject.called(node) == "select" for part in walk(node)}
         for node in calls:
             yield from _norm(subject, node)
             yield from _selected(subject, node)
@@ -188,7 +189,7 @@ def _is_whole(node: ast.Call) -> bool:
 
 def _is_kept_away(argument: ast.expr) -> bool:
     """Whether something is added to an argument, or it is clamped."""
-    numbers = [one for one in ast.walk(argument) if isinstance(one, ast.Constant) and isinstance(one.value, float)]
+    numbers = [one for one in walk(argument) if isinstance(one, ast.Constant) and isinstance(one.value, float)]
     is_sum = isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Add)
     is_clamped = isinstance(argument, ast.Call) and getattr(argument.func, "attr", "") in ("max", "clamp", "exp")
     return (bool(numbers) and (is_sum or is_clamped)) or is_clamped
@@ -199,7 +200,7 @@ def _selected(subject: Subject, node: ast.Call) -> Iterator[Finding]:
     if subject.called(node) != "select" or len(node.args) != 3:
         return
     for side in node.args[1:]:
-        inner = next((one for one in ast.walk(side) if subject.called(one) in _SINGULAR), None)
+        inner = next((one for one in walk(side) if subject.called(one) in _SINGULAR), None)
         if inner is not None:
             words = (
                 f"`{subject.text(inner)}` on a side of `select`: where it is not chosen, and its slope is not finite"

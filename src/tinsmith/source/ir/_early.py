@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .._walk import walk
 from . import _nodes as nodes
 from . import _types as types
 from ._refusals import Misfit
@@ -46,7 +47,7 @@ def prepared(low: Lowering, function: Callable[..., Any], tree: ast.FunctionDef)
 
 def may_return(statement: ast.AST) -> bool:
     """Whether there is a `return` in a statement."""
-    return any(isinstance(node, ast.Return) for node in ast.walk(statement))
+    return any(isinstance(node, ast.Return) for node in walk(statement))
 
 
 def nests(statement: ast.AST) -> bool:

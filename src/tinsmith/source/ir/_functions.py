@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._read import Source
+from .._walk import walk
 from . import _constructors, _early
 from . import _nodes as nodes
 from ._refusals import Misfit
@@ -111,7 +112,7 @@ def _needs_no_copy(value: Any, is_steady: bool) -> bool:
 
 def stored_names(block: ast.FunctionDef | ast.For) -> frozenset[str]:
     """Names that the body of a function or loop stores to, or to a part of what they mean."""
-    inside = (node for statement in block.body for node in ast.walk(statement))
+    inside = (node for statement in block.body for node in walk(statement))
     stored = (node for node in inside if isinstance(node, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
     return frozenset(_root(node) for node in stored if isinstance(node.ctx, ast.Store))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .._read import Source
+from .._walk import walk
 from ._values import Bound, Struct
 
 if TYPE_CHECKING:
@@ -46,11 +47,11 @@ def _are_calls_quiet(low: Lowering, tree: ast.AST, meaning: Callable[[ast.expr],
 
 
 def _calls(tree: ast.AST) -> tuple[ast.Call, ...]:
-    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return tuple(node for node in walk(tree) if isinstance(node, ast.Call))
 
 
 def _assigns(tree: ast.AST) -> bool:
-    return any(isinstance(node, ast.NamedExpr) for node in ast.walk(tree))
+    return any(isinstance(node, ast.NamedExpr) for node in walk(tree))
 
 
 def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], Any], depth: int) -> bool:

@@ -1,0 +1,29 @@
+"""Walking trees: as `ast.walk` does, without what no analysis asks for."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tinsmith.source import walk
+
+HERE = Path(__file__)
+LEFT_OUT = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+
+
+@pytest.mark.parametrize("path", sorted(HERE.parents[1].rglob("test_contract*.py")) + [HERE], ids=lambda path: path.name)
+def test_nodes_and_their_order_are_those_of_ast(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert walk(tree) == [node for node in ast.walk(tree) if not isinstance(node, LEFT_OUT)]
+
+
+def test_every_kind_of_statement_is_gone_into() -> None:
+    tree = ast.parse(
+        "@a\nclass C(b, metaclass=c):\n  async def f(self, x: d = e, *y: g, z: h = i, **k: j) -> l:\n"
+        "    try:\n      [m async for m in n if o]\n    except p as q:\n      raise r from s\n    else:\n      del t\n"
+        "    finally:\n      with u as v: (w := lambda w2: w3)\n    match x:\n      case [1, *a1] if b1: yield c1\n"
+        "      case {'k': d1, **e1}: return f'{g1!r:{h1}}'\n      case C(i1=j1) | k1.l1: await m1[n1:o1:p1]\n"
+    )
+    assert walk(tree) == [node for node in ast.walk(tree) if not isinstance(node, LEFT_OUT)]
