@@ -13,7 +13,10 @@ HERE = Path(__file__)
 LEFT_OUT = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 
 
-@pytest.mark.parametrize("path", sorted(HERE.parents[1].rglob("test_contract*.py")) + [HERE], ids=lambda path: path.name)
+PATHS = [*sorted(HERE.parents[1].rglob("test_contract*.py")), HERE]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
 def test_nodes_and_their_order_are_those_of_ast(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     assert walk(tree) == [node for node in ast.walk(tree) if not isinstance(node, LEFT_OUT)]
