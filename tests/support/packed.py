@@ -1,0 +1,37 @@
+"""Packed samples for tests: rays of all kinds of lengths, and random samples on them."""
+
+from __future__ import annotations
+
+import torch
+
+COUNTS = {
+    "ragged": [3, 0, 7, 1, 5],
+    "one sample": [1],
+    "all empty": [0, 0, 0],
+    "many": [4] * 20 + [0] * 3 + [11],
+}
+"""Samples of each ray."""
+
+
+def rays_of(counts, *, gap: int = 0) -> torch.Tensor:
+    """`rays`, with so many samples that no ray names between one ray and the next."""
+    rows, start = [], gap
+    for count in counts:
+        rows.append([start, count])
+        start += count + gap
+    return torch.tensor(rows, dtype=torch.int32).reshape(-1, 2)
+
+
+def size_of(rays) -> int:
+    """Samples up to the end of the last ray, and two more that no ray names."""
+    return int(rays.sum(1).max()) + 2 if len(rays) else 2
+
+
+def samples_on(rays, *, channels: int = 3, dtype=torch.float64, dense: float = 1.5):
+    """Densities, colours, t (ascending along a ray) and steps; `dense` is the mean of density times step."""
+    s = size_of(rays)
+    steps = 0.1 + 0.2 * torch.rand(s, dtype=dtype)
+    t = 2 + steps.cumsum(0) - steps / 2
+    densities = dense / 0.2 * 2 * torch.rand(s, dtype=dtype)
+    densities[torch.rand(s) < 0.2] = 0
+    return densities, torch.randn(s, channels, dtype=dtype), t, steps
