@@ -9,21 +9,31 @@ from ._counting_sort import counting_sort
 from ._element_losses import ELEMENT_LOSSES
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
 from ._grid import grid
+from ._march import March, march
 from ._network_shape import NetworkShape
 from ._networks import backward_networks, forward_networks, learning_networks
+from ._occupancy import occupied_bits
+from ._rays import directions, pinhole_rays, positions, ray_aabb_intersect
 from ._splat import splat
 
 __all__ = [
     "ACTIVATIONS",
     "ELEMENT_LOSSES",
+    "March",
     "NetworkShape",
     "backward_networks",
     "counting_sort",
+    "directions",
     "forward_networks",
     "frequency",
     "grid",
     "learning_networks",
+    "march",
+    "occupied_bits",
     "one_blob",
+    "pinhole_rays",
+    "positions",
+    "ray_aabb_intersect",
     "spherical_harmonics",
     "splat",
     "triangle_wave",

@@ -6,7 +6,7 @@ model, loss and optimizer of one of its JSON files.
 
 from __future__ import annotations
 
-from ._checkpoint import read_checkpoint
+from ._checkpoint import read_checkpoint, write_checkpoint
 from ._create import Created, create_from_config
 from ._trainer import Trainer
 from .config import read
@@ -33,4 +33,5 @@ __all__ = [
     "read_checkpoint",
     "stack",
     "unstack",
+    "write_checkpoint",
 ]

@@ -6,7 +6,9 @@ They are public: compare your own kernels against them too.
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
 from ._grid import GridLevel, grid, grid_levels
 from ._losses import loss
+from ._march import march
 from ._networks import activation, mlp
+from ._rays import pinhole_rays, ray_aabb_intersect
 from ._splat import splat
 
 __all__ = [
@@ -16,8 +18,11 @@ __all__ = [
     "grid",
     "grid_levels",
     "loss",
+    "march",
     "mlp",
     "one_blob",
+    "pinhole_rays",
+    "ray_aabb_intersect",
     "spherical_harmonics",
     "splat",
     "triangle_wave",

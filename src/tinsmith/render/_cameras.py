@@ -1,0 +1,176 @@
+"""Rays of pinhole cameras."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from .._errors import ArgumentError, ShapeError, nearest, refusal
+from ..bridge import Op, is_plain, op
+from ._ops import built, made
+
+_FORWARD = {"opencv": 1, "opengl": -1}
+"""Where a camera looks, along its own z axis."""
+
+
+class Rays(NamedTuple):
+    """Where rays begin and go.
+
+    Attributes:
+        origins: (n, 3), in world units.
+        directions: (n, 3).
+    """
+
+    origins: Tensor
+    directions: Tensor
+
+
+def pinhole_rays(
+    poses: Tensor,
+    intrinsics: Tensor,
+    pixels: Tensor,
+    cameras: Tensor | None = None,
+    *,
+    convention: str = "opencv",
+    normalise: bool = True,
+    engine: str | None = None,
+) -> Rays:
+    """Rays of pinhole cameras through places in their images.
+
+    With a camera's pose (R | o), focal lengths fx and fy, middle (cx, cy) and skew, for the place (u, v):
+
+        y = (v - cy) / fy,   x = (u - cx - skew y) / fx
+        direction = R (x, y, 1)           "opencv": the camera looks along +z, y is down in the image
+        direction = R (x, -y, -1)         "opengl", Blender: it looks along -z, y is up
+
+    Args:
+        poses: (k, 4, 4), (k, 3, 4), or without k for one camera; camera to world. Differentiable.
+        intrinsics: (k, 3, 3), or (3, 3) for all cameras: rows (fx, skew, cx), (0, fy, cy), (0, 0, 1); the zeros and the
+            last row are not read. Pixels. Differentiable.
+        pixels: (n, 2), columns u and rows v; the middle of the first pixel is (0.5, 0.5). Differentiable.
+        cameras: (n), which camera each ray is of, int32 or int64; may be left out where there is one.
+        convention: "opencv" or "opengl".
+        normalise: give directions of length one; else a direction reaches to the depth of one.
+        engine: "taichi" or "quadrants"; None for one that runs there.
+
+    Returns:
+        Origins (n, 3) and directions (n, 3). On CUDA rays of a camera that there is not are NaN.
+
+    Raises:
+        ShapeError: a tensor has another shape.
+        ArgumentError: an unknown convention; there are several cameras, and `cameras` is left out; on the CPU, one of
+            `cameras` is none of them.
+
+    Example:
+        >>> intrinsics = torch.tensor([[50.0, 0, 32], [0, 50, 32], [0, 0, 1]])
+        >>> pinhole_rays(torch.eye(4), intrinsics, torch.tensor([[32.0, 32.0]])).directions
+        tensor([[0., 0., 1.]])
+    """
+    if convention not in _FORWARD:
+        raise _unknown_convention(convention)
+    poses, intrinsics = _batched(poses, intrinsics)
+    chosen = _chosen(cameras, len(poses), pixels)
+    through: Op = built("pinhole_rays", engine, pixels, _FORWARD[convention], normalise)
+    return Rays(*through(poses, intrinsics, pixels, chosen))
+
+
+def image_rays(
+    pose: Tensor,
+    intrinsics: Tensor,
+    width: int,
+    height: int,
+    *,
+    convention: str = "opencv",
+    normalise: bool = True,
+    engine: str | None = None,
+) -> Rays:
+    """Rays through the middles of all pixels of a camera's image.
+
+    Args:
+        pose: (4, 4) or (3, 4), camera to world. Differentiable.
+        intrinsics: (3, 3), in pixels. Differentiable.
+        width: of the image, pixels.
+        height: of the image, pixels.
+        convention: "opencv" or "opengl", as the other arguments: see `pinhole_rays`.
+        normalise: give directions of length one.
+        engine: "taichi" or "quadrants"; None for one that runs there.
+
+    Returns:
+        Origins (height, width, 3) and directions (height, width, 3).
+
+    Raises:
+        ShapeError: a tensor has another shape.
+        ArgumentError: an unknown convention.
+
+    Example:
+        >>> intrinsics = torch.tensor([[50.0, 0, 32], [0, 50, 24], [0, 0, 1]])
+        >>> image_rays(torch.eye(4), intrinsics, 64, 48).directions.shape
+        torch.Size([48, 64, 3])
+    """
+    if pose.ndim != 2:
+        raise _wrong_shape("pose", "(4, 4) or (3, 4)", pose, "Give one camera; `pinhole_rays` takes several.")
+    rows, columns = (torch.arange(size, dtype=pose.dtype, device=pose.device) + 0.5 for size in (height, width))
+    v, u = torch.meshgrid(rows, columns, indexing="ij")
+    pixels = torch.stack([u, v], -1).view(-1, 2)
+    found = pinhole_rays(pose, intrinsics, pixels, convention=convention, normalise=normalise, engine=engine)
+    return Rays(*(rays.view(height, width, 3) for rays in found))
+
+
+@made("pinhole_rays")
+def _through(lang: Any, fp: str, forward: int, normalise: bool) -> Op:
+    spec = "poses[k, _, 4], intrinsics[k, 3, 3], pixels[n, 2], cameras[n]: i32 -> origins[n, 3], directions[n, 3]"
+    kernel = kernels.pinhole_rays(lang, fp=fp, forward=forward, normalise=normalise)
+    return op(spec, init={"origins": "empty", "directions": "empty"}, adjoint="source")(kernel)
+
+
+def _batched(poses: Tensor, intrinsics: Tensor) -> tuple[Tensor, Tensor]:
+    """Both for as many cameras."""
+    if poses.ndim not in (2, 3) or tuple(poses.shape[-2:]) not in ((4, 4), (3, 4)):
+        raise _wrong_shape("poses", "(k, 4, 4), (k, 3, 4), (4, 4) or (3, 4)", poses, "Give camera-to-world matrices.")
+    if intrinsics.ndim not in (2, 3) or tuple(intrinsics.shape[-2:]) != (3, 3):
+        raise _wrong_shape(
+            "intrinsics", "(k, 3, 3) or (3, 3)", intrinsics, "Give [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]."
+        )
+    if poses.ndim == 2:
+        poses = poses[None]
+    if intrinsics.ndim == 2:
+        intrinsics = intrinsics.expand(len(poses), 3, 3)
+    return poses, intrinsics
+
+
+def _chosen(cameras: Tensor | None, count: int, pixels: Tensor) -> Tensor:
+    """The camera of each ray, int32."""
+    if cameras is None:
+        if count != 1:
+            rows = [("expected", "(n), the camera of each ray"), ("came", "None"), ("poses", f"{count} cameras")]
+            raise ArgumentError(
+                refusal("`cameras` is missing in pinhole_rays", rows, "Pass cameras=, an index into poses a ray.")
+            )
+        return torch.zeros(pixels.shape[0], dtype=torch.int32, device=pixels.device)
+    if is_plain() and not torch.compiler.is_compiling() and cameras.device.type == "cpu" and cameras.numel():
+        _refuse_strangers(cameras, count)
+    return cameras.to(torch.int32)
+
+
+def _refuse_strangers(cameras: Tensor, count: int) -> None:
+    least, most = (int(end) for end in cameras.aminmax())
+    if least < 0 or most >= count:
+        rows = [("expected", f"0 to {count - 1}"), ("came", f"{least} to {most}")]
+        raise ArgumentError(
+            refusal("`cameras` names a camera that there is not in pinhole_rays", rows, "Pass indices into poses.")
+        )
+
+
+def _wrong_shape(name: str, expected: str, came: Tensor, remedy: str) -> ShapeError:
+    rows = [("expected", expected), ("came", str(tuple(came.shape)))]
+    return ShapeError(refusal(f"`{name}` has the wrong shape for a pinhole camera", rows, remedy))
+
+
+def _unknown_convention(convention: str) -> ArgumentError:
+    rows = [("known", ", ".join(map(repr, _FORWARD))), ("came", repr(convention))]
+    close = nearest(str(convention), list(_FORWARD))
+    remedy = f"Did you mean {close!r}?" if close else "Blender and transforms.json are 'opengl', COLMAP is 'opencv'."
+    return ArgumentError(refusal("pinhole_rays does not know that convention", rows, remedy))

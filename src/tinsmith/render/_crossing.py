@@ -1,0 +1,101 @@
+"""Where rays cross a box."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from .._errors import ArgumentError, ShapeError, refusal
+from ..bridge import Op, op
+from ._ops import built, made
+
+
+class Crossing(NamedTuple):
+    """Where rays are in a box.
+
+    Attributes:
+        t_near: (n), where each enters; at least `near`.
+        t_far: (n), where it leaves; at most `far`.
+        hit: (n), bool.
+    """
+
+    t_near: Tensor
+    t_far: Tensor
+    hit: Tensor
+
+
+def ray_aabb_intersect(
+    origins: Tensor,
+    directions: Tensor,
+    aabb: Tensor | Sequence[float],
+    *,
+    near: float = 0.0,
+    far: float = math.inf,
+    engine: str | None = None,
+) -> Crossing:
+    """Where rays enter and leave a box whose faces are parallel to the axes.
+
+    With l and u the lower and upper corner, for each axis in which the direction d is not zero:
+
+        t_near = max(near, min((l - o) / d, (u - o) / d) of all axes)
+        t_far = min(far, max((l - o) / d, (u - o) / d) of all axes)
+
+    A ray hits where t_near <= t_far, and where it lies between the faces that it is parallel to. The box is closed:
+    what touches a corner or runs within a face hits. A ray that begins inside enters at `near`.
+
+    Args:
+        origins: (n, 3). Differentiable where the ray hits.
+        directions: (n, 3), of any length; t counts in it. Differentiable where the ray hits.
+        aabb: (6), lower corner x, y, z and upper corner x, y, z. A tensor is differentiable.
+        near: what lies before does not count.
+        far: what lies behind does not count.
+        engine: "taichi" or "quadrants"; None for one that runs there.
+
+    Returns:
+        t_near (n), t_far (n) and hit (n), bool. Of a ray that misses, t_near = t_far = far, with gradient 0.
+
+    Raises:
+        ShapeError: a tensor has another shape, or the box's corners are not a lower and an upper one.
+        ArgumentError: far is before near.
+
+    Example:
+        >>> ray = torch.tensor([[-2.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> ray_aabb_intersect(*ray, (0, 0, 0, 1, 1, 1))
+        Crossing(t_near=tensor([2.]), t_far=tensor([3.]), hit=tensor([True]))
+    """
+    refuse_range(near, far, "ray_aabb_intersect")
+    through: Op = built("ray_aabb_intersect", engine, origins)
+    t_near, t_far, hit = through(origins, directions, box_of(aabb, origins), near, far)
+    return Crossing(t_near, t_far, hit)
+
+
+@made("ray_aabb_intersect")
+def _through(lang: Any, fp: str) -> Op:
+    spec = "origins[n, 3], directions[n, 3], aabb[6] -> t_near[n], t_far[n], hit[n]: u1"
+    init = {"t_near": "empty", "t_far": "empty", "hit": "empty"}
+    return op(spec, init=init, adjoint="source")(kernels.ray_aabb_intersect(lang, fp=fp))
+
+
+def box_of(aabb: Tensor | Sequence[float], like: Tensor) -> Tensor:
+    """A box as a tensor, of dtype and device of `like`. Numbers are looked at; a tensor's may be on a device."""
+    if isinstance(aabb, Tensor):
+        return aabb.to(like)
+    corners = [float(number) for number in aabb]
+    if len(corners) != 6 or not all(low < high for low, high in zip(corners[:3], corners[3:], strict=True)):
+        rows = [("expected", "(6): x, y, z of the lower corner, x, y, z of the upper one"), ("came", str(corners))]
+        raise ShapeError(refusal("`aabb` is no box", rows, "Write (-1, -1, -1, 1, 1, 1), say."))
+    return torch.tensor(corners, dtype=like.dtype, device=like.device)
+
+
+def refuse_range(near: float, far: float, function: str) -> None:
+    """Refuse a range that holds nothing."""
+    if not near <= far or math.isinf(near):
+        rows = [("near", repr(near)), ("far", repr(far))]
+        raise ArgumentError(
+            refusal(f"`near` and `far` are no range in {function}", rows, "Give near <= far, near finite.")
+        )

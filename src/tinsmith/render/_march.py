@@ -1,0 +1,193 @@
+"""Marching: where rays are sampled, and the samples' places. What is occupied is told by `OccupancyGrid` or a box."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from .._errors import ArgumentError, ShapeError, refusal
+from ..bridge import Op, op
+from ._crossing import box_of, refuse_range
+from ._occupancy import OccupancyGrid
+from ._ops import built, made
+
+_MOST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Where rays are sampled, packed: those of a ray beside each other, in order.
+
+    Attributes:
+        rays: (n, 2), int32, where a ray's samples start and how many they are.
+        ray_index: (s), int32, the ray of each sample.
+        t: (s), where along the ray.
+        steps: (s), the length of the interval that a sample stands for, in units of the ray's direction as t.
+        total: (), int64, how many there are before they are cut to the capacity.
+        engine: what works out places; None for one that runs there.
+    """
+
+    rays: Tensor
+    ray_index: Tensor
+    t: Tensor
+    steps: Tensor
+    total: Tensor
+    engine: str | None = None
+
+    def positions(self, origins: Tensor, directions: Tensor) -> Tensor:
+        """Places of the samples: position = origin + t direction.
+
+        Args:
+            origins: (n, 3) of the rays. Differentiable.
+            directions: (n, 3) of the rays. Differentiable, as is `t`.
+
+        Returns:
+            (s, 3). What no ray names is zero.
+        """
+        places: Op = built("positions", self.engine, origins)
+        return places(origins, directions, self.t, self.rays)
+
+    def directions(self, directions: Tensor) -> Tensor:
+        """The direction of each sample's ray, as it is given.
+
+        Args:
+            directions: (n, 3) of the rays. Differentiable.
+
+        Returns:
+            (s, 3). What no ray names is zero.
+        """
+        spread: Op = built("directions", self.engine, directions)
+        return spread(directions, self.rays, s=self.t.shape[0])
+
+
+def march(
+    origins: Tensor,
+    directions: Tensor,
+    grid: OccupancyGrid | Tensor | Sequence[float],
+    *,
+    step: float,
+    near: float = 0.0,
+    far: float = math.inf,
+    jitter: Tensor | torch.Generator | bool | None = None,
+    max_steps: int = 1024,
+    cone_angle: float = 0.0,
+    capacity: int | None = None,
+    engine: str | None = None,
+) -> Samples:
+    """Sample rays where a grid is occupied.
+
+    From e[0], where a ray enters the grid's outermost box (or `near`, if that is later), with the ray's offset u:
+
+        d[k] = max(step, cone_angle e[k]),   e[k + 1] = e[k] + d[k],   t[k] = e[k] + u d[k]
+
+    and of these samples those stay that are before the ray's end and in occupied cells: empty ones are skipped quickly,
+    and where the others are does not depend on what was skipped. With u drawn evenly from [0, 1), a sum of
+    f(t) d over the samples is right on average: its mean is the integral. Without jitter u = 1/2, the middle.
+
+    Nothing here is differentiated; `Samples.positions` is.
+
+    Args:
+        origins: (n, 3).
+        directions: (n, 3), of any length; t counts in it. A ray whose direction is zero has no samples.
+        grid: an `OccupancyGrid`, or a box (6), lower and upper corner, that is occupied everywhere.
+        step: the least distance between samples, in units of a direction's length.
+        near: what lies before does not count.
+        far: what lies behind does not count.
+        jitter: None; True or a generator, to draw an offset for each ray; or offsets (n) in [0, 1).
+        max_steps: samples a ray at most; the first ones stay.
+        cone_angle: how the distance between samples grows with t; 0 for even ones.
+        capacity: give arrays of that length, without a round trip to the host: rays are cut where they are full
+            (`Samples.total` tells how many samples there were), and what is left over is zero and named by no ray.
+            None gives arrays that fit, which takes one round trip on CUDA.
+        engine: "taichi" or "quadrants"; None for one that runs there.
+
+    Raises:
+        ArgumentError: a number is out of range.
+        ShapeError: a tensor has another shape; there are 2^31 samples or more.
+
+    Example:
+        >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> samples = march(*ray, (0, 0, 0, 1, 1, 1), step=0.25)
+        >>> samples.t, samples.rays
+        (tensor([1.1250, 1.3750, 1.6250, 1.8750]), tensor([[0, 4]], dtype=torch.int32))
+    """
+    refuse_range(near, far, "march")
+    _refuse_numbers(step=step, max_steps=max_steps, cone_angle=cone_angle, capacity=capacity)
+    origins, directions = origins.detach(), directions.detach()
+    box, bits, cells = _read(grid, origins)
+    offsets = _offsets(jitter, origins)
+    count, fill = built("march", engine, origins)
+    place = (near, far, step, cone_angle, math.log1p(cone_angle))
+    counts, firsts = count(origins, directions, box, bits, offsets, cells, *place, max_steps)
+    ends = counts.cumsum(0, dtype=torch.int64)
+    total = ends[-1] if len(ends) else ends.new_zeros(())
+    size = _size(total) if capacity is None else capacity
+    starts = (ends - counts).clamp(max=size)
+    rays = torch.stack([starts, ends.clamp(max=size) - starts], 1).to(torch.int32)
+    ray_index, t, steps = fill(origins, directions, box, bits, offsets, cells, firsts, rays, *place, s=size)
+    return Samples(rays, ray_index, t, steps, total, engine)
+
+
+def _read(grid: OccupancyGrid | Tensor | Sequence[float], like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The box, the words and the resolution that the kernels read."""
+    if isinstance(grid, OccupancyGrid):
+        return grid.aabb.to(like), grid.bits, grid.cells
+    bits = torch.full((1, 1, 1, 1), -1, dtype=torch.int64, device=like.device)
+    return box_of(grid, like).detach(), bits, torch.ones(3, dtype=torch.int32, device=like.device)
+
+
+def _offsets(jitter: Tensor | torch.Generator | bool | None, origins: Tensor) -> Tensor:
+    if isinstance(jitter, Tensor):
+        return jitter.detach()
+    count, kind = origins.shape[0], {"dtype": origins.dtype, "device": origins.device}
+    if jitter is None or jitter is False:
+        return torch.full((count,), 0.5, **kind)
+    return torch.rand(count, generator=None if jitter is True else jitter, **kind)
+
+
+def _size(total: Tensor) -> int:
+    size = int(total)
+    if size > _MOST:
+        rows = [("expected", f"{_MOST} samples at most"), ("came", str(size))]
+        raise ShapeError(refusal("march finds too many samples", rows, "Take fewer rays at a time, or a longer step."))
+    return size
+
+
+def _refuse_numbers(**numbers: Any) -> None:
+    allowed = {
+        "step": ("a positive number", lambda it: 0 < it < math.inf),
+        "max_steps": ("1 to 2^31 - 1", lambda it: 1 <= it <= _MOST),
+        "cone_angle": ("0 or a positive number", lambda it: 0 <= it < math.inf),
+        "capacity": ("0 to 2^31 - 1, or None", lambda it: it is None or 0 <= it <= _MOST),
+    }
+    for name, number in numbers.items():
+        words, is_right = allowed[name]
+        if not is_right(number):
+            rows = [("expected", words), ("came", repr(number))]
+            raise ArgumentError(refusal(f"`{name}` is out of range in march", rows, f"Pass another {name}."))
+
+
+@made("march")
+def _march(lang: Any, fp: str) -> tuple[Op, Op]:
+    found = kernels.march(lang, fp=fp)
+    reads = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32"
+    count = op(f"{reads} -> counts[n]: i32, firsts[n]: i32", init={"counts": "empty", "firsts": "empty"})(found.count)
+    fill = op(f"{reads}, firsts[n]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill)
+    return count, fill
+
+
+@made("positions")
+def _positions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
+    spec = "origins[n, 3], directions[n, 3], t[s], rays[n, 2]: i32 -> x[s, 3]"
+    return op(spec, adjoint="source")(kernels.positions(lang))
+
+
+@made("directions")
+def _directions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
+    return op("directions[n, 3], rays[n, 2]: i32 -> y[s, 3]", adjoint="source")(kernels.directions(lang))

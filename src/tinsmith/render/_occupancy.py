@@ -1,0 +1,279 @@
+"""OccupancyGrid: which parts of space are worth a sample, learned from a field while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .. import kernels
+from .._errors import ArgumentError, CheckpointError, ShapeError, refusal
+from ..bridge import Op, op
+from ..nn import read_checkpoint, write_checkpoint
+from ._crossing import box_of
+from ._ops import built, made
+
+_BLOCK = 4
+_KIND = "tinsmith occupancy grid"
+
+
+class OccupancyGrid(nn.Module):
+    """Cells of a box, each with a density and whether it is occupied. All are at the beginning.
+
+    Level l covers the box scaled by 2^l about its middle, with as many cells; where levels overlap, the finest counts.
+    It has buffers and no parameters, so that it moves with its module and is part of its `state_dict`. As nerfacc's
+    `OccGridEstimator` it is brought up to date every so many steps (16, say):
+
+        if step % 16 == 0:
+            grid.update(lambda positions: field.density(positions), step=step)
+
+    Args:
+        aabb: (6), lower corner x, y, z and upper corner x, y, z of the finest level, in world units.
+        resolution: cells along each axis, or (x, y, z).
+        levels: boxes, each twice as large as the one before.
+        decay: what a cell keeps of its density when it is looked at again.
+        threshold: what a cell's density has to exceed, in whatever `update` is given; see `binarise`.
+        engine: "taichi" or "quadrants"; None for one that runs there.
+
+    Attributes:
+        aabb: (6), float32.
+        density: (levels, x, y, z), float32: the largest density that was seen in a cell lately.
+        bits: int64, what `march` reads: a word for each block of 4 x 4 x 4 cells; see `occupied`.
+
+    Raises:
+        ShapeError: `aabb` is no box.
+        ArgumentError: a number is out of range.
+
+    Example:
+        >>> grid = OccupancyGrid((-1, -1, -1, 1, 1, 1), resolution=32)
+        >>> grid.update(lambda x: (x.norm(dim=-1) < 0.5).float(), step=0)
+        >>> round(grid.share, 1)
+        0.1
+    """
+
+    aabb: Tensor
+    cells: Tensor
+    density: Tensor
+    bits: Tensor
+
+    def __init__(
+        self,
+        aabb: Tensor | Sequence[float],
+        resolution: int | Sequence[int] = 128,
+        levels: int = 1,
+        *,
+        decay: float = 0.95,
+        threshold: float = 0.01,
+        engine: str | None = None,
+    ) -> None:
+        super().__init__()
+        shape = _shape(resolution, levels)
+        _refuse_outside("decay", decay, 0.0, 1.0)
+        _refuse_outside("threshold", threshold, 0.0, float("inf"))
+        box = box_of(aabb.tolist() if isinstance(aabb, Tensor) else aabb, torch.empty(0, dtype=torch.float32))
+        self.decay, self.threshold, self.engine = decay, threshold, engine
+        self.resolution, self.levels = shape[1:], levels
+        self.register_buffer("aabb", box)
+        self.register_buffer("cells", torch.tensor(self.resolution, dtype=torch.int32), persistent=False)
+        self.register_buffer("density", torch.zeros(shape))
+        self.register_buffer("bits", torch.empty(0))
+        self.occupied = torch.ones(shape, dtype=torch.bool)
+
+    # What is occupied ---------------------------------------------------------------------
+    @property
+    def occupied(self) -> Tensor:
+        """(levels, x, y, z), bool: a copy. Assign one to say yourself what is occupied."""
+        places = torch.arange(_BLOCK**3, device=self.bits.device)
+        alone = (self.bits[..., None] >> places) & 1
+        return _out_of_blocks(alone.bool(), self.resolution)
+
+    @occupied.setter
+    def occupied(self, occupied: Tensor) -> None:
+        expected = (self.levels, *self.resolution)
+        if tuple(occupied.shape) != expected or occupied.dtype != torch.bool:
+            rows = [("expected", f"{expected}, torch.bool"), ("came", f"{tuple(occupied.shape)}, {occupied.dtype}")]
+            raise ShapeError(refusal("`occupied` does not fit the OccupancyGrid", rows, "Give a bool for each cell."))
+        alone = _into_blocks(occupied.to(self.bits.device)).long()
+        places = torch.arange(_BLOCK**3, device=self.bits.device)
+        self.bits = (alone << places).sum(-1)
+
+    @property
+    def share(self) -> float:
+        """The part of the cells that is occupied, of all levels together."""
+        return float(self.occupied.float().mean())
+
+    # Bringing it up to date ---------------------------------------------------------------
+    @torch.no_grad()
+    def update(
+        self,
+        density_fn: Callable[[Tensor], Tensor],
+        *,
+        step: int,
+        warmup: int = 256,
+        fraction: float = 0.25,
+        generator: torch.Generator | None = None,
+        chunk: int = 2**18,
+    ) -> None:
+        """Look at cells again, each at a random place in it, and say anew which are occupied.
+
+        A cell that is looked at gets max(decay * its density, the density there); afterwards `binarise` is called.
+        Before step `warmup` all cells are looked at; from then on of each level `fraction` of the cells, drawn at
+        random, and as many of the occupied ones (all, if there are fewer).
+
+        Args:
+            density_fn: positions (m, 3) to densities (m) or (m, 1), not negative, or to densities times the length
+                of a step, as nerfacc has it: that is what `threshold` is in then.
+            step: of training.
+            warmup: the first step that looks at some cells only.
+            fraction: of the cells.
+            generator: to draw with, on the grid's device.
+            chunk: positions to ask for at a time, which bounds the memory.
+
+        Raises:
+            ShapeError: `density_fn` gives another shape.
+            ArgumentError: `density_fn` gives a NaN, or `fraction` or `chunk` is out of range.
+        """
+        _refuse_outside("fraction", fraction, 0.0, 1.0)
+        _refuse_outside("chunk", chunk, 1, float("inf"))
+        for level in range(self.levels):
+            chosen = None if step < warmup else self._chosen(level, fraction, generator)
+            self._look(density_fn, level, chosen, generator, int(chunk))
+        self.binarise()
+
+    def decay_(self) -> None:
+        """Let all densities decay once, also where `update` has not looked. Needs `binarise` to show."""
+        self.density *= self.decay
+
+    def binarise(self) -> None:
+        """Say anew which cells are occupied: whose density exceeds min(mean of all cells, `threshold`)."""
+        bound = self.density.mean().clamp(max=self.threshold).view(1)
+        words: Op = built("occupied_bits", self.engine, self.density)
+        x, y, z = self.bits.shape[1:]
+        self.bits = words(self.density, bound, bx=x, by=y, bz=z)
+
+    def _chosen(self, level: int, fraction: float, generator: torch.Generator | None) -> Tensor:
+        """Numbers of cells: some of all, some of the occupied ones."""
+        cells, device = self.density[level].numel(), self.density.device
+        count = int(cells * fraction)
+        drawn = torch.randint(cells, (count,), generator=generator, device=device)
+        occupied = self.occupied[level].flatten().nonzero()[:, 0]
+        if len(occupied) > count:
+            occupied = occupied[torch.randint(len(occupied), (count,), generator=generator, device=device)]
+        return torch.cat([drawn, occupied])
+
+    def _look(
+        self,
+        density_fn: Callable[[Tensor], Tensor],
+        level: int,
+        chosen: Tensor | None,
+        generator: torch.Generator | None,
+        chunk: int,
+    ) -> None:
+        held = self.density[level].view(-1)
+        seen = torch.full_like(held, -1.0)  # a cell that was drawn twice keeps the larger, whatever the order
+        numbers = torch.arange(held.numel(), device=held.device) if chosen is None else chosen
+        for some in numbers.split(chunk):
+            density = _checked(density_fn(self._places(level, some, generator)), len(some))
+            seen.scatter_reduce_(0, some, density.to(seen), "amax")
+        held.copy_(torch.where(seen >= 0, torch.maximum(self.decay * held, seen), held))
+
+    def _places(self, level: int, numbers: Tensor, generator: torch.Generator | None) -> Tensor:
+        """A random place in each of the cells."""
+        _, y, z = self.resolution
+        cell = torch.stack([numbers // (y * z), numbers // z % y, numbers % z], -1)
+        within = torch.rand(cell.shape, generator=generator, device=cell.device)
+        middle, half = (self.aabb[:3] + self.aabb[3:]) / 2, (self.aabb[3:] - self.aabb[:3]) / 2
+        return middle + half * 2**level * (2 * (cell + within) / self.cells - 1)
+
+    # Files --------------------------------------------------------------------------------
+    def save(self, path: str | Path) -> None:
+        """Write it to a safetensors file: its settings, densities and bits.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        settings = {name: getattr(self, name) for name in ("resolution", "levels", "decay", "threshold")}
+        write_checkpoint(path, {"kind": _KIND, "settings": settings, "state": self.state_dict()})
+
+    @classmethod
+    def load(cls, path: str | Path, *, engine: str | None = None) -> OccupancyGrid:
+        """Read a grid that `save` wrote, on the CPU.
+
+        Raises:
+            CheckpointError: it is not there, is broken, or something else wrote it.
+        """
+        read = read_checkpoint(path)
+        if read.get("kind") != _KIND:
+            rows = [("file", str(path)), ("holds", str(read.get("kind", "something else")))]
+            raise CheckpointError(refusal("the file holds no occupancy grid", rows, "Give one that save() wrote."))
+        settings, state = read["settings"], read["state"]
+        grid = cls(
+            state["aabb"],
+            settings["resolution"],
+            settings["levels"],
+            decay=settings["decay"],
+            threshold=settings["threshold"],
+            engine=engine,
+        )
+        grid.load_state_dict(state)
+        return grid
+
+    def extra_repr(self) -> str:
+        box = ", ".join(f"{number:g}" for number in self.aabb.tolist())
+        return f"({box}), resolution={self.resolution}, levels={self.levels}, {self.share:.1%} occupied"
+
+
+def _shape(resolution: int | Sequence[int], levels: int) -> tuple[int, int, int, int]:
+    cells = (resolution,) * 3 if isinstance(resolution, int) else tuple(resolution)
+    if len(cells) != 3 or not all(1 <= count <= 2**20 for count in cells) or not 1 <= levels <= 16:
+        rows = [
+            ("resolution", f"{resolution!r}", "1 to 2^20, one number or three"),
+            ("levels", f"{levels!r}", "1 to 16"),
+        ]
+        raise ArgumentError(refusal("an OccupancyGrid cannot have these cells", rows, "128 cells are usual."))
+    return levels, *cells
+
+
+def _refuse_outside(name: str, number: float, least: float, most: float) -> None:
+    if not least <= number <= most:
+        rows = [("expected", f"{least} to {most}"), ("came", repr(number))]
+        raise ArgumentError(refusal(f"`{name}` is out of range in OccupancyGrid", rows, f"Pass another {name}."))
+
+
+def _checked(density: Tensor, count: int) -> Tensor:
+    """Densities (m), as they should come from `density_fn`."""
+    if density.numel() != count or density.ndim > 2:
+        rows = [("expected", f"({count}) or ({count}, 1)"), ("came", str(tuple(density.shape)))]
+        raise ShapeError(refusal("`density_fn` of OccupancyGrid.update gives another shape", rows, "One a position."))
+    if bool(density.isnan().any()):
+        rows = [("expected", "densities"), ("came", f"{int(density.isnan().sum())} NaN of {count}")]
+        raise ArgumentError(
+            refusal("`density_fn` of OccupancyGrid.update gives NaN", rows, "Look at what the field's parameters are.")
+        )
+    return density.reshape(-1)
+
+
+def _into_blocks(cells: Tensor) -> Tensor:
+    """(l, x, y, z) to (l, x / 4, y / 4, z / 4, 64), filled up with False."""
+    missing = [extent for size in reversed(cells.shape[1:]) for extent in (0, -size % _BLOCK)]
+    padded = nn.functional.pad(cells, missing)
+    levels, x, y, z = (padded.shape[0], *(size // _BLOCK for size in padded.shape[1:]))
+    apart = padded.view(levels, x, _BLOCK, y, _BLOCK, z, _BLOCK)
+    return apart.permute(0, 1, 3, 5, 2, 4, 6).reshape(levels, x, y, z, _BLOCK**3)
+
+
+def _out_of_blocks(alone: Tensor, resolution: tuple[int, int, int]) -> Tensor:
+    """The other way, without what was filled up."""
+    levels, x, y, z, _ = alone.shape
+    apart = alone.view(levels, x, y, z, _BLOCK, _BLOCK, _BLOCK).permute(0, 1, 4, 2, 5, 3, 6)
+    whole = apart.reshape(levels, _BLOCK * x, _BLOCK * y, _BLOCK * z)
+    return whole[:, : resolution[0], : resolution[1], : resolution[2]]
+
+
+@made("occupied_bits")
+def _occupied_bits(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
+    spec = "density[l, x, y, z], threshold[1] -> bits[l, bx, by, bz]: i64"
+    return op(spec, init={"bits": "empty"})(kernels.occupied_bits(lang))

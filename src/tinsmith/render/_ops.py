@@ -1,0 +1,67 @@
+"""The ops of this room: each built when it is first called, for an engine and a type of numbers, and kept.
+
+A file here registers how its op is made, and asks for it in each call:
+
+    @made("weigh")
+    def _weigh(lang, fp):
+        return op("x[n] -> y[n]", adjoint="source")(kernels.weigh(lang, fp=fp))
+
+    built("weigh", engine, x)(x)
+
+They are kept in a global dict, where `torch.compile` finds them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._errors import DtypeError, refusal
+from ..bridge import constant_when_traced, language
+
+FLOATS = {torch.float32: "f32", torch.float64: "f64"}
+"""What is rendered in, and what kernels call it."""
+
+_Key = tuple[Any, ...]
+_MAKERS: dict[str, Callable[..., Any]] = {}
+_BUILT: dict[_Key, Any] = {}
+
+
+def made(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register how an op, or a tuple of ops, is made of an engine's module, "f32" or "f64", and what is static."""
+
+    def register(make: Callable[..., Any]) -> Callable[..., Any]:
+        _MAKERS[name] = make
+        return make
+
+    return register
+
+
+def built(name: str, engine: str | None, like: Tensor, *static: Any) -> Any:
+    """What was registered by that name, for an engine that runs where the tensor `like` is, and its dtype.
+
+    Raises:
+        DtypeError: `like` is neither float32 nor float64.
+        EngineError, DeviceError: the engine is not to be had there.
+    """
+    return _BUILT[_key(name, engine, like.device, like.dtype, *static)]
+
+
+@constant_when_traced
+def _key(name: str, engine: str | None, device: torch.device, dtype: torch.dtype, *static: Any) -> _Key:
+    if dtype not in FLOATS:
+        raise DtypeError(
+            refusal(
+                f"`{name}` works in float32 or float64",
+                [("expected", "torch.float32 or torch.float64"), ("came", str(dtype))],
+                "Convert the tensors with .float() or .double().",
+            )
+        )
+    lang = language(engine, device)
+    key = (name, lang.__name__, FLOATS[dtype], *static)
+    if key not in _BUILT:
+        _BUILT[key] = _MAKERS[name](lang, FLOATS[dtype], *static)
+    return key
