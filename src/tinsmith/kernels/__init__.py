@@ -5,15 +5,19 @@ both, and what is static is fixed when the kernel is built. The factories import
 """
 
 from ._activations import ACTIVATIONS
+from ._composite import composite
 from ._counting_sort import counting_sort
+from ._distortion import distortion
 from ._element_losses import ELEMENT_LOSSES
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
+from ._entropy import entropy
 from ._grid import grid
 from ._march import March, march
 from ._network_shape import NetworkShape
 from ._networks import backward_networks, forward_networks, learning_networks
 from ._occupancy import occupied_bits
 from ._rays import directions, pinhole_rays, positions, ray_aabb_intersect
+from ._segments import accumulate, lanes_of, running_product, running_sum, segment_sum
 from ._splat import splat
 
 __all__ = [
@@ -21,12 +25,17 @@ __all__ = [
     "ELEMENT_LOSSES",
     "March",
     "NetworkShape",
+    "accumulate",
     "backward_networks",
+    "composite",
     "counting_sort",
     "directions",
+    "distortion",
+    "entropy",
     "forward_networks",
     "frequency",
     "grid",
+    "lanes_of",
     "learning_networks",
     "march",
     "occupied_bits",
@@ -34,6 +43,9 @@ __all__ = [
     "pinhole_rays",
     "positions",
     "ray_aabb_intersect",
+    "running_product",
+    "running_sum",
+    "segment_sum",
     "spherical_harmonics",
     "splat",
     "triangle_wave",

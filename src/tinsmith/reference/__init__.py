@@ -3,26 +3,40 @@
 They are public: compare your own kernels against them too.
 """
 
+from ._compositing import Composited, composite
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
 from ._grid import GridLevel, grid, grid_levels
 from ._losses import loss
 from ._march import march
 from ._networks import activation, mlp
+from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
 from ._rays import pinhole_rays, ray_aabb_intersect
+from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 from ._splat import splat
 
 __all__ = [
+    "Composited",
     "GridLevel",
+    "accumulate",
     "activation",
+    "composite",
+    "distortion_loss",
+    "entropy_penalty",
+    "exclusive_prod",
+    "exclusive_sum",
     "frequency",
     "grid",
     "grid_levels",
+    "inclusive_prod",
+    "inclusive_sum",
     "loss",
     "march",
     "mlp",
     "one_blob",
+    "opacity_penalty",
     "pinhole_rays",
     "ray_aabb_intersect",
+    "segment_sum",
     "spherical_harmonics",
     "splat",
     "triangle_wave",

@@ -7,18 +7,35 @@ length one: t counts in units of a direction's length.
 
 from __future__ import annotations
 
+from ..reference import Composited
 from ._cameras import Rays, image_rays, pinhole_rays
+from ._composite import composite
 from ._crossing import Crossing, ray_aabb_intersect
 from ._march import Samples, march
 from ._occupancy import OccupancyGrid
+from ._packed import pack
+from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
+from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 
 __all__ = [
+    "Composited",
     "Crossing",
     "OccupancyGrid",
     "Rays",
     "Samples",
+    "accumulate",
+    "composite",
+    "distortion_loss",
+    "entropy_penalty",
+    "exclusive_prod",
+    "exclusive_sum",
     "image_rays",
+    "inclusive_prod",
+    "inclusive_sum",
     "march",
+    "opacity_penalty",
+    "pack",
     "pinhole_rays",
     "ray_aabb_intersect",
+    "segment_sum",
 ]

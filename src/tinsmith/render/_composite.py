@@ -1,0 +1,173 @@
+"""Compositing: what is seen along rays, of samples that emit and absorb light."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from .._errors import ShapeError, refusal
+from ..bridge import constant_when_traced, language, op
+from ..reference import Composited
+from ._packed import checked_floats, checked_rays, checked_shapes, dense_rays
+from ._rule import FLOATS, Asked, Rule, run
+from ._segments import accumulate
+
+_UNROLLED = 16
+"""Channels that the kernel has in registers; more are added up by `accumulate`."""
+_SAMPLES = "densities[s], colours[s, {c}], t[s], steps[s], rays[n, 2]: i32"
+_SEEN = "colour[n, {c}], depth[n], left[n], weights[s]"
+
+
+def composite(
+    densities: Tensor,
+    colours: Tensor,
+    t: Tensor,
+    steps: Tensor,
+    rays: Tensor | None = None,
+    *,
+    background: Tensor | None = None,
+    threshold: float = 0.0,
+    engine: str | None = None,
+) -> Composited:
+    """What is seen along rays through samples that emit and absorb light.
+
+    With i the samples of a ray, front to back, and T_i what shines through to sample i:
+
+        alpha_i = 1 - exp(-density_i step_i)
+        T_i = product over j < i of (1 - alpha_j)
+        weight_i = T_i alpha_i                  0 where T_i < threshold
+        colour = sum of weight_i colour_i + (1 - opacity) background
+        opacity = sum of weight_i
+        depth = sum of weight_i t_i
+
+    Samples are packed, those of a ray beside each other and `rays` telling where; or dense, with as many on each ray.
+    Differentiable in all floating tensors, twice too; where a ray ends is not differentiated. Nothing is
+    kept for the gradient but arguments and outputs.
+
+    Args:
+        densities: (s), or dense (n, k), per unit of length, not negative.
+        colours: (s, c) or (n, k, c), any number of channels: features too.
+        t: as densities; where the samples are along their ray.
+        steps: as densities; how long they are.
+        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one. None for the
+            dense form.
+        background: (c) or (n, c), what is seen behind all samples; None for nothing, 0.
+        threshold: a ray ends once less than this shines through: later samples have weight 0, and gradient 0.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and as densities. A ray without a sample has
+        opacity and depth 0, and the background's colour. The depth is not divided by the opacity. Samples that no ray
+        names have weight 0.
+
+    Raises:
+        ArgumentError: something is no tensor.
+        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (told on the CPU alone).
+        DtypeError: tensors are not all float32 or all float64.
+
+    Example:
+        >>> half = torch.full((1, 2), 2.0).log()
+        >>> composite(half, torch.ones(1, 2, 3), torch.tensor([[1.0, 2.0]]), torch.ones(1, 2)).weights
+        tensor([[0.5000, 0.2500]])
+    """
+    floats = {"densities": densities, "colours": colours, "t": t, "steps": steps}
+    floats = _single(floats if background is None else floats | {"background": background})
+    checked_floats("composite", floats)
+    _check_shapes(floats, rays)
+    shape = floats["densities"].shape
+    if rays is None:
+        where = dense_rays(shape[0], shape[1], densities.device)
+    else:
+        where = checked_rays("composite", rays, len(densities))
+    flat = [floats[name].reshape(-1) for name in ("densities", "t", "steps")]
+    colour, depth, left, weights = _seen(flat, floats["colours"].flatten(0, -2), where, threshold, engine)
+    if background is not None:
+        colour = colour + left[:, None] * floats["background"]
+    return Composited(colour, 1 - left, depth, weights.view(shape))
+
+
+def _single(floats: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Under autocast in float32, as ops are."""
+    first = next(iter(floats.values()))
+    if not isinstance(first, Tensor) or not torch.is_autocast_enabled(first.device.type):
+        return floats
+    return {name: given if given.dtype == torch.float64 else given.float() for name, given in floats.items()}
+
+
+def _check_shapes(floats: dict[str, Tensor], rays: Tensor | None) -> None:
+    densities, colours = floats["densities"], floats["colours"]
+    axes, ndim = ("n, k", 2) if rays is None else ("s", 1)
+    if densities.ndim != ndim or colours.ndim != ndim + 1:
+        rows = [("densities", str(tuple(densities.shape)), f"should be [{axes}]")]
+        rows += [("colours", str(tuple(colours.shape)), f"should be [{axes}, c]")]
+        remedy = "Packed samples are [s] and take `rays`; without `rays` they are dense, [n, k]."
+        raise ShapeError(refusal("The arguments of `composite` do not fit.", rows, remedy))
+    shape, c = tuple(densities.shape), colours.shape[-1]
+    shapes = {name: (floats[name], f"[{axes}]", shape) for name in ("densities", "t", "steps")}
+    shapes["colours"] = (colours, f"[{axes}, c]", (*shape, c))
+    if "background" in floats:
+        background = floats["background"]
+        n = shape[0] if rays is None else len(rays)
+        expected, words = ((c,), "[c]") if background.ndim == 1 else ((n, c), "[n, c]")
+        shapes["background"] = (background, words, expected)
+    checked_shapes("composite", shapes)
+
+
+def _seen(
+    flat: Sequence[Tensor], colours: Tensor, rays: Tensor, threshold: float, engine: str | None
+) -> tuple[Tensor, ...]:
+    """Colour without the background, depth, what is left, and weights."""
+    densities, t, steps = flat
+    if colours.shape[1] > _UNROLLED:
+        _, depth, left, weights = _seen(flat, colours[:, :0], rays, threshold, engine)
+        return accumulate(weights, colours, rays, engine=engine), depth, left, weights
+    key = _built(engine, densities.device, densities.dtype, colours.shape[1])
+    return run(_RULES[key], densities, colours, t, steps, rays, threshold=float(threshold))
+
+
+_Key = tuple[str, str, int]
+_RULES: dict[_Key, Rule] = {}
+"""By engine, type of numbers and channels. In a global dict, where `torch.compile` finds them too."""
+
+
+@constant_when_traced
+def _built(engine: str | None, device: torch.device, dtype: torch.dtype, channels: int) -> _Key:
+    """Where in `_RULES` the ops are, which are built at the first call."""
+    lang = language(engine, device)
+    key = (lang.__name__, FLOATS[dtype], channels)
+    if key not in _RULES:
+        _RULES[key] = _rule(lang, FLOATS[dtype], channels)
+    return key
+
+
+def _rule(lang: Any, fp: str, channels: int) -> Rule:
+    samples, seen = _SAMPLES.format(c=channels), _SEEN.format(c=channels)
+    built = kernels.composite(lang, fp=fp, n_channels=channels, by_weights=True, by_place=True)
+    value = op(f"{samples} -> {seen}", adjoint="source", name="composite")(built.value)
+    traced = op(f"{samples} -> {seen}", backward=built.by_hand, name="composite")(built.value)
+
+    @functools.cache
+    def pull(by_weights: bool, by_place: bool) -> Any:
+        kernel = kernels.composite(lang, fp=fp, n_channels=channels, by_weights=by_weights, by_place=by_place).pull
+        given = f"weights[s], left[n], c_colour[n, {channels}], c_depth[n], c_left[n], c_weights[m]"
+        place = "s" if by_place else "0"
+        slopes = f"slope_densities[s], slope_colours[s, {channels}], slope_t[{place}], slope_steps[{place}]"
+        return op(f"{samples}, {given} -> {slopes}", adjoint="source", name="composite_gradients")(kernel)
+
+    return Rule(value, functools.partial(_gradients, pull), traced)
+
+
+def _gradients(pull: Any, asked: Asked) -> Sequence[Tensor | None]:
+    """Of densities, colours, t, steps and rays."""
+    *_, left, weights = asked.outputs
+    by_weights = asked.cotangents[3] is not None
+    c_weights = asked.cotangent(3) if by_weights else weights.new_empty(0)
+    by_place = asked.wants[2] or asked.wants[3]
+    given = (*asked.inputs, weights, left, *(asked.cotangent(j) for j in range(3)), c_weights)
+    found = pull(by_weights, by_place)(*given, **asked.options)
+    return (*(found if by_place else (*found[:2], None, None)), None)

@@ -1,0 +1,126 @@
+"""Packed samples: those of a ray lie beside each other, and `rays` says where. What is checked of them, and `pack`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from .._errors import ArgumentError, DtypeError, ShapeError, refusal
+from ..bridge import is_plain
+from ._rule import FLOATS
+
+_WHOLE = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
+
+
+def pack(ray_index: Tensor, n_rays: int) -> Tensor:
+    """Where the samples of each ray are, from the ray of each sample.
+
+    Args:
+        ray_index: (s), integers from 0 to n_rays - 1, which do not fall. That is checked on the CPU alone: on a GPU
+            it would cost a wait.
+        n_rays: how many rays there are, those without a sample included.
+
+    Returns:
+        (n_rays, 2), int32: where a ray's samples start, and how many it has. Not differentiable.
+
+    Raises:
+        ArgumentError, DtypeError, ShapeError: `ray_index` is no such tensor.
+
+    Example:
+        >>> pack(torch.tensor([0, 0, 2]), 3)
+        tensor([[0, 2],
+                [2, 0],
+                [2, 1]], dtype=torch.int32)
+    """
+    _require_tensors("pack", {"ray_index": ray_index})
+    _require_whole("pack", "ray_index", ray_index)
+    _require_shape("pack", "ray_index", ray_index, "[s]", ray_index.ndim == 1)
+    if _may_look(ray_index) and len(ray_index):
+        _require_sorted(ray_index, n_rays)
+    counts = torch.zeros(n_rays, dtype=torch.int32, device=ray_index.device)
+    counts.index_add_(0, ray_index.long(), counts.new_ones(()).expand(len(ray_index)))
+    return torch.stack([counts.cumsum(0, dtype=torch.int32) - counts, counts], dim=1)
+
+
+def dense_rays(n: int, k: int, device: torch.device) -> Tensor:
+    """The `rays` of n rays of k samples each."""
+    starts = torch.arange(n, dtype=torch.int32, device=device) * k
+    return torch.stack([starts, torch.full_like(starts, k)], dim=1)
+
+
+def checked_rays(function: str, rays: Tensor, size: int) -> Tensor:
+    """`rays` as kernels take it, if it fits `size` samples. What is in it is looked at on the CPU alone."""
+    _require_tensors(function, {"rays": rays})
+    _require_whole(function, "rays", rays)
+    _require_shape(function, "rays", rays, "[n, 2]", rays.ndim == 2 and rays.shape[1] == 2)
+    if _may_look(rays) and rays.numel():
+        starts, counts = rays[:, 0], rays[:, 1]
+        low, high = int(rays.min()), int((starts + counts).max())
+        if low < 0 or (high > size and bool(((starts + counts > size) & (counts > 0)).any())):
+            rows = [("samples", str(size)), ("start, count", f"the smallest is {low}, the last sample {high - 1}")]
+            remedy = "A row of `rays` is start, count; `pack` makes it from the ray of each sample."
+            raise ShapeError(refusal(f"`rays` of `{function}` points outside of the samples.", rows, remedy))
+    return rays.to(torch.int32)
+
+
+def checked_floats(function: str, tensors: Mapping[str, Tensor]) -> None:
+    """Refuses all but float32 and float64 tensors of one dtype on one device."""
+    _require_tensors(function, tensors)
+    found = {name: tensor.dtype for name, tensor in tensors.items()}
+    if len(set(found.values())) > 1 or not set(found.values()) <= FLOATS.keys():
+        rows = [(name, str(dtype)) for name, dtype in found.items()]
+        remedy = "Pass all of them in float32, or all in float64: `.float()`, `.double()`."
+        raise DtypeError(refusal(f"The arguments of `{function}` do not have one dtype that it takes.", rows, remedy))
+
+
+def checked_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[int, ...]]]) -> None:
+    """Refuses tensors of another shape than they should have: of each its axes in words, and their sizes."""
+    if all(tensor.shape == expected for tensor, _, expected in shapes.values()):
+        return
+    rows = []
+    for name, (tensor, axes, expected) in shapes.items():
+        fact = (name, f"{axes} = {tuple(tensor.shape)}")
+        rows.append(fact if tensor.shape == expected else (*fact, f"should be {tuple(expected)}"))
+    raise ShapeError(
+        refusal(f"The arguments of `{function}` do not fit each other.", rows, "Broadcast with `.expand`.")
+    )
+
+
+def _require_tensors(function: str, tensors: Mapping[str, object]) -> None:
+    for name, given in tensors.items():
+        if not isinstance(given, Tensor):
+            rows = [("came", type(given).__name__), ("expected", "a tensor")]
+            raise ArgumentError(refusal(f"`{name}` of `{function}` does not fit.", rows, "Pass torch.as_tensor of it."))
+
+
+def _require_whole(function: str, name: str, given: Tensor) -> None:
+    if given.dtype not in _WHOLE:
+        rows = [("came", str(given.dtype)), ("expected", "torch.int32, or another integer")]
+        raise DtypeError(refusal(f"`{name}` of `{function}` does not fit.", rows, f"Pass `{name}.int()`."))
+
+
+def _require_shape(function: str, name: str, given: Tensor, axes: str, fits: bool) -> None:
+    if not fits:
+        rows = [("came", str(tuple(given.shape))), ("expected", axes)]
+        raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
+
+
+def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
+    low, high = int(ray_index[0]), int(ray_index[-1])
+    falls = (ray_index[1:] < ray_index[:-1]).nonzero()
+    if len(falls):
+        at = int(falls[0]) + 1
+        rows = [(f"ray_index[{i}]", str(int(ray_index[i]))) for i in (at - 1, at)]
+        raise ArgumentError(refusal("`ray_index` of `pack` falls.", rows, "Sort the samples by their ray first."))
+    if low < 0 or high >= n_rays:
+        rows = [("came", f"{low} to {high}"), ("expected", f"0 to {n_rays - 1}")]
+        raise ArgumentError(
+            refusal("`ray_index` of `pack` names rays that are not there.", rows, "Pass more `n_rays`.")
+        )
+
+
+def _may_look(tensor: Tensor) -> bool:
+    """Whether the numbers in it can be had without a wait: not on a GPU, not where nothing is run."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and is_plain()

@@ -1,0 +1,132 @@
+"""What keeps a radiance field tidy: penalties on the weights and opacities along rays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from ..bridge import constant_when_traced, language, op
+from ._packed import checked_floats, checked_rays, checked_shapes
+from ._rule import FLOATS, Rule, run
+
+_FAINTEST = 1e-10
+
+
+def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
+    """How far the weights of each ray are spread: the distortion of mip-NeRF 360 (Barron et al. 2022, equation 15).
+
+        loss = sum over i, j of weight_i weight_j |t_i - t_j| + 1/3 sum of weight_i^2 step_i
+
+    It draws what a ray meets together, against fog and floaters. Worked out in linear time.
+
+    Args:
+        weights: (s), as `composite` gives them. Differentiable, as t and the steps are, and twice in plain calls.
+        t: (s), middles of the samples, ascending along a ray.
+        steps: (s), their lengths.
+        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        (n), 0 for a ray without a sample, in the unit of t.
+
+    Raises:
+        ArgumentError: something is no tensor.
+        ShapeError: they do not fit each other, or `rays` points outside of the samples (told on the CPU alone).
+        DtypeError: tensors are not all float32 or all float64.
+
+    Example:
+        >>> distortion_loss(torch.tensor([0.5, 0.5]), torch.tensor([1.0, 3.0]), torch.ones(2), torch.tensor([[0, 2]]))
+        tensor([1.1667])
+    """
+    floats = {"weights": weights, "t": t, "steps": steps}
+    checked_floats("distortion_loss", floats)
+    size = (weights.numel(),)
+    checked_shapes("distortion_loss", {name: (tensor, "[s]", size) for name, tensor in floats.items()})
+    where = checked_rays("distortion_loss", rays, len(weights))
+    key = _built("distortion_loss", engine, weights.device, weights.dtype)
+    (loss,) = run(_RULES[key], weights, t, steps, where)
+    return loss
+
+
+def opacity_penalty(opacity: Tensor) -> Tensor:
+    """-o log o for the opacity o of each ray: low where it is 0 or 1, against half-transparent surfaces.
+
+    As the trainers of ngp_pl and taichi-nerfs have it. Where o is below 1e-10, the logarithm is that of 1e-10, so that
+    the gradient of an empty ray is finite.
+
+    Args:
+        opacity: of any shape, as `composite` gives it. Differentiable.
+
+    Returns:
+        As the opacity.
+
+    Example:
+        >>> opacity_penalty(torch.tensor([0.25, 0.5]))
+        tensor([0.3466, 0.3466])
+    """
+    return -opacity * opacity.clamp(min=_FAINTEST).log()
+
+
+def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, engine: str | None = None) -> Tensor:
+    """Entropy of where along each ray its light comes from: that of InfoNeRF (Kim et al. 2022, equation 5).
+
+        p_i = weight_i / sum of the ray's weights
+        penalty = -sum of p_i log p_i
+
+    Low where a ray meets one surface. InfoNeRF divides alphas by their sum; with weights what is hidden does not count.
+    Where p is below 1e-10, the logarithm is that of 1e-10.
+
+    Args:
+        weights: (s), not negative, as `composite` gives them. Differentiable, twice in plain calls.
+        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one.
+        faintest: a ray whose weights add up to this or less has penalty 0: there is nothing to place.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        (n), in nats. What it raises: as `distortion_loss`.
+
+    Example:
+        >>> entropy_penalty(torch.tensor([0.25, 0.25]), torch.tensor([[0, 2]]))
+        tensor([0.6931])
+    """
+    checked_floats("entropy_penalty", {"weights": weights})
+    checked_shapes("entropy_penalty", {"weights": (weights, "[s]", (weights.numel(),))})
+    where = checked_rays("entropy_penalty", rays, len(weights))
+    key = _built("entropy_penalty", engine, weights.device, weights.dtype)
+    (found,) = run(_RULES[key], weights, where, faintest=max(float(faintest), _FAINTEST))
+    return found
+
+
+_Key = tuple[str, str, str]
+_RULES: dict[_Key, Rule] = {}
+"""By penalty, engine and type of numbers. In a global dict, where `torch.compile` finds them too."""
+
+
+@constant_when_traced
+def _built(name: str, engine: str | None, device: torch.device, dtype: torch.dtype) -> _Key:
+    """Where in `_RULES` a penalty is, which is built at the first call."""
+    lang = language(engine, device)
+    key = (name, lang.__name__, FLOATS[dtype])
+    if key not in _RULES:
+        _RULES[key] = (_distortion_rule if name == "distortion_loss" else _entropy_rule)(lang, FLOATS[dtype])
+    return key
+
+
+def _distortion_rule(lang: Any, fp: str) -> Rule:
+    built = kernels.distortion(lang, fp=fp)
+    arrays = "weights[s], t[s], steps[s], rays[n, 2]: i32"
+    value = op(f"{arrays} -> loss[n]", adjoint="source", name="distortion_loss")(built.value)
+    slopes = "slope_weights[s], slope_t[s], slope_steps[s]"
+    pull = op(f"{arrays}, c[n] -> {slopes}", adjoint="source", name="distortion_loss_gradients")(built.pull)
+    return Rule(value, lambda asked: (*pull(*asked.inputs, asked.cotangent(0)), None))
+
+
+def _entropy_rule(lang: Any, fp: str) -> Rule:
+    built = kernels.entropy(lang, fp=fp)
+    arrays = "weights[s], rays[n, 2]: i32"
+    value = op(f"{arrays} -> entropy[n]", adjoint="source", name="entropy_penalty")(built.value)
+    pull = op(f"{arrays}, c[n] -> slope[s]", adjoint="source", name="entropy_penalty_gradient")(built.pull)
+    return Rule(value, lambda asked: (pull(*asked.inputs, asked.cotangent(0), **asked.options), None))

@@ -1,0 +1,102 @@
+"""Rules: an op of values, and ops of its gradients that are better than those that one could generate.
+
+In plain calls a Function runs them, each only where it is wanted; they are ops, so that second derivatives come of
+themselves. Under `torch.func`, forward mode and `torch.compile` one op stands alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..bridge import Op, has_older_batch, is_transformed
+
+FLOATS = {torch.float32: "f32", torch.float64: "f64"}
+"""What is rendered in, and what kernels call it."""
+
+
+class Asked(NamedTuple):
+    """What a backward pass knows and is asked for.
+
+    Attributes:
+        inputs: tensors that the op was called with.
+        outputs: what it gave.
+        cotangents: one an output, None for one that nothing depends on.
+        wants: which inputs need a gradient.
+        options: what the op was called with besides tensors.
+    """
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+    cotangents: tuple[Tensor | None, ...]
+    wants: tuple[bool, ...]
+    options: dict[str, Any]
+
+    def cotangent(self, index: int) -> Tensor:
+        """That of an output, zeros where nothing depends on it."""
+        given = self.cotangents[index]
+        return torch.zeros_like(self.outputs[index]) if given is None else given
+
+
+class Rule(NamedTuple):
+    """An op and its gradients.
+
+    Attributes:
+        value: the op, differentiable by itself too, in all ways.
+        pull: from what is asked to the gradient of each input, None for one that has none.
+        traced: what `torch.compile` takes in place of `value`, if that is not best: an op whose gradient is by hand.
+    """
+
+    value: Op
+    pull: Callable[[Asked], Sequence[Tensor | None]]
+    traced: Op | None = None
+
+
+def run(rule: Rule, *inputs: Tensor, **options: Any) -> tuple[Tensor, ...]:
+    """The outputs of a rule's op, differentiable by its gradients.
+
+    `options` are numbers that the op takes, and sizes of its outputs.
+    """
+    if torch.compiler.is_compiling():
+        return _several((rule.traced or rule.value)(*inputs, **options))
+    if is_transformed():
+        return _several(rule.value(*inputs, **options))
+    return _Ruled.apply(rule, options, *inputs)
+
+
+def _several(outputs: Any) -> tuple[Tensor, ...]:
+    return (outputs,) if isinstance(outputs, Tensor) else tuple(outputs)
+
+
+class _Ruled(torch.autograd.Function):
+    """A plain call."""
+
+    @staticmethod
+    def forward(ctx: Any, rule: Rule, options: dict[str, Any], *inputs: Tensor) -> tuple[Tensor, ...]:
+        outputs = _several(rule.value(*inputs, **options))
+        ctx.rule, ctx.options, ctx.n_inputs = rule, options, len(inputs)
+        ctx.save_for_backward(*inputs, *outputs)
+        ctx.set_materialize_grads(False)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+        saved, n = ctx.saved_tensors, ctx.n_inputs
+        asked = Asked(saved[:n], saved[n:], cotangents, ctx.needs_input_grad[2:], ctx.options)
+        # Those of `torch.autograd.grad(..., is_grads_batched=True)` an op does not take as inputs.
+        given = _by_value(ctx.rule, asked) if has_older_batch(cotangents) else ctx.rule.pull(asked)
+        return None, None, *(g if wanted else None for g, wanted in zip(given, asked.wants, strict=True))
+
+
+def _by_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
+    """The gradients from the derivative of the op of the values."""
+    leaves = [tensor.detach().requires_grad_(wants) for tensor, wants in zip(asked.inputs, asked.wants, strict=True)]
+    with torch.enable_grad():
+        outputs = _several(rule.value(*leaves, **asked.options))
+    pairs = [(y, c) for y, c in zip(outputs, asked.cotangents, strict=True) if c is not None]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    found = iter(torch.autograd.grad([y for y, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True))
+    return [next(found) if wants else None for wants in asked.wants]

@@ -1,0 +1,250 @@
+"""Compositing against its twin: values, and the gradients of all outputs in all inputs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.packed import COUNTS, rays_of, samples_on
+from tinsmith import reference
+from tinsmith.render import composite
+
+NAMES = ("densities", "colours", "t", "steps", "background")
+CLOSE = {"rtol": 1e-9, "atol": 1e-10}
+
+
+def leaves(*tensors):
+    return [tensor.clone().requires_grad_() for tensor in tensors]
+
+
+def outputs_and_gradients(function, given, rays, cotangents, **options):
+    *samples, background = leaves(*given)
+    found = function(*samples, rays, background=background, **options)
+    loss = sum((y * c).sum() for y, c in zip(found, cotangents, strict=True))
+    return found, torch.autograd.grad(loss, [*samples, background])
+
+
+def assert_agrees(engine, given, rays, **options):
+    with torch.no_grad():
+        cotangents = [torch.randn_like(y) for y in reference.composite(*given[:4], rays, background=given[4])]
+    ours, slopes = outputs_and_gradients(composite, given, rays, cotangents, engine=engine, **options)
+    twins, expected = outputs_and_gradients(reference.composite, given, rays, cotangents, **options)
+    for name, y, twin in zip(ours._fields, ours, twins, strict=True):
+        torch.testing.assert_close(y, twin, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")
+    for name, slope, twin in zip(NAMES, slopes, expected, strict=True):
+        torch.testing.assert_close(slope, twin, **CLOSE, msg=lambda words, name=name: f"gradient of {name}: {words}")
+    return ours
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.05])
+@pytest.mark.parametrize("dense", [0.005, 0.5, 30.0], ids=["thin", "half", "opaque"])
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_packed_samples_agree_with_the_twin(engine, counts, dense, threshold):
+    rays = rays_of(counts, gap=1)
+    given = (*samples_on(rays, dense=dense), torch.rand(len(rays), 3, dtype=torch.float64))
+    ours = assert_agrees(engine, given, rays, threshold=threshold)
+    assert ours.weights[0] == 0 == ours.weights[-1], "samples of no ray"
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (3, 0), (0, 4), (1, 1)], ids=str)
+def test_dense_samples_agree_with_the_twin(engine, shape):
+    n, k = shape
+    rays = rays_of([k] * n)
+    densities, colours, t, steps = (x[: n * k].reshape(n, k, *x.shape[1:]) for x in samples_on(rays, dense=0.4))
+    background = torch.rand(3, dtype=torch.float64)
+    if n:
+        ours = assert_agrees(engine, (densities, colours, t, steps, background), None, threshold=0.1)
+    else:
+        ours = composite(densities, colours, t, steps, background=background, engine=engine)
+    assert ours.colour.shape == (n, 3) and ours.weights.shape == (n, k)
+
+
+@pytest.mark.parametrize("channels", [1, 17, pytest.param(5, marks=pytest.mark.slow)])
+def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
+    rays = rays_of([3, 0, 6])
+    assert_agrees(engine, (*samples_on(rays, channels=channels), torch.rand(channels, dtype=torch.float64)), rays)
+
+
+def test_rays_in_any_order(engine):
+    rays = rays_of([3, 0, 7, 1, 5])[torch.tensor([4, 2, 0, 1, 3])].long()
+    assert_agrees(engine, (*samples_on(rays), torch.rand(3, dtype=torch.float64)), rays)
+
+
+def test_no_ray_at_all(engine):
+    found = composite(*(x[:0] for x in samples_on(rays_of([2]))), torch.zeros(0, 2).int(), engine=engine)
+    assert [tuple(y.shape) for y in found] == [(0, 3), (0,), (0,), (0,)]
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3])
+def test_gradcheck(engine, threshold):
+    rays = rays_of([3, 0, 2])
+    samples = leaves(*samples_on(rays, channels=2, dense=0.7), torch.rand(2, dtype=torch.float64))
+
+    def outputs(densities, colours, t, steps, background):
+        return composite(densities, colours, t, steps, rays, background=background, threshold=threshold, engine=engine)
+
+    assert torch.autograd.gradcheck(outputs, samples)
+
+
+def test_second_derivatives(engine):
+    rays = rays_of([3, 0, 2])
+    samples = leaves(*samples_on(rays, channels=2, dense=0.7))
+
+    def outputs(*samples):
+        return composite(*samples, rays, engine=engine)
+
+    assert torch.autograd.gradgradcheck(outputs, samples)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_opaque_has_weight_one(engine, dtype):
+    rays = rays_of([3, 2])
+    densities, colours, t, steps = leaves(*samples_on(rays, dtype=dtype))
+    with torch.no_grad():
+        densities[1] = densities[3] = 1e30
+    found = composite(densities, colours, t, steps, rays, engine=engine)
+    assert found.weights[0] + found.weights[1] == 1 and found.weights[2] == 0
+    assert found.weights[3] == 1 and found.weights[4] == 0
+    assert found.opacity.tolist() == [1, 1]
+    torch.testing.assert_close(found.colour[1], colours[3])
+    for slope in torch.autograd.grad(sum(y.sum() for y in found), [densities, colours, t, steps]):
+        assert slope.isfinite().all()
+
+
+def test_a_thin_sample_keeps_its_digits_in_float32(engine):
+    densities = torch.logspace(-12, -1, 40)[:, None]
+    one = torch.ones_like(densities)
+    found = composite(densities, one[..., None], one, one, engine=engine)
+    expected = -torch.expm1(-densities.double())
+    torch.testing.assert_close(found.weights.double(), expected, rtol=1e-6, atol=0)
+
+
+def test_behind_something_opaque_gradients_keep_their_digits_in_float32(engine):
+    """A sweep that took 1 - opacity for what is left would have none."""
+    densities = torch.tensor([[3.0, 20.0, 2.0, 1.0]])
+    given = [densities, torch.rand(1, 4, 3), torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.ones(1, 4)]
+    slopes = []
+    for function, dtype in ((composite, torch.float32), (reference.composite, torch.float64)):
+        samples = leaves(*(tensor.to(dtype) for tensor in given))
+        slopes.append(torch.autograd.grad(function(*samples).colour[0, 1], samples[0])[0].double())
+    assert 0 < slopes[1][0, 3].abs() < 1e-9
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-4, atol=0)
+
+
+def test_where_a_ray_ends_and_where_it_does_not(engine):
+    densities = torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], requires_grad=True)
+    colours, one = torch.rand(2, 4, 3, requires_grad=True), torch.ones(2, 4)
+    found = composite(densities, colours, one, one, threshold=0.2, engine=engine)
+    found.colour.sum().backward()
+    assert found.weights[0, 3] == 0 and densities.grad[0, 3] == 0, "exp(-2) < 0.2"
+    assert (colours.grad[0, 3] == 0).all()
+    assert (densities.grad[1] != 0).all(), "without a weight, but seen: density 0 could grow"
+    again = composite(densities, colours, one, one, threshold=0.5, engine=engine)
+    assert again.weights[0].count_nonzero() == 1
+
+
+@pytest.mark.parametrize("wanted", [[0], [1], [2], [3], [0, 1], [1, 3]], ids=str)
+@pytest.mark.parametrize("output", range(4), ids=["colour", "opacity", "depth", "weights"])
+def test_gradients_of_one_output_in_some_inputs(output, wanted):
+    rays = rays_of([3, 0, 4])
+    given = samples_on(rays)
+    slopes = []
+    for function in (composite, reference.composite):
+        samples = [x.clone().requires_grad_(j in wanted) for j, x in enumerate(given)]
+        loss = (function(*samples, rays)[output] ** 2).sum() + 0 * samples[wanted[0]].sum()  # which may move nothing
+        chosen = [samples[j] for j in wanted]
+        slopes.append(torch.autograd.grad(loss, chosen, allow_unused=True, materialize_grads=True))
+    for slope, twin in zip(*slopes, strict=True):
+        torch.testing.assert_close(slope, twin, **CLOSE)
+
+
+def loss_of(function, rays, **options):
+    def loss(densities, colours, t, steps):
+        found = function(densities, colours, t, steps, rays, **options)
+        return (found.colour**2).sum() + (found.depth * found.opacity).sum() + (found.weights**2).sum()
+
+    return loss
+
+
+def test_compiled_it_stays_one_graph(engine):
+    rays = rays_of([3, 0, 4])
+    given = samples_on(rays)
+    samples, twins = leaves(*given), leaves(*given)
+    compiled = torch.compile(
+        loss_of(composite, rays, engine=engine, threshold=0.1), fullgraph=True, backend="aot_eager"
+    )
+    compiled(*samples).backward()
+    loss_of(reference.composite, rays, threshold=0.1)(*twins).backward()
+    for sample, twin in zip(samples, twins, strict=True):
+        torch.testing.assert_close(sample.grad, twin.grad, **CLOSE)
+
+
+def test_under_func_grad_and_vmap(engine):
+    rays = rays_of([3, 0, 4])
+    batches = [torch.stack(pair) for pair in zip(samples_on(rays), samples_on(rays), strict=True)]
+    every = (0, 1, 2, 3)
+    found = torch.func.vmap(torch.func.grad(loss_of(composite, rays, engine=engine), argnums=every))(*batches)
+    for j in range(2):
+        samples = leaves(*(batch[j] for batch in batches))
+        expected = torch.autograd.grad(loss_of(reference.composite, rays)(*samples), samples)
+        for slope, twin in zip(found, expected, strict=True):
+            torch.testing.assert_close(slope[j], twin, **CLOSE)
+
+
+def test_many_cotangents_at_once(engine):
+    rays = rays_of([3, 0, 4])
+    samples = leaves(*samples_on(rays))
+    colour = composite(*samples, rays, engine=engine).colour
+    cotangents = torch.randn(4, *colour.shape, dtype=torch.float64)
+    found = torch.autograd.grad(colour, samples, cotangents, is_grads_batched=True, retain_graph=True)
+    for j, cotangent in enumerate(cotangents):
+        expected = torch.autograd.grad(colour, samples, cotangent, retain_graph=True)
+        for slope, twin in zip(found, expected, strict=True):
+            torch.testing.assert_close(slope[j], twin, **CLOSE)
+
+
+def test_under_autocast_in_float32(engine):
+    rays = rays_of([3, 0, 4])
+    given = samples_on(rays, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = composite(given[0].bfloat16(), *given[1:], rays, engine=engine)
+    assert found.colour.dtype == torch.float32
+    expected = reference.composite(given[0].bfloat16().float(), *given[1:], rays)
+    torch.testing.assert_close(found.colour, expected.colour, rtol=1e-4, atol=1e-5)
+
+
+def test_one_and_two_threads_give_the_same_bits(engine, lang):
+    rays = rays_of(torch.randint(0, 9, (3000,)).tolist())
+    given = samples_on(rays, dtype=torch.float32)
+    seen = []
+    for threads in (1, 2):
+        lang.init(arch=lang.cpu, cpu_max_num_threads=threads, offline_cache=False, log_level=lang.WARN)
+        samples = leaves(*given)
+        found = composite(*samples, rays, engine=engine)
+        slopes = torch.autograd.grad(sum((y * y).sum() for y in found), samples)
+        seen.append([*found, *slopes])
+    assert all(torch.equal(one, two) for one, two in zip(*seen, strict=True))
+
+
+REFUSALS = {
+    "no tensor": (lambda given: given | {"t": [1.0]}, ts.ArgumentError, "`t` of `composite` does not fit"),
+    "dtypes": (lambda given: given | {"t": given["t"].double()}, ts.DtypeError, "t          torch.float64"),
+    "half": (lambda given: {k: v if k == "rays" else v.half() for k, v in given.items()}, ts.DtypeError, "float16"),
+    "sizes": (lambda given: given | {"steps": given["steps"][1:]}, ts.ShapeError, r"should be \(7,\)"),
+    "packed without rays": (lambda given: given | {"rays": None}, ts.ShapeError, "should be .n, k."),
+    "rays of floats": (lambda given: given | {"rays": given["rays"].float()}, ts.DtypeError, "torch.int32"),
+    "rays of three": (lambda given: given | {"rays": torch.zeros(2, 3).int()}, ts.ShapeError, r"expected  \[n, 2\]"),
+    "rays outside": (lambda given: given | {"rays": given["rays"] + 4}, ts.ShapeError, "points outside of the samples"),
+    "rays before": (lambda given: given | {"rays": given["rays"] - 1}, ts.ShapeError, "the smallest is -1"),
+    "background": (lambda given: given | {"background": torch.ones(4)}, ts.ShapeError, r"background.*should be \(3,\)"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
+def test_what_does_not_fit_is_refused(case):
+    change, error, words = case
+    rays = rays_of([3, 2])
+    given = dict(zip(("densities", "colours", "t", "steps"), samples_on(rays, dtype=torch.float32), strict=True))
+    with pytest.raises(error, match=words):
+        composite(**change(given | {"rays": rays}))
