@@ -1,4 +1,4 @@
-"""The command behind scripts/census: both tables of docs/census.md."""
+"""The command behind scripts/census: both tables of docs/about/census.md."""
 
 from __future__ import annotations
 

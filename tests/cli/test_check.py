@@ -193,7 +193,7 @@ def test_one_file_that_the_linter_fails_on_does_not_silence_the_others(write, mo
 
 
 def test_the_docs_name_every_option_and_exit_code():
-    docs = (Path(__file__).parents[2] / "docs" / "check.md").read_text("utf-8")
+    docs = (Path(__file__).parents[2] / "docs" / "reference" / "check.md").read_text("utf-8")
     shown = CliRunner().invoke(app, ["check", "--help"], env={"COLUMNS": "200"}).output
     options = set(re.findall(r"--[a-z]+", shown)) - {"--help"}
     assert options == {"--format", "--out", "--run", "--severity", "--strict"}

@@ -1,4 +1,4 @@
-"""What a layer makes of a layout and a way to ask for gradients, in a few words: a cell of docs/layouts.md."""
+"""What a layer makes of a layout and a way to ask for gradients, in a few words: a cell of docs/guide/layouts.md."""
 
 from types import ModuleType
 from typing import Any

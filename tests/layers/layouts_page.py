@@ -1,4 +1,4 @@
-"""The page docs/layouts.md: its tables are written from what layers do, and read back by the tests.
+"""The page docs/guide/layouts.md: its tables are written from what layers do, and read back by the tests.
 
     python tests/layers/layouts_page.py        runs every cell on both engines and writes the tables anew
 
@@ -19,7 +19,7 @@ from layers.layouts import ALL, DECLARATIONS, ROWS, SOME
 from layers.layouts_outcome import outcome
 from support.engine_keeper import ENGINES, load_quietly
 
-PAGE = Path(__file__).parents[2] / "docs" / "layouts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "layouts.md"
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 TITLES = {"All three fields are to have a gradient": ALL, "One of them has none, meant or not": SOME}
 NONE = "cannot be written"

@@ -1,4 +1,4 @@
-"""Every layout with every way to ask for a gradient does what docs/layouts.md says, on both engines.
+"""Every layout with every way to ask for a gradient does what docs/guide/layouts.md says, on both engines.
 
 The page is the table of what is expected: `python tests/layers/layouts_page.py` writes it anew. A cell that
 is quick stands for its kind in every run; the others run with --slow.

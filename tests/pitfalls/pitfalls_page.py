@@ -1,4 +1,4 @@
-"""The page docs/pitfalls.md: its table is written from the rows that tests go through.
+"""The page docs/about/pitfalls.md: its table is written from the rows that tests go through.
 
     python tests/pitfalls/pitfalls_page.py        writes the table anew
 
@@ -17,7 +17,7 @@ from pitfalls.row import Row
 
 ROWS = sorted(rows_of_kernels.ROWS + rows_of_calls.ROWS)
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "pitfalls.md"
+PAGE = ROOT / "docs" / "about" / "pitfalls.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 
 
@@ -53,7 +53,7 @@ def table() -> str:
     lines = ["| | what goes wrong | Taichi | Quadrants | tinsmith | named by |", "|---|---|---|---|---|---|"]
     for row in ROWS:
         path = tests_of(row)[0][0].relative_to(ROOT).as_posix()
-        link = f"[{row.name.partition('_')[0]}](../{path})"
+        link = f"[{row.name.partition('_')[0]}](../../{path})"
         lines.append(f"| {link} | {row.wrong} | {row.taichi} | {row.quadrants} | {row.does} | {named_by(row)} |")
     return "\n".join(lines)
 

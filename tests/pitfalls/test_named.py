@@ -1,4 +1,4 @@
-"""Every pitfall is right, refused, or named in its line: the rows of the page docs/pitfalls.md."""
+"""Every pitfall is right, refused, or named in its line: the rows of the page docs/about/pitfalls.md."""
 
 import ast
 import linecache

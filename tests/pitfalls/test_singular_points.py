@@ -1,4 +1,4 @@
-"""Kinks and singular points: the table of docs/conventions.md, line by line, on both engines and by the oracle."""
+"""Kinks and singular points: the table of docs/reference/conventions.md, line by line, on both engines and by the oracle."""
 
 import math
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch
 
 import tinsmith as ts
 
-PAGE = Path(__file__).parents[2] / "docs" / "conventions.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conventions.md"
 INF, NAN = math.inf, math.nan
 OTHER = 0.7  # what `b` is where an expression has none
 

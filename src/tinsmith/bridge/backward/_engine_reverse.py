@@ -16,7 +16,7 @@ DEFAULT_STACK = 32
 """Entries of Taichi's gradient stack where it does not know how many it needs."""
 _WRONG = frozenset({"TS401", "TS404", "TS405", "TS406", "TS411"})
 """Rules of lint for what comes out wrong in silence and is not looked for here. What they name was wrong in all but a
-few of a census of random kernels (docs/census.md)."""
+few of a census of random kernels (docs/about/census.md)."""
 LARGEST_STACK = 1 << 16
 """Entries, of all stacks of a kernel together, that still fit a thread's own memory (1 MiB in float64)."""
 
