@@ -1,0 +1,1 @@
+"""What makes the pages of docs/: their programs run, their outputs, their links, the generated ones among them."""

@@ -1,0 +1,88 @@
+"""The hook that mkdocs calls: outputs go below their programs, and links that leave docs/ lead to copies in the site.
+
+A page of docs/ links to files of the repository as a code host would have it (`../../tests/...`). In the site such
+a file is a page of its own below repository/: Markdown as it is, other text as code, pictures as pictures.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+
+from mkdocs.structure.files import File
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # mkdocs loads this file by its path
+
+from pages.blocks import ROOT, with_outputs
+from pages.programs import outputs_of
+
+_LINK = re.compile(r"(?<=\]\()(?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
+_FENCED = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
+_PICTURES = (".png", ".jpg", ".svg", ".gif")
+_LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".json": "json"}
+_HIDDEN = "---\nsearch:\n  exclude: true\n---\n\n"
+
+
+def on_files(files, config):
+    """Add the files outside docs/ that its pages link to, and those that these link to."""
+    waiting = [file.src_uri for file in files if file.src_uri.endswith(".md")]
+    waiting = [f"docs/{uri}" for uri in waiting]
+    while waiting:
+        origin = waiting.pop()
+        text = (ROOT / origin).read_text(encoding="utf-8")
+        for target in {_resolved(origin, link["target"]) for link in _links(text)} - {None}:
+            if target.startswith("docs/") or files.get_file_from_path(_uri(target)):
+                continue
+            files.append(_copy(target, config))
+            if target.endswith(".md"):
+                waiting.append(target)
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """A page as the site shows it."""
+    uri = page.file.src_uri
+    origin = uri.removeprefix("repository/") if uri.startswith("repository/") else f"docs/{uri}"
+    if not uri.startswith("repository/") and "<!-- output" in markdown:
+        markdown = with_outputs(markdown, outputs_of(ROOT / origin))
+    pieces = _FENCED.split(markdown)  # code, with nothing to be rewritten, at odd places
+    pieces[::2] = [_LINK.sub(lambda link: _rewritten(link, origin, uri), piece) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def _links(text: str):
+    return [link for piece in _FENCED.split(text)[::2] for link in _LINK.finditer(piece)]
+
+
+def _rewritten(link: re.Match[str], origin: str, uri: str) -> str:
+    target = _resolved(origin, link["target"])
+    if target is None:
+        return link[0]
+    return posixpath.relpath(_uri(target), posixpath.dirname(uri)) + (link["anchor"] or "")
+
+
+def _resolved(origin: str, target: str) -> str | None:
+    """The file of the repository that a link means; None for what is elsewhere, or missing, which mkdocs will say."""
+    if re.match(r"\w+:", target):
+        return None
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), target))
+    return path if (ROOT / path).is_file() else None
+
+
+def _uri(target: str) -> str:
+    """Where a file of the repository stands in the site's sources."""
+    if target.startswith("docs/"):
+        return target.removeprefix("docs/")
+    return f"repository/{target}" if target.endswith((".md", *_PICTURES)) else f"repository/{target}.md"
+
+
+def _copy(target: str, config) -> File:
+    if target.endswith(_PICTURES):
+        return File.generated(config, _uri(target), abs_src_path=str(ROOT / target))
+    text = (ROOT / target).read_text(encoding="utf-8")
+    if not target.endswith(".md"):
+        language = _LANGUAGES.get(Path(target).suffix, "text")
+        text = f"# `{target}`\n\n````{language}\n{text}\n````\n"
+    return File.generated(config, _uri(target), content=_HIDDEN + text)

@@ -1,0 +1,95 @@
+"""Every block of Python on every page runs, from top to bottom, as it stands; so does the README's."""
+
+import re
+
+import pytest
+from pages.blocks import ROOT, blocks_of, with_outputs
+from pages.programs import PageError, outputs_of
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WITH_PROGRAMS = [page for page in PAGES if blocks_of(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_runs(page):
+    text = page.read_text(encoding="utf-8")
+    outputs = outputs_of(page)
+    assert len(outputs) == len(blocks_of(text))
+    for block, output in zip(blocks_of(text), outputs, strict=True):
+        assert output.strip() or not block.is_shown, f"{block.name} prints nothing, where output is to be shown"
+
+
+def test_every_mark_belongs_to_a_block():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        shown = sum(block.is_shown for block in blocks_of(text))
+        assert len(re.findall(r"^ *<!-- output\b", text, re.MULTILINE)) == shown, page
+
+
+PAGE = """# A page
+
+```python title="one.py"
+x = 6
+print(x * 7)
+```
+
+<!-- output -->
+
+Words between.
+
+```python
+raise ValueError(f"{x} is refused")
+```
+<!-- output: ValueError -->
+
+```sh
+cat one.py
+```
+
+<!-- output -->
+
+<!-- not run: it needs two machines -->
+```python
+this is no Python
+```
+
+```sh
+rm -rf everything
+```
+"""
+
+
+@pytest.fixture
+def a_page(monkeypatch, tmp_path):
+    monkeypatch.setattr("pages.programs.CACHE", tmp_path / "cache")
+    monkeypatch.setattr("pages.programs.ROOT", tmp_path)
+
+    def write(text):
+        page = tmp_path / "page.md"
+        page.write_text(text, encoding="utf-8")
+        return page
+
+    return write
+
+
+def test_outputs_come_where_they_are_marked(a_page):
+    outputs = outputs_of(a_page(PAGE))
+    assert outputs == ["42", "ValueError: 6 is refused", "x = 6\nprint(x * 7)"]
+    shown = with_outputs(PAGE, outputs)
+    assert "print(x * 7)\n```\n\n``` { .text .output }\n42\n```\n\nWords between." in shown
+    assert "<!-- output" not in shown and "this is no Python" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("```python\n1 / 0\n```\n", "ZeroDivisionError: division by zero"),
+        ("```python\nprint(1)\n```\n<!-- output: ValueError -->\n", "ValueError was to be raised, and was not"),
+        ("```python\n1 / 0\n```\n<!-- output: ValueError -->\n", "ZeroDivisionError"),
+        ("```sh\nno-such-command\n```\n<!-- output -->\n", "no-such-command"),
+    ],
+)
+def test_a_block_that_does_not_do_as_it_says_is_told(a_page, text, words):
+    with pytest.raises(PageError, match="does not run") as told:
+        outputs_of(a_page(text))
+    assert words in str(told.value)
