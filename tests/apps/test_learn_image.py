@@ -14,9 +14,9 @@ from PIL import Image
 from support.folders import StopAt, contents, names, pixels
 from tinsmith import ConfigError
 from tinsmith.apps._photo import load_photo
+from tinsmith.apps._pictures import error_map
 from tinsmith.apps.learn_image import LearnOptions, learn_image, shipped
 from tinsmith.apps.learn_image._blocks import Blocks
-from tinsmith.apps.learn_image._pictures import error_map
 from tinsmith.apps.learn_image._recipe import recipe
 from tinsmith.apps.learn_image._training import Training
 from tinsmith.nn import read_checkpoint
@@ -236,10 +236,10 @@ def test_a_block_that_was_trained_alone_is_in_the_checkpoint(engine, learning, s
 
 
 def test_the_error_map_is_black_where_nothing_is_wrong(seen):
-    assert not np.asarray(error_map(seen.pixels, seen)).max(-1)[1:].max() > 4
+    assert not np.asarray(error_map(seen.pixels, seen.pixels)).max(-1)[1:].max() > 4
     wrong = seen.pixels.clone()
     wrong[3, 4] = 255 - wrong[3, 4]
-    shown = np.asarray(error_map(wrong, seen)).sum(-1)
+    shown = np.asarray(error_map(wrong, seen.pixels)).sum(-1)
     assert np.unravel_index(shown.argmax(), shown.shape) == (3, 4)
 
 

@@ -10,6 +10,8 @@ from ._photo import Photo
 
 FILE = "checkpoint.safetensors"
 
+_NAMES = ("photograph", "dataset")
+
 _AFRESH = "Leave out --resume to start afresh; that overwrites it."
 
 
@@ -33,17 +35,17 @@ def identity(photo: Photo) -> dict[str, object]:
 
 
 def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapping[str, object]) -> None:
-    """Raises CheckpointError unless a checkpoint is of this fit (or whatever `what` says), up to the photograph's name.
+    """Raises CheckpointError unless a checkpoint is of this fit (or whatever `what` says), up to its input's name.
 
     A photograph may be renamed: its pixels are what counts, its name helps to tell which one was meant.
     """
-    if all(theirs.get(key) == ours[key] for key in ours if key != "photograph"):
+    if all(theirs.get(key) == ours[key] for key in ours if key not in _NAMES):
         return
     rows: list[tuple[str, ...]] = [("file", str(path))]
     for key, value in ours.items():
         note = ("",) if theirs.get(key) == value else (f"this {what} has {_short(value)}",)
         rows.append((key, _short(theirs.get(key)), *note))
-    remedy = "Resume with the image and options that it was made with, or leave out --resume to start afresh."
+    remedy = "Resume with the input and options that it was made with, or leave out --resume to start afresh."
     raise CheckpointError(refusal(f"the checkpoint is of another {what}", rows, remedy))
 
 

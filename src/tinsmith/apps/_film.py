@@ -1,4 +1,4 @@
-"""The film of a training: which steps are filmed, how large, and how a picture compares with the photograph."""
+"""The film of a training: which steps are filmed, how large, and how a picture compares with what it should be."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import math
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-from ._photo import Photo
 
 _FRAMES = 48
 _FRAME_SIDE = 320  # pixels; the film of a large photograph is smaller than it
@@ -38,6 +36,6 @@ def psnr(error: float) -> float:
     return math.inf if error == 0 else -10 * math.log10(error)
 
 
-def psnr_of_pixels(pixels: Tensor, photo: Photo) -> float:
-    """The peak signal-to-noise ratio of a picture as it is written, in 8 bits."""
-    return psnr((pixels.double() - photo.pixels.double()).div(255).square().mean().item())
+def psnr_of_pixels(pixels: Tensor, target: Tensor) -> float:
+    """The peak signal-to-noise ratio in dB of a picture as it is written, in 8 bits, against another of its size."""
+    return psnr((pixels.double() - target.double()).div(255).square().mean().item())

@@ -1,8 +1,9 @@
-"""The photograph: read, turned upright, made small, told apart from others."""
+"""The photograph: read, turned upright, made small, told apart from others. And any image that an app is given."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,22 +63,36 @@ def _default_photo() -> Path:
 def _read(path: Path) -> Image.Image:
     if not path.exists():
         raise InputError(refusal("the image does not exist", [("file", str(path))], "Check the path, or leave it out."))
+    return _on_white(opened(path))
+
+
+def opened(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Image:
+    """An image, upright, as it is: of any mode with 8 bits a channel.
+
+    Args:
+        path: of a file that is there.
+        named_by: rows of a refusal that say what named this file.
+
+    Raises:
+        InputError: it is no image, or has more bits.
+    """
     try:
         with Image.open(path) as opened:
             image = ImageOps.exif_transpose(opened)
             image.load()
     except UnidentifiedImageError as cause:
-        raise _unreadable(path, "it is no image of a known format") from cause
+        raise _unreadable(path, "it is no image of a known format", named_by) from cause
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as cause:
-        raise _unreadable(path, str(cause)) from cause
+        raise _unreadable(path, str(cause), named_by) from cause
     if image.mode.partition(";")[0] in _WIDE_MODES:
-        raise _unreadable(path, f"it has more than 8 bits a channel (mode {image.mode})")
-    return _on_white(image)
+        raise _unreadable(path, f"it has more than 8 bits a channel (mode {image.mode})", named_by)
+    return image
 
 
-def _unreadable(path: Path, reason: str) -> InputError:
+def _unreadable(path: Path, reason: str, named_by: Iterable[tuple[str, ...]]) -> InputError:
     remedy = "Give an image that Pillow reads, 8 bits a channel: JPEG, PNG, WebP, ..."
-    return InputError(refusal("the image cannot be read", [("file", str(path)), ("because", reason)], remedy))
+    rows = [*named_by, ("image" if named_by else "file", str(path)), ("because", reason)]
+    return InputError(refusal("the image cannot be read", rows, remedy))
 
 
 def _on_white(image: Image.Image) -> Image.Image:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from ._files import written_beside
+
+BRIGHTEST_ERROR = 0.1  # mean over the channels, of 1; the same for all maps, so that they can be compared
 
 _PANEL_SIDE = 384  # pixels; smaller photographs are shown enlarged
 _MARGIN = 12
@@ -32,6 +37,24 @@ def picture(pixels: Tensor) -> Image.Image:
     return Image.fromarray(pixels.numpy())
 
 
+def shaded(values: Tensor, colours: str = "inferno") -> Image.Image:
+    """(h, w) numbers from 0 to 1 in the colours of a map of matplotlib's; what is beyond is cut off."""
+    shade = values.detach().clamp(0, 1).mul(255).round().to(torch.uint8).cpu()
+    return Image.fromarray(_colours(colours)[shade.numpy()])
+
+
+@functools.cache
+def _colours(name: str) -> np.ndarray:
+    from matplotlib import colormaps  # slow to load
+
+    return colormaps[name](np.arange(256), bytes=True)[:, :3]
+
+
+def error_map(pixels: Tensor, target: Tensor) -> Image.Image:
+    """Where a picture (h, w, 3) uint8 differs from another: black where it does not, bright where it does."""
+    return shaded((pixels.float() - target.float()).abs().mean(-1) / 255 / BRIGHTEST_ERROR)
+
+
 def side_by_side(panels: Mapping[str, Image.Image]) -> Image.Image:
     """Pictures of one size next to each other, each under its caption."""
     first = next(iter(panels.values()))
@@ -44,6 +67,27 @@ def side_by_side(panels: Mapping[str, Image.Image]) -> Image.Image:
         sheet.paste(panel.resize((width, height), Image.Resampling.NEAREST), (left, _CAPTION))
         draw.text((left, 4), caption, fill="black", font=ImageFont.load_default())
     return sheet
+
+
+def stacked(sheets: Sequence[Image.Image]) -> Image.Image:
+    """Sheets of one width above each other."""
+    whole = Image.new("RGB", (max(sheet.width for sheet in sheets), sum(sheet.height for sheet in sheets)), "white")
+    top = 0
+    for sheet in sheets:
+        whole.paste(sheet, (0, top))
+        top += sheet.height
+    return whole
+
+
+def write_loop(path: Path, frames: Sequence[Tensor]) -> None:
+    """A GIF of frames of one size that goes round and round."""
+    rows = frames[0].shape[0]
+    sample = Image.new("RGB", (frames[0].shape[1], 4 * rows))  # of a quarter each: their colours are those of all
+    for place in range(4):
+        sample.paste(picture(frames[place * len(frames) // 4]), (0, place * rows))
+    palette = sample.quantize(256)
+    film = [picture(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    film[0].save(path, save_all=True, append_images=film[1:], duration=_FRAME_MS, loop=0, optimize=False)
 
 
 def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:

@@ -15,9 +15,13 @@ Watch = Callable[[int, int, float], None]
 
 
 @contextmanager
-def progress_bar(console: Console, doing: str) -> Iterator[Watch]:
-    """A progress bar on `console`, as something that an app calls after each step; `doing` says in a word what."""
-    columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]} dB"), _Speed())
+def progress_bar(console: Console, doing: str, unit: str = "steps", a_step: int = 1) -> Iterator[Watch]:
+    """A progress bar on `console`, as something that an app calls after each step; `doing` says in a word what.
+
+    Its speed is in `unit` a second, `a_step` of them each step.
+    """
+    speed = _Speed(unit, a_step)
+    columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]} dB"), speed)
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
         task = progress.add_task(doing, total=None, psnr=_decibels(math.nan))
 
@@ -34,5 +38,10 @@ def _decibels(psnr: float) -> str:
 
 
 class _Speed(ProgressColumn):
+    def __init__(self, unit: str, a_step: int) -> None:
+        super().__init__()
+        self.unit, self.a_step = unit, a_step
+
     def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:6.1f} steps/s" if task.speed else "     - steps/s")
+        digits = 1 if self.a_step == 1 else 0
+        return Text(f"{task.speed * self.a_step:6.{digits}f} {self.unit}/s" if task.speed else f"     - {self.unit}/s")

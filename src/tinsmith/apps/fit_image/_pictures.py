@@ -41,7 +41,7 @@ def _comparison(training: Training, fitted: Tensor) -> Image.Image:
     photo = training.photo
     panels = {
         "the photograph": picture(photo.pixels),
-        f"fitted, {psnr_of_pixels(fitted, photo):.1f} dB": picture(fitted),
+        f"fitted, {psnr_of_pixels(fitted, photo.pixels):.1f} dB": picture(fitted),
         f"its {len(training.gaussians.pos)} Gaussians, shrunk": picture(_shrunk(training)),
     }
     return side_by_side(panels)
@@ -58,7 +58,11 @@ def _shrunk(training: Training) -> Tensor:
 def _write_gaussians(path: Path, training: Training, fitted: Tensor) -> None:
     """pos, scale, angle, colour, opacity, as `reference.splat` takes them."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in training.gaussians.shown().items()}
-    facts = {"h": training.photo.height, "w": training.photo.width, "psnr": psnr_of_pixels(fitted, training.photo)}
+    facts = {
+        "h": training.photo.height,
+        "w": training.photo.width,
+        "psnr": psnr_of_pixels(fitted, training.photo.pixels),
+    }
     save_file(
         tensors, path, {name: json.dumps(value) for name, value in facts.items()} | {"photo": training.photo.name}
     )

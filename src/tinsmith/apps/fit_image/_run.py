@@ -54,7 +54,7 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
     saved = save()  # first: it is what cannot be made again
     pictures = write_all(options.out, training)
     with torch.no_grad():
-        psnr = psnr_of_pixels(as_pixels(training.image()), photo)
+        psnr = psnr_of_pixels(as_pixels(training.image()), photo.pixels)
     return reached(training, psnr, taken, seconds, [*pictures, saved])
 
 

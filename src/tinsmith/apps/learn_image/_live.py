@@ -18,9 +18,8 @@ from PIL import Image
 
 from .._film import as_pixels, psnr_of_pixels
 from .._interrupt import Stop
-from .._pictures import picture
+from .._pictures import BRIGHTEST_ERROR, error_map, picture
 from .._progress import Watch
-from ._pictures import BRIGHTEST_ERROR, error_map
 from ._server import Wish, serving
 from ._training import Training
 
@@ -158,8 +157,8 @@ class Live:
         start = time.monotonic()
         training, image = self._training, self._training.image()
         pixels = as_pixels(image)
-        psnr = psnr_of_pixels(pixels, training.photo)
-        pictures = {"learned": _png(picture(pixels)), "error": _png(error_map(pixels, training.photo))}
+        psnr = psnr_of_pixels(pixels, training.photo.pixels)
+        pictures = {"learned": _png(picture(pixels)), "error": _png(error_map(pixels, training.photo.pixels))}
         blocks = training.psnr_by_block(image) if training.recipe.grid_shape else None
         with self._changed:
             self._pictures |= pictures

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from pathlib import Path
 
-import numpy as np
-import torch
-from PIL import Image
 from torch import Tensor
 
 from .._film import as_pixels, psnr_of_pixels
-from .._photo import Photo
-from .._pictures import picture, side_by_side, write_curve, write_files, write_film
+from .._pictures import BRIGHTEST_ERROR, error_map, picture, side_by_side, write_curve, write_files, write_film
 from ._training import Training
 
 FILES = ("learned.png", "error.png", "comparison.png", "learning.gif", "curve.png", "summary.json")
-
-BRIGHTEST_ERROR = 0.1  # mean over the channels, of 1; the same for all maps, so that they can be compared
 
 
 def write_all(folder: Path, training: Training, image: Tensor, seconds: float) -> list[Path]:
     """Write everything but the checkpoint; each file is whole or not there. Raises InputError."""
     learned = as_pixels(image)
     history, photo = training.history, training.photo
-    map_of_errors = error_map(learned, photo)
+    map_of_errors = error_map(learned, photo.pixels)
     panels = {
         "the photograph": picture(photo.pixels),
-        f"learned, {psnr_of_pixels(learned, photo):.1f} dB": picture(learned),
+        f"learned, {psnr_of_pixels(learned, photo.pixels):.1f} dB": picture(learned),
         f"the error, {BRIGHTEST_ERROR:.0%} and more: bright": map_of_errors,
     }
     curves = {
         "loss": (range(len(history.losses)), history.losses),
-        "PSNR, dB": ([*history.looked, training.step], [*history.psnrs, psnr_of_pixels(learned, photo)]),
+        "PSNR, dB": ([*history.looked, training.step], [*history.psnrs, psnr_of_pixels(learned, photo.pixels)]),
     }
     writers = (
         picture(learned).save,
@@ -46,20 +39,6 @@ def write_all(folder: Path, training: Training, image: Tensor, seconds: float) -
     return write_files(folder, dict(zip(FILES, writers, strict=True)))
 
 
-def error_map(pixels: Tensor, photo: Photo) -> Image.Image:
-    """Where a picture differs from the photograph: black where it does not, bright where it does."""
-    error = (pixels.float() - photo.pixels.float()).abs().mean(-1) / 255
-    shade = (error / BRIGHTEST_ERROR).clamp(max=1).mul(255).round().to(torch.uint8)
-    return Image.fromarray(_colours()[shade.numpy()])
-
-
-@functools.cache
-def _colours() -> np.ndarray:
-    from matplotlib import colormaps  # slow to load
-
-    return colormaps["inferno"](np.arange(256), bytes=True)[:, :3]
-
-
 def _summary(training: Training, learned: Tensor, seconds: float) -> str:
     recipe, photo = training.recipe, training.photo
     grid = recipe.grid_shape
@@ -67,7 +46,7 @@ def _summary(training: Training, learned: Tensor, seconds: float) -> str:
         "photograph": photo.name,
         "width": photo.width,
         "height": photo.height,
-        "psnr_db": psnr_of_pixels(learned, photo),
+        "psnr_db": psnr_of_pixels(learned, photo.pixels),
         "step": training.step,
         "steps": training.steps,
         "seconds": seconds,

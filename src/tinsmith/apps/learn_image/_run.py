@@ -60,7 +60,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | 
         image = training.image()
         saved = save()
     pictures = write_all(options.out, training, image, seconds)
-    return reached(training, psnr_of_pixels(as_pixels(image), photo), taken, seconds, [*pictures, saved])
+    return reached(training, psnr_of_pixels(as_pixels(image), photo.pixels), taken, seconds, [*pictures, saved])
 
 
 def _checked(options: LearnOptions) -> tuple[Photo, Recipe, dict[str, Any] | None]:

@@ -100,7 +100,7 @@ class Training:
     def look(self, image: Tensor) -> None:
         """Remember how good a picture is, which was made at this step."""
         self.history.looked.append(self.step)
-        self.history.psnrs.append(psnr_of_pixels(as_pixels(image), self.photo))
+        self.history.psnrs.append(psnr_of_pixels(as_pixels(image), self.photo.pixels))
 
     def psnr_by_block(self, image: Tensor) -> list[float]:
         """In dB, of each block of a picture."""

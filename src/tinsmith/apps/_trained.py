@@ -1,0 +1,61 @@
+"""The checkpoint of an app that trains with `nn.Trainer`: its state, the training's own, and of which run they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from .._errors import CheckpointError
+from ..nn import Trainer, read_checkpoint
+from ._checkpoint import FILE, broken, existing, require_same
+
+
+class Trained(Protocol):
+    """A training whose state is the trainer's and a nest of its own."""
+
+    trainer: Trainer
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+def save(folder: Path, training: Trained, form: str, run: Mapping[str, object]) -> Path:
+    """Write the state of a run, which `run` identifies. Raises InputError if it cannot be written."""
+    path = folder / FILE
+    training.trainer.save(path, {"format": form, "run": dict(run), "training": training.state()})
+    return path
+
+
+def load(folder: Path, form: str, run: Mapping[str, object]) -> dict[str, Any]:
+    """Read a checkpoint, and see that it is of this run.
+
+    Raises:
+        CheckpointError: there is none, it is broken, or it is of another run.
+    """
+    path = existing(folder)
+    state = _read(path)
+    extra = state.get("extra")
+    if not isinstance(extra, dict) or extra.get("format") != form:
+        raise broken(path, f"its format is not {form!r}")
+    require_same(path, "run", extra["run"], run)
+    return state
+
+
+def restore(folder: Path, training: Trained, state: dict[str, Any]) -> None:
+    """Put a run into the state that a checkpoint holds. Raises CheckpointError if it does not fit."""
+    try:
+        training.trainer.load_state_dict(state["trainer"])
+        training.restore(state["extra"]["training"])
+    except CheckpointError:
+        raise
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as cause:
+        raise broken(folder / FILE, repr(cause)) from cause
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return read_checkpoint(path)
+    except CheckpointError as cause:  # the same, with this command's way out
+        raise broken(path, str(cause).partition("because")[2].strip()) from cause
