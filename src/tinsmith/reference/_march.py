@@ -60,9 +60,8 @@ def march(
         origins, directions, torch.cat([middle - outer, middle + outer]), near=near, far=far
     )
     hit &= (directions != 0).any(-1)
-    last = torch.where(hit, last, first)
     edge, found = first, []
-    while bool((edge <= last).any()) and hit.any():
+    while bool((hit & (edge < last)).any()):
         length = (cone_angle * edge).clamp(min=step)
         t = edge + offsets * length
         stays = hit & (t < last)

@@ -1,0 +1,115 @@
+"""The kernels of marching: what is skipped changes nothing, to the bit; and nobody writes where another does."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.findings import seen
+from tinsmith import kernels
+from tinsmith.render import OccupancyGrid
+
+READS = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32"
+DTYPES = {"f32": torch.float32, "f64": torch.float64}
+
+
+@functools.cache
+def built(lang, fp, skips):
+    found = kernels.march(lang, fp=fp, skips=skips)
+    return (
+        ts.op(f"{READS} -> counts[n]: i32, firsts[n]: i32")(found.count),
+        ts.op(f"{READS}, firsts[n]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill),
+    )
+
+
+def marched(ops, given, numbers, most):
+    count, fill = ops
+    counts, firsts = count(*given, *numbers, most)
+    ends = counts.cumsum(0)
+    rays = torch.stack([ends - counts, counts], 1).int()
+    return counts, *fill(*given, firsts, rays, *numbers, s=int(ends[-1]))
+
+
+def a_scene(seed, fp):
+    """A grid, rays and numbers of all kinds: boxes anywhere, odd resolutions, rays that run within faces of cells."""
+    draw = torch.Generator().manual_seed(seed)
+    pick = lambda *choices: choices[int(torch.randint(len(choices), (), generator=draw))]  # noqa: E731
+    rand, randn = functools.partial(torch.rand, generator=draw), functools.partial(torch.randn, generator=draw)
+    resolution = pick((4, 8, 16), (13, 1, 6), (32, 32, 32), (5, 9, 2))
+    low = randn(3)
+    grid = OccupancyGrid([*low.tolist(), *(low + 0.3 + 2 * rand(3)).tolist()], resolution, pick(1, 1, 2, 4))
+    part = pick(0.02, 0.3, 0.7, 0.98)
+    lumps = (rand(1, grid.levels, 3, 3, 3) < part).float()
+    lumpy = torch.nn.functional.interpolate(lumps, grid.resolution)[0].bool()
+    grid.occupied = pick(lumpy, rand(grid.levels, *grid.resolution) < part)
+
+    count, extent = 200, grid.aabb[3:] - grid.aabb[:3]
+    middle = (grid.aabb[:3] + grid.aabb[3:]) / 2
+    origins = middle + pick(0.3, 1.0, 10.0) * randn(count, 3)
+    directions = middle + extent * 2 ** (grid.levels - 1) * (rand(count, 3) - 0.5) * 1.2 - origins
+    directions = torch.where(rand(count, 3) < pick(0.0, 0.3), 0.0, directions * pick(0.1, 1.0, 5.0))
+    if seed % 4 == 0:
+        origins = grid.aabb[:3] + extent / grid.cells * torch.randint(-3, 40, (count, 3), generator=draw)
+        directions = torch.randint(-2, 3, (count, 3), generator=draw) + pick(0.0, 1e-6) * randn(count, 3)
+    offsets = pick(rand(count), torch.full((count,), 0.5), torch.zeros(count))
+    cone = pick(0.0, 0.0, 0.004, 0.5)
+    step = pick(0.005, 0.01, 0.02, 0.5) / directions.norm(dim=-1).mean().item()
+    numbers = (pick(0.0, 0.3, -1.0), pick(math.inf, 2.0, 0.7), step, cone, math.log1p(cone))
+    floats = (tensor.to(DTYPES[fp]) for tensor in (origins, directions, grid.aabb, offsets))
+    origins, directions, box, offsets = floats
+    return (origins, directions, box, grid.bits, offsets, grid.cells), numbers, pick(1024, 7, 100_000)
+
+
+def assert_skipping_changes_nothing(lang, fp, seeds):
+    total = 0
+    for seed in seeds:
+        scene = a_scene(seed, fp)
+        skipped, looked_at = (marched(built(lang, fp, skips), *scene) for skips in (True, False))
+        for name, ours, theirs in zip(("counts", "ray_index", "t", "steps"), skipped, looked_at, strict=True):
+            assert torch.equal(ours, theirs), f"{name} of scene {seed}"
+        total += len(skipped[2])
+    assert total > 500 * len(seeds)
+
+
+def test_skipping_changes_nothing(lang):
+    assert_skipping_changes_nothing(lang, "f32", range(12))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fp", DTYPES)
+def test_skipping_changes_nothing_in_many_scenes(lang, fp):
+    assert_skipping_changes_nothing(lang, fp, range(12, 150))
+
+
+def test_a_pass_that_finds_other_samples_stays_in_its_place(lang):
+    """Compilers may round differently in the two passes: fewer samples than were counted, or more."""
+    given, numbers, most = a_scene(1, "f32")
+    count, fill = built(lang, "f32", True)
+    counts, firsts = count(*given, *numbers, most)
+    wrong = (counts + torch.randint(-2, 3, counts.shape)).clamp(min=0).int()
+    ends = wrong.cumsum(0)
+    rays = torch.stack([ends - wrong, wrong], 1).int()
+    ray_index, t, steps = fill(*given, firsts, rays, *numbers, s=int(ends[-1]))
+    assert torch.equal(ray_index, torch.repeat_interleave(torch.arange(len(wrong)), wrong).int())
+    for (start, size), found in zip(rays.tolist(), counts.tolist(), strict=True):
+        assert (steps[start : start + min(size, found)] > 0).all()
+        assert (t[start : start + size].diff() >= 0).all()
+
+
+def test_no_thread_writes_where_another_does(lang):
+    grid = OccupancyGrid((0, 0, 0, 1, 1, 1), (5, 4, 6), levels=2)
+    grid.occupied = torch.rand(2, 5, 4, 6) < 0.5
+    origins, directions = torch.rand(9, 3) - torch.tensor([1.0, 0, 0]), torch.tensor([1.0, 0.2, -0.1]).repeat(9, 1)
+    given = (origins, directions, grid.aabb, grid.bits, torch.rand(9), grid.cells)
+    numbers = (0.0, math.inf, 0.05, 0.02, math.log1p(0.02))
+    count, fill = built(lang, "f32", True)
+    assert seen(count, *given, *numbers, 100) == []
+    counts, firsts = count(*given, *numbers, 100)
+    ends = counts.cumsum(0)
+    assert ends[-1] > 30
+    rays = torch.stack([ends - counts, counts], 1).int()
+    assert seen(fill, *given, firsts, rays, *numbers, s=int(ends[-1])) == []
