@@ -10,16 +10,17 @@ from support.findings import seen
 from support.packed import rays_of, samples_on
 from tinsmith import kernels
 
-RAYS = rays_of([3, 0, 1, 2], gap=1)
-SAMPLES = "densities[s], colours[s, 2], t[s], steps[s], rays[n, 2]: i32"
+RAYS = rays_of([6, 0, 1, 2], gap=1)
+SAMPLES = "densities[s], colours[m], t[s], steps[s], rays[n, 2]: i32"
 
 
 def composite_ops(lang):
-    built = kernels.composite(lang, fp="f32", n_channels=2, by_weights=True, by_place=True)
-    yield f"{SAMPLES} -> colour[n, 2], depth[n], left[n], weights[s]", built.value, {"threshold": 0.3}
+    for grouped in (False, True):
+        built = kernels.composite(lang, fp="f32", n_channels=2, by_weights=True, by_place=True, grouped=grouped)
+        yield f"{SAMPLES} -> colour[n, 2], depth[n], left[n], weights[s]", built.value, {"threshold": 0.3}
     yield (
         f"{SAMPLES}, weights[s], left[n], c_colour[n, 2], c_depth[n], c_left[n], c_weights[s] "
-        "-> slope_densities[s], slope_colours[s, 2], slope_t[s], slope_steps[s]",
+        "-> slope_densities[s], slope_colours[m], slope_t[s], slope_steps[s]",
         built.pull,
         {"threshold": 0.3},
     )
@@ -53,7 +54,8 @@ def penalty_ops(lang):
 
 @pytest.mark.parametrize("ops", [composite_ops, segment_ops, penalty_ops])
 def test_the_sanitizer_finds_nothing(lang, ops):
-    sizes = {"s": len(samples_on(RAYS)[0]), "n": len(RAYS)}
+    s = len(samples_on(RAYS)[0])
+    sizes = {"s": s, "n": len(RAYS), "m": 2 * s}
     for spec, kernel, named in ops(lang):
         op = ts.op(spec)(kernel)
         inputs = {item.name: drawn(item, sizes) for item in op.spec.inputs}

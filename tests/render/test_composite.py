@@ -192,6 +192,24 @@ def test_under_func_grad_and_vmap(engine):
             torch.testing.assert_close(slope[j], twin, **CLOSE)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
+@pytest.mark.parametrize("derivative", ["jvp", pytest.param("hessian", marks=pytest.mark.slow)])
+def test_forward_mode_and_hessians(engine, derivative):
+    rays = rays_of([3, 0, 4])
+    densities, *others = samples_on(rays)
+    found = []
+    for loss in (loss_of(composite, rays, engine=engine), loss_of(reference.composite, rays)):
+
+        def of_densities(densities, loss=loss):
+            return loss(densities, *others)
+
+        if derivative == "jvp":
+            found.append(torch.func.jvp(of_densities, (densities,), (densities.cos(),))[1])
+        else:
+            found.append(torch.func.hessian(of_densities)(densities))
+    torch.testing.assert_close(*found, **CLOSE)
+
+
 def test_many_cotangents_at_once(engine):
     rays = rays_of([3, 0, 4])
     samples = leaves(*samples_on(rays))
@@ -212,19 +230,6 @@ def test_under_autocast_in_float32(engine):
     assert found.colour.dtype == torch.float32
     expected = reference.composite(given[0].bfloat16().float(), *given[1:], rays)
     torch.testing.assert_close(found.colour, expected.colour, rtol=1e-4, atol=1e-5)
-
-
-def test_one_and_two_threads_give_the_same_bits(engine, lang):
-    rays = rays_of(torch.randint(0, 9, (3000,)).tolist())
-    given = samples_on(rays, dtype=torch.float32)
-    seen = []
-    for threads in (1, 2):
-        lang.init(arch=lang.cpu, cpu_max_num_threads=threads, offline_cache=False, log_level=lang.WARN)
-        samples = leaves(*given)
-        found = composite(*samples, rays, engine=engine)
-        slopes = torch.autograd.grad(sum((y * y).sum() for y in found), samples)
-        seen.append([*found, *slopes])
-    assert all(torch.equal(one, two) for one, two in zip(*seen, strict=True))
 
 
 REFUSALS = {

@@ -19,7 +19,8 @@ from ._segments import accumulate
 
 _UNROLLED = 16
 """Channels that the kernel has in registers; more are added up by `accumulate`."""
-_SAMPLES = "densities[s], colours[s, {c}], t[s], steps[s], rays[n, 2]: i32"
+_SAMPLES = "densities[s], colours[m], t[s], steps[s], rays[n, 2]: i32"
+"""A sample's channels lie beside each other in `colours`: m = s c."""
 _SEEN = "colour[n, {c}], depth[n], left[n], weights[s]"
 
 
@@ -127,7 +128,7 @@ def _seen(
         _, depth, left, weights = _seen(flat, colours[:, :0], rays, threshold, engine)
         return accumulate(weights, colours, rays, engine=engine), depth, left, weights
     key = _built(engine, densities.device, densities.dtype, colours.shape[1])
-    return run(_RULES[key], densities, colours, t, steps, rays, threshold=float(threshold))
+    return run(_RULES[key], densities, colours.flatten(), t, steps, rays, threshold=float(threshold))
 
 
 _Key = tuple[str, str, int]
@@ -146,20 +147,24 @@ def _built(engine: str | None, device: torch.device, dtype: torch.dtype, channel
 
 
 def _rule(lang: Any, fp: str, channels: int) -> Rule:
-    samples, seen = _SAMPLES.format(c=channels), _SEEN.format(c=channels)
-    built = kernels.composite(lang, fp=fp, n_channels=channels, by_weights=True, by_place=True)
-    value = op(f"{samples} -> {seen}", adjoint="source", name="composite")(built.value)
-    traced = op(f"{samples} -> {seen}", backward=built.by_hand, name="composite")(built.value)
+    seen = _SEEN.format(c=channels)
+    build = functools.partial(kernels.composite, lang, fp=fp, n_channels=channels)
+    simple = build(by_weights=True, by_place=True, grouped=False)
+    quick = build(by_weights=True, by_place=True, grouped=True)
 
     @functools.cache
     def pull(by_weights: bool, by_place: bool) -> Any:
-        kernel = kernels.composite(lang, fp=fp, n_channels=channels, by_weights=by_weights, by_place=by_place).pull
-        given = f"weights[s], left[n], c_colour[n, {channels}], c_depth[n], c_left[n], c_weights[m]"
+        kernel = build(by_weights=by_weights, by_place=by_place, grouped=True).pull
+        given = f"weights[s], left[n], c_colour[n, {channels}], c_depth[n], c_left[n], c_weights[w]"
         place = "s" if by_place else "0"
-        slopes = f"slope_densities[s], slope_colours[s, {channels}], slope_t[{place}], slope_steps[{place}]"
-        return op(f"{samples}, {given} -> {slopes}", adjoint="source", name="composite_gradients")(kernel)
+        slopes = f"slope_densities[s], slope_colours[m], slope_t[{place}], slope_steps[{place}]"
+        return op(f"{_SAMPLES}, {given} -> {slopes}", adjoint="source", name="composite_gradients")(kernel)
 
-    return Rule(value, functools.partial(_gradients, pull), traced)
+    return Rule(
+        op(f"{_SAMPLES} -> {seen}", adjoint="source", name="composite")(simple.value),
+        functools.partial(_gradients, pull),
+        op(f"{_SAMPLES} -> {seen}", backward=quick.by_hand, name="composite")(quick.value),
+    )
 
 
 def _gradients(pull: Any, asked: Asked) -> Sequence[Tensor | None]:

@@ -47,12 +47,13 @@ class Rule(NamedTuple):
     Attributes:
         value: the op, differentiable by itself too, in all ways.
         pull: from what is asked to the gradient of each input, None for one that has none.
-        traced: what `torch.compile` takes in place of `value`, if that is not best: an op whose gradient is by hand.
+        quick: what plain calls and `torch.compile` take in place of `value`, if there is something better for those:
+            an op whose gradient is by hand.
     """
 
     value: Op
     pull: Callable[[Asked], Sequence[Tensor | None]]
-    traced: Op | None = None
+    quick: Op | None = None
 
 
 def run(rule: Rule, *inputs: Tensor, **options: Any) -> tuple[Tensor, ...]:
@@ -61,7 +62,7 @@ def run(rule: Rule, *inputs: Tensor, **options: Any) -> tuple[Tensor, ...]:
     `options` are numbers that the op takes, and sizes of its outputs.
     """
     if torch.compiler.is_compiling():
-        return _several((rule.traced or rule.value)(*inputs, **options))
+        return _several((rule.quick or rule.value)(*inputs, **options))
     if is_transformed():
         return _several(rule.value(*inputs, **options))
     return _Ruled.apply(rule, options, *inputs)
@@ -76,7 +77,7 @@ class _Ruled(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, rule: Rule, options: dict[str, Any], *inputs: Tensor) -> tuple[Tensor, ...]:
-        outputs = _several(rule.value(*inputs, **options))
+        outputs = _several((rule.quick or rule.value)(*inputs, **options))
         ctx.rule, ctx.options, ctx.n_inputs = rule, options, len(inputs)
         ctx.save_for_backward(*inputs, *outputs)
         ctx.set_materialize_grads(False)
