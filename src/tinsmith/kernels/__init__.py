@@ -19,6 +19,8 @@ from ._occupancy import occupied_bits
 from ._rays import directions, pinhole_rays, positions, ray_aabb_intersect
 from ._segments import accumulate, lanes_of, running_product, running_sum, segment_sum
 from ._splat import splat
+from ._volume import volume_render
+from ._volume_gradient import volume_gradient
 
 __all__ = [
     "ACTIVATIONS",
@@ -49,4 +51,6 @@ __all__ = [
     "spherical_harmonics",
     "splat",
     "triangle_wave",
+    "volume_gradient",
+    "volume_render",
 ]

@@ -13,10 +13,13 @@ from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
 from ._rays import pinhole_rays, ray_aabb_intersect
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 from ._splat import splat
+from ._volume import Rendered, Shading, volume_render
 
 __all__ = [
     "Composited",
     "GridLevel",
+    "Rendered",
+    "Shading",
     "accumulate",
     "activation",
     "composite",
@@ -40,4 +43,5 @@ __all__ = [
     "spherical_harmonics",
     "splat",
     "triangle_wave",
+    "volume_render",
 ]

@@ -7,7 +7,7 @@ length one: t counts in units of a direction's length.
 
 from __future__ import annotations
 
-from ..reference import Composited
+from ..reference import Composited, Rendered, Shading
 from ._cameras import Rays, image_rays, pinhole_rays
 from ._composite import composite
 from ._crossing import Crossing, ray_aabb_intersect
@@ -16,13 +16,16 @@ from ._occupancy import OccupancyGrid
 from ._packed import pack
 from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
+from ._volume import volume_render
 
 __all__ = [
     "Composited",
     "Crossing",
     "OccupancyGrid",
     "Rays",
+    "Rendered",
     "Samples",
+    "Shading",
     "accumulate",
     "composite",
     "distortion_loss",
@@ -38,4 +41,5 @@ __all__ = [
     "pinhole_rays",
     "ray_aabb_intersect",
     "segment_sum",
+    "volume_render",
 ]

@@ -1,0 +1,102 @@
+"""Direct volume rendering: the kernel that looks along rays, and what it shares with its gradient.
+
+The model and its letters stand with the slow twin, `reference.volume_render`. Here a ray is a thread, or a turn of
+one; it walks its samples in order and keeps what is left of its light:
+
+    left = 1;  for each sample:  keep = exp(-density length),  weight = left (1 - keep),  left = left keep
+
+A ray ends where `left` is below the threshold, or below FAINTEST, where nothing can be seen any more and the
+gradient could not divide by it. Surfaces are shaded where there is something to see.
+
+`settings` holds the numbers of a call, of the type of the arrays:
+
+    step | threshold | ambient | diffuse | specular | shininess | softness | light x, y, z (0, 0, 0: at the eye)
+"""
+
+from types import ModuleType
+from typing import Any
+
+from ._volume_samples import lighting, transfer, walking
+
+FAINTEST = 1e-30
+"""What a ray ends at, whatever its threshold."""
+
+
+def volume_render(lang: ModuleType, *, fp: str, shaded: bool) -> Any:
+    """Build the kernel that renders a volume along rays.
+
+    Its parameters, all of the type `fp`:
+
+        volume      [x, y, z]  values in the middles of the box's cells. Differentiable.
+        table       [k, 4]     red, green, blue, density for values 0 to 1. Differentiable.
+        origins     [n, 3]     Differentiable.
+        directions  [n, 3]     Differentiable.
+        box         [6]        min x, y, z, max x, y, z
+        offsets     [n]        where in its samples a ray looks
+        settings    [10]       see the head of the file
+        colour      [n, 3]     without a background
+        opacity     [n]
+        depth       [n]
+        before      [n]        what was left before a ray's last sample: the gradient walks back from there
+        used        [n] int32  samples that it looked at
+
+    Args:
+        lang: the engine's module.
+        fp: "f32" or "f64".
+        shaded: whether surfaces are lit.
+    """
+    array = lang.types.ndarray()
+    real = getattr(lang, fp)
+    crossing, samples, place, look = walking(lang, fp=fp)
+    row_of, entry = transfer(lang, fp=fp)
+    lights, normal_of, lit, _ = lighting(lang, fp=fp)
+    faintest = FAINTEST
+
+    @lang.kernel
+    def volume_render(
+        volume: array,
+        table: array,
+        origins: array,
+        directions: array,
+        box: array,
+        offsets: array,
+        settings: array,
+        colour: array,
+        opacity: array,
+        depth: array,
+        before: array,
+        used: array,
+    ):
+        for ray in range(origins.shape[0]):
+            near, far, _enters, _leaves = crossing(origins, directions, box, ray)
+            count, pace, length = samples(directions, settings, near, far, ray)
+            light, half = lights(directions, settings, ray)
+            threshold = lang.max(settings[1], real(faintest))
+            left, last, i = real(1.0), real(1.0), 0
+            seen, far_off = lang.Vector([0.0, 0.0, 0.0], dt=real), real(0.0)
+            while i < count and left >= threshold:
+                t = near + (lang.cast(i, real) + offsets[ray]) * pace
+                cell, part, _steep = place(volume, origins, directions, box, ray, t)
+                value, _slope = look(volume, cell, part)
+                row, share, _rise = row_of(table, value)
+                here, density = entry(table, row, share)
+                keep = lang.exp(-density * length)
+                weight = left * (real(1.0) - keep)
+                if lang.static(shaded):
+                    if weight != real(0.0):
+                        normal, _soft = normal_of(volume, box, settings, cell, part)
+                        here = lit(here, settings, normal, light, half)
+                for channel in lang.static(range(3)):
+                    seen[channel] += weight * here[channel]
+                far_off += weight * t
+                last = left
+                left = left * keep
+                i += 1
+            for channel in lang.static(range(3)):
+                colour[ray, channel] = seen[channel]
+            opacity[ray] = real(1.0) - left
+            depth[ray] = far_off
+            before[ray] = last
+            used[ray] = i
+
+    return volume_render

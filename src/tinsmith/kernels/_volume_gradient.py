@@ -1,0 +1,334 @@
+"""The gradient of direct volume rendering, by hand.
+
+A ray is walked back from its last sample. What is left before a sample is what is left after it, divided by what the
+sample keeps, and what lies behind is summed up on the way: nothing was stored for a sample, and nothing is subtracted,
+so that the gradient of what hides behind something is as small as it should be, not as small as rounding. With the
+cotangents c, o and d of colour, opacity and depth, a sample's gradient is that of
+
+    gain = c.colour + o + d t,      by weight
+    (left after it) gain - (sum of weight gain of those behind it),      by density length
+
+The gradient in the volume and the table is a sum over rays. On a CPU a worker takes a turn of them, with a copy of
+the table, and of the volume where that is not `shared`: plain additions, in the same order every time. On a GPU a ray
+is a thread, and all add atomically, to one volume and a few tables.
+"""
+
+from types import ModuleType
+from typing import Any
+
+from ._shares import SHARE, firsts
+from ._volume_samples import lighting, transfer, walking
+
+
+def volume_gradient(
+    lang: ModuleType,
+    *,
+    fp: str,
+    shaded: bool,
+    apart: bool,
+    shared: bool,
+    for_volume: bool,
+    for_table: bool,
+    for_rays: bool,
+) -> Any:
+    """Build the kernel of the gradient of `volume_render`.
+
+    Its parameters are those of `volume_render`, and then, all of the type `fp`:
+
+        c              [n, 3]        cotangents of colour,
+        o              [n]           of opacity
+        d              [n]           and of depth
+        last           [n]           what was left before each ray's last sample,
+        used           [n] int32     and which sample that was
+        volumes        [v, x, y, z]  zeros: copies to add to; one where they are `shared`
+        tables         [w, k, 4]     zeros: copies to add to, a worker each, or by turns
+        by_volume      [x, y, z]     the gradients
+        by_table       [k, 4]
+        by_origin      [n, 3]
+        by_direction   [n, 3]
+
+    Args:
+        lang: the engine's module.
+        fp: "f32" or "f64".
+        shaded: whether surfaces are lit.
+        apart: workers, as many as there are tables, not a thread a ray: right for a CPU.
+        shared: add to one volume from all rays at once, atomically.
+        for_volume: whether the gradient in the volume is wanted; those that are not are left as they are.
+        for_table: in the table.
+        for_rays: in origins and directions.
+    """
+    array = lang.types.ndarray()
+    real = getattr(lang, fp)
+    only_first = firsts(lang)
+    crossing, samples, place, look = walking(lang, fp=fp)
+    row_of, entry = transfer(lang, fp=fp)
+    lights, normal_of, _, _ = lighting(lang, fp=fp)
+    unlit = unlighting(lang, fp=fp)
+    spread = spreading(lang, fp=fp, shaded=shaded, shared=shared, for_volume=for_volume)
+    onto_faces, onto_eye = from_ends(lang, fp=fp)
+
+    @lang.func
+    def pull(
+        volume: lang.template(),
+        table: lang.template(),
+        origins: lang.template(),
+        directions: lang.template(),
+        box: lang.template(),
+        offsets: lang.template(),
+        settings: lang.template(),
+        c: lang.template(),
+        o: lang.template(),
+        d: lang.template(),
+        last: lang.template(),
+        used: lang.template(),
+        volumes: lang.template(),
+        tables: lang.template(),
+        by_origin: lang.template(),
+        by_direction: lang.template(),
+        ray,
+        worker,
+    ):
+        near, far, enters, leaves = crossing(origins, directions, box, ray)
+        count, pace, length = samples(directions, settings, near, far, ray)
+        light, half = lights(directions, settings, ray)
+        incoming = lang.Vector([c[ray, 0], c[ray, 1], c[ray, 2]], dt=real)
+        behind, by_length, by_near, by_far = real(0.0), real(0.0), real(0.0), real(0.0)
+        to_origin = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        to_direction = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        by_light, by_half = lang.Vector([0.0, 0.0, 0.0], dt=real), lang.Vector([0.0, 0.0, 0.0], dt=real)
+        after, before = real(0.0), last[ray]
+        for back in range(used[ray]):
+            along = lang.cast(used[ray] - 1 - back, real) + offsets[ray]
+            t = near + along * pace
+            cell, part, steep = place(volume, origins, directions, box, ray, t)
+            value, _slope = look(volume, cell, part)
+            row, share, rise = row_of(table, value)
+            colour, density = entry(table, row, share)
+            keep = lang.exp(-density * length)
+            if back > 0:
+                before = after / keep
+            else:  # which may keep nothing, and then would not tell what was there before
+                after = before * keep
+            weight = before * (real(1.0) - keep)
+            by_colour = weight * incoming
+            here = colour
+            by_steep = lang.Vector([0.0, 0.0, 0.0], dt=real)
+            if lang.static(shaded):
+                normal, soft = normal_of(volume, box, settings, cell, part)
+                here, by_colour, by_steep, to_light, to_half = unlit(
+                    colour, by_colour, settings, normal, soft, light, half
+                )
+                by_light += to_light
+                by_half += to_half
+                for axis in lang.static(range(3)):
+                    by_steep[axis] *= lang.cast(volume.shape[axis], real) / (box[3 + axis] - box[axis])
+            gain = incoming.dot(here) + o[ray] + d[ray] * t
+            by_thickness = after * gain - behind
+            behind += weight * gain
+            by_density = by_thickness * length
+            by_length += by_thickness * density
+            after = before
+
+            following = lang.min(row + 1, table.shape[0] - 1)
+            by_value = by_density * (table[following, 3] - table[row, 3])
+            for channel in lang.static(range(3)):
+                by_value += by_colour[channel] * (table[following, channel] - table[row, channel])
+            by_value *= rise
+            if lang.static(for_table):
+                copy = worker % tables.shape[0]
+                for channel in lang.static(range(4)):
+                    by_entry = by_density
+                    if lang.static(channel < 3):
+                        by_entry = by_colour[channel]
+                    if lang.static(apart):
+                        tables[copy, row, channel] = tables[copy, row, channel] + (real(1.0) - share) * by_entry
+                        tables[copy, following, channel] = tables[copy, following, channel] + share * by_entry
+                    else:
+                        tables[copy, row, channel] += (real(1.0) - share) * by_entry
+                        tables[copy, following, channel] += share * by_entry
+            by_place = spread(volume, volumes, worker, cell, part, by_value, by_steep)
+            if lang.static(for_rays):
+                by_t = weight * d[ray]
+                for axis in lang.static(range(3)):
+                    by_position = by_place[axis] * steep[axis]
+                    to_origin[axis] += by_position
+                    to_direction[axis] += by_position * t
+                    by_t += by_position * directions[ray, axis]
+                through = along / lang.cast(count, real)
+                by_near += by_t * (real(1.0) - through)
+                by_far += by_t * through
+        if lang.static(for_rays):
+            if used[ray] > 0:
+                to_direction += onto_eye(directions, settings, by_light, by_half, by_length * pace, ray)
+                by_end = by_length * length / (far - near)
+                to_enter = onto_faces(directions, enters, by_near - by_end, ray)
+                to_leave = onto_faces(directions, leaves, by_far + by_end, ray)
+                to_origin += to_enter + to_leave
+                to_direction += to_enter * near + to_leave * far
+            for axis in lang.static(range(3)):
+                by_origin[ray, axis] = to_origin[axis]
+                by_direction[ray, axis] = to_direction[axis]
+
+    @lang.kernel
+    def volume_gradient(
+        volume: array,
+        table: array,
+        origins: array,
+        directions: array,
+        box: array,
+        offsets: array,
+        settings: array,
+        c: array,
+        o: array,
+        d: array,
+        last: array,
+        used: array,
+        volumes: array,
+        tables: array,
+        by_volume: array,
+        by_table: array,
+        by_origin: array,
+        by_direction: array,
+    ):
+        if lang.static(apart):
+            for place in range(tables.shape[0] * SHARE):
+                worker = place // SHARE
+                turns = (origins.shape[0] - worker + tables.shape[0] - 1) // tables.shape[0]
+                for turn in range(only_first(place, turns)):
+                    pull(
+                        volume, table, origins, directions, box, offsets, settings, c, o, d, last, used,
+                        volumes, tables, by_origin, by_direction, worker + turn * tables.shape[0], worker,
+                    )  # fmt: skip
+        else:
+            for ray in range(origins.shape[0]):
+                pull(
+                    volume, table, origins, directions, box, offsets, settings, c, o, d, last, used,
+                    volumes, tables, by_origin, by_direction, ray, ray,
+                )  # fmt: skip
+        if lang.static(for_volume):
+            for i, j, k in lang.ndrange(volume.shape[0], volume.shape[1], volume.shape[2]):
+                total = real(0.0)
+                for copy in range(volumes.shape[0]):
+                    total += volumes[copy, i, j, k]
+                by_volume[i, j, k] = total
+        if lang.static(for_table):
+            for row, channel in lang.ndrange(table.shape[0], 4):
+                total = real(0.0)
+                for copy in range(tables.shape[0]):
+                    total += tables[copy, row, channel]
+                by_table[row, channel] = total
+
+    return volume_gradient
+
+
+def unlighting(lang: ModuleType, *, fp: str) -> Any:
+    """The function that takes the gradient in what is seen of a shaded sample to what it is made of."""
+    real = getattr(lang, fp)
+
+    @lang.func
+    def unlit(colour, by_seen, settings: lang.template(), normal, soft, light, half):
+        """What is seen, and the gradients in colour, in the volume's slope (a length), and in light and half."""
+        facing, mirroring = normal.dot(light), normal.dot(half)
+        bright = settings[2] + settings[3] * lang.abs(facing)
+        glance = lang.abs(mirroring)
+        shine = settings[4] * lang.pow(glance, settings[5])
+        seen = colour * bright
+        for channel in lang.static(range(3)):
+            seen[channel] += shine
+        by_facing = settings[3] * by_seen.dot(colour) * sign(facing)
+        by_shine = (by_seen[0] + by_seen[1] + by_seen[2]) * settings[4]
+        by_mirroring = by_shine * settings[5] * lang.pow(glance, settings[5] - real(1.0)) * sign(mirroring)
+        by_normal = by_facing * light + by_mirroring * half
+        by_steep = (by_normal - normal * normal.dot(by_normal)) / soft
+        return seen, by_seen * bright, by_steep, by_facing * normal, by_mirroring * normal
+
+    @lang.func
+    def sign(number):
+        return lang.select(number > real(0.0), real(1.0), lang.select(number < real(0.0), real(-1.0), real(0.0)))
+
+    return unlit
+
+
+def spreading(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volume: bool) -> Any:
+    """The function that adds a sample's gradient to the volume."""
+    real = getattr(lang, fp)
+    _, _, _, look = walking(lang, fp=fp)
+    _, _, _, shift = lighting(lang, fp=fp)
+    looks = 7 if shaded else 1
+
+    @lang.func
+    def spread(volume: lang.template(), volumes: lang.template(), worker, cell, part, by_value, by_steep):
+        """Add to the middles around a sample; and the gradient in its place, in cells.
+
+        It looked seven times if it is shaded, a cell to either side along each axis and where it is: the gradients
+        there are `by_value` and half of `by_steep`, of either sign.
+        """
+        by_place = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        copy = worker % volumes.shape[0]
+        for looked in range(looks):
+            there, gain = cell, by_value
+            if looked < 6 and lang.static(shaded):
+                axis, sign = looked // 2, 2 * (looked % 2) - 1
+                there = cell + shift(axis, sign)
+                along = lang.select(axis == 0, by_steep[0], lang.select(axis == 1, by_steep[1], by_steep[2]))
+                gain = real(0.5) * along * lang.cast(sign, real)
+            if gain != real(0.0):
+                _value, slope = look(volume, there, part)
+                by_place += gain * slope
+                if lang.static(for_volume):
+                    add(volumes, copy, there, part, gain)
+        return by_place
+
+    @lang.func
+    def add(volumes: lang.template(), copy, cell, part, gain):
+        for corner in lang.static(range(8)):
+            i = lang.max(0, lang.min(cell[0] + corner // 4, volumes.shape[1] - 1))
+            j = lang.max(0, lang.min(cell[1] + corner // 2 % 2, volumes.shape[2] - 1))
+            k = lang.max(0, lang.min(cell[2] + corner % 2, volumes.shape[3] - 1))
+            share = gain
+            for axis in lang.static(range(3)):
+                if lang.static(corner >> (2 - axis) & 1):
+                    share *= part[axis]
+                else:
+                    share *= real(1.0) - part[axis]
+            if lang.static(shared):
+                volumes[copy, i, j, k] += share
+            else:
+                volumes[copy, i, j, k] = volumes[copy, i, j, k] + share
+
+    return spread
+
+
+def from_ends(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
+    """The functions of what all of a ray's samples have in common: the faces of the box, and the eye."""
+    real = getattr(lang, fp)
+
+    @lang.func
+    def onto_faces(directions: lang.template(), face, by_t, ray):
+        """The gradient in the position where a ray meets a face, of the t at which it does."""
+        found = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        for axis in lang.static(range(3)):
+            if face == axis:
+                found[axis] = -by_t / directions[ray, axis]
+        return found
+
+    @lang.func
+    def onto_eye(directions: lang.template(), settings: lang.template(), by_light, by_half, by_speed, ray):
+        """The gradient in the direction, of its length, and of light and half."""
+        towards = lang.Vector([directions[ray, 0], directions[ray, 1], directions[ray, 2]], dt=real)
+        speed = lang.sqrt(towards.dot(towards))
+        eye = -towards / speed
+        light = lang.Vector([settings[7], settings[8], settings[9]], dt=real)
+        is_at_eye = light[0] == real(0.0) and light[1] == real(0.0) and light[2] == real(0.0)
+        if is_at_eye:
+            light = eye
+        both = light + eye
+        size = lang.sqrt(both.dot(both))
+        half = both / lang.max(size, real(1e-6))
+        by_both = (by_half - half * half.dot(by_half)) / lang.max(size, real(1e-6))
+        by_eye = by_both
+        if is_at_eye:
+            by_eye = by_light + real(2.0) * by_both
+        return towards * (by_speed / speed) - (by_eye - eye * eye.dot(by_eye)) / speed
+
+    return onto_faces, onto_eye

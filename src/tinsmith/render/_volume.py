@@ -1,0 +1,282 @@
+"""Direct volume rendering, differentiable: colours, opacities and depths of rays through a box of values.
+
+The gradient has a kernel of its own. Its second derivatives, and the gradient in the box and in jitter, come from the
+generated derivative of the op of the values.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusal
+from ..bridge import Op, apart, op
+from ..reference import Rendered, Shading
+from ._ops import built, made
+from ._rule import Asked, Rule, run
+
+_WORKERS = 8
+"""On a CPU, whatever its threads: gradients are added up in the same order everywhere."""
+_MOST_BYTES = 2**28
+"""Of the workers' copies of a volume; a larger one is added to atomically."""
+_TABLES = 64
+"""Copies of the table on a GPU: all rays add to the few rows of one."""
+_VALUES = "volume[x, y, z], table[k, 4], origins[n, 3], directions[n, 3], box[6], offsets[n], settings[10]"
+_RAYS = ("origins", "directions")
+
+
+def volume_render(
+    volume: Tensor,
+    table: Tensor,
+    origins: Tensor,
+    directions: Tensor,
+    aabb: Tensor | Sequence[float],
+    *,
+    step: float,
+    jitter: torch.Generator | bool | Tensor | None = None,
+    shading: Shading | None = None,
+    background: Tensor | None = None,
+    threshold: float = 0.0,
+    engine: str | None = None,
+) -> Rendered:
+    """Emission and absorption along rays through a volume, coloured by a transfer function.
+
+    The box is cut into x by y by z equal cells, and `volume[i, j, k]` is the value at the *middle* of cell (i, j, k).
+    Between middles values are trilinear, and within half a cell of the box's faces they are those of the nearest
+    middles: `torch.nn.functional.grid_sample(align_corners=False, padding_mode="border")`. A value from 0 to 1 is
+    looked up in the table, linear between its rows; values outside take the first or the last.
+
+    A ray's stretch in the box, from t_near (0 if it starts inside) to t_far, is cut into n = ceil(length / step) equal
+    samples, 65,536 at most. With l the length of one, and each sample's colour and density:
+
+        alpha = 1 - exp(-density l)
+        weight = alpha (1 - opacity so far)                     0 from where that is below `threshold`
+        colour = sum of weight colour + (1 - opacity) background
+        opacity = sum of weight,  depth = sum of weight t
+
+    `tinsmith.reference.volume_render` has all formulas, those of shading too, and is the slow twin.
+
+    Args:
+        volume: (x, y, z), float32 or float64. Values; the table is for those from 0 to 1.
+        table: (k, 4), rows of red, green, blue and density, which is per length and not negative.
+        origins: (..., 3), where rays start.
+        directions: (..., 3), where they go, of any length; t counts in it.
+        aabb: (6), the box: min x, y, z, max x, y, z.
+        step: the longest sample, in the lengths that positions are in.
+        jitter: where in its samples a ray looks: offsets (...) in [0, 1), True or a generator to draw them, None for
+            the middle.
+        shading: light on the surfaces in the volume; None for the table's colours as they are.
+        background: (3) or (..., 3), behind the volume; None for black.
+        threshold: a ray ends when less than this is left of its light.
+        engine: "taichi" or "quadrants"; None for one that runs there.
+
+    Returns:
+        colour (..., 3), opacity (...) and depth (...): see `Rendered`. Rays that miss have the background's colour,
+        opacity 0 and depth 0.
+
+    Differentiable in volume, table, origins, directions, background, aabb and offsets; shading, step and threshold are
+    numbers. How many samples a ray has, and where it ends, is not differentiated. On the CPU the gradient in a volume
+    of up to 32 MB is added up in the same order every time, whatever the number of threads; that in a larger one, and
+    all on a GPU, in any order, so that bits differ from run to run.
+
+    Raises:
+        ShapeError: tensors that do not fit each other.
+        DtypeError: they are not all float32 or all float64.
+        DeviceError: they lie on different devices.
+        ArgumentError: a step, a threshold, a box or shading that cannot be.
+
+    Example:
+        >>> import torch, tinsmith as ts
+        >>> volume, table = torch.rand(16, 16, 16), torch.rand(8, 4)
+        >>> origins, directions = torch.rand(100, 3), torch.randn(100, 3)
+        >>> ts.render.volume_render(volume, table, origins, directions, [0, 0, 0, 1, 1, 1], step=0.05).colour.shape
+        torch.Size([100, 3])
+    """
+    rays = origins.shape[:-1]
+    box = _box(aabb, volume)
+    _check(volume, table, origins, directions, box)
+    settings = _settings(step, threshold, shading)
+    numbers = _constant(settings, volume.dtype, volume.device)
+    offsets = _offsets(jitter, origins)
+    rule = built("volume_render", engine, volume, shading is not None)
+    inputs = (volume, table, origins.reshape(-1, 3), directions.reshape(-1, 3), box, offsets.reshape(-1), numbers)
+    colour, opacity, depth = (tensor.reshape((*rays, *tensor.shape[1:])) for tensor in run(rule, *inputs)[:3])
+    if background is not None:
+        _check_background(background, origins)
+        colour = colour + (1 - opacity)[..., None] * background
+    return Rendered(colour, opacity, depth)
+
+
+# The ops ----------------------------------------------------------------------------------------
+@made("volume_render")
+def _rule(lang: ModuleType, fp: str, shaded: bool) -> Rule:
+    kernel = kernels.volume_render(lang, fp=fp, shaded=shaded)
+    init: dict[str, str] = dict.fromkeys(("colour", "opacity", "depth", "before", "used"), "empty")
+    outputs = "colour[n, 3], opacity[n], depth[n], before[n], used[n]: i32"
+    value = op(f"{_VALUES} -> {outputs}", init=init, adjoint="source")(kernel)
+    return Rule(value, functools.partial(_pull, lang.__name__, shaded))
+
+
+@made("volume_gradient")
+def _gradient_op(
+    lang: ModuleType, fp: str, shaded: bool, apart: bool, volumes: int, tables: int, wanted: tuple[bool, bool, bool]
+) -> Op:
+    for_volume, for_table, for_rays = wanted
+    kernel = kernels.volume_gradient(
+        lang,
+        fp=fp,
+        shaded=shaded,
+        apart=apart,
+        shared=volumes == 1,
+        for_volume=for_volume,
+        for_table=for_table,
+        for_rays=for_rays,
+    )
+    gradients = "by_volume[x, y, z], by_table[k, 4], by_origin[n, 3], by_direction[n, 3]"
+    return op(
+        f"{_VALUES}, c[n, 3], o[n], d[n], last[n], used[n]: i32 -> {gradients}",
+        scratch=f"volumes[{volumes}, {'x, y, z' if for_volume else '1, 1, 1'}], tables[{tables}, k, 4]",
+        init=dict.fromkeys(("by_volume", "by_table", "by_origin", "by_direction"), "empty"),
+    )(kernel)
+
+
+def _pull(engine: str, shaded: bool, asked: Asked) -> Sequence[Tensor | None]:
+    """The gradients, by the kernel made for them where nothing else is asked for."""
+    for_volume, for_table, *for_rays, for_box, for_offsets, _ = asked.wants
+    rule = built("volume_render", engine, asked.inputs[0], shaded)
+    if torch.is_grad_enabled() or for_box or for_offsets:
+        return _by_generated(rule, asked)
+    volume = asked.inputs[0]
+    on_cpu = volume.device.type == "cpu"
+    fits = volume.numel() * volume.element_size() * _WORKERS <= _MOST_BYTES
+    volumes, tables = (_WORKERS if fits and on_cpu else 1), (_WORKERS if on_cpu else _TABLES)
+    wanted = (for_volume, for_table, any(for_rays))
+    gradient = built("volume_gradient", engine, volume, shaded, on_cpu, volumes, tables, wanted)
+    cotangents = (asked.cotangent(index).contiguous() for index in range(3))
+    found = gradient(*asked.inputs, *cotangents, *asked.outputs[3:])
+    return [*found, None, None, None]
+
+
+def _by_generated(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
+    """The gradients by the derivative of the op of the values, which are differentiable themselves."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        tensors = (
+            asked.inputs
+            if again
+            else [t.detach().requires_grad_(w) for t, w in zip(asked.inputs, asked.wants, strict=True)]
+        )
+        outputs = rule.value(*tensors)
+    wanted = [tensor for tensor, wants in zip(tensors, asked.wants, strict=True) if wants]
+    cotangents = [asked.cotangent(index) for index in range(3)]
+    found = iter(torch.autograd.grad(list(outputs[:3]), wanted, cotangents, create_graph=again, allow_unused=True))
+    return [next(found) if wants else None for wants in asked.wants]
+
+
+# What a call is given ---------------------------------------------------------------------------
+def _offsets(jitter: torch.Generator | bool | Tensor | None, origins: Tensor) -> Tensor:
+    """(n), where in their samples rays look."""
+    rays = origins.shape[:-1]
+    if isinstance(jitter, Tensor):
+        if jitter.shape != rays:
+            rows = [("jitter", str(tuple(jitter.shape))), ("rays", str(tuple(rays)))]
+            raise ShapeError(
+                refusal("`jitter` of `volume_render` does not fit the rays", rows, "Pass one offset a ray.")
+            )
+        return jitter.to(origins)
+    if jitter is None or jitter is False:
+        return origins.new_full(rays, 0.5)
+    generator = None if jitter is True else jitter
+    device = origins.device if generator is None else generator.device
+    return torch.rand(rays, generator=generator, dtype=origins.dtype, device=device).to(origins.device)
+
+
+def _box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
+    """(6) of the volume's dtype, on its device."""
+    if isinstance(aabb, Tensor):
+        if aabb.numel() != 6:
+            raise _no_box(f"a tensor of shape {tuple(aabb.shape)}")
+        return aabb.reshape(6)
+    sides = tuple(float(side) for side in aabb)
+    if len(sides) != 6 or not all(low < high for low, high in zip(sides[:3], sides[3:], strict=True)):
+        raise _no_box(str(sides))
+    return _constant(sides, volume.dtype, volume.device)
+
+
+def _no_box(came: str) -> ArgumentError:
+    rows = [("came", came), ("expected", "min x, y, z, max x, y, z, each min below its max")]
+    return ArgumentError(
+        refusal("`aabb` of `volume_render` is no box", rows, "Pass [0, 0, 0, 1, 1, 1] for a unit cube.")
+    )
+
+
+def _settings(step: float, threshold: float, shading: Shading | None) -> tuple[float, ...]:
+    """The numbers of a call, as the kernel wants them."""
+    if not 0 < step < math.inf:
+        rows = [("step", repr(step)), ("expected", "a length above 0")]
+        raise ArgumentError(refusal("`step` of `volume_render` cannot be", rows, "A cell's side is a good start."))
+    if not 0 <= threshold < 1:
+        rows = [("threshold", repr(threshold)), ("expected", "0 or more, and less than 1")]
+        raise ArgumentError(refusal("`threshold` of `volume_render` cannot be", rows, "0.001 is not to be seen."))
+    lit = Shading() if shading is None else shading
+    light = (0.0, 0.0, 0.0) if lit.light is None else tuple(float(part) for part in lit.light)
+    size = math.hypot(*light)
+    if len(light) != 3 or (lit.light is not None and not 0 < size < math.inf):
+        rows = [("light", repr(lit.light)), ("expected", "three numbers that are not all 0, or None")]
+        raise ArgumentError(refusal("`shading` of `volume_render` has no light", rows, "None is a light at the eye."))
+    if lit.shininess < 1 or lit.softness <= 0:
+        rows = [("shininess", f"{lit.shininess}", "1 or more"), ("softness", f"{lit.softness}", "above 0")]
+        raise ArgumentError(refusal("`shading` of `volume_render` cannot be", rows, "Shading() has what suits most."))
+    numbers = (lit.ambient, lit.diffuse, lit.specular, lit.shininess, lit.softness)
+    return (float(step), float(threshold), *map(float, numbers), *(part / (size or 1.0) for part in light))
+
+
+def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Numbers as a tensor, kept for the next call."""
+    if torch.compiler.is_compiling():
+        return torch.tensor(numbers, dtype=dtype, device=device)
+    return _kept(numbers, dtype, device)
+
+
+@functools.lru_cache(maxsize=256)
+def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    with apart():  # of modes and transforms: it outlives the call
+        return torch.tensor(numbers, dtype=dtype, device=device)
+
+
+# What does not fit ------------------------------------------------------------------------------
+def _check(volume: Tensor, table: Tensor, origins: Tensor, directions: Tensor, box: Tensor) -> None:
+    given = {"volume": volume, "table": table, "origins": origins, "directions": directions, "aabb": box}
+    forms = {
+        "volume": ("[x, y, z]", volume.ndim == 3 and volume.numel() > 0),
+        "table": ("[k, 4]", table.ndim == 2 and table.shape[1] == 4 and len(table) > 0),
+        "origins": ("[..., 3]", origins.ndim > 0 and origins.shape[-1] == 3),
+        "directions": ("[..., 3]", directions.shape == origins.shape),
+    }
+    if not all(fits for _, fits in forms.values()):
+        notes = {"directions": "as origins", "table": "with a row at least", "volume": "with a cell at least"}
+        rows = [
+            (name, f"{form} = {tuple(given[name].shape)}", *([] if fits else [notes.get(name, "the last should be 3")]))
+            for name, (form, fits) in forms.items()
+        ]
+        raise ShapeError(refusal("the tensors of `volume_render` do not fit", rows, "Check what is pointed at."))
+    if len({tensor.dtype for tensor in given.values()}) > 1:
+        rows = [(name, str(tensor.dtype)) for name, tensor in given.items()]
+        remedy = "Convert them: .float() or .double()."
+        raise DtypeError(refusal("`volume_render` takes tensors of one dtype", rows, remedy))
+    if len({tensor.device for tensor in given.values()}) > 1:
+        rows = [(name, str(tensor.device)) for name, tensor in given.items()]
+        raise DeviceError(refusal("`volume_render` takes tensors of one device", rows, "Move them with .to()."))
+
+
+def _check_background(background: Tensor, origins: Tensor) -> None:
+    if background.shape not in ((3,), origins.shape):
+        rows = [("background", str(tuple(background.shape))), ("origins", str(tuple(origins.shape)))]
+        remedy = "Pass one colour, [3], or one a ray."
+        raise ShapeError(refusal("`background` of `volume_render` does not fit the rays", rows, remedy))
