@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
+from support.thinned import kept
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,16 +26,41 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _leave_out_slow(config, items)
+    _thin_out(config, items)
     _skip_gpu_without_one(items)
     items.sort(key=wanted_configuration)  # stable: within a configuration the order stays
 
 
+def _runs_everything(config: pytest.Config) -> bool:
+    return config.getoption("--slow") or "slow" in config.getoption("markexpr")
+
+
 def _leave_out_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--slow") or "slow" in config.getoption("markexpr"):
+    if _runs_everything(config):
         return
     slow = [item for item in items if item.get_closest_marker("slow")]
     config.hook.pytest_deselected(items=slow)
     items[:] = [item for item in items if not item.get_closest_marker("slow")]
+
+
+def _thin_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep every nth case of each function marked `thinned(n)`."""
+    if _runs_everything(config):
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("thinned"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = [item for name, group in cases.items() for item in _others(name, group)]
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(map(id, left_out))
+    items[:] = [item for item in items if id(item) not in gone]
+
+
+def _others(name: str, group: list[pytest.Item]) -> Iterator[pytest.Item]:
+    mark = group[0].get_closest_marker("thinned")
+    places = kept(name, len(group), mark.args[0] if mark else 1)
+    return (item for place, item in enumerate(group) if place not in places)
 
 
 def _skip_gpu_without_one(items: list[pytest.Item]) -> None:

@@ -6,6 +6,8 @@ from torch.func import functional_call, grad, grad_and_value, jacrev, vjp, vmap
 
 import cases
 
+pytestmark = pytest.mark.thinned(3)
+
 SAMPLES = 3
 SCALAR_LOSS = cases.named(
     "convolution", "bilinear", "matrix_vector", "chained", "scatter", "own_backward", "two_outputs"

@@ -5,6 +5,8 @@ import torch
 
 import cases
 
+pytestmark = pytest.mark.thinned(3)
+
 
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_float32(lang, case):

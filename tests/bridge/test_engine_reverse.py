@@ -7,6 +7,8 @@ import cases
 import tinsmith as ts
 from support.adjoints import by
 
+pytestmark = pytest.mark.thinned(3)
+
 BY_HAND = "own_backward"  # a `while`: no engine differentiates it
 DIFFERENTIATED = [case for case in cases.ALL if cases.differentiable(case.inputs(torch.float64))]
 

@@ -6,6 +6,8 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 import cases
 
+pytestmark = pytest.mark.thinned(3)
+
 CHECKED = [case for case in cases.ALL if cases.differentiable(case.inputs(torch.float64))]
 
 

@@ -8,7 +8,10 @@ from torch.func import hessian, jacfwd, jacrev, jvp, vjp, vmap
 import tinsmith as ts
 
 # torch's forward mode compiles its own formulas by torch.jit.script when it is first used
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.thinned(3),
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+]
 
 
 def floats(*shape, seed=0):

@@ -8,6 +8,8 @@ from torch.library import opcheck
 
 import cases
 
+pytestmark = pytest.mark.thinned(3)
+
 # The rows that differ in form; kernels of one form differ in nothing that torch could see.
 FORMS = cases.named(
     "square", "convolution", "two_outputs", "counted", "learnable_scalar", "scalars", "polynomial", "static_branch",

@@ -14,6 +14,8 @@ import tinsmith as ts
 from support import random_kernels
 from tinsmith._config import config
 
+pytestmark = pytest.mark.thinned(3)
+
 SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 24 else []) for seed in range(400)]
 CLOSE = {"rtol": 1e-8, "atol": 1e-10}
 

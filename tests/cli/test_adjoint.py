@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from tinsmith.cli import _adjoint, app
 
+pytestmark = pytest.mark.thinned(3)
+
 KERNELS = """
 import {engine} as lang
 import tinsmith as ts

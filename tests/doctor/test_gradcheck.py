@@ -14,6 +14,8 @@ from tinsmith.doctor._gradcheck import gradcheck
 from tinsmith.kernels import splat
 from tinsmith.source.ir import NotCovered
 
+pytestmark = pytest.mark.thinned(3)
+
 
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_the_table_of_ops_in_double_precision(lang64, case):

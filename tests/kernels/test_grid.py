@@ -11,6 +11,8 @@ import tinsmith as ts
 from tinsmith import reference
 from tinsmith.kernels import grid
 
+pytestmark = pytest.mark.thinned(3)
+
 WORD = 2**32
 
 

@@ -11,6 +11,8 @@ import torch
 
 import tinsmith as ts
 
+pytestmark = pytest.mark.thinned(4)
+
 F64 = torch.float64
 FLAGS = list(itertools.product([None, False], [None, False], [True, False]))
 

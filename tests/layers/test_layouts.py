@@ -15,6 +15,8 @@ from layers.layouts import DECLARATIONS, ROWS
 from layers.layouts_outcome import outcome
 from layers.layouts_page import BEGIN, END, NONE, PAGE, Cell, read, written
 
+pytestmark = pytest.mark.thinned(4)
+
 OFTEN = ("`needs_grad=True`", "`.place(x, x.grad)`", "`lazy_grad()`")
 EXPECTED = read(PAGE.read_text())
 CELLS = [

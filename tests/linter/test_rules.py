@@ -868,7 +868,7 @@ def test_every_rule_of_lint_has_a_case():
 def test_the_docs_have_every_rule():
     text = (Path(__file__).parents[2] / "docs" / "reference" / "lint" / "index.md").read_text(encoding="utf-8")
     for rule in RULES.values():
-        assert f"| {rule.id} | {rule.name} | {rule.about} |" in text
+        assert f"| [{rule.id}]({rule.id}.md) | {rule.name} | {rule.about} |" in text
 
 
 def test_no_case_is_wrong_in_a_second_way():

@@ -9,6 +9,8 @@ from fuzz._grammar import write
 from support.engine_keeper import ENGINES
 from tinsmith.linter import lint_file, lint_kernels
 
+pytestmark = pytest.mark.thinned(3)
+
 
 def found(text, path="k.py"):
     return [(one.rule, one.line) for one in lint_file(path, textwrap.dedent(text)) if one.severity != "info"]

@@ -14,6 +14,8 @@ import torch
 import tinsmith as ts
 from support.right import assert_right, assert_right_in_a_batch
 
+pytestmark = pytest.mark.thinned(3)
+
 PROGRAM = """
 import sys, torch, {engine} as lang
 import tinsmith as ts

@@ -17,6 +17,8 @@ from support.engine_keeper import ENGINES
 from support.findings import seen
 from tinsmith.linter import lint_file
 
+pytestmark = pytest.mark.thinned(3)
+
 BY_NAME = {row.name: row for row in ROWS}
 SINGLE = "32_f32_local_in_f64"  # of an engine that was not told otherwise
 RUN = [row.name for row in ROWS if row.spec and row.name != SINGLE]

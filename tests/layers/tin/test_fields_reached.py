@@ -6,6 +6,8 @@ import torch
 import cases
 import tinsmith as ts
 
+pytestmark = pytest.mark.thinned(3)
+
 N = 5
 
 

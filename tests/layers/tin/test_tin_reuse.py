@@ -9,7 +9,10 @@ from torch.func import grad, jacrev, vmap
 import cases
 import tinsmith as ts
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch.func.jvp uses it
+pytestmark = [
+    pytest.mark.thinned(3),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
+]  # torch.func.jvp uses it
 
 
 def rand(*shape):

@@ -7,7 +7,10 @@ from torch.func import vmap
 import cases
 import tinsmith as ts
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # inductor uses it
+pytestmark = [
+    pytest.mark.thinned(3),
+    pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
+]  # inductor uses it
 
 
 def rand(*shape):

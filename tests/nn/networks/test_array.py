@@ -10,6 +10,8 @@ import tinsmith as ts
 from tinsmith.nn import Loss, NetworkArray
 from tinsmith.nn._activations import apply
 
+pytestmark = pytest.mark.thinned(3)
+
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 ACTIVATIONS = ["ReLU", "LeakyReLU", "SiLU", "Exponential", "Sine", "Sigmoid", "Squareplus", "Softplus", "Tanh", "None"]
 # (width, hidden layers, outputs, biases): rows of one vector, of two, wider than the networks, of a single neuron.

@@ -6,6 +6,8 @@ import torch
 import tinsmith as ts
 from tinsmith.nn import Encoding, NetworkArray, RowOptimizer, Trainer
 
+pytestmark = pytest.mark.thinned(3)
+
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 NETWORK = {"n_neurons": 8, "n_hidden_layers": 2}
 GRID = {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 6, "base_resolution": 4}

@@ -7,6 +7,8 @@ import rows
 from rows import Draw
 from support.roundtrip import assert_same, text, twin
 
+pytestmark = pytest.mark.thinned(3)
+
 
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", rows.ALL, ids=str)
