@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _runs_everything(config: pytest.Config) -> bool:
-    return config.getoption("--slow") or "slow" in config.getoption("markexpr")
+    return bool(config.getoption("--slow")) or "slow" in (config.getoption("markexpr") or "")
 
 
 def _leave_out_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
