@@ -220,6 +220,7 @@ def test_second_derivatives_agree_with_the_twin(engine, shading):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
 def test_transforms_and_compilation_agree_with_plain_calls(engine):
     given = scene(n=20)
     *inputs, _ = given.values()
