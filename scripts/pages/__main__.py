@@ -1,0 +1,9 @@
+"""Write the pages and plots anew that are made from tables: ./scripts/docs write."""
+
+import tinsmith as ts
+
+from . import rule_pages
+
+ts.init("cpu", engine="taichi")
+for path, text in rule_pages.pages().items():
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,171 @@
+"""Memory, told from the source."""
+
+from .row import Row
+
+ROWS = (
+    Row(
+        "TS101",
+        """
+        An engine's reverse mode reads arrays as they are *after* the forward pass. A value that was used and then
+        overwritten is gone: the derivative is taken at another number, with no error. tinsmith's gradient works on
+        a copy, and puts the values back step by step, so this costs memory and a little time.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                s = y[i] * x[i]
+                y[i] = x[i]
+                y[i] += s
+        """,
+        """
+        def k(x: A, start: A, y: A):
+            for i in x:
+                y[i] = x[i] + start[i] * x[i]
+        """,
+        words="Write each element once; read what was there before from another array.",
+    ),
+    Row(
+        "TS102",
+        """
+        After `y[i] = sin(y[i])` the reverse kernel reads the new `y[i]` where the derivative needs the old one:
+        cos(sin y) instead of cos y. tinsmith keeps the old values.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                y[i] = ti.sin(y[i])
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                y[i] = ti.sin(x[i])
+        """,
+        words="What is linear in the old value, `y[i] = 0.5 * y[i] + x[i]`, needs none of it, and is not named.",
+    ),
+    Row(
+        "TS103",
+        """
+        The spec says that an array is an input, and the kernel writes it. torch does not know that, so a value that
+        autograd kept may change under it. Such an op is refused when it is made.
+        """,
+        """
+        @ts.op("x[n], w[n] -> y[n]")
+        @ti.kernel
+        def k(x: A, w: A, y: A):
+            for i in x:
+                w[i] = 0.0
+                y[i] = x[i]
+        """,
+        """
+        @ts.op("x[n] -> y[n], w[n]")
+        @ti.kernel
+        def k(x: A, w: A, y: A):
+            for i in x:
+                w[i] = 0.0
+                y[i] = x[i]
+        """,
+        words="What the kernel writes is an output, or scratch.",
+    ),
+    Row(
+        "TS104",
+        """
+        Outputs start at zero, so a kernel that reads one first gets zeros, and with `init={...: "empty"}` whatever
+        was in that memory. Most often the loops are in the wrong order.
+        """,
+        """
+        @ts.op("x[n] -> y[n], z[n]")
+        @ti.kernel
+        def k(x: A, y: A, z: A):
+            for i in x:
+                z[i] = y[i] * x[i]
+            for i in x:
+                y[i] = x[i]
+        """,
+        """
+        @ts.op("x[n] -> y[n], z[n]")
+        @ti.kernel
+        def k(x: A, y: A, z: A):
+            for i in x:
+                y[i] = x[i]
+            for i in x:
+                z[i] = y[i] * x[i]
+        """,
+    ),
+    Row(
+        "TS105",
+        """
+        The outermost loop of a kernel runs in parallel. If its iterations store to one element, the last one wins,
+        and which that is is chance. `y[None] = y[None] + x[i]` loses additions; `y[None] += x[i]` is atomic and
+        does not.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[None] = y[None] + x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[None] += x[i]
+        """,
+    ),
+    Row(
+        "TS106",
+        """
+        An iteration reads an element that another one writes: it gets the old value or the new one, by chance. A
+        loop whose steps follow one another has to say so.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in range(x.shape[0] - 1):
+                y[i + 1] = y[i] + x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            for _ in range(1):
+                for i in range(x.shape[0] - 1):
+                    y[i + 1] = y[i] + x[i]
+        """,
+        words="Below a loop of one trip the inner loop runs in its order. `ti.loop_config(serialize=True)` does too.",
+    ),
+    Row(
+        "TS107",
+        """
+        The reverse kernel decides anew which branch to take and which element to touch, from what the array holds
+        at the end. If the kernel changed it, the reverse pass goes another way than the forward pass did.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                if y[i] < 0.5:
+                    y[i] = x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                if x[i] < 0.5:
+                    y[i] = x[i]
+        """,
+    ),
+    Row(
+        "TS108",
+        """
+        No engine reverses the order of a kernel's outermost loop. With state that goes from one iteration to the
+        next, the gradient has to run backwards in time, and does not: wrong on both engines, with no error.
+        tinsmith's gradient runs backwards.
+        """,
+        """
+        def k(x: A, y: A):
+            ti.loop_config(serialize=True)
+            for i in range(x.shape[0] - 1):
+                y[i + 1] = 2.0 * y[i] + x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            for _ in range(1):
+                for i in range(x.shape[0] - 1):
+                    y[i + 1] = 2.0 * y[i] + x[i]
+        """,
+        words="For an engine's own reverse mode, the loop below one of one trip.",
+    ),
+)

@@ -1,0 +1,107 @@
+"""Numbers."""
+
+from .row import Row
+
+ROWS = (
+    Row(
+        "TS301",
+        """
+        A kernel's variable has the type of what it is first given. `0` makes it an integer for good, and every
+        float that it is given later is cut to a whole number, in values and gradients.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                n = 0
+                n += 0.5 * x[i]
+                y[i] = n
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                n = 0.0
+                n += 0.5 * x[i]
+                y[i] = n
+        """,
+    ),
+    Row(
+        "TS302",
+        """
+        A cast to an integer has derivative 0 almost everywhere, so nothing flows through it. That is right, and
+        often not what was meant. An index made of a float is not named: it has no gradient by its nature.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = int(x[i]) * 0.5
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                j = int(x[i])
+                y[i] = x[j] * 0.5
+        """,
+    ),
+    Row(
+        "TS303",
+        """
+        The derivative of a root at 0 is infinite, and 0 times infinity is NaN: one element at such a point spoils
+        the gradient of all. Beside `select` it does so even on the side that is not taken. tinsmith follows torch's
+        [conventions](../conventions.md), by which no NaN comes from what was not taken or has no incoming gradient;
+        an engine's own reverse mode gives NaN.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = ti.select(x[i] > 0.0, ti.sqrt(x[i]), 0.0)
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                if x[i] > 0.0:
+                    y[i] = ti.sqrt(x[i])
+        """,
+        words="Or keep it away: `ti.sqrt(x[i] * x[i] + 1e-6)`, `v.norm(1e-8)`.",
+    ),
+    Row(
+        "TS304",
+        """
+        Half precision has 11 bits: 2048 + 1 is 2048. A sum of many small numbers stops growing, and a gradient that
+        is added up in half precision does too.
+        """,
+        """
+        def k(x: A, y: ti.types.ndarray(dtype=ti.f16, ndim=1)):
+            for i in x:
+                y[0] += x[i]
+        """,
+        """
+        def k(x: A, y: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+            for i in x:
+                y[0] += x[i]
+        """,
+    ),
+    Row(
+        "TS305",
+        """
+        A literal has the engine's default precision, float32 unless `init(default_fp=...)` says otherwise, and the
+        variable keeps it: a sum over float64 arrays loses half of its digits.
+        """,
+        """
+        def k(x: F64[1], y: F64[1]):
+            for i in y:
+                s = 0.0
+                for j in range(x.shape[0]):
+                    s += x[j]
+                y[i] = s
+        """,
+        """
+        def k(x: F64[1], y: F64[1]):
+            for i in y:
+                s = ti.f64(0.0)
+                for j in range(x.shape[0]):
+                    s += x[j]
+                y[i] = s
+        """,
+        words="Or start the engine in float64: `ts.init(default_fp=ti.f64)`.",
+    ),
+)

@@ -1,0 +1,102 @@
+"""What could not be looked at, and hygiene."""
+
+from .row import Row
+
+ROWS = (
+    Row(
+        "TS001",
+        """
+        A file that cannot be read says nothing of its kernels, so a check of it is no check: `tinsmith check` ends
+        with exit code 2, even if every other file is clean.
+        """,
+        """
+        @ti.kernel
+        def k(x: A, y: A)
+            for i in x:
+                y[i] = x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = x[i]
+        """,
+    ),
+    Row(
+        "TS002",
+        """
+        A check that could not be made is told, so that a report is never clean because nobody looked: a file that
+        fails when `--run` imports it, an example that raises, a part of the check that fails by itself. Exit code
+        2.
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = x[i]
+
+
+        @op.example
+        def small():
+            return torch.load("no_such_file.pt")
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = x[i]
+
+
+        @op.example
+        def small():
+            return torch.rand(4)
+        """,
+    ),
+    Row(
+        "TS501",
+        """
+        A parameter that nothing uses is most often one that was meant to be used. Of an op it has a gradient of
+        zeros.
+        """,
+        """
+        def k(x: A, y: A, scale: ti.i32):
+            for i in x:
+                y[i] = x[i]
+        """,
+        """
+        def k(x: A, y: A, _scale: ti.i32):
+            for i in x:
+                y[i] = x[i]
+        """,
+        words="A name that begins with `_` says that it is meant.",
+    ),
+    Row(
+        "TS502",
+        """
+        Lint reads a kernel's text, and goes into the engine functions that it calls. Where it cannot follow what an
+        array is handed to, it says nothing of what happens there, and says that.
+        """,
+        """
+        def make(spread):
+            @ti.kernel
+            def k(x: A, y: A):
+                for i in x:
+                    spread(y, x[i])
+
+            return k
+        """,
+        """
+        @ti.func
+        def spread(y: ti.template(), v):
+            y[0] += v
+
+
+        @ti.kernel
+        def k(x: A, y: A):
+            for i in x:
+                spread(y, x[i])
+        """,
+        words="A function that stands where lint finds it is followed.",
+    ),
+)

@@ -1,0 +1,312 @@
+"""What the sanitizer and the gradient check see in a run."""
+
+from .row import Row
+
+ROWS = (
+    Row(
+        "TS601",
+        """
+        Two iterations of a parallel loop touch one element, and one of them writes it, other than by an atomic.
+        What comes out is chance. The sanitizer knows which element, which iterations and which lines.
+        """,
+        """
+        @ts.op("x[n], where[n]: i32 -> y[n]")
+        @ti.kernel
+        def op(x: A, where: A, y: A):
+            for i in x:
+                y[where[i]] = x[i]
+        """,
+        """
+        @ts.op("x[n], where[n]: i32 -> y[n]")
+        @ti.kernel
+        def op(x: A, where: A, y: A):
+            for i in x:
+                y[where[i]] += x[i]
+        """,
+        "torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 2, 2], dtype=torch.int32)",
+    ),
+    Row(
+        "TS602",
+        """
+        An element of an output is read before anything wrote it. It is zero by chance of how the op allocates; a
+        kernel of another caller, or `init`, finds something else there.
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for _ in range(1):
+                for i in range(1, x.shape[0]):
+                    y[i] = 0.5 * y[i - 1] + x[i]
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for _ in range(1):
+                y[0] = x[0]
+                for i in range(1, x.shape[0]):
+                    y[i] = 0.5 * y[i - 1] + x[i]
+        """,
+        "torch.tensor([1.0, 2.0, 3.0])",
+    ),
+    Row(
+        "TS603",
+        """
+        [TS101](TS101.md) and [TS102](TS102.md), seen in a run: with the element, where it was read and where it was
+        overwritten. An engine's own reverse mode reads the later value.
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = x[i]
+                y[i] = ti.sin(y[i]) * y[i]
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = ti.sin(x[i]) * x[i]
+        """,
+        "torch.tensor([1.0, 2.0])",
+    ),
+    Row(
+        "TS604",
+        """
+        Compiled kernels do not look whether an index lies in its array: they read other memory, and in the reverse
+        pass they write it. Negative indices do not count from the end.
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = x[i + 1] - x[i]
+        """,
+        """
+        @ts.op("x[n] -> y[n - 1]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in y:
+                y[i] = x[i + 1] - x[i]
+        """,
+        "torch.tensor([1.0, 2.0, 4.0])",
+    ),
+    Row(
+        "TS605",
+        """
+        An integer that does not fit its type wraps around, with no error. Indices of large arrays and products of
+        sizes are where it happens.
+        """,
+        """
+        @ts.op("x[n], k[n]: i32 -> y[n]")
+        @ti.kernel
+        def op(x: A, k: A, y: A):
+            for i in x:
+                y[i] = x[i] * (k[i] * k[i])
+        """,
+        """
+        @ts.op("x[n], k[n]: i32 -> y[n]")
+        @ti.kernel
+        def op(x: A, k: A, y: A):
+            for i in x:
+                y[i] = x[i] * float(k[i]) * float(k[i])
+        """,
+        "torch.tensor([1.0, 2.0]), torch.tensor([3, 70_000], dtype=torch.int32)",
+    ),
+    Row(
+        "TS606",
+        """
+        A NaN is found at the end of a program, and born at its beginning. The sanitizer names the operation, the
+        iteration and the operands of the first one, in values and in gradients.
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = ti.log(x[i])
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = ti.log(ti.max(x[i], 1e-6))
+        """,
+        "torch.tensor([1.0, -2.0])",
+    ),
+    Row(
+        "TS607",
+        """
+        An integer divided by zero ends the process on one machine and gives any number on another.
+        """,
+        """
+        @ts.op("x[n], k[n]: i32 -> y[n]")
+        @ti.kernel
+        def op(x: A, k: A, y: A):
+            for i in x:
+                y[i] = x[i] * (12 // k[i])
+        """,
+        """
+        @ts.op("x[n], k[n]: i32 -> y[n]")
+        @ti.kernel
+        def op(x: A, k: A, y: A):
+            for i in x:
+                y[i] = x[i] * (12 // ti.max(k[i], 1))
+        """,
+        "torch.tensor([1.0, 2.0]), torch.tensor([3, 0], dtype=torch.int32)",
+    ),
+    Row(
+        "TS608",
+        """
+        The sanitizer follows a kernel number by number, and knows what kernels usually do. What it does not know it
+        names, so that an empty list of findings means that all was seen.
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = ti.raw_div(x[i], 3.0)
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = x[i] / 3.0
+        """,
+        "torch.tensor([1.0, 2.0])",
+    ),
+    Row(
+        "TS609",
+        """
+        [TS305](TS305.md), seen in a run: a local of float32 rounds what float64 arrays hold.
+        """,
+        """
+        @ts.op("x[n] -> y[]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for _ in range(1):
+                s = 0.0
+                for i in range(x.shape[0]):
+                    s += x[i]
+                y[None] = s
+        """,
+        """
+        @ts.op("x[n] -> y[]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[None] += x[i]
+        """,
+        "torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)",
+    ),
+    Row(
+        "TS701",
+        """
+        The op's gradient is not the true one, which is worked out number by number in float64, and again by
+        differences. It is written by hand, or an engine's. The element that is furthest off is named.
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = x[i] * x[i]
+
+
+        @op.backward
+        @ti.kernel
+        def square_backward(x: A, grad_y: A, grad_x: A):
+            for i in x:
+                grad_x[i] = x[i] * grad_y[i]
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = x[i] * x[i]
+
+
+        @op.backward
+        @ti.kernel
+        def square_backward(x: A, grad_y: A, grad_x: A):
+            for i in x:
+                grad_x[i] = 2.0 * x[i] * grad_y[i]
+        """,
+        "torch.tensor([1.0, 2.0])",
+    ),
+    Row(
+        "TS702",
+        """
+        Differences from the left and from the right do not agree: the inputs are at a kink or a jump. The gradient
+        is one of several that [conventions](../conventions.md) choose from; an optimizer may not mind, a comparison
+        with something else may.
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = ti.abs(x[i])
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = ti.sqrt(x[i] * x[i] + 1e-4)
+        """,
+        "torch.tensor([0.0, 1.0])",
+    ),
+    Row(
+        "TS703",
+        """
+        The op refuses its gradient, for a reason that stands in the message. A check tells it, since an op without
+        a gradient may be right for inference alone.
+        """,
+        """
+        @ts.op("x[n] -> y[n]", adjoint="engine")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                ti.atomic_max(y[0], x[i])
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                ti.atomic_max(y[0], x[i])
+        """,
+        "torch.tensor([1.0, 2.0])",
+    ),
+    Row(
+        "TS704",
+        """
+        What the compiled op gives is not what its source says, or not the same in each call: random numbers, a
+        race, or a mistake of an engine.
+        """,
+        """
+        @ts.op("x[n] -> y[n]", adjoint="engine")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = x[i] * ti.random()
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                y[i] = x[i] * x[i]
+        """,
+        "torch.tensor([1.0, 2.0])",
+    ),
+)
