@@ -147,6 +147,14 @@ def test_a_few_are_refused_where_that_cannot_be(engine):
         Trainer(array(engine), LOOKAHEAD).training_step(*batch(0, 1), at=[0])
 
 
+def test_an_optimizer_is_named_as_a_loss_is(engine):
+    for model in (mlp(), array(engine)):
+        named, configured = Trainer(model, "sgd", "L2").optimizer, Trainer(model, {"otype": "SGD"}, "L2").optimizer
+        assert type(named) is type(configured) and str(named.state_dict()) == str(configured.state_dict())
+    with pytest.raises(ConfigError, match="Adam"):
+        Trainer(mlp(), "Adan")
+
+
 def test_what_is_misspelt_is_refused():
     with pytest.raises(ConfigError, match="RelativeL2"):
         Trainer(mlp(), ADAM, "RelativL2")

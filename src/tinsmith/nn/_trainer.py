@@ -36,8 +36,8 @@ class Trainer:
 
     Args:
         model: any module.
-        optimizer: a configuration; or an optimizer of these parameters, torch's or `nn.optimizers`'. For a
-            `NetworkArray` a configuration becomes a `RowOptimizer` where it works by rows (see there); others, such as
+        optimizer: a name such as `"Adam"`, a configuration, or an optimizer of these parameters, torch's or
+            `nn.optimizers`'. For a `NetworkArray` a name or a configuration becomes a `RowOptimizer` where it works by rows (see there); others, such as
             Novograd's, take its networks for one, whose sizes they weigh against each other. None: Adam.
         loss: a name such as `"L2"`, a configuration, or a function (prediction, target) -> losses, whose sum goes
             down. None: tiny-cuda-nn's default, RelativeL2.
@@ -63,7 +63,7 @@ class Trainer:
     def __init__(
         self,
         model: torch.nn.Module,
-        optimizer: torch.optim.Optimizer | RowOptimizer | Config | None = None,
+        optimizer: str | torch.optim.Optimizer | RowOptimizer | Config | None = None,
         loss: str | Config | LossFunction | None = None,
         *,
         log_dir: str | Path | None = None,
@@ -261,11 +261,11 @@ class Trainer:
 
 
 def _optimizer(
-    model: torch.nn.Module, given: torch.optim.Optimizer | RowOptimizer | Config | None
+    model: torch.nn.Module, given: str | torch.optim.Optimizer | RowOptimizer | Config | None
 ) -> torch.optim.Optimizer | RowOptimizer:
     if isinstance(given, (torch.optim.Optimizer, RowOptimizer)):
         return given
-    section = resolved("optimizer", given)
+    section = resolved("optimizer", {"otype": given} if isinstance(given, str) else given)
     if isinstance(model, NetworkArray):
         try:
             return RowOptimizer(model, section)
