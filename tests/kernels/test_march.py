@@ -21,17 +21,17 @@ DTYPES = {"f32": torch.float32, "f64": torch.float64}
 def built(lang, fp, skips):
     found = kernels.march(lang, fp=fp, skips=skips)
     return (
-        ts.op(f"{READS} -> counts[n]: i32, firsts[n]: i32")(found.count),
-        ts.op(f"{READS}, firsts[n]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill),
+        ts.op(f"{READS} -> counts[n]: i32, runs[n, {kernels.RUNS}, 2]: i32")(found.count),
+        ts.op(f"{READS}, runs[n, _, 2]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill),
     )
 
 
 def marched(ops, given, numbers, most):
     count, fill = ops
-    counts, firsts = count(*given, *numbers, most)
+    counts, runs = count(*given, *numbers, most)
     ends = counts.cumsum(0)
     rays = torch.stack([ends - counts, counts], 1).int()
-    return counts, *fill(*given, firsts, rays, *numbers, s=int(ends[-1]))
+    return counts, *fill(*given, runs, rays, *numbers, s=int(ends[-1]))
 
 
 def a_scene(seed, fp):
@@ -89,11 +89,11 @@ def test_a_pass_that_finds_other_samples_stays_in_its_place(lang):
     """Compilers may round differently in the two passes: fewer samples than were counted, or more."""
     given, numbers, most = a_scene(1, "f32")
     count, fill = built(lang, "f32", True)
-    counts, firsts = count(*given, *numbers, most)
+    counts, runs = count(*given, *numbers, most)
     wrong = (counts + torch.randint(-2, 3, counts.shape)).clamp(min=0).int()
     ends = wrong.cumsum(0)
     rays = torch.stack([ends - wrong, wrong], 1).int()
-    ray_index, t, steps = fill(*given, firsts, rays, *numbers, s=int(ends[-1]))
+    ray_index, t, steps = fill(*given, runs, rays, *numbers, s=int(ends[-1]))
     assert torch.equal(ray_index, torch.repeat_interleave(torch.arange(len(wrong)), wrong).int())
     for (start, size), found in zip(rays.tolist(), counts.tolist(), strict=True):
         assert (steps[start : start + min(size, found)] > 0).all()
@@ -108,8 +108,8 @@ def test_no_thread_writes_where_another_does(lang):
     numbers = (0.0, math.inf, 0.05, 0.02, math.log1p(0.02))
     count, fill = built(lang, "f32", True)
     assert seen(count, *given, *numbers, 100) == []
-    counts, firsts = count(*given, *numbers, 100)
+    counts, runs = count(*given, *numbers, 100)
     ends = counts.cumsum(0)
     assert ends[-1] > 30
     rays = torch.stack([ends - counts, counts], 1).int()
-    assert seen(fill, *given, firsts, rays, *numbers, s=int(ends[-1])) == []
+    assert seen(fill, *given, runs, rays, *numbers, s=int(ends[-1])) == []

@@ -12,7 +12,7 @@ from ._element_losses import ELEMENT_LOSSES
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
 from ._entropy import entropy
 from ._grid import grid
-from ._march import March, march
+from ._march import RUNS, March, march
 from ._network_shape import NetworkShape
 from ._networks import backward_networks, forward_networks, learning_networks
 from ._occupancy import occupied_bits
@@ -27,6 +27,7 @@ __all__ = [
     "ELEMENT_LOSSES",
     "March",
     "NetworkShape",
+    "RUNS",
     "accumulate",
     "backward_networks",
     "composite",

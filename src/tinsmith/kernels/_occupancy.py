@@ -3,7 +3,7 @@
 from types import ModuleType
 from typing import Any
 
-from ._march import BLOCK
+from ._regions import BLOCK
 
 
 def occupied_bits(lang: ModuleType) -> Any:

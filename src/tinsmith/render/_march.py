@@ -124,13 +124,13 @@ def march(
     offsets = _offsets(jitter, origins)
     count, fill = built("march", engine, origins)
     place = (near, far, step, cone_angle, math.log1p(cone_angle))
-    counts, firsts = count(origins, directions, box, bits, offsets, cells, *place, max_steps)
+    counts, runs = count(origins, directions, box, bits, offsets, cells, *place, max_steps)
     ends = counts.cumsum(0, dtype=torch.int64)
     total = ends[-1] if len(ends) else ends.new_zeros(())
     size = _size(total) if capacity is None else capacity
     starts = (ends - counts).clamp(max=size)
     rays = torch.stack([starts, ends.clamp(max=size) - starts], 1).to(torch.int32)
-    ray_index, t, steps = fill(origins, directions, box, bits, offsets, cells, firsts, rays, *place, s=size)
+    ray_index, t, steps = fill(origins, directions, box, bits, offsets, cells, runs, rays, *place, s=size)
     return Samples(rays, ray_index, t, steps, total, engine)
 
 
@@ -177,8 +177,9 @@ def _refuse_numbers(**numbers: Any) -> None:
 def _march(lang: Any, fp: str) -> tuple[Op, Op]:
     found = kernels.march(lang, fp=fp)
     reads = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32"
-    count = op(f"{reads} -> counts[n]: i32, firsts[n]: i32", init={"counts": "empty", "firsts": "empty"})(found.count)
-    fill = op(f"{reads}, firsts[n]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill)
+    init = {"counts": "empty", "runs": "empty"}
+    count = op(f"{reads} -> counts[n]: i32, runs[n, {kernels.RUNS}, 2]: i32", init=init)(found.count)
+    fill = op(f"{reads}, runs[n, _, 2]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill)
     return count, fill
 
 

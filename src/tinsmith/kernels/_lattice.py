@@ -1,0 +1,74 @@
+"""The lattice of a ray: where its samples may be, whatever is occupied.
+
+From e[0], where the ray begins, with its offset u:
+
+    e[k + 1] = e[k] + d[k],   d[k] = max(step, cone e[k])        edges of intervals, and their lengths
+    t[k] = e[k] + u d[k]                                         a sample in each
+
+e[k] is worked out from k alone: d is the step up to k = bend, and grows by a factor from there. So a sample has the
+same bits whatever was skipped before it.
+"""
+
+from types import ModuleType
+from typing import Any
+
+
+def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
+    """Build the functions `lattice`, `at` and `after` for an engine and the type "f32" or "f64"."""
+    real = getattr(lang, fp)
+    endless = 2.0**24 if fp == "f32" else 2.0**30  # samples: up to there k is exact
+    start, bent, offset, pace, opening, grows, bend, often = range(8)  # a lattice is a vector of these
+
+    @lang.func
+    def at(line, k):
+        """The place of the sample k, and the length of its interval."""
+        edge, length = line[start] + k * line[pace], line[pace]
+        beyond = k - line[bend]
+        if beyond >= real(0.0):
+            edge = line[bent] * lang.exp(beyond * line[grows])
+            length = edge * line[opening]
+        return edge + line[offset] * length, length
+
+    @lang.func
+    def before(line, k, limit):
+        """Whether the sample k is before `limit`."""
+        there, _ = at(line, k)
+        return there < limit
+
+    @lang.func
+    def least(line, limit):
+        """About the first k whose sample is not before `limit`."""
+        number = lang.min(lang.ceil((limit - line[start]) * line[often] - line[offset]), real(endless))
+        if number > line[bend]:
+            bent_sample = line[bent] * (real(1.0) + line[offset] * line[opening])
+            number = line[bend]
+            if limit > bent_sample:
+                number += lang.ceil(lang.log(limit / bent_sample) / line[grows])
+        return lang.cast(lang.max(real(0.0), lang.min(number, real(endless))), lang.i32)
+
+    @lang.func
+    def lattice(first, last, u, step, cone, growth):
+        """A ray's lattice, and how many of its samples are before `last`."""
+        turn = real(2.0 * endless)
+        if cone > real(0.0):
+            turn = lang.max(real(0.0), lang.ceil((step / cone - first) / step))
+        line = lang.Vector([first, first + turn * step, u, step, cone, growth, turn, real(1.0) / step], dt=real)
+        end = least(line, last)
+        for _ in lang.static(range(2)):
+            if end > 0 and not before(line, end - 1, last):
+                end -= 1
+        for _ in lang.static(range(2)):
+            if end < int(endless) and before(line, end, last):
+                end += 1
+        return line, end
+
+    @lang.func
+    def after(line, k, end, limit):
+        """The first sample after k that is not before `limit`, up to `end`."""
+        ahead = lang.max(k + 1, lang.min(least(line, limit), end))
+        for _ in lang.static(range(2)):
+            if ahead > k + 1 and not before(line, ahead - 1, limit):
+                ahead -= 1
+        return ahead
+
+    return lattice, at, after

@@ -1,0 +1,136 @@
+"""Which cell of an occupancy grid a sample is in, and up to where those after it share its fate.
+
+Cells are counted from the middle of the box: a place is g = og + t dg, with og, dg the ray in units of the finest
+cells. Level l has as many cells, of size 2^l; a place belongs to the finest level that it lies in. A word of `bits`
+has the cells of a block, 4 x 4 x 4: bit 16 x + 4 y + z.
+
+A block that is empty or full is passed through in one go, and so is a cell: all samples before its far side share its
+fate. That side is drawn in by `slack`, more than what rounding can move a place, so that no sample gets into the wrong
+cell. What is left over is looked at by itself.
+"""
+
+from types import ModuleType
+from typing import Any
+
+BLOCK = 4
+"""Cells along each side of a block, which shares a word."""
+
+
+def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
+    """Build the functions `enter` and `region` for an engine and the type "f32" or "f64"."""
+    real = getattr(lang, fp)
+    rounding = 2.0**-20 if fp == "f32" else 2.0**-49  # eight times the distance of numbers about 1
+
+    @lang.func
+    def enter(
+        origins: lang.template(),
+        directions: lang.template(),
+        aabb: lang.template(),
+        bits: lang.template(),
+        cells: lang.template(),
+        i,
+        near,
+        far,
+    ):
+        """A ray in cells from the middle, 1 / dg, where it is in the grid, half the cells and its slack; if at all."""
+        og = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        dg = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        per = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        size = lang.Vector([0.0, 0.0, 0.0, 0.0, 0.0, 0.0], dt=real)
+        widest = lang.cast(1 << (bits.shape[0] - 1), real)
+        first, last, moves, beside = near, far, 0, 0
+        for axis in lang.static(range(3)):
+            low, high = aabb[axis], aabb[axis + 3]
+            dense = cells[axis] / (high - low)
+            o = (origins[i, axis] - (low + high) * real(0.5)) * dense
+            d = directions[i, axis] * dense
+            size[axis] = real(0.5) * cells[axis]
+            half = size[axis] * widest
+            if d != real(0.0):
+                a, b = (-half - o) / d, (half - o) / d
+                first = lang.max(first, lang.min(a, b))
+                last = lang.min(last, lang.max(a, b))
+                per[axis] = real(1.0) / d
+                moves = 1
+            elif o < -half or o > half:
+                beside = 1
+            og[axis], dg[axis] = o, d
+        for axis in lang.static(range(3)):
+            reach = lang.abs(og[axis]) + lang.abs(last * dg[axis]) + real(2.0) * size[axis] * widest
+            size[axis + 3] = real(rounding) * reach
+        hit = 0
+        if moves == 1 and beside == 0 and first < last:
+            hit = 1
+        return og, dg, per, lang.Vector([first, last], dt=real), size, hit
+
+    @lang.func
+    def region(bits: lang.template(), og, dg, per, size, there, last):
+        """Whether a place is occupied, and up to where this holds along the ray."""
+        g = og + there * dg
+        level, large, small = 0, real(1.0), real(1.0)
+        for _ in range(bits.shape[0] - 1):
+            outside = 0
+            for axis in lang.static(range(3)):
+                if lang.abs(g[axis]) > size[axis] * large:
+                    outside = 1
+            if outside == 1:
+                level += 1
+                large *= real(2.0)
+                small *= real(0.5)
+        cell = lang.Vector([0, 0, 0], dt=lang.i32)
+        for axis in lang.static(range(3)):
+            top = lang.cast(real(2.0) * size[axis], lang.i32) - 1
+            number = lang.cast(lang.floor(g[axis] * small + size[axis]), lang.i32)
+            cell[axis] = lang.max(0, lang.min(number, top))
+        word = bits[level, cell[0] >> 2, cell[1] >> 2, cell[2] >> 2]
+        bit = (cell[0] & 3) * 16 + (cell[1] & 3) * 4 + (cell[2] & 3)
+        occupied = lang.cast((word >> lang.cast(bit, lang.i64)) & lang.cast(1, lang.i64), lang.i32)
+        limit = there
+        if lang.static(skips):
+            alike = 0
+            if word == 0 or word == -1:
+                alike = 1
+            limit = far_side(og, dg, per, size, cell, alike, large, last)
+            if level > 0:
+                limit = lang.min(limit, outside_of_finer(og, dg, per, size, large, there, limit))
+        return occupied, limit
+
+    @lang.func
+    def far_side(og, dg, per, size, cell, alike, large, last):
+        """Where the ray leaves the block, if all its cells are alike, or the cell."""
+        limit = last
+        for axis in lang.static(range(3)):
+            base, span = cell[axis], 1
+            if alike == 1:
+                base, span = cell[axis] & ~3, 4
+            side = real(0.0)
+            if dg[axis] > real(0.0):
+                upper = lang.min(lang.cast(base + span, real), real(2.0) * size[axis])
+                side = (upper - size[axis]) * large - size[axis + 3]
+            else:
+                side = (base - size[axis]) * large + size[axis + 3]
+            if dg[axis] != real(0.0):
+                limit = lang.min(limit, (side - og[axis]) * per[axis])
+        return limit
+
+    @lang.func
+    def outside_of_finer(og, dg, per, size, large, there, otherwise):
+        """Up to where a place that is not in the box of the finer levels stays outside; `otherwise` if for good."""
+        first, last, started, beside = there, there, 0, 0
+        for axis in lang.static(range(3)):
+            half = real(0.5) * large * size[axis] + size[axis + 3]
+            if dg[axis] != real(0.0):
+                a, b = (-half - og[axis]) * per[axis], (half - og[axis]) * per[axis]
+                low, high = lang.min(a, b), lang.max(a, b)
+                if started == 0:
+                    first, last, started = low, high, 1
+                else:
+                    first, last = lang.max(first, low), lang.min(last, high)
+            elif og[axis] < -half or og[axis] > half:
+                beside = 1
+        limit = lang.max(there, first)
+        if beside == 1 or first > last or last < there:
+            limit = otherwise
+        return limit
+
+    return enter, region
