@@ -2,8 +2,8 @@
 
 import tinsmith as ts
 
-from . import rule_pages
+from . import cli_page, rule_pages
 
 ts.init("cpu", engine="taichi")
-for path, text in rule_pages.pages().items():
+for path, text in (rule_pages.pages() | cli_page.pages()).items():
     path.write_text(text, encoding="utf-8")

@@ -1,0 +1,85 @@
+"""The page of the command line: every command with its arguments and options, read from its signature."""
+
+from __future__ import annotations
+
+import inspect
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from typer.models import ArgumentInfo
+
+from tinsmith.cli import app
+
+from .blocks import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "cli.md"
+BEGIN, END = "<!-- commands: begin -->", "<!-- commands: end -->"
+_PAGES = {
+    "adjoint": ("gradients from the kernel's source", "../guide/adjoint.md"),
+    "check": ("checking kernels", "check.md"),
+    "doctor": ("engines", "engines.md"),
+    "fit-scene": ("a radiance field of pictures", "../how-to/fit-scene.md"),
+    "learn-image": ("learn-image", "../how-to/learn-image.md"),
+}
+
+
+def pages() -> dict[Path, str]:
+    """The page with its text."""
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return {PAGE: f"{head}{BEGIN}\n\n{commands()}\n\n{END}{rest.partition(END)[2]}"}
+
+
+def commands() -> str:
+    """Every command."""
+    return "\n\n".join(_command(one.name, one.callback) for one in app.registered_commands)
+
+
+def _command(name: str, callback: Any) -> str:
+    parameters = _parameters(callback)
+    arguments = [_placeholder(key, info, default) for key, info, _, default in parameters if _is_argument(info)]
+    flags = [_flags(key, info) for key, info, _, _ in parameters if not _is_argument(info)]
+    usage = " ".join([f"tinsmith {name}", *arguments, *["[OPTIONS]"] * bool(flags)])
+    parts = [f"## tinsmith {name}", inspect.cleandoc(callback.__doc__), f"```text\n{usage}\n```"]
+    firsts = [f"`{one}`" for one in arguments] + flags
+    rows = [_row(first, *rest) for first, (_, *rest) in zip(firsts, parameters, strict=True)]
+    if rows:
+        parts.append("\n".join(["| | | default |", "|---|---|---|", *rows]))
+    title, path = _PAGES.get(name, ("", ""))
+    if path and (PAGE.parent / path).exists():
+        parts.append(f"How it is used: [{title}]({path}).")
+    return "\n\n".join(parts)
+
+
+def _parameters(callback: Any) -> list[tuple[str, Any, Any, Any]]:
+    """Arguments, then options: the name, what typer was told, the type, the default."""
+    hints = get_type_hints(callback, include_extras=True)
+    found = []
+    for name, parameter in inspect.signature(callback).parameters.items():
+        kind, info = get_args(hints[name])
+        found.append((name, info, kind, parameter.default))
+    return sorted(found, key=lambda one: not _is_argument(one[1]))
+
+
+def _is_argument(info: Any) -> bool:
+    return isinstance(info, ArgumentInfo)
+
+
+def _placeholder(name: str, info: Any, default: Any) -> str:
+    word = info.metavar or name.upper()
+    return word if default is inspect.Parameter.empty else f"[{word}]"
+
+
+def _flags(name: str, info: Any) -> str:
+    first = [info.default] if isinstance(info.default, str) else []  # typer's first place is the default's
+    flags = [*first, *(info.param_decls or ())] or [f"--{name.replace('_', '-')}"]
+    return ", ".join(f"`{flag}`" for flag in flags) + (f" {info.metavar}" if info.metavar else "")
+
+
+def _row(first: str, info: Any, kind: Any, default: Any) -> str:
+    words = " ".join(info.help.split()).replace("|", r"\|")
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        words += " One of " + ", ".join(f"`{one.value}`" for one in kind) + "."
+    is_told = default is not inspect.Parameter.empty and default is not None and default is not False
+    told = f"`{default.value if isinstance(default, Enum) else default}`" if is_told else ""
+    return f"| {first} | {words} | {told} |"

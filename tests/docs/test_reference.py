@@ -1,0 +1,55 @@
+"""Every public name stands on a page of the reference, once; what is written from tables is current."""
+
+import re
+
+import pytest
+from pages import cli_page
+from pages.blocks import ROOT
+
+import tinsmith as ts
+import tinsmith.nn
+import tinsmith.render
+import tinsmith.testing
+
+PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
+SHOWN = [name for page in PAGES for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)]
+IN_WORDS = {"tinsmith.__version__", "tinsmith.nn"}  # a string, and a module that has a page
+
+
+@pytest.mark.parametrize("face", [ts, tinsmith.nn, tinsmith.render, tinsmith.testing], ids=lambda face: face.__name__)
+def test_every_public_name_is_on_a_page(face):
+    names = {f"{face.__name__}.{name}" for name in face.__all__} - IN_WORDS
+    assert not names - set(SHOWN), "add `::: NAME` to a page of docs/reference"
+    gone = {name for name in SHOWN if name.rpartition(".")[0] == face.__name__} - names
+    assert not gone, "there is no such name any more"
+
+
+def test_no_name_is_shown_twice():
+    assert len(SHOWN) == len(set(SHOWN))
+
+
+def test_names_without_a_docstring_page_are_in_the_words():
+    engines, nn = ((ROOT / "docs" / "reference" / name).read_text(encoding="utf-8") for name in ("engines.md", "nn.md"))
+    assert "`tinsmith.__version__`" in engines and nn.startswith("# nn\n")
+
+
+def test_the_command_line_is_that_of_the_page():
+    stale = [path.name for path, text in cli_page.pages().items() if path.read_text(encoding="utf-8") != text]
+    assert not stale, "run ./scripts/docs write"
+
+
+def test_the_error_tree_is_that_of_the_errors():
+    from tinsmith import _errors
+
+    tree = "\n".join(line.strip() for line in _errors.__doc__.splitlines() if "──" in line)
+    assert tree in (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+
+
+def test_every_setting_is_on_its_page():
+    import dataclasses
+
+    from tinsmith._config import Config
+
+    text = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
+    for field in dataclasses.fields(Config):
+        assert f"| `TINSMITH_{field.name.upper()}` | {int(field.default)} |" in text
