@@ -16,7 +16,8 @@ from ..nn import read_checkpoint, write_checkpoint
 from ._crossing import box_of
 from ._ops import built, made
 
-_BLOCK = 4
+_BLOCK, _OCTETS = 4, 8
+"""A word: cells along each side of its block, and bytes, the lowest one first."""
 _KIND = "tinsmith occupancy grid"
 
 
@@ -86,9 +87,7 @@ class OccupancyGrid(nn.Module):
     @property
     def occupied(self) -> Tensor:
         """(levels, x, y, z), bool: a copy. Assign one to say yourself what is occupied."""
-        places = torch.arange(_BLOCK**3, device=self.bits.device)
-        alone = (self.bits[..., None] >> places) & 1
-        return _out_of_blocks(alone.bool(), self.resolution)
+        return _unpacked(self.bits, self.resolution)
 
     @occupied.setter
     def occupied(self, occupied: Tensor) -> None:
@@ -96,9 +95,7 @@ class OccupancyGrid(nn.Module):
         if tuple(occupied.shape) != expected or occupied.dtype != torch.bool:
             rows = [("expected", f"{expected}, torch.bool"), ("came", f"{tuple(occupied.shape)}, {occupied.dtype}")]
             raise ShapeError(refusal("`occupied` does not fit the OccupancyGrid", rows, "Give a bool for each cell."))
-        alone = _into_blocks(occupied.to(self.bits.device)).long()
-        places = torch.arange(_BLOCK**3, device=self.bits.device)
-        self.bits = (alone << places).sum(-1)
+        self.bits = _packed(occupied.to(self.bits.device))
 
     @property
     def share(self) -> float:
@@ -159,7 +156,7 @@ class OccupancyGrid(nn.Module):
         cells, device = self.density[level].numel(), self.density.device
         count = int(cells * fraction)
         drawn = torch.randint(cells, (count,), generator=generator, device=device)
-        occupied = self.occupied[level].flatten().nonzero()[:, 0]
+        occupied = _unpacked(self.bits[level, None], self.resolution).flatten().nonzero()[:, 0]
         if len(occupied) > count:
             occupied = occupied[torch.randint(len(occupied), (count,), generator=generator, device=device)]
         return torch.cat([drawn, occupied])
@@ -173,12 +170,15 @@ class OccupancyGrid(nn.Module):
         chunk: int,
     ) -> None:
         held = self.density[level].view(-1)
-        seen = torch.full_like(held, -1.0)  # a cell that was drawn twice keeps the larger, whatever the order
         numbers = torch.arange(held.numel(), device=held.device) if chosen is None else chosen
-        for some in numbers.split(chunk):
-            density = _checked(density_fn(self._places(level, some, generator)), len(some))
-            seen.scatter_reduce_(0, some, density.to(seen), "amax")
-        held.copy_(torch.where(seen >= 0, torch.maximum(self.decay * held, seen), held))
+        parts = [density_fn(self._places(level, some, generator)) for some in numbers.split(chunk)]
+        found = torch.cat([_checked(part, len(some)) for part, some in zip(parts, numbers.split(chunk), strict=True)])
+        if chosen is None:
+            torch.maximum(self.decay * held, found.to(held), out=held)
+        else:
+            before = held[chosen]
+            held[chosen] = self.decay * before  # of a cell that was drawn twice, the same number twice
+            held.scatter_reduce_(0, chosen, found.to(held), "amax")
 
     def _places(self, level: int, numbers: Tensor, generator: torch.Generator | None) -> Tensor:
         """A random place in each of the cells."""
@@ -256,21 +256,27 @@ def _checked(density: Tensor, count: int) -> Tensor:
     return density.reshape(-1)
 
 
-def _into_blocks(cells: Tensor) -> Tensor:
-    """(l, x, y, z) to (l, x / 4, y / 4, z / 4, 64), filled up with False."""
-    missing = [extent for size in reversed(cells.shape[1:]) for extent in (0, -size % _BLOCK)]
-    padded = nn.functional.pad(cells, missing)
+def _packed(occupied: Tensor) -> Tensor:
+    """(l, x, y, z), bool, to words (l, x / 4, y / 4, z / 4), what is filled up with being empty."""
+    missing = [extent for size in reversed(occupied.shape[1:]) for extent in (0, -size % _BLOCK)]
+    padded = nn.functional.pad(occupied, missing)
     levels, x, y, z = (padded.shape[0], *(size // _BLOCK for size in padded.shape[1:]))
-    apart = padded.view(levels, x, _BLOCK, y, _BLOCK, z, _BLOCK)
-    return apart.permute(0, 1, 3, 5, 2, 4, 6).reshape(levels, x, y, z, _BLOCK**3)
+    blocks = padded.view(levels, x, _BLOCK, y, _BLOCK, z, _BLOCK).permute(0, 1, 3, 5, 2, 4, 6)
+    octets = blocks.reshape(levels, x, y, z, _OCTETS, 8).byte() << _bits_of(occupied)
+    return octets.sum(-1, dtype=torch.uint8).view(torch.int64)[..., 0]
 
 
-def _out_of_blocks(alone: Tensor, resolution: tuple[int, int, int]) -> Tensor:
+def _unpacked(bits: Tensor, resolution: tuple[int, int, int]) -> Tensor:
     """The other way, without what was filled up."""
-    levels, x, y, z, _ = alone.shape
-    apart = alone.view(levels, x, y, z, _BLOCK, _BLOCK, _BLOCK).permute(0, 1, 4, 2, 5, 3, 6)
-    whole = apart.reshape(levels, _BLOCK * x, _BLOCK * y, _BLOCK * z)
+    levels, x, y, z = bits.shape
+    alone = (bits[..., None].view(torch.uint8)[..., None] >> _bits_of(bits)) & 1
+    blocks = alone.bool().view(levels, x, y, z, _BLOCK, _BLOCK, _BLOCK).permute(0, 1, 4, 2, 5, 3, 6)
+    whole = blocks.reshape(levels, _BLOCK * x, _BLOCK * y, _BLOCK * z)
     return whole[:, : resolution[0], : resolution[1], : resolution[2]]
+
+
+def _bits_of(like: Tensor) -> Tensor:
+    return torch.arange(8, dtype=torch.uint8, device=like.device)
 
 
 @made("occupied_bits")
