@@ -11,10 +11,10 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ShapeError, refusal
-from ..bridge import constant_when_traced, language, op
 from ..reference import Composited
+from ._ops import built, made
 from ._packed import checked_floats, checked_rays, checked_shapes, dense_rays
-from ._rule import FLOATS, Asked, Rule, run
+from ._rule import Asked, Rule, run, steady
 from ._segments import accumulate
 
 _UNROLLED = 16
@@ -127,25 +127,11 @@ def _seen(
     if colours.shape[1] > _UNROLLED:
         _, depth, left, weights = _seen(flat, colours[:, :0], rays, threshold, engine)
         return accumulate(weights, colours, rays, engine=engine), depth, left, weights
-    key = _built(engine, densities.device, densities.dtype, colours.shape[1])
-    return run(_RULES[key], densities, colours.flatten(), t, steps, rays, threshold=float(threshold))
+    rule = built("composite", engine, densities, colours.shape[1])
+    return run(rule, densities, colours.flatten(), t, steps, rays, threshold=float(threshold))
 
 
-_Key = tuple[str, str, int]
-_RULES: dict[_Key, Rule] = {}
-"""By engine, type of numbers and channels. In a global dict, where `torch.compile` finds them too."""
-
-
-@constant_when_traced
-def _built(engine: str | None, device: torch.device, dtype: torch.dtype, channels: int) -> _Key:
-    """Where in `_RULES` the ops are, which are built at the first call."""
-    lang = language(engine, device)
-    key = (lang.__name__, FLOATS[dtype], channels)
-    if key not in _RULES:
-        _RULES[key] = _rule(lang, FLOATS[dtype], channels)
-    return key
-
-
+@made("composite")
 def _rule(lang: Any, fp: str, channels: int) -> Rule:
     seen = _SEEN.format(c=channels)
     build = functools.partial(kernels.composite, lang, fp=fp, n_channels=channels)
@@ -158,12 +144,12 @@ def _rule(lang: Any, fp: str, channels: int) -> Rule:
         given = f"weights[s], left[n], c_colour[n, {channels}], c_depth[n], c_left[n], c_weights[w]"
         place = "s" if by_place else "0"
         slopes = f"slope_densities[s], slope_colours[m], slope_t[{place}], slope_steps[{place}]"
-        return op(f"{_SAMPLES}, {given} -> {slopes}", adjoint="source", name="composite_gradients")(kernel)
+        return steady(f"{_SAMPLES}, {given} -> {slopes}", kernel, adjoint="source", name="composite_gradients")
 
     return Rule(
-        op(f"{_SAMPLES} -> {seen}", adjoint="source", name="composite")(simple.value),
+        steady(f"{_SAMPLES} -> {seen}", simple.value, adjoint="source", name="composite"),
         functools.partial(_gradients, pull),
-        op(f"{_SAMPLES} -> {seen}", backward=quick.by_hand, name="composite")(quick.value),
+        steady(f"{_SAMPLES} -> {seen}", quick.value, backward=quick.by_hand, name="composite"),
     )
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .. import kernels
-from ..bridge import constant_when_traced, language, op
+from ._ops import built, made
 from ._packed import checked_floats, checked_rays, checked_shapes
-from ._rule import FLOATS, Rule, run
+from ._rule import Rule, run, steady
 
 _FAINTEST = 1e-10
 
@@ -46,8 +45,7 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
     size = (weights.numel(),)
     checked_shapes("distortion_loss", {name: (tensor, "[s]", size) for name, tensor in floats.items()})
     where = checked_rays("distortion_loss", rays, len(weights))
-    key = _built("distortion_loss", engine, weights.device, weights.dtype)
-    (loss,) = run(_RULES[key], weights, t, steps, where)
+    (loss,) = run(built("distortion_loss", engine, weights), weights, t, steps, where)
     return loss
 
 
@@ -95,38 +93,24 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, en
     checked_floats("entropy_penalty", {"weights": weights})
     checked_shapes("entropy_penalty", {"weights": (weights, "[s]", (weights.numel(),))})
     where = checked_rays("entropy_penalty", rays, len(weights))
-    key = _built("entropy_penalty", engine, weights.device, weights.dtype)
-    (found,) = run(_RULES[key], weights, where, faintest=max(float(faintest), _FAINTEST))
+    (found,) = run(built("entropy_penalty", engine, weights), weights, where, faintest=max(float(faintest), _FAINTEST))
     return found
 
 
-_Key = tuple[str, str, str]
-_RULES: dict[_Key, Rule] = {}
-"""By penalty, engine and type of numbers. In a global dict, where `torch.compile` finds them too."""
-
-
-@constant_when_traced
-def _built(name: str, engine: str | None, device: torch.device, dtype: torch.dtype) -> _Key:
-    """Where in `_RULES` a penalty is, which is built at the first call."""
-    lang = language(engine, device)
-    key = (name, lang.__name__, FLOATS[dtype])
-    if key not in _RULES:
-        _RULES[key] = (_distortion_rule if name == "distortion_loss" else _entropy_rule)(lang, FLOATS[dtype])
-    return key
-
-
+@made("distortion_loss")
 def _distortion_rule(lang: Any, fp: str) -> Rule:
-    built = kernels.distortion(lang, fp=fp)
+    found = kernels.distortion(lang, fp=fp)
     arrays = "weights[s], t[s], steps[s], rays[n, 2]: i32"
-    value = op(f"{arrays} -> loss[n]", adjoint="source", name="distortion_loss")(built.value)
+    value = steady(f"{arrays} -> loss[n]", found.value, adjoint="source", name="distortion_loss")
     slopes = "slope_weights[s], slope_t[s], slope_steps[s]"
-    pull = op(f"{arrays}, c[n] -> {slopes}", adjoint="source", name="distortion_loss_gradients")(built.pull)
+    pull = steady(f"{arrays}, c[n] -> {slopes}", found.pull, adjoint="source", name="distortion_loss_gradients")
     return Rule(value, lambda asked: (*pull(*asked.inputs, asked.cotangent(0)), None))
 
 
+@made("entropy_penalty")
 def _entropy_rule(lang: Any, fp: str) -> Rule:
-    built = kernels.entropy(lang, fp=fp)
+    found = kernels.entropy(lang, fp=fp)
     arrays = "weights[s], rays[n, 2]: i32"
-    value = op(f"{arrays} -> entropy[n]", adjoint="source", name="entropy_penalty")(built.value)
-    pull = op(f"{arrays}, c[n] -> slope[s]", adjoint="source", name="entropy_penalty_gradient")(built.pull)
+    value = steady(f"{arrays} -> entropy[n]", found.value, adjoint="source", name="entropy_penalty")
+    pull = steady(f"{arrays}, c[n] -> slope[s]", found.pull, adjoint="source", name="entropy_penalty_gradient")
     return Rule(value, lambda asked: (pull(*asked.inputs, asked.cotangent(0), **asked.options), None))

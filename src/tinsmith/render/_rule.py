@@ -14,9 +14,6 @@ from torch import Tensor
 
 from ..bridge import Op, has_older_batch, is_transformed
 
-FLOATS = {torch.float32: "f32", torch.float64: "f64"}
-"""What is rendered in, and what kernels call it."""
-
 
 class Asked(NamedTuple):
     """What a backward pass knows and is asked for.
@@ -54,6 +51,11 @@ class Rule(NamedTuple):
     value: Op
     pull: Callable[[Asked], Sequence[Tensor | None]]
     quick: Op | None = None
+
+
+def steady(spec: str, kernel: Any, **options: Any) -> Op:
+    """An op of a kernel of ours. What its factory baked into it stays, and is not looked at in each call: 60 us."""
+    return Op([kernel], spec, steady=True, **options)
 
 
 def run(rule: Rule, *inputs: Tensor, **options: Any) -> tuple[Tensor, ...]:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .. import kernels
 from .._errors import ShapeError, refusal
-from ..bridge import constant_when_traced, language, op
+from ..bridge import constant_when_traced
+from ._ops import built, made
 from ._packed import checked_floats, checked_rays, checked_shapes
-from ._rule import FLOATS, Asked, Rule, run
+from ._rule import Asked, Rule, run, steady
 
 
 def inclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
@@ -138,54 +138,43 @@ def _misfit(name: str, values: Tensor, axes: str) -> ShapeError:
     return ShapeError(refusal(f"`values` of `{name}` does not fit.", rows, "Flatten what there is of further dims."))
 
 
+_lanes_of = constant_when_traced(kernels.lanes_of)
+
+
 def _found(name: str, values: Tensor, engine: str | None) -> Rule:
-    return _RULES[_built(name, engine, values.device, values.dtype, values.shape[1])]
+    return built(name, engine, values, _lanes_of(values.shape[1]))
 
 
-_Key = tuple[str, str, str, int]
-_RULES: dict[_Key, Rule] = {}
-"""By operation, engine, type of numbers and lanes. In a global dict, where `torch.compile` finds them too."""
-
-
-@constant_when_traced
-def _built(name: str, engine: str | None, device: torch.device, dtype: torch.dtype, columns: int) -> _Key:
-    """Where in `_RULES` an operation is, which is built at the first call."""
-    lang = language(engine, device)
-    lanes = kernels.lanes_of(columns)
-    key = (name, lang.__name__, FLOATS[dtype], lanes)
-    if key not in _RULES:
-        _RULES[key] = _MAKERS[name](lang, FLOATS[dtype], lanes)
-    return key
-
-
-def _sum_rule(lang: Any, fp: str, lanes: int, *, exclusive: bool) -> Rule:
-    built = kernels.running_sum(lang, fp=fp, lanes=lanes, exclusive=exclusive)
-    value = op("values[s, c], rays[n, 2]: i32 -> y[s, c]", adjoint="source", name="running_sum")(built.value)
-    pull = op("rays[n, 2]: i32, c[s, k] -> slope[s, k]", adjoint="source", name="running_sum_gradient")(built.pull)
+def _sum_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
+    found = kernels.running_sum(lang, fp=fp, lanes=lanes, exclusive=exclusive)
+    value = steady("values[s, c], rays[n, 2]: i32 -> y[s, c]", found.value, adjoint="source", name="running_sum")
+    pull = steady("rays[n, 2]: i32, c[s, k] -> slope[s, k]", found.pull, adjoint="source", name="running_sum_gradient")
     return Rule(value, lambda asked: (pull(asked.inputs[1], asked.cotangent(0)), None))
 
 
-def _product_rule(lang: Any, fp: str, lanes: int, *, exclusive: bool) -> Rule:
-    built = kernels.running_product(lang, fp=fp, lanes=lanes, exclusive=exclusive)
-    value = op("values[s, c], rays[n, 2]: i32 -> y[s, c]", adjoint="source", name="running_product")(built.value)
+def _product_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
+    found = kernels.running_product(lang, fp=fp, lanes=lanes, exclusive=exclusive)
+    value = steady("values[s, c], rays[n, 2]: i32 -> y[s, c]", found.value, adjoint="source", name="running_product")
     arrays = "values[s, k], rays[n, 2]: i32, y[s, k], c[s, k] -> slope[s, k]"
-    pull = op(arrays, adjoint="source", name="running_product_gradient")(built.pull)
+    pull = steady(arrays, found.pull, adjoint="source", name="running_product_gradient")
     return Rule(value, lambda asked: (pull(*asked.inputs, asked.outputs[0], asked.cotangent(0)), None))
 
 
+@made("segment_sum")
 def _segment_sum_rule(lang: Any, fp: str, lanes: int) -> Rule:
-    built = kernels.segment_sum(lang, fp=fp, lanes=lanes)
-    value = op("values[s, c], rays[n, 2]: i32 -> y[n, c]", adjoint="source", name="segment_sum")(built.value)
-    pull = op("rays[n, 2]: i32, c[n, k] -> slope[s, k]", adjoint="source", name="segment_sum_gradient")(built.pull)
+    found = kernels.segment_sum(lang, fp=fp, lanes=lanes)
+    value = steady("values[s, c], rays[n, 2]: i32 -> y[n, c]", found.value, adjoint="source", name="segment_sum")
+    pull = steady("rays[n, 2]: i32, c[n, k] -> slope[s, k]", found.pull, adjoint="source", name="segment_sum_gradient")
     return Rule(value, lambda asked: (pull(asked.inputs[1], asked.cotangent(0), s=len(asked.inputs[0])), None))
 
 
+@made("accumulate")
 def _accumulate_rule(lang: Any, fp: str, lanes: int) -> Rule:
-    built = kernels.accumulate(lang, fp=fp, lanes=lanes)
+    found = kernels.accumulate(lang, fp=fp, lanes=lanes)
     arrays = "weights[s], values[s, k], rays[n, 2]: i32"
-    value = op(f"{arrays} -> y[n, k]", adjoint="source", name="accumulate")(built.value)
+    value = steady(f"{arrays} -> y[n, k]", found.value, adjoint="source", name="accumulate")
     slopes = "slope_weights[s], slope_values[s, k]"
-    pull = op(f"{arrays}, c[n, k] -> {slopes}", adjoint="source", name="accumulate_gradients")(built.pull)
+    pull = steady(f"{arrays}, c[n, k] -> {slopes}", found.pull, adjoint="source", name="accumulate_gradients")
 
     def gradients(asked: Asked) -> Sequence[Tensor | None]:
         return (*pull(*asked.inputs, asked.cotangent(0)), None)
@@ -193,11 +182,7 @@ def _accumulate_rule(lang: Any, fp: str, lanes: int) -> Rule:
     return Rule(value, gradients)
 
 
-_MAKERS: dict[str, Callable[[Any, str, int], Rule]] = {
-    "inclusive_sum": functools.partial(_sum_rule, exclusive=False),
-    "exclusive_sum": functools.partial(_sum_rule, exclusive=True),
-    "inclusive_prod": functools.partial(_product_rule, exclusive=False),
-    "exclusive_prod": functools.partial(_product_rule, exclusive=True),
-    "segment_sum": _segment_sum_rule,
-    "accumulate": _accumulate_rule,
-}
+made("inclusive_sum")(functools.partial(_sum_rule, False))
+made("exclusive_sum")(functools.partial(_sum_rule, True))
+made("inclusive_prod")(functools.partial(_product_rule, False))
+made("exclusive_prod")(functools.partial(_product_rule, True))
