@@ -1,6 +1,7 @@
-"""Losses of one number against its target, for kernels that learn in one go: each one's value and slope.
+"""Losses of a number against its target, for kernels that learn in one go: each one's value and slope.
 
 They are tiny-cuda-nn's (`nn.losses` has the definitions): the prediction in a denominator counts as a constant.
+As with activations (`_activations`), who has only sums, products and maxima works on whole vectors too.
 """
 
 from collections.abc import Callable
@@ -12,48 +13,72 @@ Pair = tuple[Any, Any]
 SMALL = 100.0
 
 
-def element_loss(lang: ModuleType, name: str) -> Pair:
+def element_loss(lang: ModuleType, name: str, dtype: str) -> Pair:
     """Functions of a kernel for a loss by its name: (prediction, target) to the value, and to its slope."""
-    return _MAKERS[name](lang)
+    return _MAKERS[name](lang, getattr(lang, dtype))
 
 
-def _l2(lang: ModuleType) -> Pair:
+def vector_loss(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
+    """The same for vectors of `lanes` predictions and targets."""
+    if name != "CrossEntropy":
+        return _MAKERS[name](lang, lang.types.vector(lanes, getattr(lang, dtype)))
+    value, slope = element_loss(lang, name, dtype)
+    return _by_component(lang, value, lanes), _by_component(lang, slope, lanes)
+
+
+def _by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
+    @lang.func
+    def applied(p, t):
+        found = p
+        for k in lang.static(range(lanes)):
+            found[k] = function(p[k], t[k])
+        return found
+
+    return applied
+
+
+# `of` makes a number, or a vector of it, of the right dtype: literals would be float32.
+def _l2(lang: ModuleType, of: Any) -> Pair:
     @lang.func
     def value(p, t):
         return (p - t) * (p - t)
 
     @lang.func
     def slope(p, t):
-        return 2.0 * (p - t)
+        return of(2.0) * (p - t)
 
     return value, slope
 
 
-def _relative_l2(lang: ModuleType) -> Pair:
+def _relative_l2(lang: ModuleType, of: Any) -> Pair:
     @lang.func
     def value(p, t):
-        return SMALL * (p - t) * (p - t) / (SMALL * p * p + 1.0)
+        return of(SMALL) * (p - t) * (p - t) / (of(SMALL) * p * p + of(1.0))
 
     @lang.func
     def slope(p, t):
-        return 2.0 * SMALL * (p - t) / (SMALL * p * p + 1.0)
+        return of(2.0) * of(SMALL) * (p - t) / (of(SMALL) * p * p + of(1.0))
 
     return value, slope
 
 
-def _absolute(weight: Callable[[ModuleType], Any]) -> Callable[[ModuleType], Pair]:
+def _absolute(weight: Callable[[ModuleType, Any, Any], Any]) -> Callable[[ModuleType, Any], Pair]:
     """|p - t| times a weight that counts as a constant."""
 
-    def maker(lang: ModuleType) -> Pair:
-        weigh = weight(lang)
+    def maker(lang: ModuleType, of: Any) -> Pair:
+        @lang.func
+        def size(x):  # there is no `abs` of whole vectors
+            return lang.max(x, of(0.0) - x)
+
+        weigh = weight(lang, of, size)
 
         @lang.func
         def value(p, t):
-            return lang.abs(p - t) * weigh(p, t)
+            return size(p - t) * weigh(p, t)
 
         @lang.func
         def slope(p, t):
-            sign = lang.select(p > t, 1.0, lang.select(p < t, -1.0, 0.0))
+            sign = lang.select(p > t, of(1.0), lang.select(p < t, of(-1.0), of(0.0)))
             return sign * weigh(p, t)
 
         return value, slope
@@ -61,39 +86,39 @@ def _absolute(weight: Callable[[ModuleType], Any]) -> Callable[[ModuleType], Pai
     return maker
 
 
-def _one(lang: ModuleType) -> Any:
+def _one(lang: ModuleType, of: Any, _size: Any) -> Any:
     @lang.func
     def weigh(_p, _t):
-        return 1.0
+        return of(1.0)
 
     return weigh
 
 
-def _by_prediction(lang: ModuleType) -> Any:
+def _by_prediction(lang: ModuleType, of: Any, size: Any) -> Any:
     @lang.func
     def weigh(p, _t):
-        return SMALL / (SMALL * lang.abs(p) + 1.0)
+        return of(SMALL) / (of(SMALL) * size(p) + of(1.0))
 
     return weigh
 
 
-def _by_target(lang: ModuleType) -> Any:
+def _by_target(lang: ModuleType, of: Any, size: Any) -> Any:
     @lang.func
     def weigh(_p, t):
-        return SMALL / (SMALL * lang.abs(t) + 1.0)
+        return of(SMALL) / (of(SMALL) * size(t) + of(1.0))
 
     return weigh
 
 
-def _by_both(lang: ModuleType) -> Any:
+def _by_both(lang: ModuleType, of: Any, size: Any) -> Any:
     @lang.func
     def weigh(p, t):
-        return 2.0 * SMALL / (SMALL * (lang.abs(p) + lang.abs(t)) + 2.0)
+        return of(2.0) * of(SMALL) / (of(SMALL) * (size(p) + size(t)) + of(2.0))
 
     return weigh
 
 
-def _cross_entropy(lang: ModuleType) -> Pair:
+def _cross_entropy(lang: ModuleType, _of: Any) -> Pair:
     @lang.func
     def value(p, t):
         return -t * lang.log(p)
@@ -105,7 +130,7 @@ def _cross_entropy(lang: ModuleType) -> Pair:
     return value, slope
 
 
-_MAKERS: dict[str, Callable[[ModuleType], Pair]] = {
+_MAKERS: dict[str, Callable[[ModuleType, Any], Pair]] = {
     "L1": _absolute(_one),
     "L2": _l2,
     "RelativeL1": _absolute(_by_prediction),

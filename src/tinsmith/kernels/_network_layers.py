@@ -1,6 +1,9 @@
-"""What the kernels of many small networks are made of: functions of four samples of a network at a time.
+"""What `_network_rows` is made of: functions of four samples of a network at a time, with vectors across neurons.
 
-`_networks` says what they compute and where everything stands.
+Rows are what is multiplied whole: a sample's number times a row. A layer's input gradient needs the other way round,
+so a network's hidden layers are turned once before its samples are gone through. Activations never leave a few
+kilobytes: a backward pass works them out again (which takes as long as reading them back would) and keeps them, with
+the gradients on their way, in `work`.
 """
 
 from types import ModuleType
@@ -8,6 +11,7 @@ from typing import Any
 
 from ._activations import activation
 from ._network_shape import NetworkShape
+from ._total import total_of
 
 
 def samples_of(lang: ModuleType) -> Any:
@@ -25,7 +29,7 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
     lanes, groups, outputs, layer_rows = shape.lanes, shape.groups, shape.outputs, shape.layer
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
     act, act_slope = activation(lang, shape.activation, lanes, shape.dtype)
-    total_of = _total(lang, lanes, shape.dtype)
+    sum_of = total_of(lang, lanes, shape.dtype)
     slopes, top = 4 * hidden, 4 * hidden - 4
 
     @lang.func
@@ -89,34 +93,12 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
         products = params[c, outputs + j, 0] * work[task, top + m, 0]
         for g in range(1, groups):
             products += params[c, outputs + j, g] * work[task, top + m, g]
-        total = total_of(products)
+        total = sum_of(products)
         if lang.static(biases):
             total += params[c, outputs + n_out + j // width, j % width // lanes][j % lanes]
         return total
 
     return hidden_layers, output_of
-
-
-def _total(lang: ModuleType, lanes: int, dtype: str) -> Any:
-    """The sum of a vector's components, by halves: each step is one machine vector's."""
-    if lanes == 1:
-
-        @lang.func
-        def first(v):
-            return v[0]
-
-        return first
-    rest, half = _total(lang, lanes // 2, dtype), lanes // 2
-    vector = lang.types.vector(half, getattr(lang, dtype))
-
-    @lang.func
-    def total(v):
-        found = vector(0.0)
-        for k in lang.static(range(half)):
-            found[k] = v[k] + v[k + half]
-        return rest(found)
-
-    return total
 
 
 def turn_of(lang: ModuleType, shape: NetworkShape) -> Any:
@@ -146,7 +128,7 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
     n_in, n_out, width, hidden, biases = shape.n_in, shape.n_out, shape.width, shape.hidden, shape.biases
     lanes, groups, outputs, layer_rows = shape.lanes, shape.groups, shape.outputs, shape.layer
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
-    total_of = _total(lang, lanes, shape.dtype)
+    sum_of = total_of(lang, lanes, shape.dtype)
     slopes, top, back, turned = 4 * hidden, 4 * hidden - 4, 8 * hidden, 8 * hidden + 8
 
     @lang.func
@@ -258,6 +240,6 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
                 products = work[task, at + m, 0] * params[c, k, 0]
                 for g in range(1, groups):
                     products += work[task, at + m, g] * params[c, k, g]
-                into[o, k] = into[o, k] + total_of(products)
+                into[o, k] = into[o, k] + sum_of(products)
 
     return add_outputs, add_layers, add_inputs

@@ -12,6 +12,8 @@ class NetworkShape:
     a row for each output, and as many as the outputs' biases fill.
 
     `lanes` is a power of two that divides `width`. Without `biases` their rows are left out.
+
+    Where it is `by_sample`, kernels take a row's numbers one by one, and `lanes` samples at a time.
     """
 
     n_in: int
@@ -23,6 +25,12 @@ class NetworkShape:
     biases: bool
     lanes: int
     dtype: str
+    by_sample: bool = False
+
+    @property
+    def row(self) -> tuple[int, ...]:
+        """Sizes of a row as kernels take it."""
+        return (self.width,) if self.by_sample else (self.groups, self.lanes)
 
     @property
     def groups(self) -> int:
@@ -45,6 +53,12 @@ class NetworkShape:
         return self.outputs + self.n_out + self.biases * -(-self.n_out // self.width)
 
     @property
-    def work(self) -> int:
-        """Rows of a task's workspace: activations and slopes, gradients on their way, hidden layers turned."""
-        return 8 * self.hidden + 8 + (self.hidden - 1) * self.width
+    def work(self) -> tuple[int, int, int]:
+        """Sizes of a task's workspace: rows, groups, lanes.
+
+        Of samples, the gradients of a network's parameters; of neurons, activations and slopes, gradients on their way,
+        hidden layers turned.
+        """
+        if self.by_sample:
+            return self.rows, self.width, self.lanes
+        return 8 * self.hidden + 8 + (self.hidden - 1) * self.width, self.groups, self.lanes

@@ -16,6 +16,8 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 ACTIVATIONS = ["ReLU", "LeakyReLU", "SiLU", "Exponential", "Sine", "Sigmoid", "Squareplus", "Softplus", "Tanh", "None"]
 # (width, hidden layers, outputs, biases): rows of one vector, of two, wider than the networks, of a single neuron.
 SHAPES = [(8, 2, 3, True), (16, 3, 1, False), (5, 3, 7, True), (1, 1, 2, True), (12, 2, 3, False), (4, 4, 9, True)]
+# Those whose samples stand in the lanes of a vector.
+NARROW = [(4, 2, 3, True), (6, 1, 2, False), (3, 3, 5, True), (1, 2, 1, True)]
 
 
 def array(engine, width=8, hidden=2, n_out=3, biases=True, act="ReLU", out="None", **named):
@@ -70,6 +72,17 @@ def test_shapes(engine, width, hidden, n_out, biases):
     assert_same(array(engine, width, hidden, n_out, biases))
 
 
+@pytest.mark.parametrize(("width", "hidden", "n_out", "biases"), NARROW)
+def test_narrow_shapes(engine, width, hidden, n_out, biases):
+    net = array(engine, width, hidden, n_out, biases)
+    assert net.layout.whole.by_sample
+    assert_same(net)
+
+
+def test_wide_networks_are_gone_through_by_neuron(engine):
+    assert not any(array(engine, width, 2).layout.whole.by_sample for width in (8, 16))
+
+
 def test_no_hidden_layer(engine):
     assert_same(array(engine, hidden=0, n_out=5))
 
@@ -79,9 +92,20 @@ def test_activations(engine, act):
     assert_same(array(engine, act=act, out=ACTIVATIONS[ACTIVATIONS.index(act) - 1]))
 
 
+@pytest.mark.parametrize("act", ACTIVATIONS)
+def test_narrow_activations(engine, act):
+    out = ACTIVATIONS[ACTIVATIONS.index(act) - 1]
+    assert_same(array(engine, width=4, hidden=1, act=act, out=out), batch=9)
+
+
 @pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 8])
 def test_batches_of_any_size(engine, batch):
     assert_same(array(engine), batch)
+
+
+@pytest.mark.parametrize("batch", [1, 7, 8, 9, 17])
+def test_narrow_batches_of_any_size(engine, batch):
+    assert_same(array(engine, width=4), batch)
 
 
 def test_hidden_layers_keep_their_activations_apart(engine):
@@ -108,8 +132,9 @@ def test_single_precision(engine):
 
 
 @pytest.mark.parametrize("otype", ["L1", "L2", "RelativeL1", "RelativeL2", "MAPE", "SMAPE", "CrossEntropy", "Variance"])
-def test_losses(engine, otype):
-    net = array(engine, out="Sigmoid")
+@pytest.mark.parametrize("width", [4, 8])
+def test_losses(engine, otype, width):
+    net = array(engine, width, out="Sigmoid")
     x, target = normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7).abs()
     weights = normal(2, 3, seed=8)
     ours = net.loss(x, target, otype)

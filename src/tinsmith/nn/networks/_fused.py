@@ -50,7 +50,9 @@ class _Learned(torch.autograd.Function):
         (grad_losses,), (params, x, target) = gradients, ctx.saved_tensors
         with torch.no_grad():  # gone back over again, a graph works its gradient out again: it was given away
             slopes = ctx.slopes.pop() if ctx.slopes else ctx.op(x, target, params, *ctx.samples).slopes
-            found = slopes.mul_(grad_losses[:, None, None, None])  # a copy would be half as much memory again
+            found = slopes.mul_(
+                grad_losses.view(-1, *[1] * (slopes.ndim - 1))
+            )  # a copy would be half as much memory again
         return _Once.apply(found, params) if torch.is_grad_enabled() else found, None, None, None, None
 
 
@@ -90,7 +92,7 @@ def _learning(engine: str | None, device: torch.device, shape: NetworkShape, los
     lang = language(engine, device)
     key = (lang.__name__, shape, loss)
     if key not in _OPS:
-        rows = f"{shape.rows}, {shape.groups}, {shape.lanes}"
+        rows = ", ".join(map(str, (shape.rows, *shape.row)))
         given = f"x[s, {shape.n_in}], target[s, {shape.n_out}], {_common(shape)}"
         kernel, work = learning_networks(lang, shape, loss), _work(shape)
         _OPS[key] = Op([kernel], f"{given} -> losses[a], slopes[c, {rows}]", scratch=work, simd=True, steady=True)
@@ -98,9 +100,9 @@ def _learning(engine: str | None, device: torch.device, shape: NetworkShape, los
 
 
 def _common(shape: NetworkShape) -> str:
-    rows = f"{shape.rows}, {shape.groups}, {shape.lanes}"
+    rows = ", ".join(map(str, (shape.rows, *shape.row)))
     return f"params[c, {rows}], cells[a]: i32, order[s]: i32, start[b]: i32, first[t]: i32"
 
 
 def _work(shape: NetworkShape) -> str:
-    return f"work[t - 1, {shape.work}, {shape.groups}, {shape.lanes}]"
+    return f"work[t - 1, {', '.join(map(str, shape.work))}]"

@@ -19,6 +19,14 @@ from ..config import Section
 _MACHINE_VECTOR = 64
 """Bytes: more, and memory would have to begin at multiples that torch does not promise."""
 
+_MOST_BY_SAMPLE = 96
+"""Parameters of a network that is gone through by sample: width 4 with four hidden layers, width 8 with one. More take
+too long to compile, as all is unrolled; and at width 16 it is no faster."""
+_MOST_ROWS = 32
+"""Of such a network: engines warn of longer loops that are unrolled."""
+_SAMPLES = 8
+"""At a time: 16 are no faster, and compile for twice as long."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -26,7 +34,7 @@ class Layout:
 
     shape: NetworkShape
     whole: NetworkShape
-    """The shape that kernels are built for: rows of whole machine vectors, wider where they must be."""
+    """The shape that kernels are built for: by sample, or rows of whole machine vectors, wider where they must be."""
     segments: tuple[int, ...]
     """Rows of the layers and biases, in order: (inputs, biases) of each hidden layer, outputs, biases."""
 
@@ -40,14 +48,14 @@ class Layout:
         return cls(shape, _whole(shape), _segments(shape))
 
     def vectors(self, params: torch.Tensor) -> torch.Tensor:
-        """[cell, row, width] as a kernel takes it: [cell, row, group, lane]. New memory only where rows must be wider.
+        """[cell, row, width] as a kernel takes it: [cell, row, *whole.row]. New memory only where rows must be wider.
 
         Neurons that are added have zero weights to and from them. Differentiable.
         """
         to = self.whole
         if to.width != self.shape.width:
             params = torch.cat([part for parts in self._widened(params) for part in parts], 1)
-        return params.reshape(len(params), to.rows, to.groups, to.lanes)
+        return params.reshape(len(params), to.rows, *to.row)
 
     def _widened(self, params: torch.Tensor) -> list[list[torch.Tensor]]:
         wide = self.whole.width
@@ -82,6 +90,8 @@ def _segments(shape: NetworkShape) -> tuple[int, ...]:
 
 
 def _whole(shape: NetworkShape) -> NetworkShape:
+    if shape.rows * shape.width <= _MOST_BY_SAMPLE and shape.rows <= _MOST_ROWS:
+        return replace(shape, lanes=_SAMPLES, by_sample=True)
     most = _MACHINE_VECTOR // (4 if shape.dtype == "f32" else 8)
     lanes = math.gcd(shape.width, most)
     if lanes >= min(4, shape.width) and lanes > 1:

@@ -1,0 +1,304 @@
+"""Narrow networks: what a kernel does with one of them, a few samples at a time, one in each lane of a machine vector.
+
+A vector of four neurons would leave most of a machine vector empty. Here a weight is one number, times the samples'
+numbers. All layers are unrolled, so that everything stands in registers or on the stack: to find the place in an
+engine's array costs more than the arithmetic of a narrow layer. The gradient of a parameter gathers in lanes of its
+own while a network's samples are gone through, and is summed once behind them.
+
+Lists are the compiler's own: of variables that hold a vector each.
+"""
+
+from types import ModuleType
+from typing import Any
+
+from ._activations import activation
+from ._element_losses import vector_loss
+from ._network_shape import NetworkShape
+from ._total import total_of
+
+
+def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
+    """Build the function of a kernel: outputs of the samples `order[begin]` to `order[last]`, of network `c`."""
+    lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
+    samples, read, _ = _samples_of(lang, shape)
+    outputs_of = _onwards(lang, shape, 0)
+
+    @lang.func
+    def forward(
+        x: lang.template(),
+        params: lang.template(),
+        order: lang.template(),
+        _work: lang.template(),
+        y: lang.template(),
+        _task,
+        c,
+        begin,
+        last,
+    ):
+        for tile in range((last - begin + lanes) // lanes):
+            o = samples(order, begin + lanes * tile, last)
+            out = outputs_of(params, c, read(x, o, n_in))
+            for m in lang.static(range(lanes)):
+                for j in lang.static(range(n_out)):
+                    y[o[m], j] = out[j][m]
+
+    return forward
+
+
+def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
+    """Build the function that adds their gradients; `grad_x` is looked at only if `of_inputs`."""
+    lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
+    samples, read, where_there = _samples_of(lang, shape)
+    nothing, add = _gathered(lang, shape)
+    _, out_slope = activation(lang, shape.output_activation, lanes, shape.dtype)
+
+    @lang.func
+    def turn(totals: lang.template(), grad_y: lang.template()):
+        return [grad_y[j] * out_slope(totals[j]) for j in lang.static(range(n_out))]
+
+    there_and_back = _there_and_back(lang, shape, turn, 0, of_inputs=of_inputs)
+
+    @lang.func
+    def backward(
+        x: lang.template(),
+        params: lang.template(),
+        order: lang.template(),
+        work: lang.template(),
+        grad_y: lang.template(),
+        grad_x: lang.template(),
+        grad_params: lang.template(),
+        task,
+        c,
+        begin,
+        last,
+    ):
+        sums = nothing()
+        for tile in range((last - begin + lanes) // lanes):
+            s = begin + lanes * tile
+            o = samples(order, s, last)
+            incoming = [where_there(s, last, g) for g in lang.static(read(grad_y, o, n_out))]
+            found = there_and_back(params, c, read(x, o, n_in), incoming, sums)
+            if lang.static(of_inputs):
+                for m in lang.static(range(lanes)):
+                    for k in lang.static(range(n_in)):
+                        grad_x[o[m], k] = grad_x[o[m], k] + found[k][m]
+        if last >= begin:
+            add(sums, work, grad_params, task, c)
+
+    return backward
+
+
+def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
+    """Build the function that gives the loss, the mean over samples and outputs, and adds its gradient."""
+    lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
+    real = getattr(lang, shape.dtype)
+    vector = lang.types.vector(lanes, real)
+    samples, read, where_there = _samples_of(lang, shape)
+    nothing, add = _gathered(lang, shape)
+    out, out_slope = activation(lang, shape.output_activation, lanes, shape.dtype)
+    loss_value, loss_slope = vector_loss(lang, loss, lanes, shape.dtype)
+    sum_of = total_of(lang, lanes, shape.dtype)
+
+    @lang.func
+    def turn(totals: lang.template(), given: lang.template()):
+        """Given are the targets, what a sample counts, and where losses gather."""
+        p = [out(total) for total in lang.static(totals)]
+        for j in lang.static(range(n_out)):
+            given[n_out + 1] += given[n_out] * loss_value(p[j], given[j])
+        slopes = [loss_slope(p[j], given[j]) * out_slope(totals[j]) for j in lang.static(range(n_out))]
+        return [given[n_out] * slope for slope in lang.static(slopes)]
+
+    there_and_back = _there_and_back(lang, shape, turn, 0, of_inputs=False)
+
+    @lang.func
+    def learning(
+        x: lang.template(),
+        target: lang.template(),
+        params: lang.template(),
+        order: lang.template(),
+        work: lang.template(),
+        slopes: lang.template(),
+        task,
+        c,
+        begin,
+        last,
+    ):
+        part = vector(real(1.0) / lang.cast(lang.max(last - begin + 1, 1) * n_out, real))
+        sums, loss = nothing(), vector(0.0)
+        for tile in range((last - begin + lanes) // lanes):
+            s = begin + lanes * tile
+            o = samples(order, s, last)
+            given = read(target, o, n_out) + [where_there(s, last, part), vector(0.0)]
+            there_and_back(params, c, read(x, o, n_in), given, sums)
+            loss += given[n_out + 1]
+        if last >= begin:
+            add(sums, work, slopes, task, c)
+        return sum_of(loss)
+
+    return learning
+
+
+def _samples_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
+    """Functions: which samples a tile has; their numbers; numbers with 0 where a sample stands in."""
+    lanes = shape.lanes
+    vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
+    places = tuple(range(lanes))
+
+    @lang.func
+    def samples(order: lang.template(), s, last):
+        """The last one again where there are fewer."""
+        return [order[lang.min(s + m, last)] for m in lang.static(range(lanes))]
+
+    @lang.func
+    def read(numbers: lang.template(), o: lang.template(), count: lang.template()):
+        found = [vector(0.0) for _ in lang.static(range(count))]
+        for m in lang.static(range(lanes)):
+            for k in lang.static(range(count)):
+                found[k][m] = numbers[o[m], k]
+        return found
+
+    @lang.func
+    def where_there(s, last, numbers):
+        return lang.select(vector(*places) <= vector(last - s), numbers, vector(0.0))
+
+    return samples, read, where_there
+
+
+def _gathered(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
+    """Functions: gradients of all parameters at zero, a vector each; their sums, added to an array."""
+    rows, width, lanes = shape.rows, shape.width, shape.lanes
+    vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
+    sum_of = total_of(lang, lanes, shape.dtype)
+
+    @lang.func
+    def nothing():
+        return [vector(0.0) for _ in lang.static(range(rows)) for _ in lang.static(range(width))]
+
+    @lang.func
+    def add(sums: lang.template(), work: lang.template(), into: lang.template(), task, c):
+        for r in lang.static(range(rows)):
+            for j in lang.static(range(width)):
+                work[task, r, j] = sums[r * width + j]
+        for r in range(rows):  # unrolled too, it would compile for as long as all the rest
+            for j in range(width):
+                into[c, r, j] = into[c, r, j] + sum_of(work[task, r, j])
+
+    return nothing, add
+
+
+def _place(shape: NetworkShape, layer: int) -> tuple[int, int]:
+    """The first row of a hidden layer's weights, and how many there are; its biases follow."""
+    return (shape.n_in + shape.biases + (layer - 1) * shape.layer, shape.width) if layer else (0, shape.n_in)
+
+
+def _hidden(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
+    """The function that gives the sums of a hidden layer."""
+    (row, count), width, biases = _place(shape, layer), shape.width, shape.biases
+    vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
+
+    @lang.func
+    def totals_of(params: lang.template(), c, v: lang.template()):
+        found = [vector(0.0) for _ in lang.static(range(width))]
+        for j in lang.static(range(width)):
+            if lang.static(biases):
+                found[j] = vector(params[c, row + count, j])
+            for k in lang.static(range(count)):
+                found[j] += params[c, row + k, j] * v[k]
+        return found
+
+    return totals_of
+
+
+def _outputs(lang: ModuleType, shape: NetworkShape) -> Any:
+    """The function that gives the sums of the outputs."""
+    row, n_out, width, biases = shape.outputs, shape.n_out, shape.width, shape.biases
+    vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
+
+    @lang.func
+    def totals_of(params: lang.template(), c, v: lang.template()):
+        found = [vector(0.0) for _ in lang.static(range(n_out))]
+        for j in lang.static(range(n_out)):
+            if lang.static(biases):
+                found[j] = vector(params[c, row + n_out + j // width, j % width])
+            for k in lang.static(range(width)):
+                found[j] += params[c, row + j, k] * v[k]
+        return found
+
+    return totals_of
+
+
+def _onwards(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
+    """The function that leads from what a layer gets to the outputs."""
+    if layer == shape.hidden:
+        totals_of = _outputs(lang, shape)
+        out, _ = activation(lang, shape.output_activation, shape.lanes, shape.dtype)
+
+        @lang.func
+        def last(params: lang.template(), c, v: lang.template()):
+            return [out(total) for total in lang.static(totals_of(params, c, v))]
+
+        return last
+
+    hidden_totals_of, rest = _hidden(lang, shape, layer), _onwards(lang, shape, layer + 1)
+    act, _ = activation(lang, shape.activation, shape.lanes, shape.dtype)
+
+    @lang.func
+    def onwards(params: lang.template(), c, v: lang.template()):
+        h = [act(total) for total in lang.static(hidden_totals_of(params, c, v))]
+        return rest(params, c, h)
+
+    return onwards
+
+
+def _there_and_back(lang: ModuleType, shape: NetworkShape, turn: Any, layer: int, *, of_inputs: bool) -> Any:
+    """The function that leads from what a layer gets to the outputs, and back: with the gradient of what it gets.
+
+    `turn` makes the gradients of the outputs' sums of these and of `given`. Those of parameters are added to `sums`.
+    """
+    if layer == shape.hidden:
+        return _turning(lang, shape, turn)
+    (row, count), width, biases = _place(shape, layer), shape.width, shape.biases
+    is_wanted = layer > 0 or of_inputs
+    totals_of = _hidden(lang, shape, layer)
+    rest = _there_and_back(lang, shape, turn, layer + 1, of_inputs=of_inputs)
+    vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
+    act, act_slope = activation(lang, shape.activation, shape.lanes, shape.dtype)
+
+    @lang.func
+    def there_and_back(params: lang.template(), c, v: lang.template(), given: lang.template(), sums: lang.template()):
+        totals = totals_of(params, c, v)
+        h = [act(total) for total in lang.static(totals)]
+        back = rest(params, c, h, given, sums)
+        found = [vector(0.0) for _ in lang.static(range(count))]
+        for j in lang.static(range(width)):
+            g = back[j] * act_slope(totals[j])
+            if lang.static(biases):
+                sums[(row + count) * width + j] += g
+            for k in lang.static(range(count)):
+                sums[(row + k) * width + j] += v[k] * g
+                if lang.static(is_wanted):
+                    found[k] += params[c, row + k, j] * g
+        return found
+
+    return there_and_back
+
+
+def _turning(lang: ModuleType, shape: NetworkShape, turn: Any) -> Any:
+    """The end of `_there_and_back`: the outputs."""
+    totals_of = _outputs(lang, shape)
+    row, n_out, width, biases = shape.outputs, shape.n_out, shape.width, shape.biases
+    vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
+
+    @lang.func
+    def turning(params: lang.template(), c, v: lang.template(), given: lang.template(), sums: lang.template()):
+        g = turn(totals_of(params, c, v), given)
+        found = [vector(0.0) for _ in lang.static(range(width))]
+        for j in lang.static(range(n_out)):
+            if lang.static(biases):
+                sums[(row + n_out) * width + j] += g[j]
+            for k in lang.static(range(width)):
+                sums[(row + j) * width + k] += g[j] * v[k]
+                found[k] += params[c, row + j, k] * g[j]
+        return found
+
+    return turning

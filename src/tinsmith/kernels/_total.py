@@ -1,0 +1,26 @@
+"""The sum of a vector's components."""
+
+from types import ModuleType
+from typing import Any
+
+
+def total_of(lang: ModuleType, lanes: int, dtype: str) -> Any:
+    """Build the function of a kernel: by halves, so that each step is one machine vector's."""
+    if lanes == 1:
+
+        @lang.func
+        def first(v):
+            return v[0]
+
+        return first
+    rest, half = total_of(lang, lanes // 2, dtype), lanes // 2
+    vector = lang.types.vector(half, getattr(lang, dtype))
+
+    @lang.func
+    def total(v):
+        found = vector(0.0)
+        for k in lang.static(range(half)):
+            found[k] = v[k] + v[k + half]
+        return rest(found)
+
+    return total
