@@ -2,8 +2,9 @@
 
 import tinsmith as ts
 
-from . import cli_page, rule_pages
+from . import benchmarks_page, cli_page, plots, rule_pages
 
 ts.init("cpu", engine="taichi")
-for path, text in (rule_pages.pages() | cli_page.pages()).items():
+for path, text in (rule_pages.pages() | cli_page.pages() | benchmarks_page.pages()).items():
     path.write_text(text, encoding="utf-8")
+plots.write()

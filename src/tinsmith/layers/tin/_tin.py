@@ -19,7 +19,7 @@ class Tin(EmptyTin):
 
     Args:
         data_oriented: an object of a class under `@ti.data_oriented`.
-        device, auto_clear_grad, save, on_tensors: as for `EmptyTin`.
+        device: as for `EmptyTin`; so are `auto_clear_grad`, `save` and `on_tensors`.
 
     Raises:
         ArgumentError: the object is not data-oriented.

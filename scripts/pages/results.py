@@ -1,0 +1,70 @@
+"""Results: the tables in benchmarks/results/*.md, read back."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .blocks import ROOT
+
+FOLDER = ROOT / "benchmarks" / "results"
+
+
+class Bar(NamedTuple):
+    """A row with something to hold: what was measured, of which two, how it came out."""
+
+    what: str
+    ours: str
+    against: str
+    measured: str
+    to_hold: str
+    verdict: str
+
+
+def text_of(name: str) -> str:
+    """One file of results."""
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def files() -> list[str]:
+    """The files of results that have bars."""
+    return sorted(path.name for path in FOLDER.glob("*.md") if bars_of(path.name))
+
+
+def bars_of(name: str) -> list[Bar]:
+    """The rows of a file's first table that have something to hold."""
+    rows = table_of(text_of(name), "")
+    return [Bar(*row) for row in rows[1:] if len(row) == len(Bar._fields) and row[4]]
+
+
+def title_of(name: str) -> str:
+    """A file's first heading."""
+    return text_of(name).partition("\n")[0].lstrip("# ")
+
+
+def machine() -> list[str]:
+    """What the results were measured on, each machine once."""
+    lines = [line for path in sorted(FOLDER.glob("*.md")) for line in text_of(path.name).splitlines()]
+    named = [re.sub(r" Load average.*", "", line) for line in lines if "torch uses" in line]
+    return list(dict.fromkeys(named))
+
+
+def table_of(text: str, heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading ("" for the file's), its own heads first."""
+    body = text.partition(f"\n## {heading}\n")[2] if heading else text
+    rows: list[list[str]] = []
+    for line in body.splitlines():
+        if line.startswith("|"):
+            rows.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+        elif rows:
+            break
+    assert rows, f"no table below {heading!r}"
+    return [rows[0], *rows[2:]]
+
+
+def number(text: str) -> float | None:
+    """The number that a cell begins with, in its unit: "2.24 ms" is 0.00224."""
+    found = re.match(r"([\d,.]+)\s*(us|ms|s)?\b", text)
+    if not found:
+        return None
+    return float(found[1].replace(",", "")) * {"us": 1e-6, "ms": 1e-3}.get(found[2] or "", 1.0)
