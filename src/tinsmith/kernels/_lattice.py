@@ -37,13 +37,13 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def least(line, limit):
-        """About the first k whose sample is not before `limit`."""
-        number = lang.min(lang.ceil((limit - line[start]) * line[often] - line[offset]), real(endless))
+        """About the first k whose sample is not before `limit`; one too many at most, but for rounding."""
+        number = lang.min((limit - line[start]) * line[often] - line[offset] + real(1.0), real(endless))
         if number > line[bend]:
             bent_sample = line[bent] * (real(1.0) + line[offset] * line[opening])
             number = line[bend]
             if limit > bent_sample:
-                number += lang.ceil(lang.log(limit / bent_sample) / line[grows])
+                number += lang.min(lang.log(limit / bent_sample) / line[grows] + real(1.0), real(endless))
         return lang.cast(lang.max(real(0.0), lang.min(number, real(endless))), lang.i32)
 
     @lang.func
@@ -64,11 +64,12 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def after(line, k, end, limit):
-        """The first sample after k that is not before `limit`, up to `end`."""
+        """A sample after k, up to `end`: all before it are before `limit`, but for rounding, which `slack` is for."""
         ahead = lang.max(k + 1, lang.min(least(line, limit), end))
-        for _ in lang.static(range(2)):
-            if ahead > k + 1 and not before(line, ahead - 1, limit):
-                ahead -= 1
+        if ahead > line[bend]:  # logarithms and powers round more than that
+            for _ in lang.static(range(2)):
+                if ahead > k + 1 and not before(line, ahead - 1, limit):
+                    ahead -= 1
         return ahead
 
     return lattice, at, after

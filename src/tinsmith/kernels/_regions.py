@@ -19,7 +19,8 @@ BLOCK = 4
 def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
     """Build the functions `enter` and `region` for an engine and the type "f32" or "f64"."""
     real = getattr(lang, fp)
-    rounding = 2.0**-20 if fp == "f32" else 2.0**-49  # eight times the distance of numbers about 1
+    huge = 1e30  # 1 / dg of a ray that is parallel to a face, and never gets there
+    rounding = 2.0**-19 if fp == "f32" else 2.0**-48  # 16 times the distance of numbers about 1
 
     @lang.func
     def enter(
@@ -35,7 +36,7 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
         """A ray in cells from the middle, 1 / dg, where it is in the grid, half the cells and its slack; if at all."""
         og = lang.Vector([0.0, 0.0, 0.0], dt=real)
         dg = lang.Vector([0.0, 0.0, 0.0], dt=real)
-        per = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        per = lang.Vector([huge, huge, huge], dt=real)
         size = lang.Vector([0.0, 0.0, 0.0, 0.0, 0.0, 0.0], dt=real)
         widest = lang.cast(1 << (bits.shape[0] - 1), real)
         first, last, moves, beside = near, far, 0, 0
@@ -50,13 +51,14 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
                 a, b = (-half - o) / d, (half - o) / d
                 first = lang.max(first, lang.min(a, b))
                 last = lang.min(last, lang.max(a, b))
-                per[axis] = real(1.0) / d
+                per[axis] = lang.max(-real(huge), lang.min(real(huge), real(1.0) / d))
                 moves = 1
             elif o < -half or o > half:
                 beside = 1
             og[axis], dg[axis] = o, d
         for axis in lang.static(range(3)):
-            reach = lang.abs(og[axis]) + lang.abs(last * dg[axis]) + real(2.0) * size[axis] * widest
+            farthest = lang.max(lang.abs(first), lang.abs(last)) * lang.abs(dg[axis])
+            reach = lang.abs(og[axis]) + farthest + real(2.0) * size[axis] * widest
             size[axis + 3] = real(rounding) * reach
         hit = 0
         if moves == 1 and beside == 0 and first < last:
@@ -80,7 +82,7 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
         cell = lang.Vector([0, 0, 0], dt=lang.i32)
         for axis in lang.static(range(3)):
             top = lang.cast(real(2.0) * size[axis], lang.i32) - 1
-            number = lang.cast(lang.floor(g[axis] * small + size[axis]), lang.i32)
+            number = lang.cast(g[axis] * small + size[axis], lang.i32)  # what is below 0 by rounding becomes 0
             cell[axis] = lang.max(0, lang.min(number, top))
         word = bits[level, cell[0] >> 2, cell[1] >> 2, cell[2] >> 2]
         bit = (cell[0] & 3) * 16 + (cell[1] & 3) * 4 + (cell[2] & 3)
@@ -100,17 +102,11 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
         """Where the ray leaves the block, if all its cells are alike, or the cell."""
         limit = last
         for axis in lang.static(range(3)):
-            base, span = cell[axis], 1
-            if alike == 1:
-                base, span = cell[axis] & ~3, 4
-            side = real(0.0)
-            if dg[axis] > real(0.0):
-                upper = lang.min(lang.cast(base + span, real), real(2.0) * size[axis])
-                side = (upper - size[axis]) * large - size[axis + 3]
-            else:
-                side = (base - size[axis]) * large + size[axis + 3]
-            if dg[axis] != real(0.0):
-                limit = lang.min(limit, (side - og[axis]) * per[axis])
+            ahead = lang.select(dg[axis] < real(0.0), 0, 1)
+            number = lang.select(alike == 1, (cell[axis] & ~3) + 4 * ahead, cell[axis] + ahead)
+            inwards = lang.select(dg[axis] < real(0.0), size[axis + 3], -size[axis + 3])
+            side = (lang.min(lang.cast(number, real), real(2.0) * size[axis]) - size[axis]) * large + inwards
+            limit = lang.min(limit, (side - og[axis]) * per[axis])
         return limit
 
     @lang.func

@@ -1,0 +1,60 @@
+"""Rays and marching under torch's transforms, and the examples of their docstrings."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+import torch
+from torch.func import jacfwd, jacrev, vmap
+
+from tinsmith.render import OccupancyGrid, image_rays, march, pinhole_rays, ray_aabb_intersect
+
+BOX = (-1.0, -1.0, -1.0, 1.0, 1.0, 1.0)
+INTRINSICS = torch.tensor([[50.0, 0, 32], [0, 50, 32], [0, 0, 1]])
+PUBLIC = (pinhole_rays, image_rays, ray_aabb_intersect, march, OccupancyGrid)
+NAMES = {"torch": torch} | {one.__name__: one for one in PUBLIC}
+PIXELS = torch.tensor([[3.5, 60.0], [40.0, 20.0]])
+
+
+def seen(pose):
+    return pinhole_rays(pose, INTRINSICS, PIXELS).directions
+
+
+def crossed(origins, directions):
+    return torch.stack(ray_aabb_intersect(origins, directions, BOX, far=9.0)[:2])
+
+
+def sampled(origins, directions):
+    return march(origins, directions, BOX, step=0.1, capacity=90).positions(origins, directions)
+
+
+def rays(*shape):
+    return torch.randn(*shape, 3) - 2, torch.rand(*shape, 3) + 0.1
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+def test_jacobians_forwards_and_backwards_agree():
+    torch.testing.assert_close(jacrev(seen)(torch.eye(4)), jacfwd(seen)(torch.eye(4)))
+
+
+@pytest.mark.parametrize("function", [crossed, sampled])
+def test_a_batch_is_each_of_its_samples(function):
+    batch = rays(3, 4)
+    each = torch.stack([function(*sample) for sample in zip(*batch, strict=True)])
+    assert torch.equal(vmap(function)(*batch), each)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("function", "draw"), [(seen, lambda: (torch.eye(4),)), (crossed, rays), (sampled, rays)])
+def test_it_compiles_in_one_graph(function, draw):
+    given = draw() if function is seen else draw(5)
+    assert torch.equal(torch.compile(function, fullgraph=True, backend="aot_eager")(*given), function(*given))
+
+
+@pytest.mark.parametrize("one", PUBLIC)
+def test_the_examples_in_docstrings_are_true(one):
+    (example,) = doctest.DocTestFinder(recurse=False).find(one, globs=dict(NAMES))
+    assert example.examples
+    found = doctest.DocTestRunner().run(example)
+    assert (found.failed, found.attempted) == (0, len(example.examples))
