@@ -16,37 +16,21 @@ PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 FIRST, SPEC, COMPOSITE, NETWORKS, LAYER = PYTHON
 
 
-def test_the_first_program_runs(tmp_path):
-    program = tmp_path / "first.py"  # a file: the engines read a kernel's source
-    program.write_text(FIRST + "\nassert k.grad is not None and k.grad.shape == (5,)\n")
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_gradient_is_the_oracles(tmp_path):
-    program = tmp_path / "composite.py"
-    check = 'assert (density.grad - answer.gradients["density"]).abs().max() < 1e-6'
-    program.write_text("import taichi as ti, tinsmith as ts, torch\nts.init('cpu')\n" + COMPOSITE + check + "\n")
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_layer_trains(tmp_path):
-    program = tmp_path / "layer.py"
-    check = "assert torch.equal(layer.data_oriented.w.to_torch(), layer.w.detach()) and layer.w.grad.abs().min() > 0"
-    program.write_text("import taichi as ti, tinsmith as ts, torch\nts.init('cpu')\n" + LAYER + check + "\n")
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_networks_learn(tmp_path):
-    check = """
+CHECKS = {
+    FIRST: "assert k.grad is not None and k.grad.shape == (5,)",
+    COMPOSITE: 'assert (density.grad - answer.gradients["density"]).abs().max() < 1e-6',
+    NETWORKS: """
 assert colours.shape == (1000, 3)
 losses = [trainer.training_step(x, target).mean() for _ in range(50)]
 assert losses[-1] < 0.9 * losses[0]
-"""
-    program = tmp_path / "networks.py"
-    program.write_text("import tinsmith as ts, torch\n" + NETWORKS + check)
+""",
+    LAYER: "assert torch.equal(layer.data_oriented.w.to_torch(), layer.w.detach()) and layer.w.grad.abs().min() > 0",
+}
+
+
+def test_its_programs_run_one_after_the_other(tmp_path):
+    program = tmp_path / "readme.py"  # a file: the engines read a kernel's source
+    program.write_text("\n".join(f"{block}\n{CHECKS.get(block, '')}\n" for block in PYTHON), encoding="utf-8")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -1,4 +1,4 @@
-"""Every block of Python on every page runs, from top to bottom, as it stands; so does the README's."""
+"""Every block of Python on every page runs, from top to bottom, as it stands. (The README's: tests/test_readme.py.)"""
 
 import re
 
@@ -7,7 +7,7 @@ from pages.blocks import ROOT, blocks_of, with_outputs
 from pages.programs import PageError, outputs_of
 
 LINTED = (ROOT / "docs" / "reference" / "lint").glob("TS*.md")  # their kernels are linted, test_rule_pages.py
-PAGES = [ROOT / "README.md", *sorted(set((ROOT / "docs").rglob("*.md")) - set(LINTED))]
+PAGES = sorted(set((ROOT / "docs").rglob("*.md")) - set(LINTED))
 WITH_PROGRAMS = [page for page in PAGES if blocks_of(page.read_text(encoding="utf-8"))]
 
 
