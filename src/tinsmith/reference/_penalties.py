@@ -38,8 +38,8 @@ def opacity_penalty(opacity: Tensor) -> Tensor:
     """-o log o for the opacity o of each ray; where o is below 1e-10, with that in the logarithm.
 
     Example:
-        >>> opacity_penalty(torch.tensor([0.0, 0.5, 1.0]))
-        tensor([-0.0000, 0.3466, -0.0000])
+        >>> opacity_penalty(torch.tensor([0.25, 0.5]))
+        tensor([0.3466, 0.3466])
     """
     return -opacity * opacity.clamp(min=_FAINTEST).log()
 

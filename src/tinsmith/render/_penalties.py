@@ -37,6 +37,7 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
+        >>> import torch
         >>> distortion_loss(torch.tensor([0.5, 0.5]), torch.tensor([1.0, 3.0]), torch.ones(2), torch.tensor([[0, 2]]))
         tensor([1.1667])
     """
@@ -62,6 +63,7 @@ def opacity_penalty(opacity: Tensor) -> Tensor:
         As the opacity.
 
     Example:
+        >>> import torch
         >>> opacity_penalty(torch.tensor([0.25, 0.5]))
         tensor([0.3466, 0.3466])
     """
@@ -87,6 +89,7 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, en
         (n), in nats. What it raises: as `distortion_loss`.
 
     Example:
+        >>> import torch
         >>> entropy_penalty(torch.tensor([0.25, 0.25]), torch.tensor([[0, 2]]))
         tensor([0.6931])
     """

@@ -22,6 +22,7 @@ def inclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) ->
     y_i = sum over j <= i of values_j. Arguments and what it raises: as `exclusive_prod`.
 
     Example:
+        >>> import torch
         >>> inclusive_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
         tensor([2., 5., 4.])
     """
@@ -34,6 +35,7 @@ def exclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) ->
     y_i = sum over j < i of values_j. Arguments and what it raises: as `exclusive_prod`.
 
     Example:
+        >>> import torch
         >>> exclusive_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
         tensor([0., 2., 0.])
     """
@@ -46,6 +48,7 @@ def inclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
     y_i = product over j <= i of values_j. Arguments and what it raises: as `exclusive_prod`.
 
     Example:
+        >>> import torch
         >>> inclusive_prod(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
         tensor([2., 6., 4.])
     """
@@ -71,6 +74,7 @@ def exclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
         DtypeError: the values are neither float32 nor float64, or `rays` are no integers.
 
     Example:
+        >>> import torch
         >>> exclusive_prod(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
         tensor([1., 2., 1.])
     """
@@ -83,6 +87,7 @@ def segment_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> T
     Arguments and what it raises: as `exclusive_prod`. Returns (n) or (n, c), 0 for a ray without a sample.
 
     Example:
+        >>> import torch
         >>> segment_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1], [3, 0]]))
         tensor([5., 4., 0.])
     """
@@ -106,6 +111,7 @@ def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | N
         (n, c), 0 for a ray without a sample. What it raises: as `exclusive_prod`.
 
     Example:
+        >>> import torch
         >>> accumulate(torch.tensor([0.5, 2.0]), torch.tensor([[2.0], [3.0]]), torch.tensor([[0, 2]]))
         tensor([[7.]])
     """
