@@ -1,0 +1,96 @@
+"""A first op: which blur was it?
+
+A photograph and a blurred copy of it are known; the blur is looked for. The blur of a picture by a small kernel of
+weights is a few lines of Taichi. One more line makes it an operation of torch, whose gradient is checked here, and then
+used: the weights follow it from nothing to the stroke that the camera made.
+
+    python examples/03_first_op.py --out first_op
+
+Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
+"""
+
+# %% What is asked
+import argparse
+from pathlib import Path
+
+import numpy as np
+import taichi as ti
+import torch
+from matplotlib import cbook
+from PIL import Image
+
+import tinsmith as ts
+
+parser = argparse.ArgumentParser(description="Find the blur between two pictures.")
+parser.add_argument("--out", type=Path, default=Path("first_op"))
+parser.add_argument("--quick", action="store_true", help="a small picture and few steps, for tests")
+options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+options.out.mkdir(parents=True, exist_ok=True)
+ts.init("cpu")
+torch.manual_seed(0)
+
+
+# %% The kernel, and the line
+# Left of the arrow what comes in, right of it what comes out, with their sizes. The op makes `blurred` itself.
+@ts.op("image[h, w], weights[k, l] -> blurred[h - k + 1, w - l + 1]")
+@ti.kernel
+def blur(image: ti.types.ndarray(), weights: ti.types.ndarray(), blurred: ti.types.ndarray()):
+    for i, j in blurred:
+        total = 0.0
+        for a in range(weights.shape[0]):
+            for b in range(weights.shape[1]):
+                total += weights[a, b] * image[i + a, j + b]
+        blurred[i, j] = total
+
+
+# %% Is it right?
+# The kernel is interpreted number by number, so keep what is checked small.
+print(ts.check(blur, torch.rand(6, 5), torch.rand(3, 2)))
+
+# %% Two pictures
+SIZE, WIDTH = (64, 7) if options.quick else (256, 15)
+photograph = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)).convert("L")
+photograph = photograph.crop((60, 30, 460, 430)).resize((SIZE, SIZE), Image.Resampling.LANCZOS)
+sharp = torch.from_numpy(np.array(photograph)) / 255
+
+
+def stroke(width):
+    """A camera that moved along a hook while it looked."""
+    weights = torch.zeros(width, width)
+    for turn in torch.linspace(0, 1, 200):
+        row = (0.9 - 0.8 * turn) * (width - 1)
+        column = (0.5 + 0.4 * torch.cos(3.5 * turn)) * (width - 1)
+        weights[row.round().long(), column.round().long()] += 1.0
+    return weights / weights.sum()
+
+
+true = stroke(WIDTH)
+blurred = blur(sharp, true)
+
+# %% Looking for the blur
+# Weights are not negative and add up to one: softmax makes such out of any numbers, and torch's part and the kernel's
+# are one program for autograd.
+scores = torch.zeros(WIDTH * WIDTH, requires_grad=True)
+optimizer = torch.optim.Adam([scores], lr=0.3)
+for step in range(40 if options.quick else 150):
+    found = scores.softmax(0).reshape(WIDTH, WIDTH)
+    loss = (blur(sharp, found) - blurred).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if step % 10 == 0:
+        print(f"step {step:3}  loss {loss.item():.2e}  weights off by {(found - true).abs().sum().item() / 2:.1%}")
+
+
+# %% What it looks like: the photograph, the blurred one, the blur that it was, the blur that was found
+def tile(image):
+    """A picture of the size of the photograph, brightest where it is largest."""
+    bright = (255 * image.detach() / image.max()).clamp(0, 255).to(torch.uint8)
+    return Image.fromarray(bright.numpy()).resize((SIZE, SIZE), Image.Resampling.NEAREST)
+
+
+sheet = Image.new("L", (4 * SIZE + 24, SIZE), 255)
+for place, image in enumerate([sharp, blurred, true, found]):
+    sheet.paste(tile(image), (place * (SIZE + 8), 0))
+sheet.save(options.out / "blur.png")
+print(f"blur.png is in {options.out}")

@@ -1,0 +1,164 @@
+"""A simulator as a torch module: a robot of springs learns to walk.
+
+The simulator is a data-oriented class of Taichi's, with fields and a time loop. As a module of torch it takes the
+tension of each spring at each step and gives the way of each node; a network says the tensions, and both are trained
+end to end. The kind of robot is that of DiffTaichi's mass-spring example, https://github.com/taichi-dev/difftaichi.
+The same step by step, with words: docs/how-to/simulator.md.
+
+    python examples/04_learn_to_walk.py --out walk
+"""
+
+# %% What is asked
+import argparse
+from pathlib import Path
+
+import taichi as ti
+import torch
+from PIL import Image, ImageDraw
+
+import tinsmith as ts
+
+parser = argparse.ArgumentParser(description="A robot of springs learns to walk.")
+parser.add_argument("--out", type=Path, default=Path("walk"))
+parser.add_argument("--quick", action="store_true", help="a little training only, for tests")
+options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+options.out.mkdir(parents=True, exist_ok=True)
+ts.init("cpu", default_fp=ti.f64)
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(0)
+STEPS, TRAINING = 400, 40 if options.quick else 200
+
+# %% The body: a row of squares, with their sides and diagonals as springs
+SQUARES = 3
+nodes = torch.tensor([(0.1 * i, 0.1 * j) for i in range(SQUARES + 1) for j in range(2)])
+pairs = [(2 * i, 2 * i + 1) for i in range(SQUARES + 1)]
+for i in range(SQUARES):
+    pairs += [(2 * i, 2 * i + 2), (2 * i + 1, 2 * i + 3), (2 * i, 2 * i + 3), (2 * i + 1, 2 * i + 2)]
+springs = torch.tensor(pairs)
+
+
+# %% The simulator
+# The state of each step has a place of its own in the fields, so a backward pass finds it there.
+@ti.data_oriented
+class Robot:
+    """Springs between nodes, over a floor at height 0."""
+
+    def __init__(self, nodes, springs, steps, dt=0.004):
+        n, m = len(nodes), len(springs)
+        self.steps, self.dt, self.n, self.m = steps, dt, n, m
+        self.start = ti.field(ti.f64, shape=(n, 2))
+        self.ends = ti.field(ti.i32, shape=(m, 2))
+        self.rest = ti.field(ti.f64, shape=m)
+        self.start.from_torch(nodes)
+        self.ends.from_torch(springs.int())
+        self.rest.from_torch((nodes[springs[:, 0]] - nodes[springs[:, 1]]).norm(dim=1))
+        self._tension = ti.field(ti.f64, shape=(steps, m), needs_grad=True)
+        self._x = ti.field(ti.f64, shape=(steps + 1, n, 2), needs_grad=True)
+        self.v = ti.field(ti.f64, shape=(steps + 1, n, 2), needs_grad=True)
+        self.push = ti.field(ti.f64, shape=(steps, n, 2), needs_grad=True)
+
+    @ts.input
+    def tension(self):
+        return self._tension
+
+    @ts.output
+    def x(self):
+        return self._x
+
+    @ts.kernel
+    @ti.kernel
+    def run(self):
+        for i, k in self.start:
+            self._x[0, i, k] = self.start[i, k]
+            self.v[0, i, k] = 0.0
+        for t, i, k in self.push:
+            self.push[t, i, k] = 0.0
+        ti.loop_config(serialize=True)
+        for t in range(self.steps):
+            for s in range(self.m):  # each spring pushes both its ends
+                a, b = self.ends[s, 0], self.ends[s, 1]
+                dx = self._x[t, b, 0] - self._x[t, a, 0]
+                dy = self._x[t, b, 1] - self._x[t, a, 1]
+                length = ti.sqrt(dx * dx + dy * dy)
+                ux, uy = dx / length, dy / length
+                drift = (self.v[t, b, 0] - self.v[t, a, 0]) * ux + (self.v[t, b, 1] - self.v[t, a, 1]) * uy
+                wanted = self.rest[s] * (1.0 + 0.15 * self._tension[t, s])
+                impulse = self.dt * (8000.0 * (length - wanted) + 10.0 * drift)
+                self.push[t, a, 0] += impulse * ux
+                self.push[t, a, 1] += impulse * uy
+                self.push[t, b, 0] -= impulse * ux
+                self.push[t, b, 1] -= impulse * uy
+            for i in range(self.n):
+                depth = ti.max(-self._x[t, i, 1], 0.0)  # the floor gives way, and holds what presses on it
+                grip = 1.0 / (1.0 + 500.0 * depth)
+                vx = grip * (0.96 * self.v[t, i, 0] + self.push[t, i, 0])
+                vy = grip * (0.96 * self.v[t, i, 1] + self.push[t, i, 1] - 4.8 * self.dt) + self.dt * 4000.0 * depth
+                self.v[t + 1, i, 0] = vx
+                self.v[t + 1, i, 1] = vy
+                self._x[t + 1, i, 0] = self._x[t, i, 0] + self.dt * vx
+                self._x[t + 1, i, 1] = self._x[t, i, 1] + self.dt * vy
+
+
+# %% The module, and a network that drives it
+robot = Robot(nodes, springs, STEPS)
+walk = ts.Tin(robot, on_tensors=True)  # the kernel as an op, with a gradient generated from its source
+
+
+class Controller(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(6, 32), torch.nn.Tanh(), torch.nn.Linear(32, len(springs)), torch.nn.Tanh()
+        )
+        time = robot.dt * torch.arange(STEPS)[:, None]
+        self.register_buffer("waves", torch.sin(20.0 * time + torch.arange(6) * torch.pi / 3))
+
+    def forward(self):
+        return self.layers(self.waves)
+
+
+# %% Training
+def travelled(x):
+    """How far the middle of the body went."""
+    return x[-1, :, 0].mean() - x[0, :, 0].mean()
+
+
+controller = Controller()
+optimizer = torch.optim.Adam(controller.parameters(), lr=0.002)
+with torch.no_grad():
+    before = walk(controller())
+for step in range(TRAINING + 1):
+    way = travelled(walk(controller()))
+    optimizer.zero_grad()
+    (-way).backward()
+    optimizer.step()
+    if step % 20 == 0:
+        print(f"step {step:3}: {100 * way.item():5.1f} cm", flush=True)
+with torch.no_grad():
+    after = walk(controller())
+
+
+# %% What it looks like: above the first try, below the last, each seen five times
+def drawn(x, shots=5, scale=800):
+    """The body at some steps, from pale to dark, the way of its middle, and the floor."""
+    image = Image.new("RGB", (1280, 240), "white")
+    pen = ImageDraw.Draw(image)
+
+    def place(point):
+        return 40 + scale * point[0].item(), 220 - scale * point[1].item()
+
+    pen.line([(0, 222), (1280, 222)], fill="#888888", width=3)
+    pen.line([place(point) for point in x.mean(1)], fill="#c0392b", width=4)
+    for shot in range(shots):
+        body = x[shot * (len(x) - 1) // (shots - 1)]
+        shade = 210 - 200 * shot // (shots - 1)
+        for a, b in pairs:
+            pen.line([place(body[a]), place(body[b])], fill=(shade, shade, shade), width=6)
+    return image.resize((640, 120), Image.Resampling.LANCZOS)
+
+
+sheet = Image.new("RGB", (640, 240))
+sheet.paste(drawn(before), (0, 0))
+sheet.paste(drawn(after), (0, 120))
+sheet.save(options.out / "walk.png")
+print(f"walk.png is in {options.out}")
