@@ -130,6 +130,12 @@ REFUSED = [
         "Pass indices into poses.",
     ),
     (
+        ts.DtypeError,
+        {"cameras": torch.tensor([0.0, 1.0, 1.0])},
+        "`cameras` has no whole numbers in pinhole_rays\n  expected  torch.int32 or torch.int64\n"
+        "  came      torch.float32\nPass indices into poses.",
+    ),
+    (
         ts.ShapeError,
         {"poses": torch.eye(3)},
         "`poses` has the wrong shape for a pinhole camera\n"
@@ -144,7 +150,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("error", "change", "words"), REFUSED, ids=[next(iter(row[1])) for row in REFUSED])
+@pytest.mark.parametrize(
+    ("error", "change", "words"), REFUSED, ids=lambda it: next(iter(it)) if isinstance(it, dict) else ""
+)
 def test_refusals(error, change, words):
     poses, intrinsics = cameras(2, dtype=torch.float32)
     given = {"poses": poses, "intrinsics": intrinsics, "pixels": torch.rand(3, 2), "cameras": torch.tensor([0, 1, 1])}

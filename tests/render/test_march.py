@@ -227,6 +227,33 @@ def test_march_itself_has_no_gradient():
     assert not found.t.requires_grad and not found.steps.requires_grad
 
 
+@pytest.mark.gpu
+def test_on_cuda_it_agrees_with_the_twin(engine):
+    grid = a_grid((6, 7, 5), 3, 0.4)
+    inputs, offsets = rays(300), torch.rand(300, dtype=torch.float64)
+    twin = reference.march(*inputs, grid.aabb.double(), grid.occupied, offsets, step=0.05, cone_angle=0.02)
+    there = [tensor.cuda() for tensor in inputs]
+    found = march(*there, grid.cuda(), jitter=offsets.cuda(), step=0.05, cone_angle=0.02, engine=engine)
+    assert torch.equal(found.rays.cpu(), twin[0]) and torch.equal(found.ray_index.cpu(), twin[1])
+    torch.testing.assert_close(found.t.cpu(), twin[2], rtol=1e-9, atol=1e-9)
+    places = found.positions(*there).cpu()
+    index = twin[1].long()
+    torch.testing.assert_close(places, inputs[0][index] + twin[2][:, None] * inputs[1][index], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.gpu
+def test_on_cuda_with_a_capacity_the_host_does_not_wait(engine):
+    grid, inputs = a_grid(8, 2, 0.4).cuda(), [tensor.cuda() for tensor in rays(300, dtype=torch.float32)]
+    march(*inputs, grid, step=0.02, capacity=9000, engine=engine)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = [march(*inputs, it, step=0.02, capacity=9000, jitter=True, engine=engine) for it in (grid, BOX)]
+        places = found[0].positions(*inputs)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert places.shape == (9000, 3) and places.any()
+
+
 REFUSED = {
     "step": ({"step": 0.0}, "a positive number", "0.0"),
     "step that is no number": ({"step": math.nan}, "a positive number", "nan"),

@@ -89,7 +89,12 @@ def box_of(aabb: Tensor | Sequence[float], like: Tensor) -> Tensor:
     if len(corners) != 6 or not all(low < high for low, high in zip(corners[:3], corners[3:], strict=True)):
         rows = [("expected", "(6): x, y, z of the lower corner, x, y, z of the upper one"), ("came", str(corners))]
         raise ShapeError(refusal("`aabb` is no box", rows, "Write (-1, -1, -1, 1, 1, 1), say."))
-    return torch.tensor(corners, dtype=like.dtype, device=like.device)
+    if like.device.type == "cpu":
+        return torch.tensor(corners, dtype=like.dtype)
+    kind = {"dtype": like.dtype, "device": like.device}
+    return torch.stack(
+        [torch.full((), corner, **kind) for corner in corners]
+    )  # the host waits for a copy, not for this
 
 
 def refuse_range(near: float, far: float, function: str) -> None:
