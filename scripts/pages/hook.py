@@ -16,7 +16,7 @@ from mkdocs.structure.files import File
 sys.path.insert(0, str(Path(__file__).parents[1]))  # mkdocs loads this file by its path
 
 from pages.blocks import ROOT, with_outputs
-from pages.programs import outputs_of
+from pages.programs import PageError, outputs_of, run
 
 _LINK = re.compile(r"(?<=\]\()(?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 _FENCED = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
@@ -27,8 +27,12 @@ _HIDDEN = "---\nsearch:\n  exclude: true\n---\n\n"
 
 def on_files(files, config):
     """Add the files outside docs/ that its pages link to, and those that these link to."""
-    waiting = [file.src_uri for file in files if file.src_uri.endswith(".md")]
-    waiting = [f"docs/{uri}" for uri in waiting]
+    waiting = [f"docs/{file.src_uri}" for file in files if file.src_uri.endswith(".md")]
+    troubles = run([ROOT / page for page in waiting if "<!-- output" in (ROOT / page).read_text(encoding="utf-8")])
+    if troubles:
+        raise PageError(
+            "\n\n".join(f"{page.relative_to(ROOT)} does not run:\n{text}" for page, text in troubles.items())
+        )
     while waiting:
         origin = waiting.pop()
         text = (ROOT / origin).read_text(encoding="utf-8")

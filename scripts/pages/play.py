@@ -1,16 +1,21 @@
-"""Play: run the blocks of one page, in this process, and write down what each printed.
+"""Play: run the blocks of pages, each page in a process of its own, and write down what each block printed.
 
-    python play.py BLOCKS.json OUTPUTS.json        in the folder where the blocks' files shall lie
+    python play.py FOLDER...        each holds blocks.json; outputs.json or trouble.txt is put beside it
 
-Each block is a file, since engines read the source of kernels, and all share one set of names, as they would in a
-notebook. What libraries write to the terminal past Python is caught too. Warnings are shown in one line.
+Each block is a file, since engines read the source of kernels, and the blocks of a page share one set of names, as they
+would in a notebook. What libraries write to the terminal past Python is caught too. Warnings are shown in one line.
+
+torch is imported once, and pages are forks of that: importing it takes longer than most pages do. No engine is, since
+which engines a program imported is part of what it does.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,27 +26,61 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _BANNERS = ("[Taichi]", "[Quadrants]", "[W ")
+_SECONDS = 240
+_ROOMS = ("torch", "tinsmith.bridge", "tinsmith.layers", "tinsmith.doctor", "tinsmith.nn")
 
 
-def main(given: str, wanted: str) -> int:
-    """Run all; 1 when a block did not end as it says."""
+def main(folders: list[str]) -> None:
+    """Run all, as many at once as there are cores."""
+    for room in _ROOMS:
+        importlib.import_module(room)
+    running: dict[int, str] = {}
+    for folder in folders:
+        if len(running) >= (os.cpu_count() or 1):
+            _wait(running)
+        running[_forked(folder)] = folder
+    while running:
+        _wait(running)
+
+
+def _wait(running: dict[int, str]) -> None:
+    process, status = os.wait()
+    trouble = Path(running.pop(process), "trouble.txt")
+    if os.WIFSIGNALED(status):
+        name = signal.Signals(os.WTERMSIG(status)).name
+        text = trouble.read_text(encoding="utf-8")
+        trouble.write_text(f"{text}\nended by {name} (SIGALRM: after {_SECONDS} s)", encoding="utf-8")
+
+
+def _forked(folder: str) -> int:
+    process = os.fork()
+    if process:
+        return process
+    os.chdir(folder)
+    os.dup2(os.open("trouble.txt", os.O_WRONLY | os.O_CREAT), 2)
+    signal.alarm(_SECONDS)
+    try:
+        _play()
+    except BaseException:  # noqa: BLE001  (a fork must end here, whatever happens)
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _play() -> None:
     page = types.ModuleType("__main__")
     sys.modules["__main__"] = page
     warnings.showwarning = _one_line
     outputs = []
-    for language, name, text, _, error in json.loads(Path(given).read_text(encoding="utf-8")):
+    for language, name, text, _, error in json.loads(Path("blocks.json").read_text(encoding="utf-8")):
         caught: list[str] = []
         with _printed(caught):
-            if language == "python":
-                failure = _python(name, text, page.__dict__, error)
-            else:
-                failure = _shell(text)
+            failure = _python(name, text, page.__dict__, error) if language == "python" else _shell(text)
         if failure:
             sys.stderr.write(f"{''.join(caught)}\nin {name}:\n{text}\n{failure}\n")
-            return 1
+            return
         outputs.append(_without_banners("".join(caught)))
-    Path(wanted).write_text(json.dumps(outputs), encoding="utf-8")
-    return 0
+    Path("outputs.json").write_text(json.dumps(outputs), encoding="utf-8")
 
 
 def _python(name: str, text: str, names: dict, error: str) -> str:
@@ -89,4 +128,4 @@ def _without_banners(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    main(sys.argv[1:])

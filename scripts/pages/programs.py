@@ -1,4 +1,4 @@
-"""Programs: run the blocks of a page in a process and a folder of their own, once for what they depend on.
+"""Programs: run the blocks of pages, each page in a process and a folder of its own, once for what they depend on.
 
 Outputs are kept in .cache/docs under a digest of the blocks, of this machinery and of all of tinsmith: the tests and
 the build run a page once between them, and a build after a change of words runs nothing.
@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -29,42 +30,58 @@ class PageError(Exception):
 
 def outputs_of(page: Path) -> list[str]:
     """What the blocks of a page print, one string a block; PageError when one does not run."""
-    blocks = blocks_of(page.read_text(encoding="utf-8"))
-    if not blocks:
-        return []
+    trouble = run([page]).get(page)
+    if trouble:
+        raise PageError(f"{page.relative_to(ROOT)} does not run:\n{trouble}")
+    blocks = _read(page)
+    return json.loads(_kept(blocks).read_text(encoding="utf-8")) if blocks else []
+
+
+def run(pages: Sequence[Path]) -> dict[Path, str]:
+    """Run those pages whose outputs are not kept, and say of which failed what they said."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    kept = CACHE / f"{_digest(blocks)}.json"
-    with kept.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the build waits for the test that runs the same page
-        if not kept.exists():
-            _run(page, blocks, kept)
-    return json.loads(kept.read_text(encoding="utf-8"))
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the build waits for the tests that run the same pages
+        blocks = {page: found for page in pages if (found := _read(page)) and not _kept(found).exists()}
+        with tempfile.TemporaryDirectory() as top:
+            folders = {page: Path(top, str(number)) for number, page in enumerate(blocks)}
+            for page, folder in folders.items():
+                folder.mkdir()
+                (folder / "blocks.json").write_text(json.dumps(blocks[page]), encoding="utf-8")
+            if folders:
+                subprocess.run([sys.executable, _PLAY, *folders.values()], env=_environment(), check=True)
+            return {page: text for page, folder in folders.items() if (text := _trouble(folder, blocks[page]))}
 
 
-def _run(page: Path, blocks: list[Block], kept: Path) -> None:
+def _trouble(folder: Path, blocks: list[Block]) -> str:
+    """Keep what a page printed, or say what it said."""
+    outputs = folder / "outputs.json"
+    if not outputs.exists():
+        return (folder / "trouble.txt").read_text(encoding="utf-8") or "it ended before its last block"
+    unfinished = _kept(blocks).with_suffix(".part")
+    unfinished.write_text(outputs.read_text(encoding="utf-8"), encoding="utf-8")
+    unfinished.replace(_kept(blocks))
+    return ""
+
+
+def _environment() -> dict[str, str]:
     given = {name: text for name, text in os.environ.items() if not name.startswith("TINSMITH_")}
     quiet = {"TI_LOG_LEVEL": "error", "ENABLE_TAICHI_HEADER_PRINT": "0", "COLUMNS": "110", "NO_COLOR": "1"}
-    bin_folder = str(Path(sys.executable).parent)
-    env = given | quiet | {"PATH": bin_folder + os.pathsep + given.get("PATH", "")}
-    with tempfile.TemporaryDirectory() as folder:
-        program, printed = Path(folder) / ".blocks.json", Path(folder) / ".outputs.json"
-        program.write_text(json.dumps(blocks), encoding="utf-8")
-        command = [sys.executable, _PLAY, program.name, printed.name]
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=280)
-        if done.returncode:
-            raise PageError(f"{page.relative_to(ROOT)} does not run:\n{done.stderr}")
-        unfinished = kept.with_suffix(".part")
-        unfinished.write_text(printed.read_text(encoding="utf-8"), encoding="utf-8")
-        unfinished.replace(kept)
+    commands = str(Path(sys.executable).parent) + os.pathsep + given.get("PATH", "")
+    return given | quiet | {"PATH": commands}
 
 
-def _digest(blocks: list[Block]) -> str:
-    return hashlib.sha256((json.dumps(blocks) + _ground()).encode()).hexdigest()[:24]
+def _read(page: Path) -> list[Block]:
+    return blocks_of(page.read_text(encoding="utf-8"))
+
+
+def _kept(blocks: list[Block]) -> Path:
+    return CACHE / f"{hashlib.sha256((json.dumps(blocks) + _ground()).encode()).hexdigest()[:24]}.json"
 
 
 @functools.cache
 def _ground() -> str:
     """What every program stands on."""
-    files = [*sorted((ROOT / "src").rglob("*.py")), *sorted(Path(__file__).parent.glob("*.py"))]
+    files = [*sorted((ROOT / "src").rglob("*.py")), _PLAY]
     text = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     return text + sys.version + version("torch") + version("taichi")

@@ -4,15 +4,23 @@ import re
 
 import pytest
 from pages.blocks import ROOT, blocks_of, with_outputs
-from pages.programs import PageError, outputs_of
+from pages.programs import PageError, outputs_of, run
 
 LINTED = (ROOT / "docs" / "reference" / "lint").glob("TS*.md")  # their kernels are linted, test_rule_pages.py
 PAGES = sorted(set((ROOT / "docs").rglob("*.md")) - set(LINTED))
 WITH_PROGRAMS = [page for page in PAGES if blocks_of(page.read_text(encoding="utf-8"))]
 
 
+@pytest.fixture(scope="module")
+def troubles():
+    """What went wrong, by page: all are run together, several at once."""
+    return run(WITH_PROGRAMS)
+
+
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", WITH_PROGRAMS, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_a_page_runs(page):
+def test_a_page_runs(page, troubles):
+    assert page not in troubles, troubles[page]
     text = page.read_text(encoding="utf-8")
     outputs = outputs_of(page)
     assert len(outputs) == len(blocks_of(text))
