@@ -1,0 +1,175 @@
+"""A recursion done right in three ways: the exponentially weighted moving average of many series.
+
+    y[t] = (1 - a[t]) y[t - 1] + a[t] x[t],   y before the first step is 0
+
+In Taichi one writes it into one cell, step after step, as on paper. The values are right, and the gradient in `a` is
+silently wrong: the reverse mode reads the cell as it is in the end (https://github.com/taichi-dev/taichi/issues/2425).
+Here are that, the same kernel as an op, and three ways to choose from; all are compared with torch in float64.
+
+    python examples/01_moving_average.py
+
+Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
+"""
+
+# %% What is asked
+import argparse
+import time
+
+import taichi as ti
+import torch
+
+import tinsmith as ts
+
+parser = argparse.ArgumentParser(description="A moving average and its gradient, right in three ways.")
+parser.add_argument("--quick", action="store_true", help="few and short series, for tests")
+options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+ts.init("cpu", default_fp=ti.f64)
+torch.manual_seed(0)
+SERIES, STEPS = (7, 12) if options.quick else (1000, 200)
+x = torch.randn(SERIES, STEPS, dtype=torch.float64)
+a = torch.rand(STEPS, dtype=torch.float64)
+
+
+# %% The naive way
+# All steps in one cell, which is overwritten.
+@ti.kernel
+def in_one_cell(x: ti.types.ndarray(), a: ti.types.ndarray(), cell: ti.types.ndarray()):
+    for i in range(x.shape[0]):
+        for t in range(x.shape[1]):
+            cell[i] = (1.0 - a[t]) * cell[i] + a[t] * x[i, t]
+
+
+def naive(x, a):
+    """The last average as Taichi alone gives it, and its gradients in x and a."""
+    x, a = (tensor.detach().clone().requires_grad_() for tensor in (x, a))
+    cell = torch.zeros(len(x), dtype=x.dtype, requires_grad=True)
+    for tensor in (x, a, cell):
+        tensor.grad = torch.zeros_like(tensor)
+    in_one_cell(x, a, cell)
+    cell.grad.fill_(1.0)
+    in_one_cell.grad(x, a, cell)
+    return cell.detach(), x.grad, a.grad
+
+
+# %% The same kernel as an op
+# What the gradient needs of the cell is kept, and put back on the way.
+one_cell = ts.op("x[n, t], a[t] -> cell[n]")(in_one_cell)
+
+
+# %% First way: an array of all steps
+# One launch. Series are parallel, the time loop is inside; each element is written
+# once, so the backward pass finds every state where it is. Take it where the averages are wanted anyway.
+@ts.op("x[n, t], a[t] -> y[n, t]")
+@ti.kernel
+def all_steps(x: ti.types.ndarray(), a: ti.types.ndarray(), y: ti.types.ndarray()):
+    for i in range(x.shape[0]):
+        y[i, 0] = a[0] * x[i, 0]
+        for t in range(1, x.shape[1]):
+            y[i, t] = (1.0 - a[t]) * y[i, t - 1] + a[t] * x[i, t]
+
+
+# %% Second way: a launch a step
+# The loop is in Python. torch keeps the states, and anything may stand between two steps.
+# Take it where a step is large: a small one and its gradient cost 50 to 100 us, nearly all of it Python's.
+@ts.op("before[n], x[n], a[] -> after[n]")
+@ti.kernel
+def step(before: ti.types.ndarray(), x: ti.types.ndarray(), a: ti.types.ndarray(), after: ti.types.ndarray()):
+    for i in x:
+        after[i] = (1.0 - a[None]) * before[i] + a[None] * x[i]
+
+
+def step_by_step(x, a):
+    y = torch.zeros_like(x[:, 0])
+    for t in range(x.shape[1]):
+        y = step(y, x[:, t], a[t])
+    return y
+
+
+# %% Third way: a gradient by hand
+# It is a recursion itself, back in time. With c the gradient of what comes after a step:
+#     c[t] = grad_y[t] + (1 - a[t + 1]) c[t + 1],   grad_x[t] = a[t] c[t],   grad_a[t] = sum of c[t] (x[t] - y[t - 1])
+# Take it where you know something that nobody can see in the kernel.
+@ts.op("x[n, t], a[t] -> y[n, t]")
+@ti.kernel
+def by_hand(x: ti.types.ndarray(), a: ti.types.ndarray(), y: ti.types.ndarray()):
+    for i in range(x.shape[0]):
+        s = 0.0
+        for t in range(x.shape[1]):
+            s = (1.0 - a[t]) * s + a[t] * x[i, t]
+            y[i, t] = s
+
+
+@by_hand.backward
+@ti.kernel
+def by_hand_backward(
+    x: ti.types.ndarray(),
+    a: ti.types.ndarray(),
+    y: ti.types.ndarray(),
+    grad_y: ti.types.ndarray(),
+    grad_x: ti.types.ndarray(),
+    grad_a: ti.types.ndarray(),
+):
+    for i in range(x.shape[0]):
+        c = 0.0
+        for back in range(x.shape[1]):
+            t = x.shape[1] - 1 - back
+            c += grad_y[i, t]
+            before = 0.0
+            if t > 0:
+                before = y[i, t - 1]
+            grad_x[i, t] = a[t] * c
+            ti.atomic_add(grad_a[t], c * (x[i, t] - before))  # of all series
+            c *= 1.0 - a[t]
+
+
+# %% Are they right?
+def in_torch(x, a):
+    y = torch.zeros_like(x[:, 0])
+    for t in range(x.shape[1]):
+        y = (1 - a[t]) * y + a[t] * x[:, t]
+    return y
+
+
+def with_gradients(average):
+    """A function that gives the last averages and their gradients, as `naive` does."""
+
+    def found(x, a):
+        x, a = (tensor.detach().clone().requires_grad_() for tensor in (x, a))
+        y = average(x, a)
+        return y.detach(), *torch.autograd.grad(y.sum(), [x, a])
+
+    return found
+
+
+WAYS = {
+    "torch, step by step": with_gradients(in_torch),
+    "Taichi's reverse mode, in one cell": naive,
+    "the same kernel as an op": with_gradients(one_cell),
+    "1. all steps in an array": with_gradients(lambda x, a: all_steps(x, a)[:, -1]),
+    "2. a launch a step": with_gradients(step_by_step),
+    "3. gradient by hand": with_gradients(lambda x, a: by_hand(x, a)[:, -1]),
+}
+
+
+def error(found, expected):
+    """The largest error of values and gradients, relative to the largest of them."""
+    pairs = zip(found, expected, strict=True)
+    return max(((one - other).abs().max() / other.abs().max()).item() for one, other in pairs)
+
+
+def timed(way, x, a, repeats=5):
+    """Milliseconds, the least of several."""
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        way(x, a)
+        times.append(time.perf_counter() - begin)
+    return 1e3 * min(times)
+
+
+exact = WAYS["torch, step by step"](x, a)
+print(f"{SERIES} series of {STEPS} steps, float64")
+print(f"{'':36}{'error':>10}{'ms':>10}")
+for name, way in WAYS.items():
+    wrong = error(way(x, a), exact)
+    print(f"{name:36}{wrong:>10.0e}{timed(way, x, a):>10.2f}  {'right' if wrong < 1e-9 else 'WRONG'}")
