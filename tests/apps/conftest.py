@@ -7,9 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from tinsmith.apps.fit_image import FitOptions
+from tinsmith.apps.fit_scene import SceneOptions, _rendering
+from tinsmith.apps.fit_scene._dataset import write_dataset
+from tinsmith.apps.fit_scene._own_scene import looking, picture_from
+from tinsmith.apps.fit_scene._views import Views, dataset_of
 from tinsmith.apps.learn_image import LearnOptions
 
 
@@ -68,5 +73,36 @@ def learning(photo, tmp_path, configuration):
     def make(config=GRID, **changes) -> LearnOptions:
         given = {"out": tmp_path / "out", "image": photo, "config": configuration(config), "size": 48}
         return LearnOptions(**(given | changes))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def scene_folder(tmp_path_factory) -> Path:
+    """A dataset of the own scene's solids: 12 views to learn from, 3 held out, 24 x 20 pixels."""
+    folder = tmp_path_factory.mktemp("scene") / "solids"
+    folder.mkdir()
+    write_dataset(folder, dataset_of("solids", *small_views()))
+    return folder
+
+
+def small_views():
+    """(train, test) of that dataset."""
+    poses = torch.stack([looking(0.53 * number, 0.2 + 0.07 * number) for number in range(15)])
+    intrinsics = torch.tensor([[26.0, 0, 12], [0, 26, 10], [0, 0, 1]], dtype=torch.float64).expand(15, 3, 3)
+    pictures = torch.stack([picture_from(pose, 26.0, (24, 20)) for pose in poses])
+    whole = Views(tuple(f"views/{number}.png" for number in range(15)), pictures, poses, intrinsics)
+    held_out = [2, 7, 11]
+    return whole.at([number for number in range(15) if number not in held_out]), whole.at(held_out)
+
+
+@pytest.fixture
+def fitting(scene_folder, tmp_path, monkeypatch):
+    """Options of a small run of fit-scene: `fitting(steps=5)`. Its grid is coarse: looking at all cells takes time."""
+    monkeypatch.setattr(_rendering, "_RESOLUTION", 16)
+
+    def make(**changes) -> SceneOptions:
+        given = {"out": tmp_path / "out", "dataset": scene_folder, "steps": 6, "rays": 128, "samples": 24}
+        return SceneOptions(**(given | changes))
 
     return make

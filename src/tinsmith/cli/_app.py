@@ -17,6 +17,7 @@ from ._adjoint import adjoint
 from ._check import check
 from ._doctor import doctor
 from ._fit_image import fit_image
+from ._fit_scene import fit_scene
 from ._learn_image import learn_image
 
 
@@ -59,4 +60,5 @@ app.command("adjoint")(adjoint)
 app.command("check")(check)
 app.command("doctor")(doctor)
 app.command("fit-image")(fit_image)
+app.command("fit-scene")(fit_scene)
 app.command("learn-image")(learn_image)

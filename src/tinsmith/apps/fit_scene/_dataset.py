@@ -1,0 +1,117 @@
+"""A dataset in a folder: read, made small, split into views to learn from and views held out; written."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from ..._errors import InputError, refusal
+from .._files import require_writable, written_beside
+from .._photo import opened
+from ._transforms import Frame, frames
+from ._views import Dataset, Views, dataset_of
+
+_TRAIN, _TEST, _VAL, _ALL = (f"transforms{part}.json" for part in ("_train", "_test", "_val", ""))
+_LEAST_SIDE = 11  # pixels: SSIM's window
+_EVERY = 8  # of a folder that does not say which views are for tests: each eighth, as has become custom
+
+
+def read_dataset(folder: Path, size: int) -> Dataset:
+    """The views of a folder, no side of a picture longer than `size`.
+
+    transforms_train.json are those to learn from, transforms_test.json (else transforms_val.json) those held out. If
+    there is no such file, each eighth view is held out; if there is one transforms.json alone, each eighth of these.
+
+    Raises:
+        InputError: anything that is missing or broken; it names file and entry.
+    """
+    if not folder.is_dir():
+        headline = "the dataset is no folder" if folder.exists() else "the dataset does not exist"
+        raise InputError(refusal(headline, [("dataset", str(folder))], f"Name a folder that holds {_TRAIN} or {_ALL}."))
+    learned, held_out = _listed(folder)
+    sizes: dict[str, tuple[int, int]] = {}
+    train, test = (_loaded(folder, listed, size, sizes) for listed in (learned, held_out))
+    return dataset_of(folder.resolve().name, train, test)
+
+
+def _listed(folder: Path) -> tuple[list[Frame], list[Frame]]:
+    first = next((folder / name for name in (_TRAIN, _ALL) if (folder / name).is_file()), None)
+    if first is None:
+        rows = [("dataset", str(folder)), ("wanted", f"{_TRAIN} or {_ALL}")]
+        raise InputError(refusal("the folder holds no dataset", rows))
+    listed = frames(first)
+    others = [folder / name for name in (_TEST, _VAL) if first.name == _TRAIN and (folder / name).is_file()]
+    if others:
+        return listed, frames(others[0])
+    if len(listed) < 2:
+        rows = [("file", str(first)), ("frames", str(len(listed))), ("wanted", "2 or more, to hold some out")]
+        raise InputError(refusal("the dataset has too few frames", rows))
+    return [frame for place, frame in enumerate(listed) if place % _EVERY], listed[::_EVERY]
+
+
+def _loaded(folder: Path, listed: list[Frame], size: int, sizes: dict[str, tuple[int, int]]) -> Views:
+    """`sizes`: of the pictures as they are, by the first that had it; all are to have the one."""
+    pictures: list[Tensor] = []
+    intrinsics: list[Tensor] = []
+    for frame in listed:
+        image = opened(frame.image, frame.entry.rows).convert("RGBA")
+        first, wanted = next(iter(sizes.items())) if sizes else (str(frame.image), image.size)
+        sizes.setdefault(first, wanted)
+        if image.size != wanted:
+            rows = [(first, _told(wanted)), (str(frame.image), _told(image.size))]
+            remedy = "All pictures of a dataset are to have one size."
+            raise frame.entry.refused("the dataset's pictures differ in size", rows, remedy)
+        matrix, small = frame.intrinsics(*image.size), _made_small(image, size)
+        if min(small.size) < _LEAST_SIDE:
+            rows = [("image", str(frame.image), f"{_told(small.size)} pixels")]
+            raise frame.entry.refused(f"a side has fewer than {_LEAST_SIDE} pixels", rows, "Raise --size.")
+        scale = matrix.new_tensor([small.width / image.width, small.height / image.height, 1])
+        intrinsics.append(matrix * scale[:, None])
+        pictures.append(torch.from_numpy(np.array(small, dtype=np.uint8)))
+    names = tuple(_name(folder, frame.image) for frame in listed)
+    poses = torch.stack([frame.pose for frame in listed])
+    return Views(names, torch.stack(pictures), poses, torch.stack(intrinsics))
+
+
+def _told(size: tuple[int, int]) -> str:
+    return f"{size[0]} x {size[1]}"
+
+
+def _name(folder: Path, image: Path) -> str:
+    return str(image.relative_to(folder)) if image.is_relative_to(folder) else str(image)
+
+
+def _made_small(image: Image.Image, size: int) -> Image.Image:
+    """Colours count by their alpha: what is see-through lends its edges none."""
+    shrink = max(image.size) / size
+    if shrink <= 1:
+        return image
+    sides = (max(1, round(image.width / shrink)), max(1, round(image.height / shrink)))
+    return image.convert("RGBa").resize(sides, Image.Resampling.BOX, reducing_gap=None).convert("RGBA")
+
+
+def write_dataset(folder: Path, dataset: Dataset) -> None:
+    """Write a dataset whose cameras share their intrinsics in Blender's form. Raises InputError."""
+    for part, views in ((_TRAIN, dataset.train), (_TEST, dataset.test)):
+        for name, pixels in zip(views.names, views.pictures, strict=True):
+            require_writable((folder / name).parent)
+            with written_beside(folder / name) as beside:
+                Image.fromarray(pixels.numpy()).save(beside)
+        told = json.dumps(_transforms(views, dataset.width), indent=1) + "\n"
+        with written_beside(folder / part) as beside:
+            beside.write_text(told, encoding="utf-8")
+
+
+def _transforms(views: Views, width: int) -> dict[str, object]:
+    focal = views.intrinsics[0, 0, 0].item()
+    listed = [
+        {"file_path": f"./{Path(name).with_suffix('')}", "transform_matrix": pose.tolist()}
+        for name, pose in zip(views.names, views.poses, strict=True)
+    ]
+    return {"camera_angle_x": 2 * math.atan(width / 2 / focal), "frames": listed}

@@ -1,0 +1,56 @@
+"""What fit-scene is asked to do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..._errors import InputError, nearest, refusal
+from .._loop import require_at_least
+
+GROUNDS = {"white": (1.0, 1.0, 1.0), "black": (0.0, 0.0, 0.0)}
+"""What pictures can be laid on, by name."""
+
+
+@dataclass(frozen=True)
+class SceneOptions:
+    """What fit-scene is asked to do; `tinsmith fit-scene --help` explains each.
+
+    `rays` are those of a step, `samples` those of a ray that crosses the box from side to side, if all of it is full.
+    `bound`: the scene lies within -bound to bound, on each axis.
+
+    Raises:
+        InputError: a number below what makes sense, or an unknown background.
+    """
+
+    out: Path
+    dataset: Path | None = None
+    steps: int = 1000
+    rays: int = 2048
+    size: int = 64
+    bound: float = 1.5
+    samples: int = 96
+    background: str = "white"
+    distortion: float = 0.0
+    seed: int = 1337
+    engine: str | None = None
+    device: str = "cpu"
+    tensorboard: bool = False
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        require_at_least(1, steps=self.steps, rays=self.rays, samples=self.samples)
+        require_at_least(16, size=self.size)
+        require_at_least(0, seed=self.seed)
+        _require_number("bound", self.bound, "a number above 0", 0 < self.bound < math.inf)
+        _require_number("distortion", self.distortion, "0 or a number above", 0 <= self.distortion < math.inf)
+        if self.background not in GROUNDS:
+            guess = nearest(self.background, list(GROUNDS))
+            rows = [("came", self.background), ("known", ", ".join(GROUNDS))]
+            raise InputError(refusal("there is no such background", rows, f"Did you mean `{guess}`?" if guess else ""))
+
+
+def _require_number(name: str, came: float, wanted: str, fits: bool) -> None:
+    if not fits:
+        raise InputError(refusal(f"`{name}` does not fit", [("came", str(came)), ("wanted", wanted)]))

@@ -1,0 +1,203 @@
+"""The scene that fit-scene brings along: solids with colour, texture and shading, seen from a hemisphere of cameras.
+
+It is rendered by casting rays: what they meet is exact, colours are means of `_SUBRAYS` x `_SUBRAYS` rays a pixel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ._solids import Box, Cylinder, Solid, Sphere, Torus
+from ._views import Dataset, Views, dataset_of
+
+NAME = "own scene"
+
+_TRAIN_VIEWS = 60
+_TEST_VIEWS = 10
+_SUBRAYS = 3
+_DISTANCE = 3.8
+_ANGLE = math.radians(45)  # of the field of view
+_LOOKED_AT = (0.0, 0.0, -0.15)
+_TRAIN_ELEVATIONS = (4, 74)  # degrees
+_TEST_ELEVATIONS = (12, 48)
+
+_LIGHT = (0.5, -0.35, 0.8)  # towards it
+_AMBIENT, _DIFFUSE, _SPECULAR, _SHININESS = 0.35, 0.65, 0.25, 24
+_AWAY = 1e-6  # from the surface that a shadow's ray starts at
+
+Paint = Callable[[Tensor], Tensor]
+"""From points on a solid, (n, 3) in its coordinates, to colours."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A solid somewhere: turned by `turn` (degrees about x, then z), then moved to `at`, and painted."""
+
+    solid: Solid
+    at: tuple[float, float, float]
+    paint: Paint
+    turn: tuple[float, float] = (0, 0)
+
+    @cached_property
+    def rotation(self) -> Tensor:
+        """(3, 3), from the solid's coordinates to the world's."""
+        x, z = (math.radians(angle) for angle in self.turn)
+        about_x = torch.tensor(
+            [[1, 0, 0], [0, math.cos(x), -math.sin(x)], [0, math.sin(x), math.cos(x)]], dtype=torch.float64
+        )
+        about_z = torch.tensor(
+            [[math.cos(z), -math.sin(z), 0], [math.sin(z), math.cos(z), 0], [0, 0, 1]], dtype=torch.float64
+        )
+        return about_z @ about_x
+
+    def inside(self, points: Tensor) -> Tensor:
+        """World points in the solid's coordinates."""
+        return (points - points.new_tensor(self.at)) @ self.rotation
+
+    def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
+        """As the solid's, of rays in the world."""
+        return self.solid.crossing(self.inside(origins), directions @ self.rotation)
+
+
+def _plain(*colour: float) -> Paint:
+    return lambda points: points.new_tensor(colour).expand_as(points)
+
+
+def _either(which: Callable[[Tensor], Tensor], one: tuple[float, ...], other: tuple[float, ...]) -> Paint:
+    def paint(points: Tensor) -> Tensor:
+        return torch.where(which(points)[:, None], points.new_tensor(one), points.new_tensor(other))
+
+    return paint
+
+
+def _is_odd(*numbers: Tensor) -> Tensor:
+    return torch.stack([number.floor() for number in numbers]).sum(0).remainder(2) > 0.5
+
+
+def _checks(size: float) -> Callable[[Tensor], Tensor]:
+    return lambda points: _is_odd(points[:, 0] / size, points[:, 1] / size)
+
+
+def _patches(around: int, down: int) -> Callable[[Tensor], Tensor]:
+    """Fields between meridians and parallels."""
+
+    def which(points: Tensor) -> Tensor:
+        longitude = torch.atan2(points[:, 1], points[:, 0]) / (2 * math.pi)
+        latitude = torch.acos((points[:, 2] / points.norm(dim=-1)).clamp(-1, 1)) / math.pi
+        return _is_odd(longitude * around, latitude * down)
+
+    return which
+
+
+def _stripes(axis: int, width: float) -> Callable[[Tensor], Tensor]:
+    return lambda points: _is_odd(points[:, axis] / width + 0.5)
+
+
+SOLIDS = (
+    Placed(Cylinder(1.3, 0.05), (0, 0, -0.55), _either(_checks(0.4), (0.93, 0.9, 0.84), (0.45, 0.5, 0.56))),
+    Placed(Sphere(0.42), (-0.5, 0.42, -0.08), _either(_patches(8, 6), (0.9, 0.22, 0.16), (0.98, 0.9, 0.8))),
+    Placed(
+        Box((0.33, 0.33, 0.42)),
+        (0.55, 0.45, -0.08),
+        _either(_stripes(2, 0.21), (0.12, 0.36, 0.7), (0.95, 0.78, 0.2)),
+        (0, 25),
+    ),
+    Placed(Torus(0.36, 0.14), (-0.38, -0.58, -0.22), _plain(0.16, 0.62, 0.36), (52, -30)),
+    Placed(
+        Cylinder(0.2, 0.32), (0.5, -0.5, -0.18), _either(_stripes(2, 0.16), (0.62, 0.3, 0.66), (0.9, 0.7, 0.88)), (0, 0)
+    ),
+)
+
+
+def own_scene(size: int) -> Dataset:
+    """The scene's pictures, `size` x `size`, (train, test), rendered anew, the same each time."""
+    train, test = (_views(part, poses, size) for part, poses in (("train", _scattered()), ("test", _around())))
+    return dataset_of(NAME, train, test)
+
+
+def _views(part: str, poses: Tensor, size: int) -> Views:
+    focal = size / 2 / math.tan(_ANGLE / 2)
+    intrinsics = torch.tensor([[focal, 0, size / 2], [0, focal, size / 2], [0, 0, 1]], dtype=torch.float64)
+    pictures = torch.stack([picture_from(pose, focal, (size, size)) for pose in poses])
+    names = tuple(f"{part}/{number:03}.png" for number in range(len(poses)))
+    return Views(names, pictures, poses, intrinsics.expand(len(poses), 3, 3))
+
+
+def _scattered() -> Tensor:
+    """Poses that learn: a spiral of equal areas over the hemisphere."""
+    low, high = (math.sin(math.radians(angle)) for angle in _TRAIN_ELEVATIONS)
+    golden = math.pi * (3 - math.sqrt(5))
+    heights = [low + (high - low) * (number + 0.5) / _TRAIN_VIEWS for number in range(_TRAIN_VIEWS)]
+    return torch.stack([looking(number * golden, math.asin(height)) for number, height in enumerate(heights)])
+
+
+def _around() -> Tensor:
+    """Poses that test: once around, up and down meanwhile."""
+    low, high = (math.radians(angle) for angle in _TEST_ELEVATIONS)
+
+    def at(share: float) -> Tensor:
+        return looking(2 * math.pi * share + 0.1, low + (high - low) * (0.5 + 0.5 * math.sin(4 * math.pi * share)))
+
+    return torch.stack([at(number / _TEST_VIEWS) for number in range(_TEST_VIEWS)])
+
+
+def looking(azimuth: float, elevation: float, distance: float = _DISTANCE) -> Tensor:
+    """(4, 4): the pose of a camera that looks at the middle, in OpenGL's convention (-z forward, y up)."""
+    flat = math.cos(elevation)
+    back = torch.tensor([flat * math.cos(azimuth), flat * math.sin(azimuth), math.sin(elevation)], dtype=torch.float64)
+    right = torch.tensor([-math.sin(azimuth), math.cos(azimuth), 0], dtype=torch.float64)
+    pose = torch.eye(4, dtype=torch.float64)
+    pose[:3, :3] = torch.stack([right, torch.linalg.cross(back, right), back], 1)
+    pose[:3, 3] = back * distance + back.new_tensor(_LOOKED_AT)
+    return pose
+
+
+def picture_from(pose: Tensor, focal: float, size: tuple[int, int]) -> Tensor:
+    """What a camera sees, (rows, columns, 4) uint8, colours not multiplied by alpha; `size` is (width, height)."""
+    mean = cast(*_subrays(pose, focal, size)).view(_SUBRAYS**2, -1, 4).mean(0)
+    alpha = mean[:, 3:]
+    straight = torch.cat([mean[:, :3] / alpha.clamp(min=1e-9), alpha], -1)
+    return (straight * 255).round().clamp(0, 255).to(torch.uint8).view(size[1], size[0], 4)
+
+
+def _subrays(pose: Tensor, focal: float, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """Rays of all pixels through the first place in each, then through the next."""
+    shares = (torch.arange(_SUBRAYS, dtype=torch.float64) + 0.5) / _SUBRAYS
+    columns, rows = (torch.arange(side, dtype=torch.float64) - side / 2 for side in size)
+    dy, dx, y, x = torch.meshgrid(shares, shares, rows, columns, indexing="ij")
+    inside = torch.stack([x + dx, -y - dy, torch.full_like(x, -focal)], -1).view(-1, 3)
+    directions = inside @ pose[:3, :3].T
+    return pose[:3, 3].expand_as(directions), directions / directions.norm(dim=-1, keepdim=True)
+
+
+def cast(origins: Tensor, directions: Tensor) -> Tensor:
+    """(n, 4): what rays see, colours multiplied by alpha, which is 1 or 0."""
+    t, number = torch.stack([placed.crossing(origins, directions) for placed in SOLIDS]).min(0)
+    seen = torch.zeros(len(origins), 4, dtype=origins.dtype)
+    for which, placed in enumerate(SOLIDS):
+        met = (torch.isfinite(t) & (number == which)).nonzero()[:, 0]
+        if len(met):
+            points = origins[met] + t[met, None] * directions[met]
+            seen[met] = torch.cat([_shaded(placed, points, directions[met]), torch.ones(len(met), 1)], -1)
+    return seen
+
+
+def _shaded(placed: Placed, points: Tensor, directions: Tensor) -> Tensor:
+    """Blinn and Phong's colours, with shadows; `directions` have length 1."""
+    own = placed.inside(points)
+    normal = placed.solid.normal(own) @ placed.rotation.T
+    light = points.new_tensor(_LIGHT) / math.hypot(*_LIGHT)
+    from_there = (points + _AWAY * normal, light.expand_as(points))
+    lit = torch.stack([torch.isinf(other.crossing(*from_there)) for other in SOLIDS]).all(0)
+    halfway = light - directions
+    halfway = halfway / halfway.norm(dim=-1, keepdim=True)
+    diffuse = (normal @ light).clamp(min=0) * lit
+    specular = (normal * halfway).sum(-1).clamp(min=0) ** _SHININESS * lit
+    colour = placed.paint(own) * (_AMBIENT + _DIFFUSE * diffuse)[:, None] + _SPECULAR * specular[:, None]
+    return colour.clamp(0, 1)

@@ -1,0 +1,109 @@
+"""A run from beginning to end: check everything, then learn, then look at what was held out, and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..._errors import InputError, refusal
+from ...engines import get
+from .._files import require_writable
+from .._interrupt import stop_on_interrupt
+from .._loop import Reached, reached, require_device, take_steps
+from .._progress import Watch
+from .._threads import one_torch_thread
+from . import _checkpoint
+from ._dataset import read_dataset, write_dataset
+from ._evaluation import evaluated
+from ._options import SceneOptions
+from ._own_scene import own_scene
+from ._pictures import write_all
+from ._solids import Box
+from ._training import Training
+from ._view import Viewer
+from ._views import Dataset
+
+OWN = "scene"
+"""The folder in `out` that the scene of our own is written into, as a dataset."""
+
+
+@dataclass(frozen=True)
+class SceneReached(Reached):
+    """What a training reached; `psnr` and `ssim` are means over `held_out` views."""
+
+    ssim: float
+    held_out: int
+
+
+def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
+    """Fit a radiance field to pictures of a scene, and write what came of it into `options.out`.
+
+    Without a dataset it first renders a scene of its own and writes it as one. Ctrl-C ends it after the step at hand;
+    pictures and checkpoint are then written as they are. A resumed run goes on from its checkpoint: on the CPU to the
+    bit as one that was never interrupted, given the same machine, versions and `steps` (the learning rate falls towards
+    the last).
+
+    Args:
+        options: what to do.
+        watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
+        viewer: a page on which one walks around in the field. After the last step it stays until it is told to
+            finish, or until Ctrl-C.
+
+    Raises:
+        InputError: the dataset cannot be read, or `out` not written.
+        CheckpointError: `resume`, but the checkpoint is missing, broken or of another run.
+        ConfigError: `tensorboard`, but it is not installed.
+        EngineError: the engine is not there.
+    """
+    dataset, checkpoint = _checked(options)
+    if options.dataset is None:
+        write_dataset(options.out / OWN, dataset)
+    training = Training(dataset, options)
+    if checkpoint is not None:
+        _checkpoint.restore(training, checkpoint)
+
+    def save() -> Path:
+        return _checkpoint.save(training)
+
+    with stop_on_interrupt() as stop, one_torch_thread():
+        if viewer is not None:
+            viewer.begin(training, stop)
+            watch = viewer.watching(watch)
+        taken, seconds = take_steps(training, save, watch, stop)
+        saved = save()  # first: it is what cannot be made again
+        if viewer is not None:
+            viewer.stay()
+        training.look()
+        found = evaluated(training)
+        training.trainer.log(psnr=found.psnr, ssim=found.ssim)
+        training.trainer.close()
+        pictures = write_all(options.out, training, found, seconds)
+    plain = reached(training, found.psnr, taken, seconds, [*pictures, saved])
+    return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
+
+
+def _checked(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | None]:
+    """Everything that can be refused is refused here, before anything is started or written."""
+    require_device(options.device)
+    if options.engine is not None:
+        get(options.engine)
+    dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
+    _require_seen(dataset, options)
+    checkpoint = _checkpoint.load(dataset, options) if options.resume else None
+    require_writable(options.out)
+    return dataset, checkpoint
+
+
+def _require_seen(dataset: Dataset, options: SceneOptions) -> None:
+    """Raises InputError if no camera that is learned from sees the box."""
+    origins, directions = dataset.train.some_rays()
+    if Box((options.bound, options.bound, options.bound)).crossing(origins, directions).isfinite().any():
+        return
+    places = dataset.train.poses[:, :3, 3]
+    low, high = places.amin(0).tolist(), places.amax(0).tolist()
+    rows = [
+        ("the box", f"-{options.bound:g} to {options.bound:g} on each axis"),
+        ("cameras", ", ".join(f"{axis} {a:.3g} to {b:.3g}" for axis, a, b in zip("xyz", low, high, strict=True))),
+    ]
+    raise InputError(refusal("no camera sees the box that the scene is to lie in", rows, "Give a larger --bound."))

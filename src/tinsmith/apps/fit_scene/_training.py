@@ -1,0 +1,184 @@
+"""The training: the scene's model, its steps, and what is remembered along the way."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...nn import Trainer
+from ...render import Rays, image_rays, pinhole_rays
+from .._film import as_pixels, film_steps, psnr_of_pixels
+from ._options import GROUNDS, SceneOptions
+from ._rendering import Scene, Seen
+from ._views import Dataset, Views
+
+_CHUNK = 8192  # rays that are followed at once when a whole picture is asked for
+_LOOKED_AT = 2  # held-out views at a look in between; all of them are looked at in the end
+_UPDATE_EVERY = 8  # steps, of what is known to be occupied
+_LOG_EVERY = 50  # steps
+
+
+@dataclass
+class History:
+    """The training so far: the loss before each step, and looks at held-out views in between.
+
+    `looked` are the steps of the looks, `psnrs` what they found, of `_LOOKED_AT` views.
+    """
+
+    losses: list[float] = field(default_factory=list)
+    looked: list[int] = field(default_factory=list)
+    psnrs: list[float] = field(default_factory=list)
+
+
+class Training:
+    """A model on its way to a scene. The state is the trainer's, the generators', `history` and `step`."""
+
+    def __init__(self, dataset: Dataset, options: SceneOptions) -> None:
+        self.dataset, self.options = dataset, options
+        self.step, self.steps = 0, options.steps
+        self.history = History()
+        self.draw = torch.Generator().manual_seed(options.seed)
+        self.places = torch.Generator(options.device).manual_seed(options.seed)  # within cells of the grid
+        self.ground = torch.tensor(GROUNDS[options.background], device=options.device)
+        self.scene = Scene(
+            options.bound, options.samples, options.seed, options.engine, with_distortion=options.distortion > 0
+        ).to(options.device)
+        log = options.out / "tensorboard" if options.tensorboard else None
+        self.trainer = Trainer(self.scene, _optimizer(options.steps), self._losses, log_dir=log, log_every=_LOG_EVERY)
+        self._looks = film_steps(options.steps)
+        self._train = _Cameras(dataset.train, options.device, options.engine)
+        self._speed = _Speed()
+
+    @property
+    def psnr(self) -> float:
+        """In dB, of the held-out views that were looked at last; nan before."""
+        return self.history.psnrs[-1] if self.history.psnrs else math.nan
+
+    def advance(self) -> None:
+        """One step."""
+        if self.step in self._looks:
+            self.look()
+        if self.step % _UPDATE_EVERY == 0:
+            self.scene.grid.update(self.scene.solidity, step=self.step, generator=self.places)
+        losses = self.trainer.training_step(*self._drawn())
+        self.history.losses.append(losses.item())
+        self.step += 1
+        if self.step % _LOG_EVERY == 0:
+            rays_per_second = self.options.rays * self._speed.since(self.step)
+            self.trainer.log(psnr=self.psnr, rays_per_second=rays_per_second, occupied=float(self.scene.grid.share))
+
+    def _drawn(self) -> tuple[Tensor, Tensor]:
+        """Rays as the scene takes them, and the colours that they should see."""
+        n, views = self.options.rays, self.dataset.train
+        number = torch.randint(len(views), (n,), generator=self.draw)
+        row = torch.randint(self.dataset.height, (n,), generator=self.draw)
+        column = torch.randint(self.dataset.width, (n,), generator=self.draw)
+        offsets = torch.rand(n, 1, generator=self.draw)
+        ground = torch.rand(n, 3, generator=self.draw) if self.dataset.is_transparent else None
+        return self._train.seen(number, row, column, offsets, self.ground if ground is None else ground)
+
+    def _losses(self, prediction: Tensor, target: Tensor) -> Tensor:
+        seen = Seen.of(prediction)
+        loss = (seen.colour - target).square().mean()
+        return loss + self.options.distortion * seen.distortion.mean() if self.options.distortion else loss
+
+    # Looking -------------------------------------------------------------------------------
+    def view(self, views: Views, number: int) -> Seen:
+        """What is seen where a picture was taken: colour (h, w, 3), opacity and depth (h, w)."""
+        size = (self.dataset.width, self.dataset.height)
+        return self.shown(views.poses[number], views.intrinsics[number], size, "opengl")
+
+    def shown(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
+        """What a camera sees on the scene's ground, as the model has it now; `size` is (width, height)."""
+        device = self.options.device
+        camera = (pose.to(device, torch.float32), intrinsics.to(device, torch.float32))
+        rays = image_rays(*camera, *size, convention=convention, engine=self.options.engine)
+        x = _asked(Rays(*(part.reshape(-1, 3) for part in rays)), self.ground, torch.full((1, 1), 0.5, device=device))
+        columns = torch.cat([self.trainer.inference(chunk) for chunk in x.split(_CHUNK)])
+        return Seen(*(part.unflatten(0, (size[1], size[0])) for part in Seen.of(columns)))
+
+    def look(self) -> None:
+        """Remember how good the first views that were held out are by now."""
+        test = self.dataset.test
+        numbers = list(range(0, len(test), -(-len(test) // _LOOKED_AT)))
+        targets = as_pixels(test.at(numbers).on(self.ground.cpu()))
+        found = [
+            psnr_of_pixels(as_pixels(self.view(test, number).colour), target)
+            for number, target in zip(numbers, targets, strict=True)
+        ]
+        self.history.looked.append(self.step)
+        self.history.psnrs.append(sum(found) / len(found))
+
+    # State ---------------------------------------------------------------------------------
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs besides the trainer's state: a nest that a checkpoint takes."""
+        return {
+            "step": self.step,
+            "draw": self.draw.get_state(),
+            "places": self.places.get_state(),
+            "losses": torch.tensor(self.history.losses, dtype=torch.float64),
+            "looked": self.history.looked,
+            "psnrs": self.history.psnrs,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+        self.step = state["step"]
+        self.draw.set_state(state["draw"])
+        self.places.set_state(state["places"])
+        self.history = History(state["losses"].tolist(), state["looked"], state["psnrs"])
+
+
+class _Cameras:
+    """Views on a device, to draw pixels from."""
+
+    def __init__(self, views: Views, device: str, engine: str | None) -> None:
+        self.engine = engine
+        self.pictures = views.pictures.to(device)
+        self.poses, self.intrinsics = (x.to(device, torch.float32) for x in (views.poses, views.intrinsics))
+
+    def seen(
+        self, number: Tensor, row: Tensor, column: Tensor, offsets: Tensor, ground: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Rays through pixels, (n, 10), and what the pictures have there on a ground, (n, 3)."""
+        device = self.pictures.device
+        number, row, column = (x.to(device) for x in (number, row, column))
+        pixels = torch.stack([column, row], 1) + 0.5
+        camera = (self.poses, self.intrinsics, pixels, number)
+        rays = pinhole_rays(*camera, convention="opengl", engine=self.engine)
+        colours = self.pictures[number, row, column].float() / 255
+        ground = ground.to(device)
+        return _asked(rays, ground, offsets.to(device)), torch.lerp(
+            ground.expand(len(number), 3), colours[:, :3], colours[:, 3:]
+        )
+
+
+def _asked(rays: Rays, ground: Tensor, offsets: Tensor) -> Tensor:
+    """(n, 10), as the scene takes rays."""
+    n = len(rays.origins)
+    return torch.cat([rays.origins, rays.directions, ground.expand(n, 3), offsets.expand(n, 1)], 1)
+
+
+class _Speed:
+    """Steps a second, from one question to the next."""
+
+    def __init__(self) -> None:
+        self._step, self._time = 0, math.nan
+
+    def since(self, step: int) -> float:
+        now = time.perf_counter()
+        speed = (step - self._step) / (now - self._time)
+        self._step, self._time = step, now
+        return speed
+
+
+def _optimizer(steps: int) -> dict[str, Any]:
+    """Adam at a rate that falls to a thirtieth from the middle on, and averages of the last steps' weights."""
+    adam = {"otype": "Adam", "learning_rate": 1e-2, "beta1": 0.9, "beta2": 0.99, "epsilon": 1e-15}
+    falls = {"decay_start": steps // 2, "decay_interval": max(1, steps // 8), "decay_base": 0.4}
+    return {"otype": "EMA", "decay": 0.95, "nested": {"otype": "ExponentialDecay", **falls, "nested": adam}}

@@ -1,0 +1,186 @@
+"""One transforms.json: which pictures there are, and what cameras took them; checked entry by entry.
+
+The form is Blender's (`camera_angle_x`, `frames` of `file_path` and `transform_matrix`) with what instant-ngp and
+nerfstudio add: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, `camera_angle_y`, of the file or of a frame, which goes first.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._errors import InputError, refusal
+
+_SUFFIXES = ("", ".png", ".jpg", ".jpeg")  # Blender's file_path has none
+_ALMOST = 1e-3  # how far a rotation may be from one: files are written with few digits
+_PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "OPENCV", "PERSPECTIVE")
+_LENS = ("k1", "k2", "k3", "k4", "p1", "p2")
+_NUMBERS = ("camera_angle_x", "camera_angle_y", "fl_x", "fl_y", "cx", "cy", "w", "h", *_LENS)
+_POSITIVE = ("camera_angle_x", "camera_angle_y", "fl_x", "fl_y", "w", "h")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A frame of a file, for those who refuse it: which file, and where in it."""
+
+    file: Path
+    place: str
+
+    def refused(self, headline: str, rows: list[tuple[str, ...]], remedy: str = "") -> InputError:
+        """What is wrong with it, as an error that names file and entry."""
+        return InputError(refusal(headline, [*self.rows, *rows], remedy))
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """File and entry, as rows of a refusal."""
+        return [("file", str(self.file)), ("entry", self.place)]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A picture and its camera. `numbers`: intrinsics as far as they are told; `pose` (4, 4) float64."""
+
+    entry: Entry
+    image: Path
+    pose: Tensor
+    numbers: Mapping[str, float]
+
+    def intrinsics(self, width: int, height: int) -> Tensor:
+        """(3, 3) float64, in pixels of its picture, which has this size.
+
+        Raises:
+            InputError: the file tells of another size, or of no focal length.
+        """
+        told = self.numbers
+        for name, size in (("w", width), ("h", height)):
+            if told.get(name, size) != size:
+                rows = [("image", str(self.image)), (name, f"{told[name]:g}", f"the image has {size}")]
+                raise self.entry.refused("the image's size is not what the dataset says", rows)
+        across, down = told.get("camera_angle_x"), told.get("camera_angle_y")
+        fl_x = told.get("fl_x") or _focal(width, across) or told.get("fl_y") or _focal(height, down)
+        if fl_x is None:
+            rows = [("wanted", "camera_angle_x or fl_x")]
+            raise self.entry.refused("the dataset says no focal length", rows, "Add one of the two to the file.")
+        fl_y = told.get("fl_y") or _focal(height, down) or fl_x
+        cx, cy = told.get("cx", width / 2), told.get("cy", height / 2)
+        return torch.tensor([[fl_x, 0, cx], [0, fl_y, cy], [0, 0, 1]], dtype=torch.float64)
+
+
+def _focal(size: int, angle: float | None) -> float | None:
+    return None if angle is None else size / 2 / math.tan(angle / 2)
+
+
+def frames(path: Path) -> list[Frame]:
+    """The frames of a file.
+
+    Raises:
+        InputError: it cannot be read or is no such file, or a frame is broken; the pictures themselves are not read.
+    """
+    whole = _read(path)
+    file = Entry(path, "the file itself")
+    if not isinstance(whole, dict):
+        raise file.refused("the dataset's file is not in the transforms.json form", [("came", _kind(whole))])
+    listed = whole.get("frames")
+    if not isinstance(listed, list) or not listed:
+        rows = [("frames", "none" if not listed else _kind(listed))]
+        raise file.refused("the dataset's file has no frames", rows, 'Give it "frames": [{"file_path": ...}, ...].')
+    shared = _numbers(file, whole)
+    return [_frame(Entry(path, f"frames[{place}]"), told, shared) for place, told in enumerate(listed)]
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as cause:
+        rows = [("file", str(path)), ("because", cause.strerror or str(cause))]
+        raise InputError(refusal("the dataset's file cannot be read", rows)) from cause
+    except json.JSONDecodeError as cause:
+        rows = [("file", str(path)), ("line", f"{cause.lineno}, column {cause.colno}"), ("because", cause.msg)]
+        raise InputError(refusal("the dataset's file is no JSON", rows)) from cause
+    except UnicodeDecodeError as cause:
+        rows = [("file", str(path)), ("because", str(cause))]
+        raise InputError(refusal("the dataset's file is no JSON", rows)) from cause
+
+
+def _frame(entry: Entry, told: Any, shared: Mapping[str, float]) -> Frame:
+    if not isinstance(told, dict):
+        raise entry.refused("a frame of the dataset is broken", [("came", _kind(told)), ("wanted", "an object")])
+    name = told.get("file_path")
+    if not isinstance(name, str) or not name:
+        rows = [("file_path", _kind(name)), ("wanted", "the path of a picture, from the file's folder")]
+        raise entry.refused("a frame of the dataset names no picture", rows)
+    return Frame(
+        entry, _image(entry, name), _pose(entry, told.get("transform_matrix")), {**shared, **_numbers(entry, told)}
+    )
+
+
+def _image(entry: Entry, name: str) -> Path:
+    path = entry.file.parent / name
+    for suffix in _SUFFIXES:
+        found = path.with_name(path.name + suffix) if path.name else path
+        if found.is_file():
+            return found
+    rows = [("file_path", name), ("image", str(path), "there is no such file")]
+    raise entry.refused("a picture of the dataset is missing", rows, f"Tried it with {', '.join(_SUFFIXES[1:])} too.")
+
+
+def _numbers(entry: Entry, told: Mapping[str, Any]) -> dict[str, float]:
+    """What is said of the camera. Raises InputError for what is no number, or for a camera that is no pinhole."""
+    found = {name: _number(entry, name, told[name]) for name in _NUMBERS if told.get(name) is not None}
+    model = told.get("camera_model", "PINHOLE")
+    bent = [name for name in _LENS if found.get(name)]
+    if bent or model not in _PINHOLES:
+        rows = [("camera_model", str(model)), *((name, f"{found[name]:g}") for name in bent)]
+        remedy = "Undistort the pictures first, as colmap's image_undistorter does."
+        raise entry.refused("the camera's lens distorts, which is not understood here", rows, remedy)
+    return found
+
+
+def _number(entry: Entry, name: str, came: Any) -> float:
+    wanted = "a number above 0" if name in _POSITIVE else "a number"
+    is_number = isinstance(came, (int, float)) and not isinstance(came, bool) and math.isfinite(came)
+    if is_number and name.startswith("camera_angle") and not 0 < came < math.pi:
+        wanted, is_number = "radians, above 0 and below pi", False
+    if not is_number or (name in _POSITIVE and came <= 0):
+        raise entry.refused(f"`{name}` of the dataset does not fit", [("came", repr(came)), ("wanted", wanted)])
+    return float(came)
+
+
+def _pose(entry: Entry, came: Any) -> Tensor:
+    """(4, 4) float64. Raises InputError unless it is a rotation and a place."""
+    headline = "`transform_matrix` is no pose of a camera"
+    remedy = "It goes from camera to world: a rotation, a place, and the last row 0 0 0 1."
+    rows = came if isinstance(came, list) else []
+    shape = (
+        f"{len(rows)} rows of {', '.join(sorted({str(len(row)) if isinstance(row, list) else '?' for row in rows}))}"
+    )
+    if len(rows) not in (3, 4) or any(not isinstance(row, list) or len(row) != 4 for row in rows):
+        facts = [("came", shape if rows else _kind(came)), ("wanted", "4 rows of 4 numbers")]
+        raise entry.refused(headline, facts, remedy)
+    for number, row in enumerate(rows):
+        for value in row:
+            if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+                raise entry.refused(headline, [(f"row {number}", str(row), "not all are finite numbers")], remedy)
+    pose = torch.eye(4, dtype=torch.float64)
+    pose[: len(rows)] = torch.tensor(rows, dtype=torch.float64)
+    if not torch.equal(pose[3], torch.eye(4, dtype=torch.float64)[3]):
+        raise entry.refused(headline, [("row 3", str(rows[3]), "not 0 0 0 1")], remedy)
+    turn = pose[:3, :3]
+    off = (turn @ turn.T - torch.eye(3, dtype=torch.float64)).abs().max().item()
+    if off > _ALMOST:
+        facts = [("its rotation times its transpose", f"{off:.2g} away from the identity")]
+        raise entry.refused(headline, facts, remedy)
+    if torch.linalg.det(turn) < 0:
+        raise entry.refused(headline, [("determinant", "-1", "it mirrors")], remedy)
+    return pose
+
+
+def _kind(value: Any) -> str:
+    return {type(None): "nothing", dict: "an object", list: "a list", str: "a text"}.get(type(value), repr(value))

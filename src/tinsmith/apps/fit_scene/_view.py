@@ -1,0 +1,277 @@
+"""The viewer: a page in the browser on which one walks around in the field while it learns.
+
+Viser serves the page and tells where its camera is. Everything that touches the model happens on the training's thread,
+between two steps: viser's threads only leave there what is wanted.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..._errors import ConfigError, InputError, refusal
+from .._film import as_pixels
+from .._interrupt import Stop
+from .._pictures import shaded
+from .._progress import Watch
+from ._orbit import Orbit
+from ._rendering import Seen
+from ._training import Training
+
+_HOST = "127.0.0.1"
+_SIDE = 160  # pixels of a picture's longer side, to begin with
+_MOVING_SIDE = 80  # while the camera moves
+_MOVING = 0.25  # seconds that a camera counts as moving after its last move
+_LEAST_PAUSE = 0.5  # seconds between two pictures of a camera that stands still
+_SHARE = 2  # of the time: pictures of cameras that stand still take one part in so many and one
+_TICK = 0.05  # seconds until a wish, or Ctrl-C, is noticed while nothing runs
+_SHOWS = ("colour", "depth", "opacity")
+
+
+@dataclass
+class _Visitor:
+    """Somebody's camera: what was last drawn for it, and when it last moved."""
+
+    client: Any
+    moved: float = 0.0
+    drawn: object = None
+    next: float = 0.0
+
+
+class Viewer:
+    """A run in a viewer. `url` is where its page is.
+
+    The training's thread calls `begin`, what `watching` gives after each step, and `stay`.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self.url = f"http://{_HOST}:{server.get_port()}/"
+        self._server, self._stop = server, Stop()
+        self._lock = threading.Lock()
+        self._visitors: dict[int, _Visitor] = {}
+        self._is_paused = False
+        self._told = ""
+        self._make_panel()
+        server.on_client_connect(self._welcome)
+        server.on_client_disconnect(self._dismiss)
+
+    # Viser's threads -----------------------------------------------------------------------
+    def _make_panel(self) -> None:
+        gui = self._server.gui
+        gui.configure_theme(show_logo=False, show_share_button=False)  # sharing would go through a server of viser's
+        self._status = gui.add_markdown("starting")
+        self._shows = gui.add_dropdown("Shows", _SHOWS)
+        self._side = gui.add_slider("Pixels", min=32, max=512, step=16, initial_value=_SIDE)
+        self._cameras = gui.add_checkbox("Cameras", initial_value=False)
+        self._pause = gui.add_button("Pause")
+        self._finish = gui.add_button("Stop and write")
+        self._pause.on_click(lambda _: self._turn_pause())
+        self._finish.on_click(lambda _: self._ask_to_stop())
+
+    def _turn_pause(self) -> None:
+        self._is_paused = not self._is_paused
+        self._pause.label = "Resume" if self._is_paused else "Pause"
+
+    def _ask_to_stop(self) -> None:
+        self._stop.requested = True
+
+    def _welcome(self, client: Any) -> None:
+        visitor = _Visitor(client)
+        client.camera.on_update(lambda _: self._moved(visitor))
+        with self._lock:
+            self._visitors[client.client_id] = visitor
+
+    def _moved(self, visitor: _Visitor) -> None:
+        visitor.moved = time.monotonic()
+
+    def _dismiss(self, client: Any) -> None:
+        with self._lock:
+            self._visitors.pop(client.client_id, None)
+
+    # The training's thread -----------------------------------------------------------------
+    def begin(self, training: Training, stop: Stop) -> None:
+        """Show a training from now on; `stop` is what asks it to stop."""
+        stop.requested |= self._stop.requested  # the page was quicker
+        self._training, self._stop = training, stop
+        orbit = Orbit.of(training.dataset.train)
+        self._server.scene.set_up_direction(orbit.up.numpy())
+        start = self._server.initial_camera
+        start.position, start.look_at = orbit.place(0.0).numpy(), orbit.middle.numpy()
+        start.fov = 2 * np.arctan(training.dataset.height / 2 / training.dataset.train.intrinsics[0, 1, 1].item())
+        self._show_cameras(orbit.distance)
+        self._tell("learning")
+
+    def _show_cameras(self, distance: float) -> None:
+        views, dataset = self._training.dataset.train, self._training.dataset
+        frames = [
+            self._server.scene.add_camera_frustum(
+                f"/cameras/{number}",
+                fov=2 * np.arctan(dataset.height / 2 / views.intrinsics[number, 1, 1].item()),
+                aspect=dataset.width / dataset.height,
+                scale=0.04 * distance,
+                wxyz=_wxyz(views.poses[number, :3, :3]),
+                position=views.poses[number, :3, 3].numpy(),
+                image=views.pictures[number, ..., :3].numpy(),
+                visible=False,
+            )
+            for number in range(len(views))
+        ]
+
+        def show(_: Any) -> None:
+            for frame in frames:
+                frame.visible = self._cameras.value
+
+        self._cameras.on_update(show)
+
+    def watching(self, watch: Watch | None) -> Watch:
+        """A watch that calls this one too, and then draws what the page wants to see."""
+
+        def between(step: int, steps: int, psnr: float) -> None:
+            if watch is not None:
+                watch(step, steps, psnr)
+            self._draw()
+            if self._is_paused:
+                self._wait_while("paused", lambda: self._is_paused)
+            self._tell("learning")
+
+        return between
+
+    def stay(self) -> None:
+        """After the last step: keep the page until asked to stop."""
+        self._pause.disabled = True
+        self._finish.label = "Finish and write"
+        self._wait_while("done", lambda: True)
+        self._tell("finished")
+
+    def _wait_while(self, status: str, wanted: Any) -> None:
+        self._tell(status)
+        while wanted() and not self._stop.requested:
+            self._draw()
+            time.sleep(_TICK)
+
+    def _tell(self, status: str) -> None:
+        training = self._training
+        told = f"**{status}**, step {training.step} of {training.steps}, held out {training.psnr:.2f} dB"
+        if told != self._told:
+            self._status.content = self._told = told
+
+    def _draw(self) -> None:
+        """A picture for every visitor whose is out of date."""
+        with self._lock:
+            visitors = list(self._visitors.values())
+        for visitor in visitors:
+            self._draw_for(visitor)
+
+    def _draw_for(self, visitor: _Visitor) -> None:
+        now, camera = time.monotonic(), visitor.client.camera
+        is_moving = now - visitor.moved < _MOVING
+        side = min(_MOVING_SIDE, self._side.value) if is_moving else self._side.value
+        where = (tuple(camera.wxyz), tuple(camera.position), camera.fov, camera.image_width, camera.image_height)
+        wanted = (where, side, self._shows.value, self._training.step)
+        if wanted == visitor.drawn or (not is_moving and now < visitor.next):
+            return
+        seen = self._training.shown(*_camera(*where, side), "opencv")
+        visitor.client.scene.set_background_image(self._picture(seen), jpeg_quality=85)
+        took = time.monotonic() - now
+        visitor.drawn, visitor.next = wanted, time.monotonic() + max(_LEAST_PAUSE, _SHARE * took)
+
+    def _picture(self, seen: Seen) -> np.ndarray:
+        if self._shows.value == "colour":
+            return as_pixels(seen.colour).numpy()
+        if self._shows.value == "opacity":
+            return as_pixels(seen.opacity[..., None].expand(-1, -1, 3)).numpy()
+        mean = seen.depth / seen.opacity.clamp(min=1e-6)
+        solid = mean[seen.opacity > 0.5]
+        near, far = (solid.min(), solid.max()) if len(solid) else (0.0, 1.0)
+        shown = np.array(shaded(1 - (mean - near) / max(float(far - near), 1e-6), "viridis"))
+        shown[(seen.opacity <= 0.5).cpu().numpy()] = 255
+        return shown
+
+
+def _camera(
+    wxyz: tuple[float, ...], position: tuple[float, ...], fov: float, width: int, height: int, side: int
+) -> tuple[Tensor, Tensor, tuple[int, int]]:
+    """Pose (OpenCV's convention), intrinsics and size (width, height) of a page's camera, `side` pixels at most."""
+    scale = side / max(width, height, 1)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    focal = size[1] / 2 / np.tan(fov / 2)
+    intrinsics = torch.tensor([[focal, 0, size[0] / 2], [0, focal, size[1] / 2], [0, 0, 1]], dtype=torch.float64)
+    pose = torch.eye(4, dtype=torch.float64)
+    pose[:3, :3] = _rotation(wxyz)
+    pose[:3, 3] = torch.tensor(position)
+    return pose, intrinsics, size
+
+
+def _rotation(wxyz: tuple[float, ...]) -> Tensor:
+    """(3, 3), from a quaternion."""
+    w, x, y, z = torch.nn.functional.normalize(torch.tensor(wxyz, dtype=torch.float64), dim=0).tolist()
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
+        [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
+        [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def _wxyz(rotation: Tensor) -> np.ndarray:
+    """The quaternion of a camera's rotation, given in OpenGL's convention, as viser has it: in OpenCV's."""
+    from viser.transforms import SO3
+
+    return SO3.from_matrix(rotation.numpy() * np.array([1.0, -1.0, -1.0])).wxyz
+
+
+@contextmanager
+def viewer_page(port: int = 0) -> Iterator[Viewer]:
+    """Within, a page on this machine shows a run: `fit_scene(options, viewer=...)`.
+
+    Args:
+        port: of 127.0.0.1; 0 for one that is free.
+
+    Raises:
+        ConfigError: viser is not installed.
+        InputError: the port is taken.
+    """
+    server = _served(port)
+    try:
+        yield Viewer(server)
+    finally:
+        with _silence():
+            server.stop()
+
+
+def _served(port: int) -> Any:
+    try:
+        import viser  # of an extra, and slow to load
+    except ImportError as error:
+        headline = "viser is not installed, which serves the viewer"
+        raise ConfigError(refusal(headline, [], "Run pip install 'tinsmith[view]', or leave out --view.")) from error
+    _require_free(port)
+    with _silence():
+        return viser.ViserServer(host=_HOST, port=port, label="tinsmith fit-scene", verbose=False)
+
+
+def _silence() -> AbstractContextManager[object]:
+    """Viser says where it is and that it stops, asked or not (1.1.1)."""
+    return redirect_stdout(io.StringIO())
+
+
+def _require_free(port: int) -> None:
+    """Raises InputError for a port that is taken: viser would take the next one."""
+    import socket
+
+    try:
+        with socket.create_server((_HOST, port)):
+            pass
+    except (OSError, OverflowError) as cause:
+        rows = [("port", str(port)), ("because", str(cause))]
+        remedy = "Name another port; 0 takes one that is free."
+        raise InputError(refusal("the viewer cannot be served", rows, remedy)) from cause

@@ -1,0 +1,81 @@
+"""Views: pictures and the cameras that took them. Where they come from: `_own_scene` and `_dataset`."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Views:
+    """Pictures of one size, by k cameras.
+
+    Attributes:
+        names: of the pictures' files, relative to the dataset's folder.
+        pictures: (k, rows, columns, 4) uint8, colours not multiplied by alpha.
+        poses: (k, 4, 4) float64, from camera to world, in OpenGL's convention (-z forward, y up).
+        intrinsics: (k, 3, 3) float64, in pixels; the first pixel's middle is at (0.5, 0.5).
+    """
+
+    names: tuple[str, ...]
+    pictures: Tensor
+    poses: Tensor
+    intrinsics: Tensor
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def at(self, numbers: list[int]) -> Views:
+        """Some of them."""
+        names = tuple(self.names[number] for number in numbers)
+        return Views(names, self.pictures[numbers], self.poses[numbers], self.intrinsics[numbers])
+
+    def some_rays(self) -> tuple[Tensor, Tensor]:
+        """Origins and directions (n, 3) of rays through 8 x 8 places of each picture, float64."""
+        shares = (torch.arange(8, dtype=torch.float64) + 0.5) / 8
+        rows, columns = self.pictures.shape[1:3]
+        v, u = torch.meshgrid(shares * rows, shares * columns, indexing="ij")
+        places = torch.stack([u, v, torch.ones_like(u)], -1).view(1, -1, 3, 1)
+        inside = (torch.linalg.inv(self.intrinsics)[:, None] @ places)[..., 0] * places.new_tensor([1, -1, -1])
+        directions = inside @ self.poses[:, :3, :3].mT
+        return self.poses[:, None, :3, 3].expand_as(directions).reshape(-1, 3), directions.reshape(-1, 3)
+
+    def on(self, background: Tensor) -> Tensor:
+        """(k, rows, columns, 3) float32 between 0 and 1: the pictures on a ground of one colour."""
+        values = self.pictures.float() / 255
+        return torch.lerp(background.expand_as(values[..., :3]), values[..., :3], values[..., 3:])
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Views to learn from and views held out, all of one size; `digest` is of what they hold, not of their names."""
+
+    name: str
+    train: Views
+    test: Views
+    digest: str
+
+    @property
+    def width(self) -> int:
+        return self.train.pictures.shape[2]
+
+    @property
+    def height(self) -> int:
+        return self.train.pictures.shape[1]
+
+    @property
+    def is_transparent(self) -> bool:
+        """Whether anything in the pictures is see-through, so that they can be laid on any ground."""
+        return bool((self.train.pictures[..., 3] < 255).any())
+
+
+def dataset_of(name: str, train: Views, test: Views) -> Dataset:
+    """The dataset of these views."""
+    digest = hashlib.sha256()
+    for views in (train, test):
+        for tensor in (views.pictures, *(told.round(decimals=6) for told in (views.poses, views.intrinsics))):
+            digest.update(repr(tuple(tensor.shape)).encode() + tensor.contiguous().numpy().tobytes())
+    return Dataset(name, train, test, digest.hexdigest())

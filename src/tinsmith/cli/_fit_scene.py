@@ -1,0 +1,82 @@
+"""`tinsmith fit-scene`: fit a radiance field to pictures of a scene."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..apps.fit_scene import SceneOptions, progress_bar, viewer_page
+from ..apps.fit_scene import fit_scene as fit
+from ._training import Device, Engine, report
+
+
+class Background(str, Enum):
+    """Grounds that pictures can be laid on."""
+
+    white = "white"
+    black = "black"
+
+
+def fit_scene(
+    dataset: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A folder with transforms_train.json (Blender's form) or transforms.json. "
+            "Left out: a scene of tinsmith's own is rendered first.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")] = Path("out/fit-scene"),
+    steps: Annotated[int, typer.Option(min=1, help="How many steps.")] = 1000,
+    rays: Annotated[int, typer.Option(min=1, help="Rays of a step, through pixels drawn at random.")] = 2048,
+    size: Annotated[int, typer.Option(min=16, help="Longer side of a picture in pixels; larger ones are shrunk.")] = 64,
+    bound: Annotated[float, typer.Option(help="The scene lies within -bound to bound, on each axis.")] = 1.5,
+    samples: Annotated[int, typer.Option(min=1, help="Samples of a ray across the box, were it full.")] = 96,
+    background: Annotated[
+        Background, typer.Option(help="What is behind the scene; if pictures are see-through, learned on any.")
+    ] = Background.white,
+    distortion: Annotated[
+        float, typer.Option(min=0, help="Weight of the distortion loss, which draws what floats together.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="What weights start as, and which pixels are drawn.")] = 1337,
+    engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
+    device: Annotated[Device, typer.Option(help="Where it runs.")] = Device.cpu,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log into OUT/tensorboard.")] = False,
+    view: Annotated[bool, typer.Option("--view", help="Walk around in it in the browser, while it learns.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the viewer; 0 takes one that is free.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the viewer's URL.")
+    ] = False,
+) -> None:
+    """Fit a radiance field to pictures of a scene, and write how it looks from where nobody took one."""
+    options = SceneOptions(
+        out=out,
+        dataset=dataset,
+        steps=steps,
+        rays=rays,
+        size=size,
+        bound=bound,
+        samples=samples,
+        background=background.value,
+        distortion=distortion,
+        seed=seed,
+        engine=engine.value,
+        device=device.value,
+        tensorboard=tensorboard,
+        resume=resume,
+    )
+    console = Console(quiet=quiet)
+    with ExitStack() as stack:
+        viewer = stack.enter_context(viewer_page(port)) if view else None
+        if viewer is not None:
+            Console().print(f"Walk around at {viewer.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
+        watch = None if quiet else stack.enter_context(progress_bar(console, "fitting", "rays", rays))
+        reached = fit(options, watch, viewer)
+    views = f"{reached.held_out} held-out view{'s' * (reached.held_out != 1)}"
+    report(console, reached, f"{reached.psnr:.2f} dB and SSIM {reached.ssim:.3f} on {views}")

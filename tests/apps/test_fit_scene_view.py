@@ -1,0 +1,200 @@
+"""The viewer: what it draws for whom, and the page itself in headless Chromium."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import sys
+import threading
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from tinsmith import ConfigError, InputError
+from tinsmith.apps.fit_scene import _view, fit_scene, viewer_page
+from tinsmith.apps.fit_scene._view import _camera, _rotation
+
+STEPS = 1_000_000  # more than it ever takes: the page ends the run
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SOFTWARE = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # WebGL without a GPU
+
+
+@pytest.fixture
+def needs_viser():
+    pytest.importorskip("viser", reason="viser, of the extra `view`, serves the viewer")
+
+
+@contextmanager
+def browsed(viewer):
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright, of the extra `dev`, drives the browser")
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here")
+    own = tuple(f"{scheme}{viewer.url.removeprefix('http')}" for scheme in ("http", "ws", "blob:http"))
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=SOFTWARE)
+        page = browser.new_page(viewport={"width": 640, "height": 400})
+        page.set_default_timeout(60_000)
+        page.complaints = []
+        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.on(
+            "request", lambda request: request.url.startswith((*own, "data:")) or page.complaints.append(request.url)
+        )
+        page.goto(viewer.url)
+        yield page
+        browser.close()
+
+
+def visited(options, visit):
+    """A run with a viewer, to which `visit(viewer)` goes from a thread of its own; what the run reached."""
+    trouble = []
+
+    def go(viewer):
+        try:
+            visit(viewer)
+        except BaseException as error:  # noqa: BLE001  (raised again below)
+            trouble.append(error)
+        finally:
+            viewer._ask_to_stop()
+
+    with viewer_page() as viewer:
+        thread = threading.Thread(target=go, args=(viewer,))
+        thread.start()
+        try:
+            reached = fit_scene(options, viewer=viewer)
+        finally:
+            thread.join()
+    if trouble:
+        raise trouble[0]
+    return reached
+
+
+def shown(page):
+    """The left half of the page, where no panel is, as numbers."""
+    clip = {"x": 0, "y": 150, "width": 300, "height": 250}
+    return np.asarray(Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB")).astype(float)
+
+
+def wait_for(page, met):
+    for _ in range(240):
+        found = shown(page)
+        if met(found):
+            return found
+        page.wait_for_timeout(250)
+    raise AssertionError("it never came to that")
+
+
+@pytest.mark.usefixtures("needs_viser")
+def test_one_walks_around_while_it_learns(fitting, tmp_path):
+    from playwright.sync_api import expect
+
+    def visit(viewer):
+        with browsed(viewer) as page:
+            status = page.get_by_text("held out")
+            expect(status).to_contain_text("learning")
+            wait_for(page, lambda picture: picture.std() > 20)  # something is there
+            page.get_by_text("Pause", exact=True).click()
+            expect(status).to_contain_text("paused")
+            page.wait_for_timeout(1500)  # the last picture before it
+            step, before = status.inner_text(), shown(page)
+            page.wait_for_timeout(500)
+            assert np.abs(shown(page) - before).mean() < 1 and status.inner_text() == step
+            page.mouse.move(150, 250)
+            page.mouse.down()
+            page.mouse.move(260, 235, steps=4)
+            page.mouse.up()
+            wait_for(page, lambda picture: np.abs(picture - before).mean() > 5)  # from elsewhere
+            page.screenshot(path=str(tmp_path / "viewer.png"))
+            page.get_by_label("Shows").click()
+            page.get_by_text("opacity").last.click()
+            wait_for(page, lambda picture: np.abs(picture - picture.mean(-1, keepdims=True)).max() < 30)  # grey
+            page.get_by_text("Resume", exact=True).click()
+            expect(status).to_contain_text("learning")
+            page.get_by_text("Stop and write").click()
+            expect(status).to_contain_text("finished")
+            assert page.complaints == []
+
+    reached = visited(fitting(steps=STEPS, rays=256), visit)
+    assert reached.interrupted and 0 < reached.step < STEPS
+    assert (fitting().out / "turntable.gif").is_file()
+    with Image.open(tmp_path / "viewer.png") as image:
+        assert image.size == (640, 400)
+
+
+class Client:
+    """A visitor without a browser."""
+
+    def __init__(self, number):
+        self.client_id, self.scene, self.camera, self.pictures = number, self, self, []
+        self.wxyz, self.position, self.fov = np.array([0.0, 1, 0, 0]), np.array([0.0, 0, 4]), 0.8  # from above
+        self.image_width, self.image_height = 600, 400
+
+    def on_update(self, moved):
+        self.moved = moved
+
+    def set_background_image(self, image, jpeg_quality):
+        self.pictures.append(image)
+
+
+@pytest.mark.usefixtures("needs_viser")
+def test_pictures_are_drawn_for_every_visitor_where_it_is(fitting, monkeypatch):
+    monkeypatch.setattr(_view, "_MOVING", 2.0)  # however busy the machine is
+    first, second = Client(1), Client(2)
+
+    def visit(viewer):
+        for client in (first, second):
+            viewer._welcome(client)
+        for _ in range(400):
+            if first.pictures and second.pictures and viewer._told.startswith("**done"):
+                break
+            threading.Event().wait(0.05)
+        count = len(first.pictures)
+        threading.Event().wait(1.2)
+        assert len(first.pictures) <= count + 1  # nothing changes, nothing is drawn
+        count = len(first.pictures)
+        first.moved(None)
+        first.position = np.array([0.0, 0, 2.0])
+        for _ in range(200):
+            if len(first.pictures) > count + 1:
+                break
+            threading.Event().wait(0.05)
+        sides = [max(picture.shape) for picture in first.pictures[count:]]
+        assert sides[0] == 80 and sides[-1] == 160  # coarse while it moves, fine afterwards
+        viewer._dismiss(second)
+
+    reached = visited(fitting(steps=3), visit)
+    assert reached.step == 3 and not reached.interrupted
+    assert all(picture.shape[2] == 3 and picture.dtype == np.uint8 for picture in first.pictures + second.pictures)
+
+
+def test_cameras_of_pages():
+    turn = torch.linalg.qr(torch.randn(3, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))[0]
+    turn = turn * torch.linalg.det(turn).sign()
+    w = (1 + turn.trace()).sqrt() / 2
+    xyz = torch.stack([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]]) / (4 * w)
+    torch.testing.assert_close(_rotation((w.item(), *xyz.tolist())), turn)
+    pose, matrix, size = _camera((1, 0, 0, 0), (1, 2, 3), 0.8, 600, 300, 80)
+    assert size == (80, 40) and pose[:3, 3].tolist() == [1, 2, 3]
+    assert matrix[0, 0] == matrix[1, 1] and 20 / matrix[1, 1].item() == pytest.approx(np.tan(0.4))
+
+
+def test_viser_that_is_not_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "viser", None)
+    with pytest.raises(ConfigError, match="viser is not installed") as refused, viewer_page():
+        pass
+    assert "pip install 'tinsmith[view]'" in str(refused.value)
+
+
+@pytest.mark.usefixtures("needs_viser")
+def test_a_port_that_is_taken(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match="the viewer cannot be served") as refused, viewer_page(port):
+            pass
+    assert str(port) in str(refused.value)
+    with viewer_page() as viewer:
+        assert viewer.url.startswith("http://127.0.0.1:")
+    assert capsys.readouterr().out == ""  # viser keeps quiet
