@@ -13,6 +13,7 @@ from tinsmith import reference
 from tinsmith._errors import ArgumentError, DeviceError, DtypeError, ShapeError
 from tinsmith.reference import Shading
 from tinsmith.render import volume_render
+from tinsmith.render._ops import built
 
 BOX = [-1.0, 0.5, 2.0, 2.0, 1.5, 4.0]
 NAMES = ("volume", "table", "origins", "directions", "background")
@@ -145,15 +146,51 @@ def test_some_gradients_are_as_all_are(engine, shading):
             close(gradient, everything[f"gradient of {name}"], f"{name} of {wanted}", rtol=1e-12)
 
 
+def on_a_gpu(name, *given):
+    """`built`, with the gradient's kernel as a GPU has it."""
+    if name == "volume_gradient":
+        engine, like, shaded, _apart, _volumes, _tables, wanted = given
+        given = (engine, like, shaded, False, 1, 64, wanted)
+    return built(name, *given)
+
+
+def together(monkeypatch, way):
+    """Let all rays add to one volume: as to a large one on a CPU, or as on a GPU."""
+    if way == "on a GPU":
+        monkeypatch.setattr("tinsmith.render._volume.built", on_a_gpu)
+    else:
+        monkeypatch.setattr("tinsmith.render._volume._MOST_BYTES", 0)
+
+
 @pytest.mark.slow
-def test_a_large_volume_is_added_to_by_all_rays_at_once(engine, monkeypatch):
-    given = scene()
+@pytest.mark.parametrize("way", ["large", "on a GPU"])
+@pytest.mark.parametrize("shading", [None, SHADED], ids=["plain", "shaded"])
+def test_all_rays_may_add_to_one_volume(engine, way, shading, monkeypatch):
+    given = scene(n=2000)
     render = functools.partial(volume_render, engine=engine)
-    alone = outputs_and_gradients(render, given, 0.11, {})
-    monkeypatch.setattr("tinsmith.render._volume._MOST_BYTES", 0)
-    together = outputs_and_gradients(render, given, 0.11, {})
+    alone = outputs_and_gradients(render, given, 0.11, {"shading": shading})
+    together(monkeypatch, way)
+    found = outputs_and_gradients(render, given, 0.11, {"shading": shading})
     for name, expected in alone.items():
-        close(together[name], expected, name, rtol=1e-12)
+        close(found[name], expected, name, rtol=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shading", [None, SHADED], ids=["plain", "shaded"])
+def test_on_cuda_it_agrees_with_the_twin(engine, shading):
+    given = {name: tensor.cuda() for name, tensor in scene(n=2000).items()}
+    ours, twins = both(given, engine=engine, step=0.11, shading=shading)
+    for name, expected in twins.items():
+        close(ours[name], expected, name)
+
+
+def test_under_autocast_in_float32(engine):
+    *inputs, _ = scene(dtype=torch.float32).values()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        seen = volume_render(inputs[0].bfloat16(), *inputs[1:], BOX, step=0.11, engine=engine)
+    expected = volume_render(inputs[0].bfloat16().float(), *inputs[1:], BOX, step=0.11, engine=engine)
+    assert seen.colour.dtype == torch.float32
+    torch.testing.assert_close(seen.colour, expected.colour, rtol=1e-5, atol=1e-5)
 
 
 def test_one_and_two_threads_give_the_same_bits(engine, lang):
@@ -317,18 +354,21 @@ def test_what_does_not_fit_is_refused_in_words(engine, case):
 
 
 @pytest.mark.parametrize(
-    ("shading", "shared"),
+    ("shading", "way"),
     [
-        (None, False),
-        pytest.param(None, True, marks=pytest.mark.slow),
-        pytest.param(SHADED, False, marks=pytest.mark.slow),
-        pytest.param(SHADED, True, marks=pytest.mark.slow),
+        (None, None),
+        pytest.param(None, "large", marks=pytest.mark.slow),
+        pytest.param(None, "on a GPU", marks=pytest.mark.slow),
+        pytest.param(SHADED, None, marks=pytest.mark.slow),
+        pytest.param(SHADED, "on a GPU", marks=pytest.mark.slow),
     ],
 )
-def test_no_two_rays_race(engine, shading, shared, monkeypatch):
+def test_no_two_rays_race(engine, shading, way, monkeypatch):
+    if way:
+        together(monkeypatch, way)
     launched = {}
-    monkeypatch.setattr("tinsmith.render._volume.built", spied(launched))
-    monkeypatch.setattr("tinsmith.render._volume._MOST_BYTES", 0 if shared else 2**28)
+    build = on_a_gpu if way == "on a GPU" else built
+    monkeypatch.setattr("tinsmith.render._volume.built", spied(build, launched))
     given = scene(n=10, size=(2, 1, 2), rows=3)
     outputs_and_gradients(functools.partial(volume_render, engine=engine), given, 1.0, {"shading": shading})
     assert len(launched) == 2
@@ -337,9 +377,8 @@ def test_no_two_rays_race(engine, shading, shared, monkeypatch):
         assert {finding.rule for finding in ts.sanitize(op, *inputs)} <= {"TS602", "TS603"}
 
 
-def spied(launched):
-    """`built`, noting what its ops are called with."""
-    from tinsmith.render._ops import built
+def spied(build, launched):
+    """`build`, noting what its ops are called with."""
 
     def note(op):
         def call(*inputs):
@@ -349,7 +388,7 @@ def spied(launched):
         return call
 
     def noting(name, *static):
-        found = built(name, *static)
+        found = build(name, *static)
         return found._replace(value=note(found.value)) if name == "volume_render" else note(found)
 
     return noting

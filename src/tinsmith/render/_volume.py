@@ -98,6 +98,7 @@ def volume_render(
         >>> ts.render.volume_render(volume, table, origins, directions, [0, 0, 0, 1, 1, 1], step=0.05).colour.shape
         torch.Size([100, 3])
     """
+    volume, table, origins, directions = _single(volume, table, origins, directions)
     rays = origins.shape[:-1]
     box = _box(aabb, volume)
     _check(volume, table, origins, directions, box)
@@ -180,6 +181,13 @@ def _by_generated(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
 
 
 # What a call is given ---------------------------------------------------------------------------
+def _single(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Under autocast in float32, as ops are."""
+    if not torch.is_autocast_enabled(tensors[0].device.type):
+        return tensors
+    return tuple(tensor if tensor.dtype == torch.float64 else tensor.float() for tensor in tensors)
+
+
 def _offsets(jitter: torch.Generator | bool | Tensor | None, origins: Tensor) -> Tensor:
     """(n), where in their samples rays look."""
     rays = origins.shape[:-1]
