@@ -17,7 +17,8 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
     """Build the functions `lattice`, `at` and `after` for an engine and the type "f32" or "f64"."""
     real = getattr(lang, fp)
     endless = 2.0**24 if fp == "f32" else 2.0**30  # samples: up to there k is exact
-    start, bent, offset, pace, opening, grows, bend, often = range(8)  # a lattice is a vector of these
+    rounding = 2.0**-20 if fp == "f32" else 2.0**-49  # of a logarithm and a power, with room to spare
+    start, bent, offset, pace, opening, grows, bend, density, doubt = range(9)  # a lattice is a vector of these
 
     @lang.func
     def at(line, k):
@@ -38,21 +39,24 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
     @lang.func
     def least(line, limit):
         """About the first k whose sample is not before `limit`; one too many at most, but for rounding."""
-        number = lang.min((limit - line[start]) * line[often] - line[offset] + real(1.0), real(endless))
+        number = lang.min((limit - line[start]) * line[density] - line[offset] + real(1.0), real(endless))
         if number > line[bend]:
             bent_sample = line[bent] * (real(1.0) + line[offset] * line[opening])
             number = line[bend]
             if limit > bent_sample:
-                number += lang.min(lang.log(limit / bent_sample) / line[grows] + real(1.0), real(endless))
+                more = lang.log(limit / bent_sample) / line[grows] + real(1.0) - line[doubt]
+                number += lang.max(real(0.0), lang.min(more, real(endless)))
         return lang.cast(lang.max(real(0.0), lang.min(number, real(endless))), lang.i32)
 
     @lang.func
     def lattice(first, last, u, step, cone, growth):
         """A ray's lattice, and how many of its samples are before `last`."""
-        turn = real(2.0 * endless)
+        turn, unsure = real(2.0 * endless), real(0.0)
         if cone > real(0.0):
+            unsure = real(2.0**-7) + real(rounding) / growth  # of k: sooner one visit more than a sample too many
             turn = lang.max(real(0.0), lang.ceil((step / cone - first) / step))
-        line = lang.Vector([first, first + turn * step, u, step, cone, growth, turn, real(1.0) / step], dt=real)
+        often = real(1.0) / step
+        line = lang.Vector([first, first + turn * step, u, step, cone, growth, turn, often, unsure], dt=real)
         end = least(line, last)
         for _ in lang.static(range(2)):
             if end > 0 and not before(line, end - 1, last):
@@ -65,11 +69,6 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
     @lang.func
     def after(line, k, end, limit):
         """A sample after k, up to `end`: all before it are before `limit`, but for rounding, which `slack` is for."""
-        ahead = lang.max(k + 1, lang.min(least(line, limit), end))
-        if ahead > line[bend]:  # logarithms and powers round more than that
-            for _ in lang.static(range(2)):
-                if ahead > k + 1 and not before(line, ahead - 1, limit):
-                    ahead -= 1
-        return ahead
+        return lang.max(k + 1, lang.min(least(line, limit), end))
 
     return lattice, at, after
