@@ -49,7 +49,7 @@ class Compositing:
 
     name: str
     ways: dict[str, Way]
-    samples: tuple[Tensor, Tensor, Tensor, Tensor]
+    samples: Sequence[Tensor]
     timings: dict[str, dict[str, Timing]] = field(default_factory=dict)
 
     def measure(self, effort: Effort) -> None:
@@ -106,7 +106,7 @@ class Compositing:
         return [*lines, ""]
 
 
-def samples_of(rays: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def samples_of(rays: Tensor) -> Sequence[Tensor]:
     """Packed samples like a trained field's: much is empty, and most rays end in something."""
     s = int(rays[:, 1].sum())
     steps = 0.01 + 0.02 * torch.rand(s)

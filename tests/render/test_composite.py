@@ -113,11 +113,35 @@ def test_what_is_opaque_has_weight_one(engine, dtype):
 
 
 def test_a_thin_sample_keeps_its_digits_in_float32(engine):
-    densities = torch.logspace(-12, -1, 40)[:, None]
-    one = torch.ones_like(densities)
-    found = composite(densities, one[..., None], one, one, engine=engine)
+    densities = torch.logspace(-12, -1, 40)
+    given = torch.stack([densities, *torch.zeros(7, 40)], 1)  # a whole group of samples, and below one by itself
+    one = torch.ones_like(given)
     expected = -torch.expm1(-densities.double())
-    torch.testing.assert_close(found.weights.double(), expected, rtol=1e-6, atol=0)
+    for n in (8, 1):
+        found = composite(given[:, :n], one[:, :n, None], one[:, :n], one[:, :n], engine=engine)
+        torch.testing.assert_close(found.weights[:, 0].double(), expected, rtol=1e-6, atol=0)
+
+
+def test_all_exponentials_agree_in_float32(engine):
+    """What shines through, down to what float32 has no number for, and up."""
+    x = torch.cat([torch.linspace(-80, 120, 4001), torch.rand(2000) * 2, torch.tensor([1e30, torch.inf, 0.0])])
+    given = torch.stack([x, *torch.zeros(7, len(x))], 1)
+    one = torch.ones_like(given)
+    opacity = composite(given, one[..., None], one, one, engine=engine).opacity
+    torch.testing.assert_close(1 - opacity.double(), torch.exp(-x.double()), rtol=5e-6, atol=1e-7)
+    behind = torch.stack([x, torch.ones_like(x), *torch.zeros(6, len(x))], 1)
+    weights = composite(behind, one[..., None], one, one, engine=engine).weights
+    expected = torch.exp(-x.double()) * -torch.expm1(torch.tensor(-1.0).double())
+    torch.testing.assert_close(weights[:, 1].double(), expected, rtol=5e-6, atol=1e-37)
+
+
+@pytest.mark.parametrize("n", [1, 8])
+def test_a_nan_is_not_hidden(engine, n):
+    given = torch.ones(1, n)
+    given[0, 0] = torch.nan
+    one = torch.ones(1, n)
+    found = composite(given, one[..., None], one, one, engine=engine)
+    assert found.colour.isnan().all() and found.opacity.isnan().all()
 
 
 def test_behind_something_opaque_gradients_keep_their_digits_in_float32(engine):
