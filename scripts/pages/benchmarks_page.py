@@ -1,24 +1,54 @@
-"""The page of benchmarks: what every file of results holds and misses, between the marks."""
+"""The pages with benchmarks' numbers, between marks: what every file of results holds and misses; those of networks."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from .blocks import ROOT
-from .results import Bar, bars_of, files, machine, title_of
+from .results import Bar, bars_of, files, machine, table_of, text_of, title_of
 
 PAGE = ROOT / "docs" / "about" / "benchmarks.md"
-_MARKS = ("<!-- {0}: begin -->", "<!-- {0}: end -->")
+NETWORKS = ROOT / "docs" / "how-to" / "networks.md"
+_OF_NETWORKS = "networks-cpu.md"
 
 
 def pages() -> dict[Path, str]:
-    """The page with its text."""
-    text = PAGE.read_text(encoding="utf-8")
-    for name, part in {"machine": "\n\n".join(machine()), "counts": _counts(), "misses": _misses()}.items():
-        begin, end = (mark.format(name) for mark in _MARKS)
+    """The pages with their texts."""
+    own = {"machine": "\n\n".join(machine()), "counts": _counts(), "misses": _misses()}
+    networks = {"steps": _steps(), "scattered": _scattered(), "memory": _memory()}
+    return {PAGE: _filled(PAGE, own), NETWORKS: _filled(NETWORKS, networks)}
+
+
+def _filled(page: Path, parts: dict[str, str]) -> str:
+    text = page.read_text(encoding="utf-8")
+    for name, part in parts.items():
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         head, _, rest = text.partition(begin)
         text = f"{head}{begin}\n\n{part}\n\n{end}{rest.partition(end)[2]}"
-    return {PAGE: text}
+    return text
+
+
+def _steps() -> str:
+    heads, *rows = table_of(text_of(_OF_NETWORKS), "Training steps, thousands of samples a second")
+    return _table(heads, [row for row in rows if row[heads.index("hidden")] == "2"])
+
+
+def _memory() -> str:
+    heads, *rows = table_of(text_of(_OF_NETWORKS), "Peak memory of forward and backward, MB")
+    return _table(heads, rows)
+
+
+def _scattered() -> str:
+    rows = table_of(text_of(_OF_NETWORKS), "")[1:]
+    return _table(
+        ["what", "against", "ratio"], [[row[0], row[2], row[3]] for row in rows if "points scattered" in row[0]]
+    )
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    marks = ["---:" if not re.search("[a-z]{3}", rows[0][place]) else "---" for place in range(len(heads))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [heads, marks, *rows])
 
 
 def _counts() -> str:

@@ -19,6 +19,7 @@ from pages.blocks import ROOT, with_outputs
 from pages.programs import PageError, outputs_of, run
 
 _LINK = re.compile(r"(?<=\]\()(?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
+_WHOLE = re.compile(r"(?<!!)\[(?P<words>[^\]]+)\]\((?P<target>[^)#\s]+)\)")
 _FENCED = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
 _PICTURES = (".png", ".jpg", ".svg", ".gif")
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".json": "json"}
@@ -52,12 +53,24 @@ def on_page_markdown(markdown, page, config, files):
     if not uri.startswith("repository/") and "<!-- output" in markdown:
         markdown = with_outputs(markdown, outputs_of(ROOT / origin))
     pieces = _FENCED.split(markdown)  # code, with nothing to be rewritten, at odd places
-    pieces[::2] = [_LINK.sub(lambda link: _rewritten(link, origin, uri), piece) for piece in pieces[::2]]
+    pieces[::2] = [
+        _LINK.sub(lambda link: _rewritten(link, origin, uri), _unfoldered(piece, origin)) for piece in pieces[::2]
+    ]
     return "".join(pieces)
 
 
 def _links(text: str):
     return [link for piece in _FENCED.split(text)[::2] for link in _LINK.finditer(piece)]
+
+
+def _unfoldered(text: str, origin: str) -> str:
+    """Without links to folders, which a code host shows and the site has not."""
+
+    def plain(link: re.Match[str]) -> str:
+        path = ROOT / posixpath.normpath(posixpath.join(posixpath.dirname(origin), link["target"]))
+        return link["words"] if path.is_dir() else link[0]
+
+    return _WHOLE.sub(plain, text)
 
 
 def _rewritten(link: re.Match[str], origin: str, uri: str) -> str:
