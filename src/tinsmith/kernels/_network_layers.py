@@ -13,6 +13,9 @@ from ._activations import activation
 from ._network_shape import NetworkShape
 from ._total import total_of
 
+FETCHED = 64
+"""Samples that are fetched ahead: of a usual batch all, and none is gone from the cache before its turn."""
+
 
 def samples_of(lang: ModuleType) -> Any:
     @lang.func
@@ -21,6 +24,23 @@ def samples_of(lang: ModuleType) -> Any:
         return order[s], order[lang.min(s + 1, last)], order[lang.min(s + 2, last)], order[lang.min(s + 3, last)]
 
     return samples
+
+
+def fetch_of(lang: ModuleType, shape: NetworkShape) -> Any:
+    """The function that reads a number of each of the next samples of a network, all at once.
+
+    Scattered samples are far from each other in memory: one after the other, each waits for it between its sums.
+    """
+    real = getattr(lang, shape.dtype)
+
+    @lang.func
+    def fetch(numbers: lang.template(), order: lang.template(), work: lang.template(), task, s, last):
+        found = real(0.0)
+        for i in range(s, lang.min(s + FETCHED, last + 1)):
+            found += numbers[order[i], 0]
+        work[task, 0, 0][0] = found  # overwritten before it is read; without it nothing would be fetched
+
+    return fetch
 
 
 def layers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:

@@ -10,14 +10,14 @@ from typing import Any
 
 from ._activations import of_numbers
 from ._element_losses import element_loss
-from ._network_layers import gradients_of, layers_of, samples_of, turn_of
+from ._network_layers import FETCHED, fetch_of, gradients_of, layers_of, samples_of, turn_of
 from ._network_shape import NetworkShape
 
 
 def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
     """Build the function of a kernel: outputs of the samples `order[begin]` to `order[last]`, of network `c`."""
     hidden_layers, output_of = layers_of(lang, shape)
-    samples = samples_of(lang)
+    samples, fetch = samples_of(lang), fetch_of(lang, shape)
     out, _ = of_numbers(lang, shape.output_activation, shape.dtype)
     n_out = shape.n_out
 
@@ -34,7 +34,10 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
         last,
     ):
         for tile in range((last - begin + 4) // 4):
-            s0, s1, s2, s3 = samples(order, begin + 4 * tile, last)
+            s = begin + 4 * tile
+            if 4 * tile % FETCHED == 0:
+                fetch(x, order, work, task, s, last)
+            s0, s1, s2, s3 = samples(order, s, last)
             hidden_layers(x, params, work, task, c, s0, s1, s2, s3, False)
             for j in range(n_out):
                 y[s0, j] = out(output_of(params, work, task, c, 0, j))
@@ -48,7 +51,7 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
 def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
     """Build the function that adds their gradients; `grad_x` is looked at only if `of_inputs`."""
     hidden_layers, output_of = layers_of(lang, shape)
-    samples, turn = samples_of(lang), turn_of(lang, shape)
+    samples, fetch, turn = samples_of(lang), fetch_of(lang, shape), turn_of(lang, shape)
     add_outputs, add_layers, add_inputs = gradients_of(lang, shape)
     _, out_slope = of_numbers(lang, shape.output_activation, shape.dtype)
     n_out, has_slope = shape.n_out, shape.output_activation != "None"
@@ -79,6 +82,9 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
             turn(params, work, task, c)
         for tile in range((last - begin + 4) // 4):
             s = begin + 4 * tile
+            if 4 * tile % FETCHED == 0:
+                fetch(x, order, work, task, s, last)
+                fetch(grad_y, order, work, task, s, last)
             s0, s1, s2, s3 = samples(order, s, last)
             hidden_layers(x, params, work, task, c, s0, s1, s2, s3, True)
             for j in range(n_out):

@@ -214,7 +214,7 @@ class NetworkArray(torch.nn.Module):
             found = _fused.losses(self.layout, loss.otype, params, *given, self.engine)
         else:
             found = loss.of_each(self.forward(x, at).reshape(goal.shape), goal)
-        return found.reshape(grid)
+        return found.reshape(grid) if len(grid) > 1 else found  # views cost a small step some percent
 
     def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
         """Outputs of scattered points, each by the network of its cell, back in the points' order.
@@ -262,7 +262,7 @@ class NetworkArray(torch.nn.Module):
             expected = ", ".join([*map(str, grid), "batch", str(channels)])
             rows = [("expected", f"({expected})"), ("came", str(tuple(tensor.shape)))]
             raise ShapeError(refusal(f"`{name}` does not fit the NetworkArray", rows))
-        return tensor.reshape(math.prod(grid), *tensor.shape[-2:])
+        return tensor.reshape(math.prod(grid), *tensor.shape[-2:]) if len(grid) > 1 else tensor
 
     def _check_points(self, points: torch.Tensor, cells: torch.Tensor) -> None:
         self._check_tensor("points", points)

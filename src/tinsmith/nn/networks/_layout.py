@@ -55,7 +55,7 @@ class Layout:
         to = self.whole
         if to.width != self.shape.width:
             params = torch.cat([part for parts in self._widened(params) for part in parts], 1)
-        return params.reshape(len(params), to.rows, *to.row)
+        return params if to.by_sample else params.reshape(len(params), to.rows, *to.row)
 
     def _widened(self, params: torch.Tensor) -> list[list[torch.Tensor]]:
         wide = self.whole.width
