@@ -25,7 +25,8 @@ _OTHERS = ["#4c8fd6", "#6cb26a", "#a678c8", "#3fa7a0", "#9aa3ab"]
 _STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "tinsmith", "font.family": "sans-serif", "font.size": 10,
     "text.color": _GREY, "axes.labelcolor": _GREY, "axes.edgecolor": _GREY, "xtick.color": _GREY, "ytick.color": _GREY,
-    "axes.spines.top": False, "axes.spines.right": False, "grid.color": _GREY, "grid.alpha": 0.25, "axes.grid": True, "axes.axisbelow": True,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True,
+    "grid.color": _GREY, "grid.alpha": 0.25,
 }  # fmt: skip
 
 
