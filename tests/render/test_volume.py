@@ -303,6 +303,23 @@ def test_rays_may_have_any_shape(engine):
     assert torch.equal(one.colour, flat.colour[0])
 
 
+def test_tensors_may_lie_in_memory_as_they_like(engine):
+    given = scene()
+    given["volume"] = given["volume"].permute(2, 0, 1)
+    given["origins"] = torch.tensor([[4.0, 1.0, 3.0]]).double().expand(60, 3)
+    given["directions"] = given["directions"].repeat(1, 2)[:, 1::2]
+    ours, twins = both(given, engine=engine, step=0.11)
+    for name, expected in twins.items():
+        close(ours[name], expected, name)
+
+
+def test_a_ray_has_65536_samples_at_most(engine):
+    volume, fog = torch.rand(2, 2, 2).double(), torch.tensor([[1.0, 0.5, 0.2, 0.7]]).double()
+    ray = torch.tensor([[-1.0, 0.5, 0.5]]).double(), torch.tensor([[1.0, 0.0, 0.0]]).double()
+    seen = volume_render(volume, fog, *ray, [0, 0, 0, 1, 1, 1], step=1e-300, engine=engine)
+    torch.testing.assert_close(seen.opacity, 1 - torch.exp(torch.tensor([-0.7]).double()), rtol=1e-9, atol=0.0)
+
+
 def test_jitter_is_drawn_as_asked(engine):
     *inputs, _ = scene().values()
     render = lambda jitter: volume_render(*inputs, BOX, step=0.11, jitter=jitter, engine=engine).colour  # noqa: E731

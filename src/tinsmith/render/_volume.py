@@ -183,7 +183,8 @@ def _by_generated(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
 # What a call is given ---------------------------------------------------------------------------
 def _single(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Under autocast in float32, as ops are."""
-    if not torch.is_autocast_enabled(tensors[0].device.type):
+    where = tensors[0].device.type
+    if where not in ("cpu", "cuda") or not torch.is_autocast_enabled(where):
         return tensors
     return tuple(tensor if tensor.dtype == torch.float64 else tensor.float() for tensor in tensors)
 
