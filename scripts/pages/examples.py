@@ -1,4 +1,4 @@
-"""Examples in docstrings, for griffe: `Example:` with a prompt below it is code, as `Examples:` is to it."""
+"""Docstrings as we write them, for griffe to read: `Example:` with a prompt below, and items that share their words."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 
 import griffe
 
+_SHARED = re.compile(r"^ {4}(?P<names>\w+(?:, \w+)+):(?P<words> \S.*(?:\n {8}.*)*)", re.MULTILINE)
+
 
 class Examples(griffe.Extension):
     """Reads every docstring before it is shown."""
@@ -14,4 +16,19 @@ class Examples(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Called for each module, class, function and attribute."""
         if obj.docstring:
-            obj.docstring.value = re.sub(r"^Example:(?=\n\s+>>>)", "Examples:", obj.docstring.value, flags=re.MULTILINE)
+            obj.docstring.value = as_griffe_reads(obj.docstring.value)
+
+
+def as_griffe_reads(text: str) -> str:
+    """A docstring, its examples code and `a, b: words` an item for each.
+
+    Example:
+        >>> print(as_griffe_reads("Args:\\n    a, b: numbers."))
+        Args:
+            a: numbers.
+            b: numbers.
+    """
+    text = re.sub(r"^Example:(?=\n\s+>>>)", "Examples:", text, flags=re.MULTILINE)
+    return _SHARED.sub(
+        lambda item: "\n".join(f"    {name}:{item['words']}" for name in item["names"].split(", ")), text
+    )

@@ -53,3 +53,14 @@ def test_every_setting_is_on_its_page():
     text = (ROOT / "docs" / "reference" / "config.md").read_text(encoding="utf-8")
     for field in dataclasses.fields(Config):
         assert f"| `TINSMITH_{field.name.upper()}` | {int(field.default)} |" in text
+
+
+def test_items_that_share_their_words_are_told_apart():
+    pytest.importorskip("griffe")
+    from pages.examples import as_griffe_reads
+
+    text = "Words, more: words.\n\nRaises:\n    ShapeError, DtypeError: as a call\n        does.\n\nExample:\n    >>> 1"
+    assert as_griffe_reads(text) == (
+        "Words, more: words.\n\nRaises:\n    ShapeError: as a call\n        does.\n    DtypeError: as a call\n        does."
+        "\n\nExamples:\n    >>> 1"
+    )
