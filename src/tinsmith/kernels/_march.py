@@ -126,7 +126,7 @@ def march(lang: ModuleType, *, fp: str, skips: bool = True) -> March:
         for i in range(origins.shape[0]):
             place, stop = rays[i, 0], rays[i, 0] + rays[i, 1]
             if place < stop:
-                og, dg, per, span, size, _ = enter(origins, directions, aabb, bits, cells, i, near, far)
+                og, dg, per, span, size, _hit = enter(origins, directions, aabb, bits, cells, i, near, far)
                 line, end = lattice(span[0], span[1], offsets[i], step, cone, growth)
                 for run in range(RUNS):
                     filled = lang.min(stop, place + runs[i, run, 1] - runs[i, run, 0])
