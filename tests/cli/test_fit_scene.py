@@ -41,7 +41,7 @@ def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
     out = ("--out", tmp_path / "out", *SMALL)
     done = run(folder, *out)
     assert done.exit_code == 0, done.output
-    assert "dB and SSIM" in done.output and "on 1 held-out view after 2 steps" in done.output
+    assert "Means of 1 held-out view: SSIM 0." in done.output and "dB after 2 steps" in done.output
     for name in ("comparison.png", "depth.png", "turntable.gif", "summary.json", "checkpoint.safetensors"):
         assert name in done.output and (tmp_path / "out" / name).is_file()
     done = run(folder, *out, "--resume")

@@ -22,7 +22,8 @@ def progress_bar(console: Console, doing: str, unit: str = "steps", a_step: int 
     """
     speed = _Speed(unit, a_step)
     columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]} dB"), speed)
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+    # Taichi, imported within, complains in the middle of the bar of any stdout but the real one.
+    with Progress(*columns, TimeRemainingColumn(), console=console, redirect_stdout=False) as progress:
         task = progress.add_task(doing, total=None, psnr=_decibels(math.nan))
 
         def watch(step: int, steps: int, psnr: float) -> None:

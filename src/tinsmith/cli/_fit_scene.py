@@ -79,4 +79,5 @@ def fit_scene(
         watch = None if quiet else stack.enter_context(progress_bar(console, "fitting", "rays", rays))
         reached = fit(options, watch, viewer)
     views = f"{reached.held_out} held-out view{'s' * (reached.held_out != 1)}"
-    report(console, reached, f"{reached.psnr:.2f} dB and SSIM {reached.ssim:.3f} on {views}")
+    console.print(f"Means of {views}: SSIM {reached.ssim:.3f}, {reached.psnr:.2f} dB.", highlight=False)
+    report(console, reached)

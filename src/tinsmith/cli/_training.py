@@ -26,16 +26,15 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
-def report(console: Console, reached: Reached, quality: str = "") -> None:
-    """Say what was reached, in dB or as `quality` has it; exit as a shell expects it of a command that Ctrl-C ended."""
+def report(console: Console, reached: Reached) -> None:
+    """Say what was reached and written; exit as a shell expects it of a command that Ctrl-C ended."""
     speed = f" ({reached.seconds:.1f} s, {reached.steps_per_second:.0f} steps/s)"
     if not reached.seconds:
         console.print("The checkpoint had reached the last step; raise --steps to go on.")
         speed = ""
     elif reached.interrupted:
         console.print(f"Stopped after step {reached.step} of {reached.steps}; --resume goes on from there.")
-    quality = quality or f"{reached.psnr:.2f} dB"
-    console.print(f"{quality} after {reached.step} steps{speed}. Written:", highlight=False)
+    console.print(f"{reached.psnr:.2f} dB after {reached.step} steps{speed}. Written:", highlight=False)
     for file in reached.files:
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
     if reached.interrupted:
