@@ -20,14 +20,7 @@ class Examples(griffe.Extension):
 
 
 def as_griffe_reads(text: str) -> str:
-    """A docstring, its examples code and `a, b: words` an item for each.
-
-    Example:
-        >>> print(as_griffe_reads("Args:\\n    a, b: numbers."))
-        Args:
-            a: numbers.
-            b: numbers.
-    """
+    """A docstring whose examples are code, and in which `a, b: words` is an item for each."""
     text = re.sub(r"^Example:(?=\n\s+>>>)", "Examples:", text, flags=re.MULTILINE)
     return _SHARED.sub(
         lambda item: "\n".join(f"    {name}:{item['words']}" for name in item["names"].split(", ")), text

@@ -59,8 +59,7 @@ def test_items_that_share_their_words_are_told_apart():
     pytest.importorskip("griffe")
     from pages.examples import as_griffe_reads
 
-    text = "Words, more: words.\n\nRaises:\n    ShapeError, DtypeError: as a call\n        does.\n\nExample:\n    >>> 1"
-    assert as_griffe_reads(text) == (
-        "Words, more: words.\n\nRaises:\n    ShapeError: as a call\n        does.\n    DtypeError: as a call\n        does."
-        "\n\nExamples:\n    >>> 1"
-    )
+    text = "Raises:\n    ShapeError, DtypeError: as a call\n        does.\n\nExample:\n    >>> 1"
+    apart = "    ShapeError: as a call\n        does.\n    DtypeError: as a call\n        does."
+    assert as_griffe_reads(text) == f"Raises:\n{apart}\n\nExamples:\n    >>> 1"
+    assert as_griffe_reads("Words, more: words.") == "Words, more: words."
