@@ -58,12 +58,10 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
         often = real(1.0) / step
         line = lang.Vector([first, first + turn * step, u, step, cone, growth, turn, often, unsure], dt=real)
         end = least(line, last)
-        for _ in lang.static(range(2)):
-            if end > 0 and not before(line, end - 1, last):
-                end -= 1
-        for _ in lang.static(range(2)):
-            if end < int(endless) and before(line, end, last):
-                end += 1
+        while end > 0 and not before(line, end - 1, last):  # once or twice; more often if a cone is next to none
+            end -= 1
+        while end < int(endless) and before(line, end, last):
+            end += 1
         return line, end
 
     @lang.func
