@@ -8,7 +8,8 @@ A file here registers how its op is made, and asks for it in each call:
 
     built("weigh", engine, x)(x)
 
-They are kept in a global dict, where `torch.compile` finds them too.
+They are kept as attributes of a global object, where `torch.compile` finds them too: a dict it would copy when it first
+sees it, without what is built later in the same trace.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ from ..bridge import constant_when_traced, language
 FLOATS = {torch.float32: "f32", torch.float64: "f64"}
 """What is rendered in, and what kernels call it."""
 
-_Key = tuple[Any, ...]
 _MAKERS: dict[str, Callable[..., Any]] = {}
-_BUILT: dict[_Key, Any] = {}
+
+
+class _Shelf:
+    """What was built, by name, engine, type of numbers and what is static."""
+
+
+_SHELF = _Shelf()
 
 
 def made(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -47,11 +53,12 @@ def built(name: str, engine: str | None, like: Tensor, *static: Any) -> Any:
         DtypeError: `like` is neither float32 nor float64.
         EngineError, DeviceError: the engine is not to be had there.
     """
-    return _BUILT[_key(name, engine, like.device, like.dtype, *static)]
+    return getattr(_SHELF, _place(name, engine, like.device, like.dtype, *static))
 
 
 @constant_when_traced
-def _key(name: str, engine: str | None, device: torch.device, dtype: torch.dtype, *static: Any) -> _Key:
+def _place(name: str, engine: str | None, device: torch.device, dtype: torch.dtype, *static: Any) -> str:
+    """What the attribute is called, which is there then."""
     if dtype not in FLOATS:
         raise DtypeError(
             refusal(
@@ -61,7 +68,7 @@ def _key(name: str, engine: str | None, device: torch.device, dtype: torch.dtype
             )
         )
     lang = language(engine, device)
-    key = (name, lang.__name__, FLOATS[dtype], *static)
-    if key not in _BUILT:
-        _BUILT[key] = _MAKERS[name](lang, FLOATS[dtype], *static)
-    return key
+    place = " ".join(map(str, (name, lang.__name__, FLOATS[dtype], *static)))
+    if not hasattr(_SHELF, place):
+        setattr(_SHELF, place, _MAKERS[name](lang, FLOATS[dtype], *static))
+    return place
