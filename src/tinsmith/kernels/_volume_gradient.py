@@ -1,16 +1,21 @@
 """The gradient of direct volume rendering, by hand.
 
 A ray is walked back from its last sample. What is left before a sample is what is left after it, divided by what the
-sample keeps, and what lies behind is summed up on the way: nothing was stored for a sample, and nothing is subtracted,
-so that the gradient of what hides behind something is as small as it should be, not as small as rounding. With the
-cotangents c, o and d of colour, opacity and depth, a sample's gradient is that of
+sample keeps, and what lies behind is summed up on the way: nothing was stored for a sample, and no sum is taken from
+a total, so that the gradient of what hides behind something is as small as it should be, not as small as rounding (an
+optimizer like Adam makes steps of noise). With the cotangents c, o and d of colour, opacity and depth:
 
-    gain = c.colour + o + d t,      by weight
-    (left after it) gain - (sum of weight gain of those behind it),      by density length
+    gain = c.colour + o + d t                                           the gradient in a sample's weight
+    (left after it) gain - (sum of weight gain of those behind it)      the gradient in its density times its length
 
 The gradient in the volume and the table is a sum over rays. On a CPU a worker takes a turn of them, with a copy of
 the table, and of the volume where that is not `shared`: plain additions, in the same order every time. On a GPU a ray
 is a thread, and all add atomically, to one volume and a few tables.
+
+Measured on 2 cores, 220,000 samples in a volume of 32^3, both passes, in milliseconds of CPU time on Taichi and on
+Quadrants: 43 and 36, with the generated gradient 70 and 65, with one volume for all 45 and 42; shaded 140 and 112, 196
+and 168, 161 and 120. Looking at the same middles 56 times to shade a sample, where 32 would do, takes a third longer
+than those written out, and compiles in a third of the time.
 """
 
 from types import ModuleType
