@@ -97,7 +97,7 @@ def _python(name: str, text: str, names: dict, error: str) -> str:
 
 
 def _shell(text: str) -> str:
-    done = subprocess.run(["bash", "-e", "-c", text], text=True, capture_output=True, check=False)
+    done = subprocess.run(["bash", "-e", "-c", text], text=True, errors="replace", capture_output=True, check=False)
     print(done.stdout.rstrip())
     return done.stderr if done.returncode > 1 else ""  # 1: the command found what it looks for
 
@@ -120,7 +120,7 @@ def _printed(caught: list[str]) -> Iterator[None]:
             os.dup2(kept, 1)
             os.close(kept)
             file.seek(0)
-            caught.append(file.read().decode())
+            caught.append(file.read().decode(errors="replace"))
 
 
 def _without_banners(text: str) -> str:
