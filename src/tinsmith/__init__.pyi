@@ -1,4 +1,5 @@
 from . import nn as nn
+from . import render as render
 from ._errors import (
     ArgumentError,
     CheckError,
@@ -78,6 +79,7 @@ __all__ = [
     "op",
     "oracle",
     "output",
+    "render",
     "sanitize",
     "weight",
 ]

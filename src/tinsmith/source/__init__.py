@@ -14,10 +14,10 @@ from ._stacks import Nest, carrying_nests
 from ._walk import walk
 
 __all__ = [
-    "walk",
     "Access",
     "Constants",
     "Followed",
+    "Needs",
     "Nest",
     "Roles",
     "Source",
@@ -27,10 +27,10 @@ __all__ = [
     "carrying_nests",
     "constants_of",
     "draws",
-    "read",
-    "Needs",
     "needs_of",
+    "read",
     "roles_of",
     "static_size",
     "subscript_arity",
+    "walk",
 ]
