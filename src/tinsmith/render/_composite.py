@@ -6,13 +6,12 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from .. import kernels
 from .._errors import ShapeError, refusal
 from ..reference import Composited
-from ._ops import built, made
+from ._ops import built, in_single, made
 from ._packed import checked_floats, checked_rays, checked_shapes, dense_rays
 from ._rule import Asked, Rule, run, steady
 from ._segments import accumulate
@@ -77,7 +76,8 @@ def composite(
         tensor([[0.5000, 0.2500]])
     """
     floats = {"densities": densities, "colours": colours, "t": t, "steps": steps}
-    floats = _single(floats if background is None else floats | {"background": background})
+    floats |= {} if background is None else {"background": background}
+    floats = {name: in_single(given) for name, given in floats.items()}
     checked_floats("composite", floats)
     _check_shapes(floats, rays)
     shape = floats["densities"].shape
@@ -90,14 +90,6 @@ def composite(
     if background is not None:
         colour = colour + left[:, None] * floats["background"]
     return Composited(colour, 1 - left, depth, weights.view(shape))
-
-
-def _single(floats: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Under autocast in float32, as ops are."""
-    first = next(iter(floats.values()))
-    if not isinstance(first, Tensor) or not torch.is_autocast_enabled(first.device.type):
-        return floats
-    return {name: given if given.dtype == torch.float64 else given.float() for name, given in floats.items()}
 
 
 def _check_shapes(floats: dict[str, Tensor], rays: Tensor | None) -> None:

@@ -72,3 +72,11 @@ def _place(name: str, engine: str | None, device: torch.device, dtype: torch.dty
     if not hasattr(_SHELF, place):
         setattr(_SHELF, place, _MAKERS[name](lang, FLOATS[dtype], *static))
     return place
+
+
+def in_single(given: Any) -> Any:
+    """A tensor in float32 under autocast, as ops have it; float64 stays, and what is no tensor."""
+    if not isinstance(given, Tensor) or not given.is_floating_point() or given.dtype == torch.float64:
+        return given
+    is_cast = given.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(given.device.type)
+    return given.float() if is_cast else given

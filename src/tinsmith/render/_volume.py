@@ -18,7 +18,7 @@ from .. import kernels
 from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusal
 from ..bridge import Op, apart, op
 from ..reference import Rendered, Shading
-from ._ops import built, made
+from ._ops import built, in_single, made
 from ._rule import Asked, Rule, run
 
 _WORKERS = 8
@@ -98,7 +98,7 @@ def volume_render(
         >>> ts.render.volume_render(volume, table, origins, directions, [0, 0, 0, 1, 1, 1], step=0.05).colour.shape
         torch.Size([100, 3])
     """
-    volume, table, origins, directions = _single(volume, table, origins, directions)
+    volume, table, origins, directions = map(in_single, (volume, table, origins, directions))
     rays = origins.shape[:-1]
     box = _box(aabb, volume)
     _check(volume, table, origins, directions, box)
@@ -181,14 +181,6 @@ def _by_generated(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
 
 
 # What a call is given ---------------------------------------------------------------------------
-def _single(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Under autocast in float32, as ops are."""
-    where = tensors[0].device.type
-    if where not in ("cpu", "cuda") or not torch.is_autocast_enabled(where):
-        return tensors
-    return tuple(tensor if tensor.dtype == torch.float64 else tensor.float() for tensor in tensors)
-
-
 def _offsets(jitter: torch.Generator | bool | Tensor | None, origins: Tensor) -> Tensor:
     """(n), where in their samples rays look."""
     rays = origins.shape[:-1]
