@@ -107,6 +107,9 @@ def test_gpu_check_without_a_gpu_is_one_clear_line(checkout):
     assert not (checkout / ".venv").exists()
 
 
-@pytest.mark.parametrize("name", ["scripts/demo", "scripts/docs", "scripts/test", "scripts/fuzz", "scripts/gpu_check", ".ci/run"])
+SCRIPTS = ["scripts/demo", "scripts/docs", "scripts/test", "scripts/fuzz", "scripts/gpu_check", ".ci/run"]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_the_scripts_can_be_executed(name):
     assert os.access(ROOT / name, os.X_OK)

@@ -1,4 +1,4 @@
-"""Kinks and singular points: the table of docs/reference/conventions.md, line by line, on both engines and by the oracle."""
+"""Kinks and singular points: the table of docs/reference/conventions.md, on both engines and by the oracle."""
 
 import math
 from pathlib import Path
