@@ -6,7 +6,7 @@ are changed by gradient descent until they look the same, and a ninth view, whic
 need not be the same numbers: with values in another order, and the table's rows too, everything looks alike. What must
 agree is the densities.
 
-    python examples/02_recover_a_volume.py --out recovered
+    python examples/03_recover_a_volume.py --out recovered
 
 writes pictures there: the views, how the one left out came into sight, and the two tables. A minute on two cores.
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.

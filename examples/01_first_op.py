@@ -4,7 +4,7 @@ A photograph and a blurred copy of it are known; the blur is looked for. The blu
 weights is a few lines of Taichi. One more line makes it an operation of torch, whose gradient is checked here, and then
 used: the weights follow it from nothing to the stroke that the camera made.
 
-    python examples/03_first_op.py --out first_op
+    python examples/01_first_op.py --out first_op
 
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
 """

@@ -6,23 +6,28 @@ In Taichi one writes it into one cell, step after step, as on paper. The values 
 silently wrong: the reverse mode reads the cell as it is in the end (https://github.com/taichi-dev/taichi/issues/2425).
 Here are that, the same kernel as an op, and three ways to choose from; all are compared with torch in float64.
 
-    python examples/01_moving_average.py
+    python examples/02_moving_average.py --out averaged
 
+draws the gradients in `a` there: the right one, and Taichi's.
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
 """
 
 # %% What is asked
 import argparse
 import time
+from pathlib import Path
 
 import taichi as ti
 import torch
+from PIL import Image, ImageDraw
 
 import tinsmith as ts
 
 parser = argparse.ArgumentParser(description="A moving average and its gradient, right in three ways.")
+parser.add_argument("--out", type=Path, default=Path("averaged"))
 parser.add_argument("--quick", action="store_true", help="few and short series, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
+options.out.mkdir(parents=True, exist_ok=True)
 ts.init("cpu", default_fp=ti.f64)
 torch.manual_seed(0)
 SERIES, STEPS = (7, 12) if options.quick else (1000, 200)
@@ -173,3 +178,24 @@ print(f"{'':36}{'error':>10}{'ms':>10}")
 for name, way in WAYS.items():
     wrong = error(way(x, a), exact)
     print(f"{name:36}{wrong:>10.0e}{timed(way, x, a):>10.2f}  {'right' if wrong < 1e-9 else 'WRONG'}")
+
+
+# %% What it looks like: the gradient of the averages' sum in each step's a, the last steps on the right
+# Black: all that are right, one upon the other. Red: Taichi's.
+def drawn(lines, size=(640, 240)):
+    """Lines of numbers, each with its colour, and a grey one at 0."""
+    image = Image.new("RGB", (2 * size[0], 2 * size[1]), "white")
+    pen, middle = ImageDraw.Draw(image), size[1]
+    most = max(numbers.abs().max().item() for numbers, _ in lines)
+    pen.line([(0, middle), (image.width, middle)], fill="#bbbbbb", width=2)
+    for numbers, colour in lines:
+        across = torch.linspace(20, image.width - 20, len(numbers)).tolist()
+        heights = (middle - 0.9 * middle * numbers / most).tolist()
+        pen.line(list(zip(across, heights, strict=True)), fill=colour, width=5)
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+shown = slice(-12, None)  # of those long before the end nothing is left
+found = [(way(x, a)[2][shown], "#c0392b" if way is naive else "black") for way in WAYS.values()]
+drawn(found).save(options.out / "gradients.png")
+print(f"gradients.png is in {options.out}")
