@@ -37,8 +37,9 @@ class Trainer:
     Args:
         model: any module.
         optimizer: a name such as `"Adam"`, a configuration, or an optimizer of these parameters, torch's or
-            `nn.optimizers`'. For a `NetworkArray` a name or a configuration becomes a `RowOptimizer` where it works by rows (see there); others, such as
-            Novograd's, take its networks for one, whose sizes they weigh against each other. None: Adam.
+            `nn.optimizers`'. For a `NetworkArray` a name or a configuration becomes a `RowOptimizer` where it works by
+            rows (see there); others, such as Novograd's, take its networks for one, whose sizes they weigh against each
+            other. None: Adam.
         loss: a name such as `"L2"`, a configuration, or a function (prediction, target) -> losses, whose sum goes
             down. None: tiny-cuda-nn's default, RelativeL2.
         log_dir: a folder for TensorBoard: loss and learning rates, and what `log` is given. None: no logs.
