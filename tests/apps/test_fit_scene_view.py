@@ -19,6 +19,7 @@ from tinsmith.apps.fit_scene import _view, fit_scene, viewer_page
 from tinsmith.apps.fit_scene._view import _camera, _rotation
 
 STEPS = 1_000_000  # more than it ever takes: the page ends the run
+SOON = 60_000  # milliseconds: kernels are compiled meanwhile, on a machine that may be busy
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SOFTWARE = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # WebGL without a GPU
 
@@ -37,7 +38,7 @@ def browsed(viewer):
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=SOFTWARE)
         page = browser.new_page(viewport={"width": 640, "height": 400})
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(SOON)
         page.complaints = []
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on(
@@ -94,10 +95,10 @@ def test_one_walks_around_while_it_learns(fitting, tmp_path):
     def visit(viewer):
         with browsed(viewer) as page:
             status = page.get_by_text("held out")
-            expect(status).to_contain_text("learning")
+            expect(status).to_contain_text("learning", timeout=SOON)
             wait_for(page, lambda picture: picture.std() > 20)  # something is there
             page.get_by_text("Pause", exact=True).click()
-            expect(status).to_contain_text("paused")
+            expect(status).to_contain_text("paused", timeout=SOON)
             page.wait_for_timeout(1500)  # the last picture before it
             step, before = status.inner_text(), shown(page)
             page.wait_for_timeout(500)
@@ -112,9 +113,9 @@ def test_one_walks_around_while_it_learns(fitting, tmp_path):
             page.get_by_text("opacity").last.click()
             wait_for(page, lambda picture: np.abs(picture - picture.mean(-1, keepdims=True)).max() < 30)  # grey
             page.get_by_text("Resume", exact=True).click()
-            expect(status).to_contain_text("learning")
+            expect(status).to_contain_text("learning", timeout=SOON)
             page.get_by_text("Stop and write").click()
-            expect(status).to_contain_text("finished")
+            expect(status).to_contain_text("finished", timeout=SOON)
             assert page.complaints == []
 
     reached = visited(fitting(steps=STEPS, rays=256), visit)
@@ -147,7 +148,7 @@ def test_pictures_are_drawn_for_every_visitor_where_it_is(fitting, monkeypatch):
     def visit(viewer):
         for client in (first, second):
             viewer._welcome(client)
-        for _ in range(400):
+        for _ in range(1200):
             if first.pictures and second.pictures and viewer._told.startswith("**done"):
                 break
             threading.Event().wait(0.05)
@@ -157,8 +158,8 @@ def test_pictures_are_drawn_for_every_visitor_where_it_is(fitting, monkeypatch):
         count = len(first.pictures)
         first.moved(None)
         first.position = np.array([0.0, 0, 2.0])
-        for _ in range(200):
-            if len(first.pictures) > count + 1:
+        for _ in range(600):
+            if len(first.pictures) > count and max(first.pictures[-1].shape) == 160:
                 break
             threading.Event().wait(0.05)
         sides = [max(picture.shape) for picture in first.pictures[count:]]

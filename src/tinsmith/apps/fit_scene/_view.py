@@ -112,6 +112,7 @@ class Viewer:
 
     def _show_cameras(self, distance: float) -> None:
         views, dataset = self._training.dataset.train, self._training.dataset
+        pictures = as_pixels(views.on(self._training.ground.cpu())).numpy()
         frames = [
             self._server.scene.add_camera_frustum(
                 f"/cameras/{number}",
@@ -120,7 +121,8 @@ class Viewer:
                 scale=0.04 * distance,
                 wxyz=_wxyz(views.poses[number, :3, :3]),
                 position=views.poses[number, :3, 3].numpy(),
-                image=views.pictures[number, ..., :3].numpy(),
+                thickness=0.003 * distance,
+                image=pictures[number],
                 visible=False,
             )
             for number in range(len(views))
