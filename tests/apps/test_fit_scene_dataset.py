@@ -234,6 +234,15 @@ def test_pictures_too_small_and_too_few(folder, fitting):
 
 
 @pytest.mark.usefixtures("nothing_runs")
+def test_a_picture_that_would_be_overwritten(folder, fitting):
+    (folder / "views/7.png").rename(folder / "depth.png")
+    change(folder, lambda told: told["frames"][1].update(file_path="./depth"), "transforms_test.json")
+    with pytest.raises(InputError, match="the dataset's picture would be overwritten") as refused:
+        fit_scene(fitting(dataset=folder, out=folder))
+    assert str(folder / "depth.png") in str(refused.value)
+
+
+@pytest.mark.usefixtures("nothing_runs")
 def test_a_box_that_no_camera_sees(folder, fitting):
     for name in ("transforms_train.json", "transforms_test.json"):
         change(

@@ -10,7 +10,7 @@ from ..._errors import InputError, refusal
 from ...engines import get
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
-from .._loop import Reached, reached, require_device, take_steps
+from .._loop import Reached, reached, require_apart, require_device, take_steps
 from .._progress import Watch
 from .._threads import one_torch_thread
 from . import _checkpoint
@@ -18,7 +18,7 @@ from ._dataset import read_dataset, write_dataset
 from ._evaluation import evaluated
 from ._options import SceneOptions
 from ._own_scene import own_scene
-from ._pictures import write_all
+from ._pictures import FILES, write_all
 from ._solids import Box
 from ._training import Training
 from ._view import Viewer
@@ -91,6 +91,9 @@ def _checked(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | None]:
     dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
     _require_seen(dataset, options)
     checkpoint = _checkpoint.load(dataset, options) if options.resume else None
+    if options.dataset is not None:
+        for name in (*dataset.train.names, *dataset.test.names):
+            require_apart("dataset's picture", options.dataset / name, options.out, FILES)
     require_writable(options.out)
     return dataset, checkpoint
 
