@@ -13,7 +13,7 @@ import tinsmith.testing
 
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
 SHOWN = [name for page in PAGES for name in re.findall(r"^::: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE)]
-IN_WORDS = {"tinsmith.__version__", "tinsmith.nn"}  # a string, and a module that has a page
+IN_WORDS = {"tinsmith.__version__", "tinsmith.nn", "tinsmith.render"}  # a string, and modules that have pages
 
 
 @pytest.mark.parametrize("face", [ts, tinsmith.nn, tinsmith.render, tinsmith.testing], ids=lambda face: face.__name__)
@@ -29,8 +29,9 @@ def test_no_name_is_shown_twice():
 
 
 def test_names_without_a_docstring_page_are_in_the_words():
-    engines, nn = ((ROOT / "docs" / "reference" / name).read_text(encoding="utf-8") for name in ("engines.md", "nn.md"))
-    assert "`tinsmith.__version__`" in engines and nn.startswith("# nn\n")
+    texts = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    assert "`tinsmith.__version__`" in texts["engines.md"]
+    assert texts["nn.md"].startswith("# nn\n") and texts["render.md"].startswith("# render\n")
 
 
 def test_the_command_line_is_that_of_the_page():
