@@ -55,9 +55,34 @@ def greatest(lang):
     return kernel
 
 
+def exponentials_beside_a_load(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            y[i] = x[i]
+            for j in range(x.shape[0]):
+                y[i] += lang.exp(x[j])
+
+    return kernel
+
+
+def branches_beside_a_load(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            for j in range(x.shape[0]):
+                if j % 2 == 0:
+                    y[i] += x[j] * x[j]
+            y[i] += x[i]
+
+    return kernel
+
+
 WRONG = {  # the rule, and the engines that get it wrong
     exponentials: ("TS404", {"taichi"}),
     running_maximum: ("TS405", {"taichi"}),
+    exponentials_beside_a_load: ("TS404", {"taichi"}),
+    branches_beside_a_load: ("TS412", {"taichi"}),
     rebuilt_vector: ("TS406", {"taichi"}),
     greatest: ("TS401", {"taichi", "quadrants"}),
 }

@@ -731,6 +731,92 @@ CASES = {
                 y[i] = m
         """,
     ),
+    "exp beside a load": (
+        "TS404",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A, s: A):
+            for i in y:
+                for j in range(x.shape[0]):
+                    s[i, j] = ti.exp(x[j])  #!
+                y[i] = s[i, 0]
+        """,
+        """
+        def k(x: A, y: A, s: A):
+            for i in y:
+                y[i] = 1.0
+                for j in range(x.shape[0]):
+                    s[i, j] = ti.exp(x[j])
+        """,
+    ),
+    "max beside an addition": (
+        "TS405",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A, z: A):
+            for i in y:
+                z[i] += 1.0
+                for j in range(x.shape[0]):
+                    y[i] += ti.max(x[j], 0.5)  #!
+        """,
+        """
+        def k(x: A, y: A, z: A):
+            for i in y:
+                z[i] = x[i]
+                for j in range(x.shape[0]):
+                    before = ti.max(j - 1, 0)
+                    y[i] += x[before] * ti.abs(x[j])
+        """,
+    ),
+    "a branch beside a load": (
+        "TS412",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A, z: A):
+            for i in y:
+                z[i] = x[i]
+                for j in range(x.shape[0]):
+                    if j % 2 == 0:  #!
+                        y[i] += x[j]
+        """,
+        """
+        def k(x: A, y: A, z: A):
+            for i in y:
+                z[i] = x[i]
+                for j in range(x.shape[0]):
+                    if z.shape[0] > 2:
+                        y[i] += x[j]
+                    y[i] += x[j] if x[j] > 0.5 else 0.0
+            for i in y:
+                for j in range(x.shape[0]):
+                    if x[j] > 0.5:
+                        y[i] += x[j]
+        """,
+    ),
+    "a loop whose length changes, beside a load": (
+        "TS412",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A, z: A):
+            for i in y:
+                for j in range(x.shape[0]):
+                    for m in range(j):  #!
+                        y[i] += x[m]
+                z[i] = x[i]
+        """,
+        """
+        def k(x: A, y: A, z: A):
+            for i in y:
+                for j in range(x.shape[0]):
+                    for m in range(i):
+                        y[i] += x[m]
+                z[i] = x[i]
+        """,
+    ),
     "a carried vector": (
         "TS406",
         "warning",

@@ -60,8 +60,8 @@ ROWS = (
         "TS404",
         """
         The derivatives of `exp`, `tanh` and `rsqrt` are written with their result. Taichi does not keep it for each
-        iteration: in a loop beside locals, the last one's stands for all. Attention and volume rendering are such
-        loops.
+        iteration: in a loop beside locals, loads of arrays with a gradient or additions to them, the last one's stands
+        for all. Attention and volume rendering are such loops.
         """,
         """
         def k(x: A, y: A):
@@ -77,13 +77,14 @@ ROWS = (
                 for j in range(x.shape[0]):
                     y[i] += ti.exp(x[j])
         """,
-        words="For Taichi's own reverse mode, without a local outside of the loop.",
+        words="For Taichi's own reverse mode, with nothing beside the loop: loads in a loop of their own.",
     ),
     Row(
         "TS405",
         """
         Taichi's reverse mode compares the operands of `min` and `max` as they are at the loop's end, so the
-        gradient goes to the wrong one.
+        gradient goes to the wrong one: where the loop carries one, and where it stands beside the load of an array with
+        a gradient, or beside an addition to one.
         """,
         """
         def k(x: A, y: A):
@@ -221,5 +222,29 @@ ROWS = (
                     r = x[i] * 2.0
                     y[j] += r
         """,
+    ),
+    Row(
+        "TS412",
+        """
+        Beside the load of an array with a gradient, or an addition to one, Taichi's reverse mode runs an inner loop
+        forwards first, and does not keep which way its branches went: all iterations are reversed as the last one
+        was. The same holds for how often a loop inside ran.
+        """,
+        """
+        def k(x: A, y: A, first: A):
+            for i in y:
+                first[i] = x[0]
+                for j in range(x.shape[0]):
+                    if x[j] > 0.5:
+                        y[i] += x[j] * x[j]
+        """,
+        """
+        def k(x: A, y: A, first: A):
+            for i in y:
+                first[i] = x[0]
+                for j in range(x.shape[0]):
+                    y[i] += ti.select(x[j] > 0.5, x[j] * x[j], 0.0)
+        """,
+        words="For Taichi's own reverse mode, without a branch; or with what stands beside the loop in one of its own.",
     ),
 )

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterator
 
-from ...source import Source, called_function, read, walk
+from ...source import walk
 from .._carried import carried
 from .._finding import Finding
 from .._subject import BOTH, Subject
-from .._walk import Loop, Spot, dynamic, names_in, root
+from .._walk import dynamic, root
 
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
 
@@ -43,81 +41,6 @@ def randoms(subject: Subject) -> Iterator[Finding]:
         if subject.called(node) in ("random", "randn") and subject.floats:
             words = f"`{subject.text(node)}`: {BOTH} refuse to differentiate a kernel that draws"
             yield subject.finding("TS403", "warning", node, words, "noise[i]  # an input, drawn by torch")
-
-
-def carried_functions(subject: Subject) -> Iterator[Finding]:
-    """TS404 and TS405: what Taichi does not keep of an inner loop's iterations."""
-    if subject.engine_name == "quadrants":
-        return
-    for spot in subject.spots:
-        for node in spot.calls if spot.inner else ():
-            name = subject.called(node)
-            if _is_unkept(node, subject) and _mentions(node, _moving(spot.inner)):
-                local = _outside(spot, subject)
-                words = f"`{subject.text(node)}` in a loop, beside the local `{local}` outside it"
-                more = ": Taichi's reverse mode takes the last iteration's value for all"
-                yield from [subject.finding("TS404", "warning", node, words + more)] if local else []
-            handed = carried(spot.inner[-1]).keys() & subject.locals if name in ("min", "max") else ()
-            if _mentions(node, handed):
-                words = f"`{subject.text(node)}` of a local that the loop carries: Taichi keeps no old values for it"
-                yield subject.finding("TS405", "warning", node, words)
-
-
-_UNKEPT = frozenset({"exp", "tanh", "rsqrt"})
-
-
-def _is_unkept(node: ast.Call, subject: Subject) -> bool:
-    """Whether a call is one of those, or of an engine function that has one, or whose own functions have."""
-    if subject.called(node):
-        return subject.called(node) in _UNKEPT
-    return _has_unkept(subject.source, node, subject, 0)
-
-
-def _has_unkept(source: Source, node: ast.Call, subject: Subject, depth: int) -> bool:
-    function = subject.engine.inner_function(_callee(source, node.func, subject.owner))
-    if function is None or depth > 8:
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        return depth > 0 and name in _UNKEPT and subject.engine.owns(called_function(source, node.func))
-    inner = read(function)
-    calls = (one for one in inner.nodes if isinstance(one, ast.Call))
-    return any(_has_unkept(inner, one, subject, depth + 1) for one in calls)
-
-
-def _callee(source: Source, node: ast.expr, owner: Any) -> Any:
-    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return getattr(owner, node.attr, None) if is_own else called_function(source, node)  # type: ignore[attr-defined]
-
-
-def _outside(spot: Spot, subject: Subject) -> str:
-    """A local that the outermost loop's body has outside an inner loop around a statement, or outside a loop in that.
-
-    Without one Taichi reverses each iteration on its own, and has all its values at hand.
-    """
-    task = [other for other in subject.spots if other.loops[:1] == spot.loops[:1]]
-    for loop in dynamic([one for one in walk(spot.inner[0]) if isinstance(one, ast.For | ast.While)]):
-        inside = {id(one) for one in walk(loop)}
-        names = [name for other in task if id(other.statement) not in inside for name in _assigned(other)]
-        if names:
-            return names[0]
-    return ""
-
-
-def _assigned(spot: Spot) -> list[str]:
-    """Locals that a statement gives a value."""
-    return [root(target) for target, _ in spot.pairs if not isinstance(target, ast.Subscript)]
-
-
-def _mentions(node: ast.Call, names: Collection[str]) -> bool:
-    return bool(names) and any(not names_in(one).isdisjoint(names) for one in node.args)
-
-
-@lru_cache(maxsize=64)
-def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
-    """Names whose values differ between iterations of inner loops."""
-    targets = [loop.target for loop in loops if isinstance(loop, ast.For)]
-    stored = (one for loop in loops for one in walk(loop) if isinstance(one, ast.Name))
-    found = {one.id for one in stored if isinstance(one.ctx, ast.Store)}
-    return frozenset().union(found, *map(names_in, targets))
 
 
 def carried_vectors(subject: Subject) -> Iterator[Finding]:

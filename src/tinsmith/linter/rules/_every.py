@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from .._finding import Finding
 from .._subject import Subject
-from . import _control, _engines, _hygiene, _lost, _memory, _numbers
+from . import _control, _engines, _hygiene, _lost, _memory, _numbers, _unkept
 
 Rule = Callable[[Subject], Iterator[Finding]]
 """Looks at a kernel, and says what it finds."""
@@ -26,7 +26,9 @@ RULES: tuple[Rule, ...] = (
     _numbers.narrow_literals,
     _engines.atomics,
     _engines.randoms,
-    _engines.carried_functions,
+    _unkept.results,
+    _unkept.operands,
+    _unkept.decisions,
     _engines.carried_vectors,
     _engines.without_rule,
     _engines.returned,

@@ -1,0 +1,164 @@
+"""Rules about what Taichi's reverse mode does not keep of an inner loop's iterations.
+
+Where nothing but the inner loop stands in an iteration of the parallel one, Taichi reverses each iteration of the
+inner loop on its own, and has all its values at hand. Beside a load of an array with a gradient, or an addition to
+one, it runs the loop forwards first, and what it does not put on its stack is the last iteration's for all: results of
+some functions, operands of min and max, decisions of branches and bounds of loops inside. Seen by trying: 78 small
+kernels, held against the exact gradient.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from typing import Any
+
+from ...source import Source, called_function, read, walk
+from .._carried import carried
+from .._finding import Finding
+from .._subject import Subject
+from .._types import types_of
+from .._walk import Loop, Spot, dynamic, is_static, names_in, root
+
+
+def results(subject: Subject) -> Iterator[Finding]:
+    """TS404."""
+    for spot, node in _calls(subject):
+        if _is_unkept(node, subject) and _mentions(node, _moving(spot.inner)):
+            beside = _array_outside(spot, subject) or _local_outside(spot, subject)
+            if beside:
+                words = f"`{subject.text(node)}` in a loop, beside {beside} outside it"
+                more = ": Taichi's reverse mode takes the last iteration's value for all"
+                yield subject.finding("TS404", "warning", node, words + more)
+
+
+def operands(subject: Subject) -> Iterator[Finding]:
+    """TS405."""
+    for spot, node in _calls(subject):
+        if subject.called(node) not in ("min", "max"):
+            continue
+        text = subject.text(node)
+        if _mentions(node, carried(spot.inner[-1]).keys() & subject.locals):
+            words = f"`{text}` of a local that the loop carries: Taichi keeps no old values for it"
+            yield subject.finding("TS405", "warning", node, words)
+        elif _is_real(node, spot, subject) and (beside := _array_outside(spot, subject)):
+            words = f"`{text}` in a loop, beside {beside} outside it"
+            more = ": Taichi's reverse mode takes the last iteration's for all"
+            yield subject.finding("TS405", "warning", node, words + more)
+
+
+def decisions(subject: Subject) -> Iterator[Finding]:
+    """TS412."""
+    for spot in subject.spots if subject.engine_name != "quadrants" else ():
+        steer = _steer(spot.statement)
+        if not spot.inner or steer is None or names_in(steer).isdisjoint(_moving(spot.inner)):
+            continue
+        beside = _array_outside(spot, subject) if _has_floats(spot.statement, subject) else ""
+        if beside:
+            what = "if" if isinstance(spot.statement, ast.If) else "a loop over"
+            words = f"`{what} {subject.text(steer)}` in a loop, beside {beside} outside it"
+            more = ": Taichi's reverse mode takes the last iteration's decision for all"
+            remedy = "ti.select(..., ..., 0.0)  # in place of the branch; or load in a loop of its own"
+            yield subject.finding("TS412", "warning", steer, words + more, remedy)
+
+
+def _calls(subject: Subject) -> Iterator[tuple[Spot, ast.Call]]:
+    """Calls in inner loops."""
+    if subject.engine_name != "quadrants":
+        yield from ((spot, node) for spot in subject.spots if spot.inner for node in spot.calls)
+
+
+def _steer(statement: ast.stmt) -> ast.expr | None:
+    """What decides whether, or how often, the body of a statement runs."""
+    if isinstance(statement, ast.If):
+        return None if is_static(statement.test) else statement.test
+    return statement.iter if isinstance(statement, ast.For) and not is_static(statement.iter) else None
+
+
+def _has_floats(statement: ast.stmt, subject: Subject) -> bool:
+    """Whether its body uses arrays that may have a gradient."""
+    inside = (node for one in _body(statement) for node in walk(one))
+    return any(isinstance(node, ast.Name) and node.id in subject.floats for node in inside)
+
+
+def _body(statement: ast.stmt) -> list[ast.stmt]:
+    return [*getattr(statement, "body", ()), *getattr(statement, "orelse", ())]
+
+
+def _is_real(node: ast.Call, spot: Spot, subject: Subject) -> bool:
+    """Whether a min or max is of values that move with the loop, arrays' or locals' that are no whole numbers."""
+    names = frozenset().union(*map(names_in, node.args)) & _moving(spot.inner)
+    reads = any(isinstance(one, ast.Subscript) and root(one) in subject.floats for one in walk(node))
+    return bool(names) and (reads or bool(names & subject.locals - types_of(subject).integers))
+
+
+_UNKEPT = frozenset({"exp", "tanh", "rsqrt"})
+
+
+def _is_unkept(node: ast.Call, subject: Subject) -> bool:
+    """Whether a call is one of those, or of an engine function that has one, or whose own functions have."""
+    if subject.called(node):
+        return subject.called(node) in _UNKEPT
+    return _has_unkept(subject.source, node, subject, 0)
+
+
+def _has_unkept(source: Source, node: ast.Call, subject: Subject, depth: int) -> bool:
+    function = subject.engine.inner_function(_callee(source, node.func, subject.owner))
+    if function is None or depth > 8:
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        return depth > 0 and name in _UNKEPT and subject.engine.owns(called_function(source, node.func))
+    inner = read(function)
+    calls = (one for one in inner.nodes if isinstance(one, ast.Call))
+    return any(_has_unkept(inner, one, subject, depth + 1) for one in calls)
+
+
+def _callee(source: Source, node: ast.expr, owner: Any) -> Any:
+    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    return getattr(owner, node.attr, None) if is_own else called_function(source, node)  # type: ignore[attr-defined]
+
+
+def _array_outside(spot: Spot, subject: Subject) -> str:
+    """A load or an addition that an iteration of the outermost loop has outside an inner loop around a statement."""
+    task = {id(node) for node in walk(spot.loops[0])}
+    for inside in _inner(spot):
+        for name in sorted(subject.floats & subject.roles.keys()):
+            for access in subject.roles[name].of("read", "add"):
+                if id(access.node) in task - inside:
+                    label = subject.label(name)
+                    return f"the load of `{label}`" if access.kind == "read" else f"the addition to `{label}`"
+    return ""
+
+
+def _local_outside(spot: Spot, subject: Subject) -> str:
+    """The same of a local."""
+    task = [other for other in subject.spots if other.loops[:1] == spot.loops[:1]]
+    for inside in _inner(spot):
+        names = [name for other in task if id(other.statement) not in inside for name in _assigned(other)]
+        if names:
+            return f"the local `{names[0]}`"
+    return ""
+
+
+def _inner(spot: Spot) -> Iterator[set[int]]:
+    """Of the inner loop around a statement, and of each loop in that: all that it is made of."""
+    loops = dynamic([one for one in walk(spot.inner[0]) if isinstance(one, ast.For | ast.While)])
+    return ({id(one) for one in walk(loop)} for loop in loops)
+
+
+def _assigned(spot: Spot) -> list[str]:
+    """Locals that a statement gives a value."""
+    return [root(target) for target, _ in spot.pairs if not isinstance(target, ast.Subscript)]
+
+
+def _mentions(node: ast.Call, names: Collection[str]) -> bool:
+    return bool(names) and any(not names_in(one).isdisjoint(names) for one in node.args)
+
+
+@lru_cache(maxsize=64)
+def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
+    """Names whose values differ between iterations of inner loops."""
+    targets = [loop.target for loop in loops if isinstance(loop, ast.For)]
+    stored = (one for loop in loops for one in walk(loop) if isinstance(one, ast.Name))
+    found = {one.id for one in stored if isinstance(one.ctx, ast.Store)}
+    return frozenset().union(found, *map(names_in, targets))
