@@ -13,7 +13,7 @@ from tinsmith.spec import parse
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-FIRST, SPEC, COMPOSITE, NETWORKS, LAYER = PYTHON
+FIRST, SPEC, COMPOSITE, NETWORKS, RENDERING, LAYER = PYTHON
 
 
 CHECKS = {
@@ -23,6 +23,10 @@ CHECKS = {
 assert colours.shape == (1000, 3)
 losses = [trainer.training_step(x, target).mean() for _ in range(50)]
 assert losses[-1] < 0.9 * losses[0]
+""",
+    RENDERING: """
+assert len(samples.t) > 10_000 and seen.colour.shape == (4096, 3) and 0.5 < seen.opacity.mean() < 1
+assert field.params.grad.abs().max() > 0 and pose.grad[:3].abs().min() > 0
 """,
     LAYER: "assert torch.equal(layer.data_oriented.w.to_torch(), layer.w.detach()) and layer.w.grad.abs().min() > 0",
 }
