@@ -120,30 +120,38 @@ def _callee(source: Source, node: ast.expr, owner: Any) -> Any:
 
 def _array_outside(spot: Spot, subject: Subject) -> str:
     """A load or an addition that an iteration of the outermost loop has outside an inner loop around a statement."""
-    task = {id(node) for node in walk(spot.loops[0])}
-    for inside in _inner(spot):
+    task = _parts(spot.loops[0])
+    for loop in _inner(spot.inner[0]):
+        outside = task - _parts(loop)
         for name in sorted(subject.floats & subject.roles.keys()):
-            for access in subject.roles[name].of("read", "add"):
-                if id(access.node) in task - inside:
-                    label = subject.label(name)
-                    return f"the load of `{label}`" if access.kind == "read" else f"the addition to `{label}`"
+            access = next((one for one in subject.roles[name].of("read", "add") if id(one.node) in outside), None)
+            if access is not None:
+                label = subject.label(name)
+                return f"the load of `{label}`" if access.kind == "read" else f"the addition to `{label}`"
     return ""
 
 
 def _local_outside(spot: Spot, subject: Subject) -> str:
     """The same of a local."""
     task = [other for other in subject.spots if other.loops[:1] == spot.loops[:1]]
-    for inside in _inner(spot):
+    for loop in _inner(spot.inner[0]):
+        inside = _parts(loop)
         names = [name for other in task if id(other.statement) not in inside for name in _assigned(other)]
         if names:
             return f"the local `{names[0]}`"
     return ""
 
 
-def _inner(spot: Spot) -> Iterator[set[int]]:
-    """Of the inner loop around a statement, and of each loop in that: all that it is made of."""
-    loops = dynamic([one for one in walk(spot.inner[0]) if isinstance(one, ast.For | ast.While)])
-    return ({id(one) for one in walk(loop)} for loop in loops)
+@lru_cache(maxsize=64)
+def _inner(loop: Loop) -> tuple[Loop, ...]:
+    """A loop and those in it, but for those that `ti.static` unrolls."""
+    return dynamic([one for one in walk(loop) if isinstance(one, ast.For | ast.While)])
+
+
+@lru_cache(maxsize=64)
+def _parts(loop: Loop) -> frozenset[int]:
+    """Ids of all that a loop is made of."""
+    return frozenset(map(id, walk(loop)))
 
 
 def _assigned(spot: Spot) -> list[str]:
