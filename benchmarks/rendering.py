@@ -9,7 +9,8 @@ sum that is set back at each ray's start, and `index_add`; over half a million s
 digits in float32, which is let pass. nerfacc is asked in its batched form, the only one that runs
 without CUDA. The kernel that people copy has its race taken out, which bent its gradients by a tenth.
 
-Also: hash grids against plain torch (all of it is in input_encodings.py), and how many samples a second are marched.
+Also: hash grids against plain torch (all of it is in input_encodings.py), how many samples a second are marched, and
+how many steps a second fit-scene trains.
 
 All ways take turns in one process, so that a busy machine meets them alike. Prints the tables and writes them to
 rendering-cpu.md. Ends with 1 where a bar is missed; with --quick, which measures nothing of worth, it does not.
@@ -23,6 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from rich.console import Console
@@ -32,6 +34,7 @@ import _rendering_ways as ways
 import input_encodings as encodings
 from _harness import Call, Effort, Timing, ratio, timed
 from _report import HEADINGS, Absent, Row, machine, show
+from tinsmith.apps.fit_scene import SceneOptions, fit_scene
 from tinsmith.render import OccupancyGrid, march
 
 RESULTS = Path(__file__).parent / "results"
@@ -157,6 +160,17 @@ def marching(n: int, effort: Effort) -> list[str]:
     return [*lines, ""]
 
 
+def training(steps: int, size: int) -> list[str]:
+    """How fast `tinsmith fit-scene` trains a field on its own scene, and how far it gets."""
+    lines = [f"| fit-scene, {steps} steps of 2,048 rays, {size} x {size} pixels | steps/s | PSNR of held-out views |"]
+    lines.append("|---|---:|---:|")
+    for engine in ways.ENGINES:
+        with TemporaryDirectory() as out:
+            found = fit_scene(SceneOptions(out=Path(out), steps=steps, size=size, engine=engine))
+        lines.append(f"| tinsmith on {engine} | {found.steps_per_second:.1f} | {found.psnr:.1f} dB |")
+    return [*lines, ""]
+
+
 def absences() -> list[Absent]:
     return [] if find_spec("nerfacc") else [Absent("Compositing, dense", "nerfacc is not installed")]
 
@@ -183,6 +197,7 @@ def main() -> int:
     found = [*rows, *absences()]
     show(found, "Rendering", Console())
     tables = [line for case in (*cases, grid) for line in case.lines()] + marching(options.rays, effort)
+    tables += training(2, 16) if options.quick else training(1000, 64)
     options.out.mkdir(exist_ok=True)
     (options.out / "rendering-cpu.md").write_text(report(found, tables, options, load), encoding="utf-8")
     return int(not options.quick and any(row.verdict == "MISSED" for row in rows))

@@ -87,6 +87,15 @@ def test_ctrl_c_works_as_before_afterwards(options):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.fixture
+def heard():
+    """Ctrl-C raises KeyboardInterrupt, also where whoever started the tests turned it off, as `nohup` and `&` do."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_a_second_ctrl_c_interrupts_at_once(options):
     def impatient(step, steps, psnr):
         signal.raise_signal(signal.SIGINT)

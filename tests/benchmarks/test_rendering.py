@@ -31,6 +31,7 @@ def test_a_quick_run_writes_a_page(tmp_path):
     assert "| plain torch, cumsum and index_add |" in page and "the copied kernel, the engine's gradient" in page
     assert "| Grid, 3-D, 2^10 slots, both gradients |" in page
     assert "| 64 rays, a ball of 3% of 128^3 cells" in page
+    assert "| fit-scene, 2 steps of 2,048 rays, 16 x 16 pixels | steps/s |" in page
 
 
 @pytest.mark.slow

@@ -37,6 +37,7 @@ def assert_all_agree(engine, seeds, log=None):
     assert campaign.counts[TANGENTLESS] <= 0.3 * len(seeds), told(campaign)
 
 
+@pytest.mark.thinned(PARTS)
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", ENGINES)
 def test_three_hundred_kernels(name, part):
