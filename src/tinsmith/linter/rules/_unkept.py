@@ -3,8 +3,8 @@
 Where nothing but the inner loop stands in an iteration of the parallel one, Taichi reverses each iteration of the
 inner loop on its own, and has all its values at hand. Beside a load of an array with a gradient, or an addition to
 one, it runs the loop forwards first, and what it does not put on its stack is the last iteration's for all: results of
-some functions, operands of min and max, decisions of branches and bounds of loops inside. Seen by trying: a hundred small
-kernels, held against the exact gradient.
+some functions, operands of min and max, decisions of branches and bounds of loops inside. Seen by trying a hundred
+small kernels, held against the exact gradient.
 """
 
 from __future__ import annotations
