@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The set-up that demo, test and gpu_check share. Sourced, never run.
+# The set-up that the scripts share. Sourced, never run.
 #
 #   set_up EXTRAS   makes .venv in the repository, installs tinsmith[EXTRAS] there (editable; "" for
 #                   no extras), and sets $VENV_PYTHON. Quick when nothing changed: a stamp in .venv
@@ -57,9 +57,7 @@ set_up() {
         export PYTHONPATH="$ROOT/src${PYTHONPATH:+:$PYTHONPATH}"
         return
     fi
-    # Another environment's paths and pip's settings for it must not leak into ours.
-    unset PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX
-    export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+    shut_out
     VENV_PYTHON=$VENV/bin/python
     if fits "$VENV_PYTHON" && { stamped "$1" || stamped dev; }; then # dev contains every other
         return
@@ -68,6 +66,12 @@ set_up() {
     make_venv
     install "$1" || fail "the installation failed; the lines above say why"
     fingerprint "$1" >"$VENV/.tinsmith-${1:-plain}"
+}
+
+# Another environment's paths and pip's settings for it must not leak into ours.
+shut_out() {
+    unset PYTHONPATH PYTHONHOME PIP_TARGET PIP_PREFIX
+    export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 }
 
 stamped() {

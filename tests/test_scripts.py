@@ -107,7 +107,15 @@ def test_gpu_check_without_a_gpu_is_one_clear_line(checkout):
     assert not (checkout / ".venv").exists()
 
 
-SCRIPTS = ["scripts/demo", "scripts/docs", "scripts/test", "scripts/fuzz", "scripts/gpu_check", ".ci/run"]
+SCRIPTS = [
+    "scripts/demo",
+    "scripts/docs",
+    "scripts/test",
+    "scripts/fuzz",
+    "scripts/gpu_check",
+    "scripts/readme",
+    ".ci/run",
+]
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

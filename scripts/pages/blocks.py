@@ -7,11 +7,14 @@ A page's ```python and ```sh blocks are one program, run from top to bottom. Wha
     <!-- not run: why -->        above a block that cannot run here (a shell block without output never runs)
 
 A block with `title="swarm.py"` after its language is a file of that name, which later blocks of shell may name.
+
+    python -m pages.blocks PAGE    prints the commands that a page's blocks of shell show: ./scripts/readme runs them
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +47,13 @@ def blocks_of(page: str) -> list[Block]:
     return found
 
 
+def commands_of(page: str) -> list[str]:
+    """The commands that the blocks of shell of a page show, one a line, without their comments."""
+    texts = [match["text"] for match in _FENCE.finditer(page) if match["language"] == "sh" and not match["why"]]
+    lines = [re.sub(r"(^|\s+)#.*", "", line) for text in texts for line in text.splitlines()]
+    return [line.strip() for line in lines if line.strip()]
+
+
 def with_outputs(page: str, outputs: list[str]) -> str:
     """The page with each mark replaced by what its block printed."""
     rest = iter(outputs)
@@ -69,3 +79,7 @@ def _block(match: re.Match[str], number: int) -> Block:
     name = titled[1] if titled else f"block_{number}.{'py' if match['language'] == 'python' else 'sh'}"
     text = textwrap.dedent(match["text"])
     return Block(match["language"], name, text, bool(match["shown"]), match["error"] or "")
+
+
+if __name__ == "__main__":
+    print(*commands_of(Path(sys.argv[1]).read_text(encoding="utf-8")), sep="\n")
