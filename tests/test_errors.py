@@ -1,6 +1,5 @@
 """The exception tree is what its docstring draws, and a refusal looks as the style guide wants."""
 
-import doctest
 import inspect
 import pickle
 import re
@@ -95,8 +94,3 @@ POINTED = [
 @pytest.mark.parametrize(("text", "column", "shown"), POINTED)
 def test_pointed(text, column, shown):
     assert [line for line, _ in _errors.pointed(text, column)] == shown
-
-
-def test_the_examples_run():
-    failed, tried = doctest.testmod(_errors)
-    assert tried and not failed

@@ -1,19 +1,15 @@
-"""Rays and marching under torch's transforms, and the examples of their docstrings."""
+"""Rays and marching under torch's transforms."""
 
 from __future__ import annotations
-
-import doctest
 
 import pytest
 import torch
 from torch.func import jacfwd, jacrev, vmap
 
-from tinsmith.render import OccupancyGrid, image_rays, march, pinhole_rays, ray_aabb_intersect
+from tinsmith.render import march, pinhole_rays, ray_aabb_intersect
 
 BOX = (-1.0, -1.0, -1.0, 1.0, 1.0, 1.0)
 INTRINSICS = torch.tensor([[50.0, 0, 32], [0, 50, 32], [0, 0, 1]])
-PUBLIC = (pinhole_rays, image_rays, ray_aabb_intersect, march, OccupancyGrid)
-NAMES = {"torch": torch} | {one.__name__: one for one in PUBLIC}
 PIXELS = torch.tensor([[3.5, 60.0], [40.0, 20.0]])
 
 
@@ -50,11 +46,3 @@ def test_a_batch_is_each_of_its_samples(function):
 def test_it_compiles_in_one_graph(function, draw):
     given = draw() if function is seen else draw(5)
     assert torch.equal(torch.compile(function, fullgraph=True, backend="aot_eager")(*given), function(*given))
-
-
-@pytest.mark.parametrize("one", PUBLIC)
-def test_the_examples_in_docstrings_are_true(one):
-    (example,) = doctest.DocTestFinder(recurse=False).find(one, globs=dict(NAMES))
-    assert example.examples
-    found = doctest.DocTestRunner().run(example)
-    assert (found.failed, found.attempted) == (0, len(example.examples))

@@ -1,7 +1,6 @@
 """The spec language: what it reads, and the words for each mistake that can be made in it (spec_mistakes.txt)."""
 
 import copy
-import doctest
 import pickle
 import re
 from pathlib import Path
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from support.specs import specs
 from tinsmith._errors import ArgumentError, SpecError
-from tinsmith.spec import Anything, Arithmetic, Batch, Fixed, Item, Named, Rest, _parse, _solve, parse
+from tinsmith.spec import Anything, Arithmetic, Batch, Fixed, Item, Named, Rest, parse
 
 READ = [
     ("x[]", [Item("x", ())]),
@@ -214,9 +213,3 @@ def test_whatever_is_written_is_read_or_refused_with_a_caret(text):
         headline, *shown, remedy = str(error).split("\n")
         assert headline.endswith(".") and remedy.endswith(".")
         assert not text.strip() or shown[1].strip() == "^"
-
-
-@pytest.mark.parametrize("module", [_parse, _solve])
-def test_the_examples_run(module):
-    failed, tried = doctest.testmod(module, extraglobs={"parse": parse})
-    assert tried and not failed

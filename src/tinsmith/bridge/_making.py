@@ -40,13 +40,15 @@ def op(
         KernelError: the kernel writes an input, returns a value, or has no source.
 
     Example:
-        >>> import taichi as ti, tinsmith as ts, torch
-        >>> @ts.op("x[n] -> y[n]")                                         # doctest: +SKIP
+        >>> @ts.op("x[n] -> y[n]")
         ... @ti.kernel
         ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
         ...     for i in x:
         ...         y[i] = x[i] * x[i]
-        >>> square(torch.ones(3, requires_grad=True)).sum().backward()     # doctest: +SKIP
+        >>> x = torch.ones(3, requires_grad=True)
+        >>> square(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2., 2.])
     """
     options = {
         "scratch": scratch,
@@ -82,7 +84,17 @@ def chain(
     Arrays are linked by parameter name. The other arguments are those of `op`.
 
     Example:
-        >>> blur = ts.chain("x[n] -> y[n]", [rows, columns], scratch="t[n]")   # doctest: +SKIP
+        >>> @ti.kernel
+        ... def square(x: ti.types.ndarray(), t: ti.types.ndarray()):
+        ...     for i in x:
+        ...         t[i] = x[i] * x[i]
+        >>> @ti.kernel
+        ... def double(t: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in t:
+        ...         y[i] = 2.0 * t[i]
+        >>> op = ts.chain("x[n] -> y[n]", [square, double], scratch="t[n]")
+        >>> op(torch.tensor([1.0, 3.0]))
+        tensor([ 2., 18.])
     """
     if not kernels:
         raise ArgumentError(refusal("ts.chain needs at least one kernel", remedy="Pass a list of kernels."))

@@ -50,6 +50,18 @@ class Op:
 
     `steady` is for kernels of our own too, which a factory made: what they bake in is the factory's, stays, and is
     not looked at again in each call.
+
+    Example:
+        >>> @ts.op("x[n], k[m] -> y[n - m + 1]")
+        ... @ti.kernel
+        ... def conv(x: ti.types.ndarray(), k: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in y:
+        ...         for j in range(k.shape[0]):
+        ...             y[i] += x[i + j] * k[j]
+        >>> conv.arguments, str(conv.spec), conv.engine
+        (('x', 'k'), 'x[n], k[m] -> y[n - m + 1]', 'taichi')
+        >>> conv(k=torch.ones(2), x=torch.arange(4.0))
+        tensor([1., 3., 5.])
     """
 
     def __init__(self, kernels: Sequence[Any], spec: str, **options: Any) -> None:
@@ -94,11 +106,20 @@ class Op:
         output's incoming or an input's outgoing gradient, which starts at zero.
 
         Example:
-            >>> @scale.backward                                            # doctest: +SKIP
+            >>> @ts.op("x[n] -> y[n]")
             ... @ti.kernel
-            ... def scale_backward(grad_y: ti.types.ndarray(), grad_x: ti.types.ndarray()):
+            ... def double(x: ti.types.ndarray(), y: ti.types.ndarray()):
+            ...     for i in x:
+            ...         y[i] = 2.0 * x[i]
+            >>> @double.backward
+            ... @ti.kernel
+            ... def double_backward(grad_y: ti.types.ndarray(), grad_x: ti.types.ndarray()):
             ...     for i in grad_y:
             ...         grad_x[i] = 2.0 * grad_y[i]
+            >>> x = torch.ones(3, requires_grad=True)
+            >>> double(x).sum().backward()
+            >>> x.grad
+            tensor([2., 2., 2.])
         """
         self._options = self._options | {"backward": kernel}
         self._core = self._make_core()

@@ -35,13 +35,12 @@ def check(op: Op, *inputs: Any, **named: Any) -> Report:
         ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does.
 
     Example:
-        >>> import taichi as ti, tinsmith as ts, torch
-        >>> @ts.op("x[n] -> y[n]")                                         # doctest: +SKIP
+        >>> @ts.op("x[n] -> y[n]")
         ... @ti.kernel
         ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
         ...     for i in x:
         ...         y[i] = x[i] * x[i]
-        >>> ts.check(square, torch.rand(5)).raise_if_failed()              # doctest: +SKIP
+        >>> ts.check(square, torch.rand(5)).raise_if_failed()
     """
     return labelled(op, op.name if isinstance(op, Op) else "", inputs, named)
 

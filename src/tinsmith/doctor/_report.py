@@ -37,7 +37,7 @@ class Report:
         places: (file, line) of kernels, so that a page shows them where nothing was found too.
 
     Example:
-        >>> report = Report("op `conv`", [Finding("TS301", "error", "conv.py", 3, 1, "0.5 is cut to 0")])
+        >>> report = ts.Report("op `conv`", [ts.Finding("TS301", "error", "conv.py", 3, 1, "0.5 is cut to 0")])
         >>> report.ok, report.summary
         (False, '1 error')
     """

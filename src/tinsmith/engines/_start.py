@@ -25,7 +25,6 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
         EngineError: the engine is not installed, or the arch is not one that torch has.
 
     Example:
-        >>> import tinsmith as ts
         >>> ts.init("cpu", engine="taichi")
         ('taichi',)
     """

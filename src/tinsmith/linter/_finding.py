@@ -26,7 +26,8 @@ class Finding:
         remedy: what to write instead; "" where there is nothing to do.
 
     Example:
-        >>> print(Finding("TS301", "error", "swarm.py", 12, 9, "`count` is an integer: 0.5 is cut to 0", "count = 0.0"))
+        >>> message = "`count` is an integer: 0.5 is cut to 0"
+        >>> print(ts.Finding("TS301", "error", "swarm.py", 12, 9, message, "count = 0.0"))
         swarm.py:12:9: error TS301: `count` is an integer: 0.5 is cut to 0
             write: count = 0.0
     """

@@ -22,9 +22,16 @@ _METADATA = "tinsmith"  # one key: safetensors writes several in an order of cha
 def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     """Write a nest of tensors and plain values. The file is replaced at once, when it is whole.
 
+    Args:
+        path: of a safetensors file.
+        state: dicts, lists and tuples of tensors, of any dtype and on any device, numbers, texts and None.
+
     Raises:
         InputError: it cannot be written.
         ArgumentError: something in the nest is neither tensor nor plain value.
+
+    Example:
+        >>> ts.nn.write_checkpoint("run.safetensors", {"weights": torch.ones(2), "step": 7})
     """
     from safetensors.torch import save_file  # not needed to import tinsmith
 
@@ -48,8 +55,16 @@ def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """What `write_checkpoint` wrote, on the CPU.
 
+    Args:
+        path: of the file.
+
     Raises:
         CheckpointError: it is not there, is broken, or something else wrote it.
+
+    Example:
+        >>> ts.nn.write_checkpoint("run.safetensors", {"weights": torch.ones(2), "step": 7})
+        >>> ts.nn.read_checkpoint("run.safetensors")
+        {'weights': tensor([1., 1.]), 'step': 7}
     """
     from safetensors import SafetensorError, safe_open
 

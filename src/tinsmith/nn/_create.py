@@ -28,6 +28,11 @@ class Created:
         loss: call it with (prediction, target).
         optimizer: of the model's parameters. For the weights of EMA, Average and Lookahead see `averaged`.
         config: the configuration with every default written out; creating from it gives the same again.
+
+    Example:
+        >>> created = ts.nn.create_from_config(2, 3, {"loss": {"otype": "L2"}})
+        >>> created.loss, created.config["network"]["n_neurons"]
+        (Loss(L2), 128)
     """
 
     model: NetworkWithInputEncoding
@@ -68,9 +73,8 @@ def create_from_config(
         InputError: there is no such file.
 
     Example:
-        >>> import torch
-        >>> from tinsmith.nn import create_from_config
-        >>> created = create_from_config(2, 3, '{"encoding": {"otype": "Frequency"}, "network": {"n_neurons": 32}}')
+        >>> text = '{"encoding": {"otype": "Frequency"}, "network": {"n_neurons": 32}}'
+        >>> created = ts.nn.create_from_config(2, 3, text)
         >>> x, target = torch.rand(64, 2), torch.rand(64, 3)
         >>> loss = created.loss(created.model(x), target)
         >>> loss.backward()

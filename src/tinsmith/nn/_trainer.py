@@ -53,7 +53,6 @@ class Trainer:
         ConfigError: a configuration that is not understood, or `log_dir` without tensorboard.
 
     Example:
-        >>> import torch, tinsmith as ts
         >>> array = ts.nn.NetworkArray((4, 4), 2, 1, {"n_neurons": 8, "n_hidden_layers": 1})
         >>> trainer = ts.nn.Trainer(array, {"otype": "Adam", "learning_rate": 0.01}, "L2")
         >>> x = torch.rand(4, 4, 32, 2)

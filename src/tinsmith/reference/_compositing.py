@@ -16,6 +16,12 @@ class Composited(NamedTuple):
         opacity: (n), how much of the background is hidden.
         depth: (n), the sum of weight times t, which is not divided by the opacity.
         weights: (s), or (n, k) in the dense form: what each sample adds to its ray.
+
+    Example:
+        >>> half = torch.full((1, 2), 2.0).log()
+        >>> seen = ts.render.composite(half, torch.ones(1, 2, 3), torch.tensor([[1.0, 2.0]]), torch.ones(1, 2))
+        >>> seen.opacity, seen.depth, seen.colour
+        (tensor([0.7500]), tensor([1.]), tensor([[0.7500, 0.7500, 0.7500]]))
     """
 
     colour: Tensor

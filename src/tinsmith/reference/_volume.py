@@ -20,6 +20,13 @@ class Rendered(NamedTuple):
         colour: (n, 3), light that reaches the eye, the background's included.
         opacity: (n), the part of the background that is hidden, 0 to 1. Rays that miss have 0.
         depth: (n), sum of weight t over the samples: not divided by opacity, and t counts in lengths of `directions`.
+
+    Example:
+        >>> fog = torch.tensor([[1.0, 0.5, 0.0, 2.0]])  # of one colour, whatever the value
+        >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> seen = ts.render.volume_render(torch.zeros(2, 2, 2), fog, *ray, [0, 0, 0, 1, 1, 1], step=0.1)
+        >>> seen.opacity, seen.colour
+        (tensor([0.8647]), tensor([[0.8647, 0.4323, 0.0000]]))
     """
 
     colour: Tensor
@@ -37,6 +44,13 @@ class Shading(NamedTuple):
         specular: of white, what a surface adds that mirrors the light into the eye.
         shininess: exponent of that highlight, 1 or more.
         softness: how steep a volume is at which half of a surface is seen: in values over the box's longest side.
+
+    Example:
+        >>> lamp = ts.render.Shading(light=(0.0, 0.0, 1.0), specular=0.5)
+        >>> volume, table = torch.rand(8, 8, 8), torch.rand(4, 4)
+        >>> rays = torch.rand(10, 3), torch.randn(10, 3)
+        >>> ts.render.volume_render(volume, table, *rays, [0, 0, 0, 1, 1, 1], step=0.1, shading=lamp).colour.shape
+        torch.Size([10, 3])
     """
 
     light: tuple[float, float, float] | None = None

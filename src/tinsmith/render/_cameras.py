@@ -22,6 +22,12 @@ class Rays(NamedTuple):
     Attributes:
         origins: (n, 3), in world units.
         directions: (n, 3).
+
+    Example:
+        >>> intrinsics = torch.tensor([[50.0, 0, 32], [0, 50, 32], [0, 0, 1]])
+        >>> origins, directions = ts.render.pinhole_rays(torch.eye(4), intrinsics, torch.tensor([[32.0, 32.0]]))
+        >>> origins + 2.0 * directions
+        tensor([[0., 0., 2.]])
     """
 
     origins: Tensor
@@ -67,7 +73,7 @@ def pinhole_rays(
 
     Example:
         >>> intrinsics = torch.tensor([[50.0, 0, 32], [0, 50, 32], [0, 0, 1]])
-        >>> pinhole_rays(torch.eye(4), intrinsics, torch.tensor([[32.0, 32.0]])).directions
+        >>> ts.render.pinhole_rays(torch.eye(4), intrinsics, torch.tensor([[32.0, 32.0]])).directions
         tensor([[0., 0., 1.]])
     """
     if convention not in _FORWARD:
@@ -108,7 +114,7 @@ def image_rays(
 
     Example:
         >>> intrinsics = torch.tensor([[50.0, 0, 32], [0, 50, 24], [0, 0, 1]])
-        >>> image_rays(torch.eye(4), intrinsics, 64, 48).directions.shape
+        >>> ts.render.image_rays(torch.eye(4), intrinsics, 64, 48).directions.shape
         torch.Size([48, 64, 3])
     """
     if pose.ndim != 2:

@@ -72,7 +72,7 @@ def composite(
 
     Example:
         >>> half = torch.full((1, 2), 2.0).log()
-        >>> composite(half, torch.ones(1, 2, 3), torch.tensor([[1.0, 2.0]]), torch.ones(1, 2)).weights
+        >>> ts.render.composite(half, torch.ones(1, 2, 3), torch.tensor([[1.0, 2.0]]), torch.ones(1, 2)).weights
         tensor([[0.5000, 0.2500]])
     """
     floats = {"densities": densities, "colours": colours, "t": t, "steps": steps}

@@ -22,6 +22,12 @@ class Crossing(NamedTuple):
         t_near: (n), where each enters; at least `near`.
         t_far: (n), where it leaves; at most `far`.
         hit: (n), bool.
+
+    Example:
+        >>> rays = torch.tensor([[-2.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> crossing = ts.render.ray_aabb_intersect(*rays, (0, 0, 0, 1, 1, 1))
+        >>> crossing.t_far - crossing.t_near
+        tensor([1.])
     """
 
     t_near: Tensor
@@ -65,7 +71,7 @@ def ray_aabb_intersect(
 
     Example:
         >>> ray = torch.tensor([[-2.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
-        >>> ray_aabb_intersect(*ray, (0, 0, 0, 1, 1, 1))
+        >>> ts.render.ray_aabb_intersect(*ray, (0, 0, 0, 1, 1, 1))
         Crossing(t_near=tensor([2.]), t_far=tensor([3.]), hit=tensor([True]))
     """
     refuse_range(near, far, "ray_aabb_intersect")

@@ -31,6 +31,13 @@ class Samples:
         steps: (s), the length of the interval that a sample stands for, in units of the ray's direction as t.
         total: (), int64, how many there are before they are cut to the capacity.
         engine: what works out places; None for one that runs there.
+
+    Example:
+        >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> samples = ts.render.march(*ray, (0, 0, 0, 1, 1, 1), step=0.5)
+        >>> samples.positions(*ray)
+        tensor([[0.2500, 0.5000, 0.5000],
+                [0.7500, 0.5000, 0.5000]])
     """
 
     rays: Tensor
@@ -113,7 +120,7 @@ def march(
 
     Example:
         >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
-        >>> samples = march(*ray, (0, 0, 0, 1, 1, 1), step=0.25)
+        >>> samples = ts.render.march(*ray, (0, 0, 0, 1, 1, 1), step=0.25)
         >>> samples.t, samples.rays
         (tensor([1.1250, 1.3750, 1.6250, 1.8750]), tensor([[0, 4]], dtype=torch.int32))
     """

@@ -49,7 +49,7 @@ class OccupancyGrid(nn.Module):
         ArgumentError: a number is out of range.
 
     Example:
-        >>> grid = OccupancyGrid((-1, -1, -1, 1, 1, 1), resolution=32)
+        >>> grid = ts.render.OccupancyGrid((-1, -1, -1, 1, 1, 1), resolution=32)
         >>> grid.update(lambda x: (x.norm(dim=-1) < 0.5).float(), step=0)
         >>> round(grid.share, 1)
         0.1

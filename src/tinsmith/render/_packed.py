@@ -29,7 +29,7 @@ def pack(ray_index: Tensor, n_rays: int) -> Tensor:
         ArgumentError, DtypeError, ShapeError: `ray_index` is no such tensor.
 
     Example:
-        >>> pack(torch.tensor([0, 0, 2]), 3)
+        >>> ts.render.pack(torch.tensor([0, 0, 2]), 3)
         tensor([[0, 2],
                 [2, 0],
                 [2, 1]], dtype=torch.int32)

@@ -37,8 +37,8 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
-        >>> import torch
-        >>> distortion_loss(torch.tensor([0.5, 0.5]), torch.tensor([1.0, 3.0]), torch.ones(2), torch.tensor([[0, 2]]))
+        >>> weights, t, steps = torch.tensor([[0.5, 0.5], [1.0, 3.0], [1.0, 1.0]])
+        >>> ts.render.distortion_loss(weights, t, steps, rays=torch.tensor([[0, 2]]))
         tensor([1.1667])
     """
     floats = {"weights": weights, "t": t, "steps": steps}
@@ -63,8 +63,7 @@ def opacity_penalty(opacity: Tensor) -> Tensor:
         As the opacity.
 
     Example:
-        >>> import torch
-        >>> opacity_penalty(torch.tensor([0.25, 0.5]))
+        >>> ts.render.opacity_penalty(torch.tensor([0.25, 0.5]))
         tensor([0.3466, 0.3466])
     """
     return -opacity * opacity.clamp(min=_FAINTEST).log()
@@ -89,8 +88,7 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, en
         (n), in nats. What it raises: as `distortion_loss`.
 
     Example:
-        >>> import torch
-        >>> entropy_penalty(torch.tensor([0.25, 0.25]), torch.tensor([[0, 2]]))
+        >>> ts.render.entropy_penalty(torch.tensor([0.25, 0.25]), torch.tensor([[0, 2]]))
         tensor([0.6931])
     """
     checked_floats("entropy_penalty", {"weights": weights})

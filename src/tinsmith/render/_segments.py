@@ -22,8 +22,7 @@ def inclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) ->
     y_i = sum over j <= i of values_j. Arguments and what it raises: as `exclusive_prod`.
 
     Example:
-        >>> import torch
-        >>> inclusive_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
+        >>> ts.render.inclusive_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
         tensor([2., 5., 4.])
     """
     return _scan("inclusive_sum", values, rays, engine)
@@ -35,8 +34,7 @@ def exclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) ->
     y_i = sum over j < i of values_j. Arguments and what it raises: as `exclusive_prod`.
 
     Example:
-        >>> import torch
-        >>> exclusive_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
+        >>> ts.render.exclusive_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
         tensor([0., 2., 0.])
     """
     return _scan("exclusive_sum", values, rays, engine)
@@ -48,8 +46,7 @@ def inclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
     y_i = product over j <= i of values_j. Arguments and what it raises: as `exclusive_prod`.
 
     Example:
-        >>> import torch
-        >>> inclusive_prod(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
+        >>> ts.render.inclusive_prod(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
         tensor([2., 6., 4.])
     """
     return _scan("inclusive_prod", values, rays, engine)
@@ -74,8 +71,7 @@ def exclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
         DtypeError: the values are neither float32 nor float64, or `rays` are no integers.
 
     Example:
-        >>> import torch
-        >>> exclusive_prod(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
+        >>> ts.render.exclusive_prod(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
         tensor([1., 2., 1.])
     """
     return _scan("exclusive_prod", values, rays, engine)
@@ -87,8 +83,7 @@ def segment_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> T
     Arguments and what it raises: as `exclusive_prod`. Returns (n) or (n, c), 0 for a ray without a sample.
 
     Example:
-        >>> import torch
-        >>> segment_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1], [3, 0]]))
+        >>> ts.render.segment_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1], [3, 0]]))
         tensor([5., 4., 0.])
     """
     columns, where = _columns("segment_sum", values, rays)
@@ -111,8 +106,7 @@ def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | N
         (n, c), 0 for a ray without a sample. What it raises: as `exclusive_prod`.
 
     Example:
-        >>> import torch
-        >>> accumulate(torch.tensor([0.5, 2.0]), torch.tensor([[2.0], [3.0]]), torch.tensor([[0, 2]]))
+        >>> ts.render.accumulate(torch.tensor([0.5, 2.0]), torch.tensor([[2.0], [3.0]]), torch.tensor([[0, 2]]))
         tensor([[7.]])
     """
     checked_floats("accumulate", {"weights": weights, "values": values})

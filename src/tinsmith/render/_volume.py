@@ -92,7 +92,6 @@ def volume_render(
         ArgumentError: a step, a threshold, a box or shading that cannot be.
 
     Example:
-        >>> import torch, tinsmith as ts
         >>> volume, table = torch.rand(16, 16, 16), torch.rand(8, 4)
         >>> origins, directions = torch.rand(100, 3), torch.randn(100, 3)
         >>> ts.render.volume_render(volume, table, origins, directions, [0, 0, 0, 1, 1, 1], step=0.05).colour.shape

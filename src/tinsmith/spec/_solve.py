@@ -49,6 +49,7 @@ def solve(spec: Spec, shapes: Mapping[str, Sizes], values: Mapping[str, int], op
         ArgumentError: nothing gives the size of a dim, or something that is no whole number.
 
     Example:
+        >>> from tinsmith.spec import parse
         >>> solve(parse("x[n], k[m] -> y[n - m + 1]"), {"x": (10,), "k": (3,)}, {}, "conv").shapes
         {'y': (8,)}
     """

@@ -27,8 +27,14 @@ def assert_differentiable(op: Op, *inputs: Any, **named: Any) -> Report:
 
     Example:
         >>> from tinsmith.testing import assert_differentiable
-        >>> def test_conv():
-        ...     assert_differentiable(conv, torch.rand(5), torch.rand(2))
+        >>> @ts.op("x[n] -> y[n]")
+        ... @ti.kernel
+        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i] * x[i]
+        >>> def test_square():
+        ...     assert_differentiable(square, torch.rand(5))
+        >>> test_square()
     """
     __tracebackhide__ = True
     report = check(op, *inputs, **named)

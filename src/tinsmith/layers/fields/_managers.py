@@ -15,17 +15,28 @@ class FieldManager(ABC):
     a plain function with the arguments of `construct_field` does as well.
 
     Example:
-        >>> class Blocks(ts.FieldManager):                                 # doctest: +SKIP
+        >>> class Blocks(ts.FieldManager):
         ...     def construct_field(self, fields_builder, concrete_tensor_shape, needs_grad):
         ...         field = ti.field(ti.f32, needs_grad=needs_grad)
         ...         blocks = fields_builder.dense(ti.i, concrete_tensor_shape[0] // 8).dense(ti.i, 8)
         ...         blocks.place(field, field.grad) if needs_grad else blocks.place(field)
         ...         return field
         ...
+        ...     def to_tensor(self, field):
+        ...         return field.to_torch()
+        ...
         ...     def from_tensor(self, field, tensor):
         ...         field.from_torch(tensor)
         ...
-        ...     # and to_tensor, grad_to_tensor, grad_from_tensor likewise
+        ...     grad_to_tensor, grad_from_tensor = to_tensor, from_tensor
+        >>> @ti.kernel
+        ... def double(x: ti.template(), y: ti.template()):
+        ...     for i in x:
+        ...         y[i] = 2.0 * x[i]
+        >>> tube = ts.Tube().register_input_tensor((8,), torch.float32, "x", field_manager=Blocks())
+        >>> tube = tube.register_output_tensor((8,), torch.float32, "y", True)
+        >>> tube.register_kernel(double, ["x", "y"]).finish()(torch.ones(8))
+        tensor([2., 2., 2., 2., 2., 2., 2., 2.])
     """
 
     @abstractmethod

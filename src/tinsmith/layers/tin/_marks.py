@@ -47,26 +47,48 @@ def input(getter: Any = None, **options: Any) -> Any:  # noqa: A001  # read as `
         options: `name=`, `needs_grad=`, `complex_dtype=`, as for `Tin.register_input_field`.
 
     Example:
-        >>> @ti.data_oriented                                              # doctest: +SKIP
-        ... class Scale:
-        ...     @ts.input
+        >>> @ti.data_oriented
+        ... class Wave:
+        ...     def __init__(self, n):
+        ...         self._x = ti.field(ti.f32, n, needs_grad=True)
+        ...
+        ...     @ts.input(batched=True)
         ...     def x(self):
         ...         return self._x
+        >>> Wave(4).x.shape
+        (4,)
     """
     return _mark("input", getter, options)
 
 
 def output(getter: Any = None, **options: Any) -> Any:
-    """Mark a property of a data-oriented class as an output field of `ts.Tin`. A decorator. See `input`."""
+    """Mark a property of a data-oriented class as an output field of `ts.Tin`. A decorator.
+
+    Args:
+        getter: the method, or a property.
+        options: as for `Tin.register_output_field`.
+
+    Example:
+        >>> class Wave:
+        ...     @ts.output
+        ...     def y(self):
+        ...         return self._y
+    """
     return _mark("output", getter, options)
 
 
 def weight(getter: Any = None, **options: Any) -> Any:
-    """Mark a property of a data-oriented class as a weight field of `ts.Tin`: a parameter. A decorator. See `input`.
+    """Mark a property of a data-oriented class as a weight field of `ts.Tin`: a parameter. A decorator.
 
     Args:
         getter: the method, or a property.
         options: `name=`, `needs_grad=`, `value=`, `complex_dtype=`, as for `Tin.register_weight_field`.
+
+    Example:
+        >>> class Wave:
+        ...     @ts.weight(value=torch.ones(4))
+        ...     def w(self):
+        ...         return self._w
     """
     return _mark("weight", getter, options)
 
@@ -79,9 +101,13 @@ def kernel(marked: Any = None, *, order: int = 0) -> Any:
         order: kernels of a lower order run first; those of the same in the order of their definition.
 
     Example:
-        >>> @ts.kernel                                                     # doctest: +SKIP
-        ... @ti.kernel
-        ... def forward(self): ...
+        >>> @ti.data_oriented
+        ... class Wave:
+        ...     @ts.kernel(order=1)
+        ...     @ti.kernel
+        ...     def damp(self):
+        ...         for i in self._y:
+        ...             self._y[i] *= 0.5
     """
     if marked is None:
         return lambda later: kernel(later, order=order)

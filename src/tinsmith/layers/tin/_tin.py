@@ -25,7 +25,31 @@ class Tin(EmptyTin):
         ArgumentError: the object is not data-oriented.
 
     Example:
-        >>> layer = ts.Tin(simulator)                                      # doctest: +SKIP
+        >>> @ti.data_oriented
+        ... class Scale:
+        ...     def __init__(self):
+        ...         self._x, self._y, self._w = (ti.field(ti.f32, 3, needs_grad=True) for _ in range(3))
+        ...
+        ...     @ts.input(batched=True)
+        ...     def x(self):
+        ...         return self._x
+        ...
+        ...     @ts.output
+        ...     def y(self):
+        ...         return self._y
+        ...
+        ...     @ts.weight(value=torch.ones(3))
+        ...     def w(self):
+        ...         return self._w
+        ...
+        ...     @ts.kernel
+        ...     @ti.kernel
+        ...     def run(self):
+        ...         for i in self._x:
+        ...             self._y[i] = self._w[i] * self._x[i]
+        >>> layer = ts.Tin(Scale())
+        >>> layer(torch.rand(16, 3)).shape, list(dict(layer.named_parameters()))
+        (torch.Size([16, 3]), ['w'])
     """
 
     def __init__(

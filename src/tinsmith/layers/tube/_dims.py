@@ -50,7 +50,7 @@ class MatchDim:
         ArgumentError: the id is something else.
 
     Example:
-        >>> MatchDim("n") == MatchDim("n"), MatchDim("n") == MatchDim("m")
+        >>> ts.MatchDim("n") == ts.MatchDim("n"), ts.MatchDim("n") == ts.MatchDim("m")
         (True, False)
     """
 
@@ -69,7 +69,9 @@ class MatchDim:
 
 
 AnyDim = Anything()
+"""A dim of an input that may have any size."""
 BatchDim = Batch()
+"""The first dim: the kernels do not see it, one launch runs over it."""
 
 DimOption: TypeAlias = int | Anything | Batch | MatchDim
 """Everything that a dim may be registered as."""
@@ -81,10 +83,10 @@ class DimensionCalculator(ABC):
     A plain function of the same arguments does as well.
 
     Example:
-        >>> class Doubled(DimensionCalculator):
+        >>> class Doubled(ts.DimensionCalculator):
         ...     def calc_dimension(self, field_name, input_dimensions, input_tensor_shapes):
         ...         return (2 * input_tensor_shapes["x"][0],)
-        >>> Doubled().calc_dimension("y", {"x": (AnyDim,)}, {"x": (3,)})
+        >>> Doubled().calc_dimension("y", {"x": (ts.AnyDim,)}, {"x": (3,)})
         (6,)
     """
 

@@ -36,12 +36,11 @@ class Tube(torch.nn.Module):
         enable_backward: False refuses inputs that require a gradient.
 
     Example:
-        >>> import taichi as ti, tinsmith as ts, torch
-        >>> @ti.kernel                                                     # doctest: +SKIP
+        >>> @ti.kernel
         ... def add(a: ti.template(), b: ti.template(), out: ti.template()):
         ...     for i in out:
         ...         out[i] = a[i] + b[i]
-        >>> tube = (                                                       # doctest: +SKIP
+        >>> tube = (
         ...     ts.Tube()
         ...     .register_input_tensor((ts.MatchDim("n"),), torch.float32, "a")
         ...     .register_input_tensor((ts.MatchDim("n"),), torch.float32, "b")
@@ -49,7 +48,7 @@ class Tube(torch.nn.Module):
         ...     .register_kernel(add, ["a", "b", "out"])
         ...     .finish()
         ... )
-        >>> tube(torch.ones(3), torch.ones(3))                             # doctest: +SKIP
+        >>> tube(torch.ones(3), torch.ones(3))
         tensor([2., 2., 2.])
     """
 

@@ -34,7 +34,7 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         ConfigError: it is no JSON object, or one that names a key twice.
 
     Example:
-        >>> read('{"n_bins": 16, /* a power of two */ }')
+        >>> ts.nn.read('{"n_bins": 16, /* a power of two */ }')
         {'n_bins': 16}
     """
     if isinstance(source, Mapping):

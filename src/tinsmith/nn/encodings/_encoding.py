@@ -45,8 +45,7 @@ class Encoding(torch.nn.Module):
         ShapeError: an input of other numbers a position.
 
     Example:
-        >>> import tinsmith.nn, torch
-        >>> encoding = tinsmith.nn.Encoding(2, {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 12})
+        >>> encoding = ts.nn.Encoding(2, {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 12})
         >>> encoding(torch.rand(100, 2)).shape
         torch.Size([100, 8])
     """

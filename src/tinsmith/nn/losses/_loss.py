@@ -37,9 +37,7 @@ class Loss(torch.nn.Module):
         ConfigError: there is no such loss.
 
     Example:
-        >>> import torch
-        >>> from tinsmith.nn.losses import Loss
-        >>> Loss("L2")(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0])).item()
+        >>> ts.nn.Loss("L2")(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0])).item()
         2.0
     """
 
@@ -108,6 +106,10 @@ def make_loss(config: Section | Mapping[str, Any] | str | Path | None = None) ->
 
     Raises:
         ConfigError: it names no loss that is known, or has further keys: no loss has any.
+
+    Example:
+        >>> ts.nn.make_loss({"otype": "L2"})
+        Loss(L2)
     """
     return Loss(resolved("loss", config).otype)
 

@@ -55,7 +55,6 @@ class NetworkArray(torch.nn.Module):
         ArgumentError, DtypeError: a grid, dtype or way that there is not.
 
     Example:
-        >>> import torch, tinsmith as ts
         >>> array = ts.nn.NetworkArray((4, 4), 2, 3, {"n_neurons": 16, "n_hidden_layers": 2})
         >>> array(torch.rand(4, 4, 100, 2)).shape
         torch.Size([4, 4, 100, 3])

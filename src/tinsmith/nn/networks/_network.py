@@ -60,10 +60,9 @@ class NetworkWithInputEncoding(torch.nn.Module):
         ShapeError: an input of other numbers a position.
 
     Example:
-        >>> import tinsmith.nn, torch
         >>> encoding = {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 12}
         >>> network = {"otype": "FullyFusedMLP", "n_neurons": 16, "n_hidden_layers": 2}
-        >>> model = tinsmith.nn.NetworkWithInputEncoding(2, 3, encoding, network)
+        >>> model = ts.nn.NetworkWithInputEncoding(2, 3, encoding, network)
         >>> model(torch.rand(100, 2)).shape
         torch.Size([100, 3])
     """
@@ -162,8 +161,7 @@ class Network(torch.nn.Module):
         ShapeError: an input of other numbers.
 
     Example:
-        >>> import tinsmith.nn, torch
-        >>> network = tinsmith.nn.Network(3, 1, {"otype": "FullyFusedMLP", "n_neurons": 16, "n_hidden_layers": 2})
+        >>> network = ts.nn.Network(3, 1, {"otype": "FullyFusedMLP", "n_neurons": 16, "n_hidden_layers": 2})
         >>> network(torch.rand(100, 3)).shape
         torch.Size([100, 1])
         >>> network.matrix_shapes

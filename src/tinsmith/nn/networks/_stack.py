@@ -31,9 +31,7 @@ class Activation(nn.Module):
         ConfigError: there is no such activation.
 
     Example:
-        >>> import torch
-        >>> from tinsmith.nn import Activation
-        >>> Activation("Squareplus")(torch.zeros(1))
+        >>> ts.nn.Activation("Squareplus")(torch.zeros(1))
         tensor([0.1000])
     """
 
@@ -63,9 +61,8 @@ def stack(networks: Iterable[nn.Sequential], grid_shape: int | Sequence[int] | N
 
     Example:
         >>> from torch import nn
-        >>> from tinsmith.nn import stack
         >>> mlps = [nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 3)) for _ in range(6)]
-        >>> stack(mlps, (2, 3)).grid_shape
+        >>> ts.nn.stack(mlps, (2, 3)).grid_shape
         (2, 3)
     """
     networks = list(networks)
@@ -93,8 +90,7 @@ def unstack(array: NetworkArray) -> list[nn.Sequential]:
         ArgumentError: the array has an encoding, which is no layer of a Sequential.
 
     Example:
-        >>> from tinsmith.nn import NetworkArray, unstack
-        >>> unstack(NetworkArray(2, 3, 1, {"n_neurons": 4, "n_hidden_layers": 1}))[0]
+        >>> ts.nn.unstack(ts.nn.NetworkArray(2, 3, 1, {"n_neurons": 4, "n_hidden_layers": 1}))[0]
         Sequential(
           (0): Linear(in_features=3, out_features=4, bias=True)
           (1): ReLU()

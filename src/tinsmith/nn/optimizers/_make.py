@@ -50,10 +50,9 @@ def make_optimizer(
         ArgumentError: there are no parameters.
 
     Example:
-        >>> import torch
-        >>> from tinsmith.nn.optimizers import make_optimizer
         >>> network = torch.nn.Linear(2, 3)
-        >>> optimizer = make_optimizer(network, {"otype": "EMA", "nested": {"otype": "Adam", "learning_rate": 0.01}})
+        >>> config = {"otype": "EMA", "nested": {"otype": "Adam", "learning_rate": 0.01}}
+        >>> optimizer = ts.nn.make_optimizer(network, config)
         >>> optimizer.param_groups[0]["lr"]
         0.01
     """

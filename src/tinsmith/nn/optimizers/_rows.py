@@ -49,10 +49,8 @@ class RowOptimizer:
         ShapeError: the parameters have different numbers of rows.
 
     Example:
-        >>> import torch
-        >>> from tinsmith.nn.optimizers import RowOptimizer
         >>> weights = torch.nn.Parameter(torch.zeros(4, 3, 2))
-        >>> optimizer = RowOptimizer([weights], {"otype": "SGD", "learning_rate": 1.0})
+        >>> optimizer = ts.nn.RowOptimizer([weights], {"otype": "SGD", "learning_rate": 1.0})
         >>> weights.sum().backward()
         >>> optimizer.step(rows=[1, 3])
         >>> weights[:, 0, 0]

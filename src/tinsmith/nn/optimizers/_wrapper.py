@@ -124,11 +124,9 @@ def averaged(optimizer: torch.optim.Optimizer | _Averaging) -> contextlib.Abstra
     Do not step within.
 
     Example:
-        >>> import torch
-        >>> from tinsmith.nn.optimizers import averaged, make_optimizer
         >>> w = torch.nn.Parameter(torch.zeros(2, 2))
-        >>> optimizer = make_optimizer([w], {"otype": "EMA", "decay": 0.5, "nested": {"otype": "SGD"}})
-        >>> with averaged(optimizer):
+        >>> optimizer = ts.nn.make_optimizer([w], {"otype": "EMA", "decay": 0.5, "nested": {"otype": "SGD"}})
+        >>> with ts.nn.averaged(optimizer):
         ...     prediction = w @ w
     """
     if isinstance(optimizer, torch.optim.Optimizer) and not isinstance(optimizer, Wrapper):

@@ -68,7 +68,12 @@ def run(
         KernelError: an index outside an array, an integer divided by zero.
 
     Example:
-        >>> run(kernel, {"x": torch.rand(3), "y": torch.zeros(3)}, {}, {"y": torch.ones(3)}).gradients["x"]
+        >>> x = nodes.Load("x", (), (), "f32")
+        >>> arrays = {"x": nodes.Array("x", "f32", 0), "y": nodes.Array("y", "f32", 0)}
+        >>> body = (nodes.Store("y", (), (), nodes.Binary("*", x, x, "f32")),)
+        >>> square = nodes.Kernel("square", "", arrays, {}, {}, body)
+        >>> run(square, {"x": torch.tensor(3.0), "y": torch.tensor(0.0)}, {}, {"y": torch.tensor(1.0)}).gradients["x"]
+        tensor(6., dtype=torch.float64)
     """
     options = {"faithful": faithful, "seed": seed, "record": record}
     if cotangents is None:

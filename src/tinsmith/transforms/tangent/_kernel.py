@@ -50,7 +50,9 @@ def tangent(kernel: nodes.Kernel, active: frozenset[str], *, inert: frozenset[st
         NotCovered: with the line, a construct whose tangent nobody can tell.
 
     Example:
-        >>> tangent(kernel, frozenset({"x"})).companions
+        >>> arrays = {"x": nodes.Array("x", "f32", 0), "y": nodes.Array("y", "f32", 0)}
+        >>> copy = nodes.Kernel("copy", "", arrays, {}, {}, (nodes.Store("y", (), (), nodes.Load("x", (), (), "f32")),))
+        >>> tangent(copy, frozenset({"x"})).companions
         {'x': 'x_dot', 'y': 'y_dot'}
     """
     return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert).result()
