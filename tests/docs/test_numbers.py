@@ -1,0 +1,192 @@
+"""Numbers that pages tell in their own words are those of the results: each is what a table says, rounded.
+
+What stands between marks on a page is written by scripts/pages, and held to the results in test_benchmarks_page.py.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import pytest
+from pages.blocks import ROOT
+
+NUMBER = r"(\d[\d,]*(?:\.\d+)?)"
+RATIO = re.compile(rf"{NUMBER} (?:x(?! [\d+])|times as|times faster|times than)")
+
+
+class Cell(NamedTuple):
+    """The number below a head, after what it is of, in the one row of a file that has these words."""
+
+    file: str
+    head: str
+    words: tuple[str, ...]
+
+    def number(self) -> float:
+        rows = [row for row in rows_of(self.file) if self.head in row]
+        found = [row[self.head] for row in rows if all(word in " | ".join(row.values()) for word in self.words)]
+        assert len(found) == 1, f"{len(found)} rows with {self.head!r} and {self.words} in {self.file}"
+        return float(re.search(NUMBER, found[0].rpartition(": ")[2])[1].replace(",", ""))
+
+
+def rows_of(file):
+    """The rows of all tables of a file, by their heads."""
+    for table in re.findall(r"(?:^\|.*\n)+", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE):
+        heads, _, *rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()]
+        yield from (dict(zip(heads, row, strict=True)) for row in rows)
+
+
+def cells(name, head="ratio or difference"):
+    return lambda *words: Cell(f"benchmarks/results/{name}.md", head, words)
+
+
+def both(make, *words):
+    """A cell for each engine, whose name stands for {}."""
+    return [make(*[word.format(engine) for word in words]) for engine in ("taichi", "quadrants")]
+
+
+call, layer, gradient, rendering = (cells(f"{name}-cpu") for name in ("overhead", "layers", "adjoint", "rendering"))
+ours, generated = cells("overhead-cpu", "ours"), cells("adjoint-cpu", "generated")
+splat, held_out = cells("splat", "times the faster of ours"), cells("rendering-cpu", "PSNR of held-out views")
+ONE = "64 elements, y.backward(g) | ts.op on "
+BATCH = "64 elements, y.backward(g), batch of 16 | ts.op on "
+NEW = "10,000,000 elements, forward | ts.op on "
+KEPT = "10,000,000 elements, forward, memory kept | ts.op on "
+ALONE = "taichi: backward alone | "
+learn_image = {head: Cell("docs/how-to/learn-image.md", head, ("`hash-grid`",)) for head in ("PSNR", "steps")}
+# The page, words on it with {} for a number, and which cell each rounds; of a list, every one.
+CLAIMS = [
+    ("README.md", "takes {} x that with a gradient written by hand", gradient("splat", "taichi: forward", "by hand")),
+    ("README.md", "the default, {} dB after {} steps", learn_image["PSNR"], learn_image["steps"]),
+    ("README.md", "{} dB on views that it has not seen", both(held_out, "tinsmith on {}")),
+    ("README.md", "Function, same kernel | {} x faster | {} x faster |", *both(call, f"{ONE}{{}}", "by hand")),
+    ("README.md", "its documented Function | {} x faster | {} x faster |", *both(call, f"{ONE}{{}}", "Warp")),
+    ("README.md", "| Stannum's `EmptyTin` | {} x faster | {} x faster |", *both(call, f"{ONE}{{}}", "EmptyTin")),
+    (
+        "README.md",
+        "| Stannum's `Tube`; a batch of 16 | {} x; {} x | {} x; {} x |",
+        *[call(f"{which}{engine}", "Tube") for engine in ("taichi", "quadrants") for which in (ONE, BATCH)],
+    ),
+    (
+        "README.md",
+        "doing `x * 3` | {} x its time (1.5 is missed) | {} x its time |",
+        call(f"{ONE}taichi", "torch Function", "MISSED"),
+        call(f"{ONE}quadrants", "torch Function", "held"),
+    ),
+    (
+        "README.md",
+        "against its `Tube`; a batch of 16 | {} x; {} x faster | {} x; {} x faster |",
+        *[
+            layer(f"{one} | ts.Tube on {engine}", "faster")
+            for engine in ("taichi", "quadrants")
+            for one in ("Tube, 64 elements", "Tube, 64 elements, batch of 16")
+        ],
+    ),
+    (
+        "README.md",
+        "against its `EmptyTin` (the aim of 10 is missed) | {} x faster | {} x faster |",
+        *both(layer, "EmptyTin, 64 elements | ts.EmptyTin on {}", "aim 10 | held"),
+    ),
+    ("README.md", "`on_tensors=True` | {} x faster | {} x faster |", *both(layer, "on tensors | ts.EmptyTin on {}")),
+    ("README.md", "against its `Tin` | {} x faster | {} x faster |", *both(layer, "a weight | ts.Tin on {}")),
+    ("README.md", "10 million elements take {} to {} x the time", *both(call, f"{KEPT}{{}}, init empty")),
+    ("README.md", "{} to {} x with an output that starts at zero", *both(call, f"{KEPT}{{}}: ")),
+    ("README.md", "{} x where the system hands out", both(call, f"{NEW}{{}}: ") + both(call, f"{NEW}{{}}, init")),
+    (
+        "README.md",
+        "is {} x as fast as the same in plain torch on dense rays, {} x on ragged ones",
+        rendering("8,192 rays x 64", "plain torch"),
+        rendering("8,192 ragged rays", "plain torch"),
+    ),
+    (
+        "README.md",
+        "{} times faster than a careful user's, {} times than the obvious one",
+        splat("plain torch, squares"),
+        splat("plain torch, every pixel"),
+    ),
+    (
+        "docs/start/by-hand.md",
+        "{} times as long as an op on Taichi, {} times on Quadrants",
+        *both(call, f"{ONE}{{}}", "by hand"),
+    ),
+    ("docs/guide/backward.md", "rows of 256: {} x faster", gradient("softmax", ALONE, "closed form")),
+    ("docs/guide/backward.md", "rays of 64: {} x faster", gradient("compositing", ALONE, "by hand")),
+    ("docs/guide/backward.md", "in place, 64 steps | {} x faster", gradient("chain in place", ALONE, "by hand")),
+    ("docs/guide/backward.md", "2000 Gaussians | {} x: leave it", gradient("splat", ALONE, "by hand")),
+    ("docs/guide/engines.md", "of 64 elements | {} us | {} us |", *both(ours, f"{ONE}{{}}", "by hand")),
+    (
+        "docs/guide/engines.md",
+        "array of a call, forward | {} us | {} us |",
+        *both(call, "array, forward | ts.op on {}"),
+    ),
+    (
+        "docs/guide/engines.md",
+        "rays with 64 samples, forward and backward | {} ms | {} ms |",
+        *both(generated, "compositing, {}, forward and backward"),
+    ),
+    (
+        "docs/guide/engines.md",
+        "2000 Gaussians, forward and backward | {} ms | {} ms |",
+        *both(generated, "splat, {}, forward and backward"),
+    ),
+    ("docs/guide/engines.md", "gradient of that splat | {} s | {} s |", *both(gradient, "splat", "{}: cold")),
+    ("docs/how-to/fit-scene.md", "1000 (default) | {} dB, mean of ten views", both(held_out, "tinsmith on {}")),
+    (
+        "docs/about/limits.md",
+        "A call costs {} to {} microseconds** forward and backward on a CPU, beside {} for",
+        *reversed(both(ours, f"{ONE}{{}}", "by hand")),
+        cells("overhead-cpu", "against")(f"{ONE}taichi", "torch Function"),
+    ),
+    (
+        "docs/about/limits.md",
+        "a softmax over rows takes {} to {} times as long",
+        gradient("softmax", "quadrants: forward", "plain torch"),
+        gradient("softmax", ALONE, "plain torch"),
+    ),
+    (
+        "docs/about/benchmarks.md",
+        "torch's own `x * 3` takes {} x the time",
+        call("elements, forward | torch.mul(x, 3)"),
+    ),
+]
+
+
+def found_on(page, words):
+    """Where these words stand on a page, in whatever lines."""
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    return re.search(re.escape(words).replace(r"\{\}", NUMBER), text)
+
+
+def rounds(shown, number):
+    """Whether a number is shown rounded; zeros at the end of a whole number beyond two digits are none of it."""
+    whole, _, digits = shown.replace(",", "").partition(".")
+    unit = 10.0 ** -len(digits) if digits else 10.0 ** max(0, min(len(whole) - 2, len(whole) - len(whole.rstrip("0"))))
+    return abs(float(f"{whole}.{digits}") - number) <= unit / 2 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim[0]}: {claim[1]}")
+def test_a_number_is_that_of_the_results(claim):
+    page, words, *sources = claim
+    found = found_on(page, words)
+    assert found, "these words are on the page no more"
+    for shown, source in zip(found.groups(), sources, strict=True):
+        for cell in source if isinstance(source, list) else [source]:
+            assert rounds(shown, cell.number()), f"{shown} is to be {cell.number()}: {cell}"
+
+
+@pytest.mark.parametrize("page", sorted({page for page, *_ in CLAIMS}))
+def test_no_ratio_is_without_a_source(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```|<!-- (\w+): begin.*?<!-- \1: end", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"`[^`]*`", lambda code: code[0].replace(" x", " X"), " ".join(text.split()))
+    for words in [claim[1] for claim in CLAIMS if claim[0] == page]:
+        text = re.sub(re.escape(words).replace(r"\{\}", NUMBER), "", text)
+    assert not [text[one.start() - 60 : one.end() + 40] for one in RATIO.finditer(text)]
+
+
+def test_rounding():
+    assert rounds("5.9", 5.91) and rounds("390", 386.8) and rounds("5,000", 4973) and rounds("100,000", 101_270)
+    assert rounds("10", 9.6) and rounds("2.6", 2.55) and rounds("21", 20.8)
+    assert not any(
+        [rounds("5.9", 5.84), rounds("10", 9.4), rounds("390", 380), rounds("1.22", 1.2), rounds("41", 41.6)]
+    )
