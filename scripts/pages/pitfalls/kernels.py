@@ -363,6 +363,11 @@ def text_of(name: str, engine: str) -> str:
     return HEAD.format(engine=engine) + body.replace(": A", ": ti.types.ndarray()") + "\n"
 
 
+def shown(name: str) -> str:
+    """What a page shows: the kernel with its rules at the ends of lines, and `A` as it is."""
+    return textwrap.dedent(TEXTS[name]).strip().replace("#! ", "# ").replace("taichi:", "Taichi:")
+
+
 def marked(text: str, by: str) -> set[tuple[str, int]]:
     """Rules and lines that the marks in a text stand for, by lint for an engine, or by the "sanitizer"."""
     found = set()

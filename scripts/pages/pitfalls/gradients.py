@@ -1,0 +1,50 @@
+"""What engines give for the kernels of pitfalls, and what is right, where an engine runs in float64."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+import tinsmith as ts
+
+from .kernels import text_of
+from .row import Row
+
+
+def op_of(row: Row, engine: str, **options: Any) -> ts.Op:
+    """The op that a row's spec makes of its kernel, in a file of this engine."""
+    text, path = text_of(row.name, engine), f"<pitfall {row.name} {engine}>"
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    scope: dict[str, Any] = {"__name__": "pitfall"}
+    exec(compile(text, path, "exec", dont_inherit=True), scope)
+    return ts.op(row.spec, **options)(scope["k"])
+
+
+def names_of(row: Row) -> list[str]:
+    """Its inputs."""
+    return re.findall(r"(\w+)\[", row.spec.partition("->")[0])
+
+
+def inputs_of(row: Row) -> list[torch.Tensor]:
+    """What they are, in float64."""
+    kinds = [torch.float64 if torch.tensor(one).is_floating_point() else torch.int32 for one in row.inputs]
+    return [torch.tensor(one, dtype=kind) for one, kind in zip(row.inputs, kinds, strict=True)]
+
+
+def by_engine(row: Row, engine: str) -> dict[str, Any]:
+    """The gradients of the sum of all outputs by the engine's own reverse mode."""
+    inputs = [one.requires_grad_(one.is_floating_point()) for one in inputs_of(row)]
+    found: Any = op_of(row, engine, adjoint="engine", trust_engine=True)(*inputs)
+    torch.stack([one.sum() for one in (found if isinstance(found, tuple) else (found,))]).sum().backward()
+    return {name: one.grad for name, one in zip(names_of(row), inputs, strict=True) if one.requires_grad}
+
+
+def right(row: Row, engine: str) -> Mapping[str, torch.Tensor]:
+    """The same by the oracle."""
+    op, inputs = op_of(row, engine), inputs_of(row)
+    outputs = ts.oracle(op, *inputs).outputs
+    return ts.oracle(op, *inputs, cotangents={name: torch.ones_like(one) for name, one in outputs.items()}).gradients

@@ -1,0 +1,164 @@
+"""Pitfalls of memory: in place, atomics, shared tensors."""
+
+from .row import NAMED, REFUSED, RIGHT, Row, Theme
+
+HEAD = """
+
+@ti.kernel
+def square(x: A, y: A):
+    for i in x:
+        y[i] = x[i] * x[i]
+"""
+ROWS = (
+    Row(
+        "06_inplace_update_global",
+        "an array is changed in place from its own values; the reverse kernel reads the new ones",
+        "wrong",
+        "wrong",
+        RIGHT,
+        (
+            "test_06_inplace_update_global.py::test_an_output_updated_in_place_is_right",
+            "test_06_inplace_update_global.py::test_it_is_refused_with_its_line",
+        ),
+        "t[n], x[n] -> y[n]",
+        ([0.3, 0.7, 1.1], [2.0, 3.0, 4.0]),
+        remedy="Write the result into another array than the one that is read.",
+    ),
+    Row(
+        "07_ewma_inplace",
+        "a running average in one cell: its last value stands for all",
+        "wrong",
+        "refuses; wrong with its gradient stack",
+        RIGHT,
+        ("test_07_ewma_inplace.py::test_one_cell_that_is_the_output",),
+        "a[n], d[n] -> e[1]",
+        ([0.5, 0.4, 0.3, 0.2], [1.0, 2.0, 4.0, 8.0]),
+        remedy="Keep each value of the average in a cell of its own, below a loop of one trip (08b).",
+    ),
+    Row(
+        "10_atomic_max",
+        "an atomic maximum: every atomic is reversed as an addition",
+        "wrong: 1 for every candidate",
+        "wrong: 1 for every candidate",
+        RIGHT,
+        ("test_10_atomic_max.py::test_the_winner_alone_has_a_gradient",),
+        "x[n] -> m[1]",
+        ([1.0, 5.0, 2.0],),
+        remedy="Take the maximum in torch; or find the place of the largest first, and read the array there.",
+    ),
+    Row(
+        "11_atomic_sub",
+        "an atomic subtraction",
+        "right",
+        "right",
+        RIGHT,
+        ("test_11_atomic_sub.py::test_a_difference",),
+        "x[n] -> y[1]",
+        ([1.0, 5.0, 2.0],),
+    ),
+    Row(
+        "47_version_counter",
+        "a kernel writes into a tensor that autograd saved",
+        "wrong",
+        "wrong",
+        RIGHT,
+        ("test_47_version_counter.py::test_an_op_on_a_saved_tensor_leaves_it_alone",),
+        remedy="Give the kernel memory of its own to write: a clone of what it changes.",
+        code="""
+        @ti.kernel
+        def triple_in_place(y: A):
+            for i in y:
+                y[i] = 3.0 * y[i]
+
+
+        x = torch.tensor([0.0, 2.0], requires_grad=True)
+        y = torch.sigmoid(x)  # saves y for its backward
+        triple_in_place(y.detach())
+        y.sum().backward()
+        slope = torch.sigmoid(x) * (1 - torch.sigmoid(x))
+        print("x.grad:", x.grad.tolist(), " right:", slope.tolist())
+        """,
+    ),
+    Row(
+        "51_out_of_bounds",
+        "an index behind its array: other memory is read, and in reverse written",
+        "wrong: another tensor is changed",
+        "wrong: another tensor is changed",
+        NAMED,
+        ("test_51_out_of_bounds.py::test_the_index_is_named_and_nothing_is_launched",),
+        "x[n] -> y[n]",
+        ([1.0, 2.0, 4.0],),
+        remedy="End the loop where its indices end: `range(x.shape[0] - 1)`.",
+    ),
+    Row(
+        "52_alias_input_output",
+        "one tensor as input and output",
+        "wrong",
+        "wrong",
+        RIGHT,
+        ("test_52_alias_input_output.py::test_the_same_tensor_twice",),
+        remedy="Give the kernel another tensor to write.",
+        code="""
+        x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        square(x, x)
+        x.grad = torch.ones(3)
+        square.grad(x, x)
+        print("x.grad:", x.grad.tolist(), " right: [2, 4, 6]")
+        """,
+    ),
+    Row(
+        "59_tinn_hidden_buffer",
+        "two layers through one buffer",
+        "wrong",
+        "wrong",
+        RIGHT,
+        ("test_59_tinn_hidden_buffer.py::test_one_layer_op_used_for_every_layer",),
+        remedy="Give each layer a buffer of its own.",
+        code="""
+        @ti.kernel
+        def layer(x: A, w: A, h: A):
+            for i in x:
+                h[i] = ti.tanh(w[0] * x[i])
+
+
+        x = torch.tensor([0.5, -1.0], requires_grad=True)
+        a, b = (torch.tensor([w], requires_grad=True) for w in (1.5, 0.8))
+        h = torch.zeros(2, requires_grad=True)
+        layer(x, a, h)
+        layer(h, b, h)
+        h.grad = torch.ones(2)
+        layer.grad(h, b, h)
+        layer.grad(x, a, h)
+        print("by hand:", a.grad.tolist(), b.grad.tolist())
+        a.grad = b.grad = None
+        torch.tanh(b * torch.tanh(a * x)).sum().backward()
+        print("torch:  ", a.grad.tolist(), b.grad.tolist())
+        """,
+    ),
+    Row(
+        "75a_validation_catches",
+        "a value is used and then overwritten, on fields",
+        "wrong; refuses in debug mode",
+        "wrong; refuses in debug mode",
+        NAMED,
+        ("layers/tin/test_tin_reuse.py::test_a_kernel_that_overwrites_what_its_gradient_needs_is_refused",),
+    ),
+    Row(
+        "75b_validation_misses_torch",
+        "a value is used and then overwritten, on tensors",
+        "wrong; an assertion fails in debug mode",
+        "wrong; an assertion fails in debug mode",
+        REFUSED,
+        (
+            "test_75_validation.py::test_an_input_is_refused",
+            "test_75_validation.py::test_an_output_that_is_used_first_is_right",
+        ),
+    ),
+)
+THEME = Theme(
+    "memory",
+    "In place, atomics and shared memory",
+    "Something is overwritten that the gradient needs, or two arguments are one tensor.",
+    ROWS,
+    HEAD,
+)

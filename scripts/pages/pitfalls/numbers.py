@@ -1,0 +1,157 @@
+"""Pitfalls of numbers, dtypes and layouts."""
+
+from .row import NAMED, REFUSED, RIGHT, Row, Theme
+
+HEAD = """
+
+@ti.kernel
+def square(x: A, y: A):
+    for i in x:
+        y[i] = x[i] * x[i]
+"""
+ROWS = (
+    Row(
+        "29_random",
+        "a random number in a differentiated kernel: the reverse kernel would draw another",
+        "refuses, without a line",
+        "refuses, without a line",
+        RIGHT,
+        ("test_29_random.py::test_the_numbers_that_were_drawn",),
+    ),
+    Row(
+        "30_f16",
+        "a gradient is added up in half precision",
+        "wrong: 2048 for 4096",
+        "wrong: 2048 for 4096",
+        RIGHT,
+        ("test_30_f16.py::test_a_sum_in_half_precision_does_not_stall",),
+        remedy="Hand in float32, `x.float()`: torch casts the gradient back.",
+        code="""
+        @ti.kernel
+        def spread(x: A, y: A):
+            for i in y:
+                y[i] = x[0] * 1.0
+
+
+        x = torch.ones(1, dtype=torch.float16, requires_grad=True)
+        y = torch.zeros(4096, dtype=torch.float16, requires_grad=True)
+        spread(x, y)
+        x.grad, y.grad = torch.zeros_like(x), torch.ones_like(y)
+        spread.grad(x, y)
+        print("x.grad:", x.grad.item(), " right: 4096")
+        """,
+    ),
+    Row(
+        "31_bf16",
+        "a bfloat16 tensor",
+        "fails: an AttributeError of its own",
+        "fails: an AttributeError of its own",
+        REFUSED,
+        ("test_31_bf16.py::test_bfloat16_names_the_argument_and_the_remedy",),
+        remedy="Hand in `x.float()`: torch casts the gradient back.",
+        code="""
+        square(torch.ones(3).bfloat16(), torch.zeros(3).bfloat16())
+        """,
+        error="AttributeError",
+    ),
+    Row(
+        "32_f32_local_in_f64",
+        "`s = 0.0` is float32, and adds up float64",
+        "wrong by 1e-7",
+        "wrong by 1e-10",
+        NAMED,
+        (
+            "test_32_f32_local_in_f64.py::test_the_literal_is_named",
+            "test_32_f32_local_in_f64.py::test_lint_knows_where_the_arrays_say_their_type",
+        ),
+        "x[n] -> y[1]",
+        ([0.3333333333333333, 1.1],),
+    ),
+    Row(
+        "34_vec3_wrong_width",
+        "tensors of 4 columns where the kernel wants vectors of 3",
+        "refuses",
+        "refuses",
+        REFUSED,
+        ("test_34_vec3_wrong_width.py::test_the_width_of_the_elements_is_checked",),
+        remedy="Hand in `x[:, :3].contiguous()`.",
+        code="""
+        @ti.kernel
+        def lengths(x: ti.types.ndarray(dtype=ti.math.vec3, ndim=1), y: A):
+            for i in x:
+                y[i] = x[i].norm()
+
+
+        lengths(torch.ones(5, 4), torch.zeros(5))
+        """,
+        error="ValueError",
+    ),
+    Row(
+        "35_noncontiguous_input",
+        "a transposed tensor",
+        "refuses",
+        "refuses",
+        RIGHT,
+        ("test_35_noncontiguous_input.py::test_strided_inputs_and_their_gradients",),
+        remedy="Hand in `x.contiguous()`; what the kernel writes has to be copied back.",
+        code="""
+        @ti.kernel
+        def doubled(x: A, y: A):
+            for i in ti.grouped(x):
+                y[i] = 2.0 * x[i]
+
+
+        doubled(torch.ones(2, 3).T, torch.zeros(3, 2))
+        """,
+        error="ValueError",
+    ),
+    Row(
+        "36_expanded_cotangent",
+        "the expanded gradient of `sum()`",
+        "refuses",
+        "refuses",
+        RIGHT,
+        ("test_36_expanded_cotangent.py::test_gradients_of_any_stride",),
+        remedy="Hand down `dy.contiguous()`, or the clone that 02 asks for anyway.",
+        code="""
+        x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
+        y.grad = torch.ones(()).expand(3)  # what `y.sum()` hands down
+        square.grad(x, y)
+        """,
+        error="ValueError",
+    ),
+    Row(
+        "50_empty_tensor",
+        "a batch of nothing",
+        "right",
+        "right",
+        RIGHT,
+        ("test_50_empty_tensor.py::test_nothing_in_nothing_out",),
+    ),
+    Row(
+        "73_dtype_mismatch",
+        "a float32 tensor where the kernel says f64",
+        "refuses",
+        "refuses",
+        REFUSED,
+        ("test_73_dtype_mismatch.py::test_it_names_both_dtypes_and_the_cast",),
+        remedy="Hand in `x.double()`.",
+        code="""
+        @ti.kernel
+        def doubles(x: ti.types.ndarray(dtype=ti.f64, ndim=1), y: A):
+            for i in x:
+                y[i] = x[i] * x[i]
+
+
+        doubles(torch.ones(3), torch.zeros(3))
+        """,
+        error="ValueError",
+    ),
+)
+THEME = Theme(
+    "numbers",
+    "Numbers, dtypes and layouts",
+    "Precision, half floats, random numbers, strides, widths, empty batches.",
+    ROWS,
+    HEAD,
+)
