@@ -40,16 +40,7 @@ class Op:
 
     Call it with the kernels' parameters, outputs and scratch left out, by position or by
     name; dims that nothing else fixes by keyword. Returns a tensor, or a named tuple of
-    several. Made by `tinsmith.op` and `tinsmith.chain`, whose arguments are the options. Who joins
-    kernels that do not share names gives two more: `links`, one `Links` a kernel, and `detached`.
-
-    `simd` is for kernels of our own: on the CPU their vectors become machine vectors, which engines take
-    apart otherwise (4 to 10 times as slow). Of whole vectors an engine then knows +, -, *, /, min, max,
-    comparisons and select; another operation ends the process, so it is done by components. Arrays
-    of vectors have 2, 4, 8 or 16 components.
-
-    `steady` is for kernels of our own too, which a factory made: what they bake in is the factory's, stays, and is
-    not looked at again in each call.
+    several. Made by `tinsmith.op` and `tinsmith.chain`, whose arguments are the options.
 
     Example:
         >>> @ts.op("x[n], k[m] -> y[n - m + 1]")
@@ -64,6 +55,16 @@ class Op:
         tensor([1., 3., 5.])
     """
 
+    # Options that this library alone gives:
+    #
+    # `links`, one `Links` a kernel, and `detached` join kernels that do not share names.
+    #
+    # `simd`: on the CPU the kernel's vectors become machine vectors, which engines take apart otherwise (4 to 10 times
+    # as slow). Of whole vectors an engine then knows +, -, *, /, min, max, comparisons and select; another operation
+    # ends the process, so it is done by components. Arrays of vectors have 2, 4, 8 or 16 components.
+    #
+    # `steady`, of kernels that a factory made: what they bake in is the factory's, stays, and is not looked at again in
+    # each call.
     def __init__(self, kernels: Sequence[Any], spec: str, **options: Any) -> None:
         self._kernels = tuple(kernels)
         self._text = spec
