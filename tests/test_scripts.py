@@ -7,6 +7,7 @@ nothing is downloaded; the whole set-up is seen by every fresh checkout that run
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,6 +62,17 @@ def test_a_python_too_old_is_named_with_its_version(checkout):
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert f"needs Python 3.10 to 3.13, {old} is Python 3.8.1; install one, or name it: PYTHON=" in done.stderr
+
+
+def test_every_place_names_the_same_pythons():
+    found = re.findall(r"^(?:OLDEST|NEWEST)=(\d+)", (ROOT / "scripts/_setup.sh").read_text(), re.MULTILINE)
+    oldest, newest = map(int, found)
+    for page in ["README.md", "CONTRIBUTING.md", "docs/start/install.md"]:
+        told = re.findall(r"Python (3\.\d+ to 3\.\d+)", (ROOT / page).read_text(encoding="utf-8"))
+        assert told == [f"3.{oldest} to 3.{newest}"], page
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'requires-python = ">=3.{oldest}"' in project
+    assert re.findall(r"Python :: 3\.(\d+)", project) == [str(minor) for minor in range(oldest, newest + 1)]
 
 
 def test_no_python_at_all_is_one_clear_line(checkout):
