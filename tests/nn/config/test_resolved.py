@@ -207,6 +207,14 @@ REFUSED = [
         {"otype": "HashGrid", "log2_hash_map_size": 15},
         ["`encoding.log2_hash_map_size` is no key of HashGrid.", "known", "Did you mean `log2_hashmap_size`?"],
     ),
+    (
+        "encoding",
+        {"n_neurons": 16},
+        ["`encoding.n_neurons` is no key of OneBlob.", "OneBlob, the default", "`n_neurons` belongs to `network`."],
+    ),
+    ("network", {"otype": "HashGrid"}, ["`network.otype` names no network", "It belongs to `encoding`."]),
+    ("encoding", "HashGrid", ["`encoding` is the name of an encoding", 'Write {"otype": "HashGrid"}']),
+    ("network", "cutlasmlp", ["`network` is the name of a network", 'Write {"otype": "CutlassMLP"}']),
     ("network", {"n_neuron": 1}, ["`network.n_neuron` is no key of CutlassMLP", "Did you mean `n_neurons`?"]),
     ("network", {"zzz": 1}, ["`network.zzz` is no key", "Leave it out."]),
     (

@@ -39,8 +39,24 @@ def resolved(
     if isinstance(config, Section):
         return config
     if isinstance(config, (str, Path)):
+        _refuse_otype(kind, str(config), where or kind)
         config = read(config)
     return _section(CATALOGS[kind], kind, config if config is not None else {}, where or kind, share=())
+
+
+def _refuse_otype(kind: str, given: str, where: str) -> None:
+    """Raises ConfigError for the bare name of a component, where no file is called so."""
+    names = _otypes(CATALOGS[kind])
+    guess = _nearest(given, names)
+    if guess and not Path(given).exists() and (Path(given).suffix, Path(given).name) == ("", given):
+        rows = [("came", _shown(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
+        article = "an" if kind[0] in "aeiou" else "a"
+        remedy = f'Write {{"otype": "{guess}"}}, with its other keys beside it.'
+        raise ConfigError(refusal(f"`{where}` is the name of {article} {kind}, no configuration.", rows, remedy))
+
+
+def _otypes(catalog: Catalog) -> list[str]:
+    return [name for component in catalog.components for name in (component.otype, *component.aliases)]
 
 
 def _section(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[Key, ...]) -> Section:
@@ -51,7 +67,11 @@ def _section(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[
     nests = {"nested"} if component.nests != "none" else set[str]()
     given = {key: value for key, value in config.items() if key not in {"otype"} | nests}
     keys = component.keys + share
-    values = _values(catalog, called, keys, given, where)
+    by_name = {name: key for key in keys for name in (key.name, *key.also)}
+    for name in given:
+        if name not in by_name:
+            _refuse_key(catalog, called, keys, name, where, is_default="otype" not in config)
+    values = _values(called, by_name, given, where)
     options = {key.name: preset.get(key.name, copy.copy(key.default)) for key in keys} | values
     if component.expands is not None:
         shares = {key.name: options[key.name] for key in share if key.name in values}
@@ -68,20 +88,20 @@ def _component(catalog: Catalog, kind: str, otype: Any, where: str) -> tuple[Com
         for name, preset in {component.otype: {}, **component.aliases}.items():
             if isinstance(otype, str) and otype.lower() == name.lower():
                 return component, name, preset
-    known = [name for component in catalog.components for name in (component.otype, *component.aliases)]
+    known = _otypes(catalog)
     guess = _nearest(otype, known)
     rows = [("came", _shown(otype)), ("known", ", ".join(known))]
     remedy = f"Did you mean `{guess}`?" if guess else f"Leave it out for the default, `{catalog.default}`."
+    others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _otypes(other))]
+    if others and str(otype).lower() != guess.lower():
+        remedy = f"It belongs to `{others[0]}`."
     raise ConfigError(refusal(f"`{where}.otype` names no {kind} that is known.", rows, remedy))
 
 
-def _values(catalog: Catalog, called: str, keys: Sequence[Key], given: Options, where: str) -> Options:
+def _values(called: str, by_name: Mapping[str, Key], given: Options, where: str) -> Options:
     """The options that came, under their own names."""
-    by_name = {name: key for key in keys for name in (key.name, *key.also)}
     values: Options = {}
     for name, value in given.items():
-        if name not in by_name:
-            _refuse_key(catalog, called, keys, name, where)
         key = by_name[name]
         if key.name in values:
             _refuse_value(called, where, name, value, f"left out where `{key.name}` is given: they are one key")
@@ -140,9 +160,11 @@ def _check_shares(share: tuple[Key, ...], sections: tuple[Section, ...], where: 
         raise ConfigError(refusal(f"`{where}.nested` does not say who takes what.", rows, remedy))
 
 
-def _refuse_key(catalog: Catalog, called: str, keys: Sequence[Key], name: Any, where: str) -> NoReturn:
+def _refuse_key(
+    catalog: Catalog, called: str, keys: Sequence[Key], name: Any, where: str, *, is_default: bool
+) -> NoReturn:
     known = [key.name for key in keys] + ["otype"]
-    rows = [("known", ", ".join(known))]
+    rows = [("known", ", ".join(known))] + [("otype", f"{called}, the default: none was written")] * is_default
     why = catalog.elsewhere.get(name, "")
     if name in [key.name for key in catalog.share]:
         why = "it is a key of what is nested in a Composite"
@@ -150,7 +172,14 @@ def _refuse_key(catalog: Catalog, called: str, keys: Sequence[Key], name: Any, w
         raise ConfigError(refusal(f"`{where}.{name}` of {called} would do nothing: {why}.", rows, "Leave it out."))
     guess = _nearest(name, known)
     remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
+    others = [kind for kind, other in CATALOGS.items() if other is not catalog and name in _keys(other)]
+    if others:
+        remedy = f"`{name}` belongs to " + " or ".join(f"`{kind}`" for kind in others) + "."
     raise ConfigError(refusal(f"`{where}.{name}` is no key of {called}.", rows, remedy))
+
+
+def _keys(catalog: Catalog) -> set[str]:
+    return {name for component in catalog.components for key in component.keys for name in (key.name, *key.also)}
 
 
 def _refuse_value(called: str, where: str, name: str, value: Any, expected: str, remedy: str = "") -> NoReturn:

@@ -62,6 +62,10 @@ class CellEncoding(torch.nn.Module):
         filled, place = batches(points, cells, len(self.params))
         return self(filled)[cells, place]
 
+    def extra_repr(self) -> str:
+        """Which it is, for print."""
+        return f"otype={self.section.otype!r}, n_params={tuple(self.params.shape)}"
+
     def part(self, rows: torch.Tensor | None) -> CellEncoding:
         """Those of some cells, with a copy of their parameters."""
         found = CellEncoding.__new__(CellEncoding)
