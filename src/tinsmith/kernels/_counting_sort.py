@@ -9,25 +9,27 @@ def counting_sort(lang: ModuleType) -> Any:
 
         cells  [n]          a number below `count` for each
         order  [n]          samples, those of one number beside each other
-        start  [count + 1]  where those of a number begin in it
-        place  [count]      starts at zero
+        place  [n]          where each stands in it
+        start  [count + 1]  where those of a number begin
+        tally  [count]      starts at zero
 
     Passes over memory in one thread: 200 000 samples take a millisecond, where `torch.argsort` takes ten.
     """
     array = lang.types.ndarray(lang.i32, ndim=1)
 
     @lang.kernel
-    def counting_sort(cells: array, order: array, start: array, place: array):
+    def counting_sort(cells: array, order: array, place: array, start: array, tally: array):
         lang.loop_config(serialize=True)
         for i in range(cells.shape[0]):
-            place[cells[i]] = place[cells[i]] + 1
+            tally[cells[i]] = tally[cells[i]] + 1
         lang.loop_config(serialize=True)
-        for c in range(place.shape[0]):
-            start[c + 1] = start[c] + place[c]
-            place[c] = start[c]
+        for c in range(tally.shape[0]):
+            start[c + 1] = start[c] + tally[c]
+            tally[c] = start[c]
         lang.loop_config(serialize=True)
         for i in range(cells.shape[0]):
-            order[place[cells[i]]] = i
-            place[cells[i]] = place[cells[i]] + 1
+            place[i] = tally[cells[i]]
+            order[tally[cells[i]]] = i
+            tally[cells[i]] = tally[cells[i]] + 1
 
     return counting_sort

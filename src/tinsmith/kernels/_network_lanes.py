@@ -18,7 +18,7 @@ from ._total import total_of
 
 
 def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
-    """Build the function of a kernel: outputs of the samples `order[begin]` to `order[last]`, of network `c`."""
+    """Build the function of a kernel: outputs of the samples `begin` to `last`, of network `c`."""
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
     samples, read, _ = _samples_of(lang, shape)
     outputs_of = _onwards(lang, shape, 0)
@@ -27,7 +27,6 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
     def forward(
         x: lang.template(),
         params: lang.template(),
-        order: lang.template(),
         _work: lang.template(),
         y: lang.template(),
         _task,
@@ -36,7 +35,7 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
         last,
     ):
         for tile in range((last - begin + lanes) // lanes):
-            o = samples(order, begin + lanes * tile, last)
+            o = samples(begin + lanes * tile, last)
             out = outputs_of(params, c, read(x, o, n_in))
             for m in lang.static(range(lanes)):
                 for j in lang.static(range(n_out)):
@@ -62,7 +61,6 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
     def backward(
         x: lang.template(),
         params: lang.template(),
-        order: lang.template(),
         work: lang.template(),
         grad_y: lang.template(),
         grad_x: lang.template(),
@@ -75,7 +73,7 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
         sums = nothing()
         for tile in range((last - begin + lanes) // lanes):
             s = begin + lanes * tile
-            o = samples(order, s, last)
+            o = samples(s, last)
             incoming = [where_there(s, last, g) for g in lang.static(read(grad_y, o, n_out))]
             found = there_and_back(params, c, read(x, o, n_in), incoming, sums)
             if lang.static(of_inputs):
@@ -115,7 +113,6 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
         x: lang.template(),
         target: lang.template(),
         params: lang.template(),
-        order: lang.template(),
         work: lang.template(),
         slopes: lang.template(),
         task,
@@ -127,7 +124,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
         sums, loss = nothing(), vector(0.0)
         for tile in range((last - begin + lanes) // lanes):
             s = begin + lanes * tile
-            o = samples(order, s, last)
+            o = samples(s, last)
             given = read(target, o, n_out) + [where_there(s, last, part), vector(0.0)]
             there_and_back(params, c, read(x, o, n_in), given, sums)
             loss += given[n_out + 1]
@@ -145,9 +142,9 @@ def _samples_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
     places = tuple(range(lanes))
 
     @lang.func
-    def samples(order: lang.template(), s, last):
+    def samples(s, last):
         """The last one again where there are fewer."""
-        return [order[lang.min(s + m, last)] for m in lang.static(range(lanes))]
+        return [lang.min(s + m, last) for m in lang.static(range(lanes))]
 
     @lang.func
     def read(numbers: lang.template(), o: lang.template(), count: lang.template()):
@@ -166,7 +163,7 @@ def _samples_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
 
 def _gathered(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
     """Functions: gradients of all parameters at zero, a vector each; their sums, added to an array."""
-    rows, width, lanes = shape.rows, shape.width, shape.lanes
+    rows, width, lanes, space = shape.rows, shape.width, shape.lanes, shape.space
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
     sum_of = total_of(lang, lanes, shape.dtype)
 
@@ -178,10 +175,10 @@ def _gathered(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
     def add(sums: lang.template(), work: lang.template(), into: lang.template(), task, c):
         for r in lang.static(range(rows)):
             for j in lang.static(range(width)):
-                work[task, r, j] = sums[r * width + j]
+                work[task * space + r * width + j] = sums[r * width + j]
         for r in range(rows):  # unrolled too, it would compile for as long as all the rest
             for j in range(width):
-                into[c, r, j] = into[c, r, j] + sum_of(work[task, r, j])
+                into[c, r, j] = into[c, r, j] + sum_of(work[task * space + r * width + j])
 
     return nothing, add
 

@@ -1,74 +1,59 @@
 """Networks of 16 neurons and more a layer: what a kernel does with one of them, four samples at a time.
 
-Vectors go across neurons, in four accumulators (`_network_layers`). Measured (AVX-512, one core, 16 neurons): 45 to
-60 GFLOP/s, half of what a large matrix product reaches, once vectors are machine vectors (`simd`); engines' own
-code for vectors reaches 5 to 20.
+Vectors go across neurons, in four accumulators (`_network_layers`); they are machine vectors (`simd`).
 """
 
 from types import ModuleType
 from typing import Any
 
-from ._activations import of_numbers
-from ._element_losses import element_loss
-from ._network_layers import FETCHED, fetch_of, gradients_of, layers_of, samples_of, turn_of
+from ._activations import activation
+from ._element_losses import vector_loss
+from ._network_layers import gradients_of, layers_of, outputs_of, turn_of
 from ._network_shape import NetworkShape
+from ._total import total_of
 
 
 def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
-    """Build the function of a kernel: outputs of the samples `order[begin]` to `order[last]`, of network `c`."""
-    hidden_layers, output_of = layers_of(lang, shape)
-    samples, fetch = samples_of(lang), fetch_of(lang, shape)
-    out, _ = of_numbers(lang, shape.output_activation, shape.dtype)
-    n_out = shape.n_out
+    """Build the function of a kernel: outputs of the samples `begin` to `last`, of network `c`."""
+    hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
+    out, _ = activation(lang, shape.output_activation, shape.some, shape.dtype)
+    n_out, some, vectors, space = shape.n_out, shape.some, shape.vectors, shape.space
 
     @lang.func
     def forward(
-        x: lang.template(),
-        params: lang.template(),
-        order: lang.template(),
-        work: lang.template(),
-        y: lang.template(),
-        task,
-        c,
-        begin,
-        last,
+        x: lang.template(), params: lang.template(), work: lang.template(), y: lang.template(), task, c, begin, last
     ):
+        p, w = c * vectors, task * space
+        if last >= begin:
+            turn_outputs(params, work, p, w)
         for tile in range((last - begin + 4) // 4):
             s = begin + 4 * tile
-            if 4 * tile % FETCHED == 0:
-                fetch(x, order, work, task, s, last)
-            s0, s1, s2, s3 = samples(order, s, last)
-            hidden_layers(x, params, work, task, c, s0, s1, s2, s3, False)
-            for j in range(n_out):
-                y[s0, j] = out(output_of(params, work, task, c, 0, j))
-                y[s1, j] = out(output_of(params, work, task, c, 1, j))
-                y[s2, j] = out(output_of(params, work, task, c, 2, j))
-                y[s3, j] = out(output_of(params, work, task, c, 3, j))
+            s1, s2, s3 = lang.min(s + 1, last), lang.min(s + 2, last), lang.min(s + 3, last)
+            hidden_layers(x, params, work, p, w, s, s1, s2, s3, False)
+            for part in range((n_out + some - 1) // some):
+                a0, a1, a2, a3 = outputs_of_four(params, work, p, w, part)
+                y0, y1, y2, y3 = out(a0), out(a1), out(a2), out(a3)
+                for k in lang.static(range(some)):
+                    j = part * some + k
+                    if j < n_out:
+                        y[s, j], y[s1, j], y[s2, j], y[s3, j] = y0[k], y1[k], y2[k], y3[k]
 
     return forward
 
 
 def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
     """Build the function that adds their gradients; `grad_x` is looked at only if `of_inputs`."""
-    hidden_layers, output_of = layers_of(lang, shape)
-    samples, fetch, turn = samples_of(lang), fetch_of(lang, shape), turn_of(lang, shape)
-    add_outputs, add_layers, add_inputs = gradients_of(lang, shape)
-    _, out_slope = of_numbers(lang, shape.output_activation, shape.dtype)
-    n_out, has_slope = shape.n_out, shape.output_activation != "None"
-
-    @lang.func
-    def incoming(params: lang.template(), work: lang.template(), grad_y: lang.template(), task, c, m, s, j, is_there):
-        """The gradient of output j before its activation; 0 for a sample that stands in for one that is not there."""
-        found = lang.select(is_there, grad_y[s, j], 0.0 * grad_y[s, j])
-        if lang.static(has_slope):
-            found *= out_slope(output_of(params, work, task, c, m, j))
-        return found
+    hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
+    turn, (add_outputs, add_layers, add_inputs) = turn_of(lang, shape), gradients_of(lang, shape)
+    _, out_slope = activation(lang, shape.output_activation, shape.some, shape.dtype)
+    has_slope = shape.output_activation != "None"
+    numbers, keep, there = _numbers_of(lang, shape)
+    n_out, some, vectors, space = shape.n_out, shape.some, shape.vectors, shape.space
 
     @lang.func
     def backward(
         x: lang.template(),
         params: lang.template(),
-        order: lang.template(),
         work: lang.template(),
         grad_y: lang.template(),
         grad_x: lang.template(),
@@ -78,24 +63,29 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
         begin,
         last,
     ):
+        p, w = c * vectors, task * space
         if last >= begin:
-            turn(params, work, task, c)
+            turn(params, work, p, w)
+            if lang.static(has_slope):
+                turn_outputs(params, work, p, w)
         for tile in range((last - begin + 4) // 4):
             s = begin + 4 * tile
-            if 4 * tile % FETCHED == 0:
-                fetch(x, order, work, task, s, last)
-                fetch(grad_y, order, work, task, s, last)
-            s0, s1, s2, s3 = samples(order, s, last)
-            hidden_layers(x, params, work, task, c, s0, s1, s2, s3, True)
-            for j in range(n_out):
-                g0 = incoming(params, work, grad_y, task, c, 0, s0, j, True)
-                g1 = incoming(params, work, grad_y, task, c, 1, s1, j, s + 1 <= last)
-                g2 = incoming(params, work, grad_y, task, c, 2, s2, j, s + 2 <= last)
-                g3 = incoming(params, work, grad_y, task, c, 3, s3, j, s + 3 <= last)
-                add_outputs(params, work, grad_params, task, c, j, g0, g1, g2, g3)
-            add_layers(x, work, grad_params, task, c, s0, s1, s2, s3)
+            s1, s2, s3 = lang.min(s + 1, last), lang.min(s + 2, last), lang.min(s + 3, last)
+            hidden_layers(x, params, work, p, w, s, s1, s2, s3, True)
+            for part in range((n_out + some - 1) // some):
+                g0, g1 = numbers(grad_y, s, part), there(s + 1 <= last, numbers(grad_y, s1, part))
+                g2, g3 = (
+                    there(s + 2 <= last, numbers(grad_y, s2, part)),
+                    there(s + 3 <= last, numbers(grad_y, s3, part)),
+                )
+                if lang.static(has_slope):
+                    a0, a1, a2, a3 = outputs_of_four(params, work, p, w, part)
+                    g0, g1, g2, g3 = g0 * out_slope(a0), g1 * out_slope(a1), g2 * out_slope(a2), g3 * out_slope(a3)
+                keep(work, w, part, g0, g1, g2, g3)
+            add_outputs(params, work, grad_params, p, w)
+            add_layers(x, work, grad_params, p, w, s, s1, s2, s3)
             if lang.static(of_inputs):
-                add_inputs(params, work, order, grad_x, task, c, s, last)
+                add_inputs(params, work, grad_x, p, w, s, last)
 
     return backward
 
@@ -103,26 +93,25 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
 def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     """Build the function that gives the loss, the mean over samples and outputs, and adds its gradient."""
     real = getattr(lang, shape.dtype)
-    hidden_layers, output_of = layers_of(lang, shape)
-    samples, turn = samples_of(lang), turn_of(lang, shape)
-    add_outputs, add_layers, _ = gradients_of(lang, shape)
-    out, out_slope = of_numbers(lang, shape.output_activation, shape.dtype)
-    loss_value, loss_slope = element_loss(lang, loss, shape.dtype)
-    n_out = shape.n_out
+    hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
+    turn, (add_outputs, add_layers, _) = turn_of(lang, shape), gradients_of(lang, shape)
+    out, out_slope = activation(lang, shape.output_activation, shape.some, shape.dtype)
+    loss_value, loss_slope = vector_loss(lang, loss, shape.some, shape.dtype)
+    numbers, keep, there = _numbers_of(lang, shape)
+    sum_of = total_of(lang, shape.some, shape.dtype)
+    n_out, some, vectors, space = shape.n_out, shape.some, shape.vectors, shape.space
+    vector, places = lang.types.vector(some, real), tuple(range(some))
 
     @lang.func
-    def learnt(params: lang.template(), work: lang.template(), target: lang.template(), task, c, m, s, j, scale):
-        """Loss of output j and its gradient before the activation, both times `scale`: 0 for who is not there."""
-        total = output_of(params, work, task, c, m, j)
-        p, t = out(total), target[s, j]
-        return scale * loss_value(p, t), scale * loss_slope(p, t) * out_slope(total)
+    def weighed(weight, vector):
+        """Nothing where nothing is: a loss need not be finite there."""
+        return lang.select(weight > weight * 0.0, weight * vector, weight * 0.0)
 
     @lang.func
     def learning(
         x: lang.template(),
         target: lang.template(),
         params: lang.template(),
-        order: lang.template(),
         work: lang.template(),
         slopes: lang.template(),
         task,
@@ -130,25 +119,68 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
         begin,
         last,
     ):
+        p, w = c * vectors, task * space
         if last >= begin:
-            turn(params, work, task, c)
-        part = real(1.0) / lang.cast(lang.max(last - begin + 1, 1) * n_out, real)
-        loss = 0.0 * part
+            turn(params, work, p, w)
+            turn_outputs(params, work, p, w)
+        share = vector(real(1.0) / lang.cast(lang.max(last - begin + 1, 1) * n_out, real))
+        losses = vector(0.0)
         for tile in range((last - begin + 4) // 4):
             s = begin + 4 * tile
-            s0, s1, s2, s3 = samples(order, s, last)
-            hidden_layers(x, params, work, task, c, s0, s1, s2, s3, True)
-            part1 = lang.select(s + 1 <= last, part, 0.0 * part)
-            part2 = lang.select(s + 2 <= last, part, 0.0 * part)
-            part3 = lang.select(s + 3 <= last, part, 0.0 * part)
-            for j in range(n_out):
-                l0, g0 = learnt(params, work, target, task, c, 0, s0, j, part)
-                l1, g1 = learnt(params, work, target, task, c, 1, s1, j, part1)
-                l2, g2 = learnt(params, work, target, task, c, 2, s2, j, part2)
-                l3, g3 = learnt(params, work, target, task, c, 3, s3, j, part3)
-                loss += l0 + l1 + l2 + l3
-                add_outputs(params, work, slopes, task, c, j, g0, g1, g2, g3)
-            add_layers(x, work, slopes, task, c, s0, s1, s2, s3)
-        return loss
+            s1, s2, s3 = lang.min(s + 1, last), lang.min(s + 2, last), lang.min(s + 3, last)
+            hidden_layers(x, params, work, p, w, s, s1, s2, s3, True)
+            for part in range((n_out + some - 1) // some):
+                c0 = lang.select(vector(*places) < vector(lang.cast(n_out - part * some, real)), share, vector(0.0))
+                c1, c2, c3 = there(s + 1 <= last, c0), there(s + 2 <= last, c0), there(s + 3 <= last, c0)
+                a0, a1, a2, a3 = outputs_of_four(params, work, p, w, part)
+                y0, y1, y2, y3 = out(a0), out(a1), out(a2), out(a3)
+                t0, t1 = numbers(target, s, part), numbers(target, s1, part)
+                t2, t3 = numbers(target, s2, part), numbers(target, s3, part)
+                losses += weighed(c0, loss_value(y0, t0)) + weighed(c1, loss_value(y1, t1))
+                losses += weighed(c2, loss_value(y2, t2)) + weighed(c3, loss_value(y3, t3))
+                g0, g1 = (
+                    weighed(c0, loss_slope(y0, t0) * out_slope(a0)),
+                    weighed(c1, loss_slope(y1, t1) * out_slope(a1)),
+                )
+                g2, g3 = (
+                    weighed(c2, loss_slope(y2, t2) * out_slope(a2)),
+                    weighed(c3, loss_slope(y3, t3) * out_slope(a3)),
+                )
+                keep(work, w, part, g0, g1, g2, g3)
+            add_outputs(params, work, slopes, p, w)
+            add_layers(x, work, slopes, p, w, s, s1, s2, s3)
+        return sum_of(losses)
 
     return learning
+
+
+def _numbers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
+    """Functions: a sample's numbers, one for each output of a part; keeping four samples'; zeros for one not there."""
+    n_out, some, incoming = shape.n_out, shape.some, shape.incoming
+    of_some, of_lanes = (lang.types.vector(count, getattr(lang, shape.dtype)) for count in (some, shape.lanes))
+
+    @lang.func
+    def numbers(array: lang.template(), s, part):
+        found = of_some(0.0)
+        for k in lang.static(range(some)):
+            if part * some + k < n_out:
+                found[k] = array[s, part * some + k]
+        return found
+
+    @lang.func
+    def widened(vector):
+        found = of_lanes(0.0)
+        for k in lang.static(range(some)):
+            found[k] = vector[k]
+        return found
+
+    @lang.func
+    def keep(work: lang.template(), w, part, g0, g1, g2, g3):
+        to = w + incoming + 4 * part
+        work[to], work[to + 1], work[to + 2], work[to + 3] = widened(g0), widened(g1), widened(g2), widened(g3)
+
+    @lang.func
+    def there(is_there, vector):
+        return lang.select(is_there, vector, of_some(0.0))
+
+    return numbers, keep, there

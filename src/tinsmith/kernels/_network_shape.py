@@ -13,7 +13,7 @@ class NetworkShape:
 
     `lanes` is a power of two that divides `width`. Without `biases` their rows are left out.
 
-    Where it is `by_sample`, kernels take a row's numbers one by one, and `lanes` samples at a time.
+    Where it is `by_sample`, kernels take a row's numbers one by one, and `lanes` samples at a time; else its vectors.
     """
 
     n_in: int
@@ -26,11 +26,6 @@ class NetworkShape:
     lanes: int
     dtype: str
     by_sample: bool = False
-
-    @property
-    def row(self) -> tuple[int, ...]:
-        """Sizes of a row as kernels take it."""
-        return (self.width,) if self.by_sample else (self.groups, self.lanes)
 
     @property
     def groups(self) -> int:
@@ -53,12 +48,46 @@ class NetworkShape:
         return self.outputs + self.n_out + self.biases * -(-self.n_out // self.width)
 
     @property
-    def work(self) -> tuple[int, int, int]:
-        """Sizes of a task's workspace: rows, groups, lanes.
+    def vectors(self) -> int:
+        """Vectors of a network."""
+        return self.rows * self.groups
 
-        Of samples, the gradients of a network's parameters; of neurons, activations and slopes, gradients on their way,
-        hidden layers turned.
-        """
+    # A task's workspace. Of samples: the gradients of a network's parameters, a vector each. Of neurons, in this order:
+    # activations of four samples, layer after layer; their slopes; gradients on their way; gradients of outputs; hidden
+    # layers turned; outputs turned.
+    @property
+    def some(self) -> int:
+        """How many outputs are worked out at once, in a vector: few outputs leave most of a wider one empty."""
+        return min(self.lanes, max(4, 1 << (self.n_out - 1).bit_length()))
+
+    @property
+    def slopes(self) -> int:
+        """Where slopes begin."""
+        return 4 * self.hidden * self.groups
+
+    @property
+    def back(self) -> int:
+        """Where gradients on their way begin: those of two layers."""
+        return 2 * self.slopes
+
+    @property
+    def incoming(self) -> int:
+        """Where gradients of outputs begin."""
+        return self.back + 8 * self.groups
+
+    @property
+    def turned(self) -> int:
+        """Where hidden layers begin that are turned."""
+        return self.incoming + 4 * -(-self.n_out // self.some)
+
+    @property
+    def turned_outputs(self) -> int:
+        """Where outputs begin that are turned."""
+        return self.turned + (self.hidden - 1) * self.width * self.groups
+
+    @property
+    def space(self) -> int:
+        """Vectors of a workspace."""
         if self.by_sample:
-            return self.rows, self.width, self.lanes
-        return 8 * self.hidden + 8 + (self.hidden - 1) * self.width, self.groups, self.lanes
+            return self.rows * self.width
+        return self.turned_outputs + -(-self.n_out // self.some) * self.width

@@ -4,9 +4,9 @@ What one network computes of a sample x, with its hidden layers' activation `act
 
     a = act(x W_0 + b_0),  a = act(a W_i + b_i) for each further hidden layer,  y = out(a V + c)
 
-`NetworkShape` says where these stand in `params[network, row, ...]`. The samples of network `cells[a]` are
-`order[start[a]]` to `order[start[a + 1] - 1]`. What is done with one network is in `_network_lanes` for narrow
-ones, whose vectors go across samples, and in `_network_rows` for others, whose vectors go across neurons.
+`NetworkShape` says where these stand in `params`. The samples of network c are `start[c]` to `start[c + 1] - 1`. What
+is done with one network is in `_network_lanes` for narrow ones, whose vectors go across samples, and in `_network_rows`
+for others, whose vectors go across neurons.
 
 A task is the networks from `first[task]` to `first[task + 1]`; tasks run in parallel, and no two write to one place
 (`_shares` says why a task is one of many iterations). Each has memory of its own, in `work`.
@@ -26,25 +26,23 @@ def forward_networks(lang: ModuleType, shape: NetworkShape) -> Any:
     Its parameters, floats of the shape's dtype unless said:
 
         x       [sample, n_in]
-        params  [network, row, *shape.row]; of neurons, the last dim is a vector
-        cells   [a] int32              which network
-        order   [sample] int32         samples, those of one network beside each other
-        start   [a + 1] int32          where a network's begin in it, and where the last one's end
-        first   [task + 1] int32       where a task's networks begin, in `cells`; no network stands there twice
-        work    [task, *shape.work]    a task's own, of vectors
-        y       [sample, n_out]        of samples of no network it stays as it is
+        params  by sample [network, row, width], else [network * vectors, lanes], where the last dim is a vector
+        start   [network + 1] int32   where a network's samples begin, and where the last one's end
+        first   [task + 1] int32      where a task's networks begin
+        work    [task * space, lanes] a task's own, of vectors
+        y       [sample, n_out]
     """
     array = _Arrays(lang, shape)
     number, rows, index, own = array.number, array.rows, array.index, array.own
     only_first, forward = firsts(lang), _way(shape).forward_of(lang, shape)
 
     @lang.kernel
-    def networks(x: number, params: rows, cells: index, order: index, start: index, first: index, work: own, y: number):
+    def networks(x: number, params: rows, start: index, first: index, work: own, y: number):
         for place in range((first.shape[0] - 1) * SHARE):
             task = place // SHARE
             for n in range(only_first(place, first[task + 1] - first[task])):
-                a = first[task] + n
-                forward(x, params, order, work, y, task, cells[a], start[a], start[a + 1] - 1)
+                c = first[task] + n
+                forward(x, params, work, y, task, c, start[c], start[c + 1] - 1)
 
     return networks
 
@@ -63,8 +61,6 @@ def backward_networks(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool)
     def with_inputs(
         x: number,
         params: rows,
-        cells: index,
-        order: index,
         start: index,
         first: index,
         work: own,
@@ -75,28 +71,18 @@ def backward_networks(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool)
         for place in range((first.shape[0] - 1) * SHARE):
             task = place // SHARE
             for n in range(only_first(place, first[task + 1] - first[task])):
-                a = first[task] + n
-                c, begin, last = cells[a], start[a], start[a + 1] - 1
-                backward(x, params, order, work, grad_y, grad_x, grad_params, task, c, begin, last)
+                c = first[task] + n
+                backward(x, params, work, grad_y, grad_x, grad_params, task, c, start[c], start[c + 1] - 1)
 
     @lang.kernel
     def without_inputs(
-        x: number,
-        params: rows,
-        cells: index,
-        order: index,
-        start: index,
-        first: index,
-        work: own,
-        grad_y: number,
-        grad_params: rows,
+        x: number, params: rows, start: index, first: index, work: own, grad_y: number, grad_params: rows
     ):
         for place in range((first.shape[0] - 1) * SHARE):
             task = place // SHARE
             for n in range(only_first(place, first[task + 1] - first[task])):
-                a = first[task] + n
-                c, begin, last = cells[a], start[a], start[a + 1] - 1
-                backward(x, params, order, work, grad_y, x, grad_params, task, c, begin, last)
+                c = first[task] + n
+                backward(x, params, work, grad_y, x, grad_params, task, c, start[c], start[c + 1] - 1)
 
     return with_inputs if of_inputs else without_inputs
 
@@ -106,9 +92,9 @@ def learning_networks(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
 
     Its parameters are those of the forward kernel but for `y`, and
 
-        target       [sample, n_out]
-        losses       [a]                         the mean over a network's samples and outputs
-        slopes       [network, row, *shape.row]  the gradient of a network's loss; added to
+        target  [sample, n_out]
+        losses  [network]       the mean over a network's samples and outputs
+        slopes  as `params`     the gradient of a network's loss; added to
 
     Args:
         lang: the engine's module.
@@ -124,8 +110,6 @@ def learning_networks(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
         x: number,
         target: number,
         params: rows,
-        cells: index,
-        order: index,
         start: index,
         first: index,
         work: own,
@@ -135,9 +119,8 @@ def learning_networks(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
         for place in range((first.shape[0] - 1) * SHARE):
             task = place // SHARE
             for n in range(only_first(place, first[task + 1] - first[task])):
-                a = first[task] + n
-                c, begin, last = cells[a], start[a], start[a + 1] - 1
-                losses[a] = learning_of_one(x, target, params, order, work, slopes, task, c, begin, last)
+                c = first[task] + n
+                losses[c] = learning_of_one(x, target, params, work, slopes, task, c, start[c], start[c + 1] - 1)
 
     return learning
 
@@ -155,5 +138,5 @@ class _Arrays:
         self.number = lang.types.ndarray(real, ndim=2)
         self.numbers = lang.types.ndarray(real, ndim=1)
         self.index = lang.types.ndarray(lang.i32, ndim=1)
-        self.rows = lang.types.ndarray(real if shape.by_sample else vector, ndim=3)
-        self.own = lang.types.ndarray(vector, ndim=3)
+        self.own = lang.types.ndarray(vector, ndim=1)
+        self.rows = lang.types.ndarray(real, ndim=3) if shape.by_sample else self.own

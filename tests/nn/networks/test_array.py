@@ -16,6 +16,8 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 ACTIVATIONS = ["ReLU", "LeakyReLU", "SiLU", "Exponential", "Sine", "Sigmoid", "Squareplus", "Softplus", "Tanh", "None"]
 # (width, hidden layers, outputs, biases): rows of one vector, of two, wider than the networks, of a single neuron.
 SHAPES = [(8, 2, 3, True), (16, 3, 1, False), (5, 3, 7, True), (1, 1, 2, True), (12, 2, 3, False), (4, 4, 9, True)]
+# More outputs than a row has, and than a vector: in parts, the last one not full.
+SHAPES += [(16, 2, 20, True), (8, 2, 19, False)]
 # Those whose samples stand in the lanes of a vector.
 NARROW = [(4, 2, 3, True), (6, 1, 2, False), (3, 3, 5, True), (1, 2, 1, True)]
 
@@ -143,6 +145,20 @@ def test_losses(engine, otype, width):
     torch.testing.assert_close(ours, true.reshape(2, 3), **CLOSE)
     (wanted,) = torch.autograd.grad(true.reshape(2, 3), net.params, weights)
     torch.testing.assert_close(torch.autograd.grad(ours, net.params, weights)[0], wanted, **CLOSE)
+
+
+def test_a_loss_that_is_not_finite_where_no_output_is(engine):
+    """Kernels fill a vector up with outputs that are 0: log 0 must not come to the others."""
+    config = {"otype": "CutlassMLP", "n_neurons": 8, "n_hidden_layers": 2}
+    net = NetworkArray((2, 3), 3, 3, config, engine=engine, dtype=torch.float64, way="fused")
+    with torch.no_grad():
+        net.params.abs_()
+    x, target = normal(2, 3, 6, 3).abs(), normal(2, 3, 6, 3, seed=7).abs()
+    loss = net.loss(x, target, "CrossEntropy")
+    true = Loss("CrossEntropy")(by_hand(net, x.reshape(6, 6, 3)), target.reshape(6, 6, 3))
+    torch.testing.assert_close(loss.mean(), true, **CLOSE)
+    grads = torch.autograd.grad(loss.mean(), net.params)[0], torch.autograd.grad(true, net.params)[0]
+    torch.testing.assert_close(*grads, **CLOSE)
 
 
 def test_a_loss_can_be_gone_back_twice(engine):

@@ -232,8 +232,10 @@ class NetworkArray(torch.nn.Module):
         cells = cells.long()
         points = self.encoding.routed(points, cells) if self.encoding else points
         if self._is_fused(points):
-            samples = sorted_by(cells, self.cells, self.engine)
-            return _fused.outputs(self.layout, self.params, points, samples, self.engine)
+            found = sorted_by(cells, self.cells, self.engine)
+            return found.restore(
+                _fused.outputs(self.layout, self.params, found.sort(points), found.samples, self.engine)
+            )
         return _matrices.routed(self.layout, self.params, points, cells)
 
     def _is_fused(self, x: torch.Tensor) -> bool:

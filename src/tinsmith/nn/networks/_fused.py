@@ -50,10 +50,8 @@ class _Learned(torch.autograd.Function):
         (grad_losses,), (params, x, target) = gradients, ctx.saved_tensors
         with torch.no_grad():  # gone back over again, a graph works its gradient out again: it was given away
             slopes = ctx.slopes.pop() if ctx.slopes else ctx.op(x, target, params, *ctx.samples).slopes
-            found = slopes.mul_(
-                grad_losses.view(-1, *[1] * (slopes.ndim - 1))
-            )  # a copy would be half as much memory again
-        return _Once.apply(found, params) if torch.is_grad_enabled() else found, None, None, None, None
+            slopes.view(len(grad_losses), -1).mul_(grad_losses[:, None])  # a copy would be half as much memory again
+        return _Once.apply(slopes, params) if torch.is_grad_enabled() else slopes, None, None, None, None
 
 
 class _Once(torch.autograd.Function):
@@ -82,8 +80,8 @@ def _forward(engine: str | None, device: torch.device, shape: NetworkShape, of_i
         backward = backward_networks(lang, shape, of_inputs=of_inputs)
         spec = f"x[s, {shape.n_in}], {_common(shape)} -> y[s, {shape.n_out}]"
         detached = () if of_inputs else ("x",)
-        kernel, work = forward_networks(lang, shape), _work(shape)
-        _OPS[key] = Op([kernel], spec, scratch=work, backward=backward, simd=True, steady=True, detached=detached)
+        options: Any = {"scratch": _work(shape), "init": {"y": "empty"}, "simd": True, "steady": True}
+        _OPS[key] = Op([forward_networks(lang, shape)], spec, backward=backward, detached=detached, **options)
     return key
 
 
@@ -92,17 +90,20 @@ def _learning(engine: str | None, device: torch.device, shape: NetworkShape, los
     lang = language(engine, device)
     key = (lang.__name__, shape, loss)
     if key not in _OPS:
-        rows = ", ".join(map(str, (shape.rows, *shape.row)))
         given = f"x[s, {shape.n_in}], target[s, {shape.n_out}], {_common(shape)}"
-        kernel, work = learning_networks(lang, shape, loss), _work(shape)
-        _OPS[key] = Op([kernel], f"{given} -> losses[a], slopes[c, {rows}]", scratch=work, simd=True, steady=True)
+        spec = f"{given} -> losses[b - 1], slopes[{_params(shape)}]"
+        options: Any = {"scratch": _work(shape), "init": {"losses": "empty"}, "simd": True, "steady": True}
+        _OPS[key] = Op([learning_networks(lang, shape, loss)], spec, **options)
     return key
 
 
 def _common(shape: NetworkShape) -> str:
-    rows = ", ".join(map(str, (shape.rows, *shape.row)))
-    return f"params[c, {rows}], cells[a]: i32, order[s]: i32, start[b]: i32, first[t]: i32"
+    return f"params[{_params(shape)}], start[b]: i32, first[t]: i32"
+
+
+def _params(shape: NetworkShape) -> str:
+    return f"c, {shape.rows}, {shape.width}" if shape.by_sample else f"v, {shape.lanes}"
 
 
 def _work(shape: NetworkShape) -> str:
-    return f"work[t - 1, {', '.join(map(str, shape.work))}]"
+    return f"work[(t - 1) * {shape.space}, {shape.lanes}]"

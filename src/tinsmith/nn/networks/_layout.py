@@ -48,14 +48,14 @@ class Layout:
         return cls(shape, _whole(shape), _segments(shape))
 
     def vectors(self, params: torch.Tensor) -> torch.Tensor:
-        """[cell, row, width] as a kernel takes it: [cell, row, *whole.row]. New memory only where rows must be wider.
+        """[cell, row, width] as kernels take it: so, or as a list of vectors. New memory only where rows must be wider.
 
         Neurons that are added have zero weights to and from them. Differentiable.
         """
         to = self.whole
         if to.width != self.shape.width:
             params = torch.cat([part for parts in self._widened(params) for part in parts], 1)
-        return params if to.by_sample else params.reshape(len(params), to.rows, *to.row)
+        return params if to.by_sample else params.reshape(-1, to.lanes)
 
     def _widened(self, params: torch.Tensor) -> list[list[torch.Tensor]]:
         wide = self.whole.width

@@ -1,13 +1,13 @@
 """Samples: which samples belong to which network, laid out for a launch.
 
-Equal batches are laid out once a size. Scattered points are sorted by their network, by counting, since a network's
-samples must stand beside each other in `order` (not in memory: kernels look samples up).
+Equal batches are laid out once a size. Scattered points are sorted by their network, by counting, and so are their
+numbers: looked up by the networks' kernels, each would be waited for between two sums.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,8 +21,6 @@ _TASKS_PER_THREAD = 8
 class Samples(NamedTuple):
     """What the kernels of `kernels.forward_networks` take besides numbers, int32, in its letters."""
 
-    cells: torch.Tensor
-    order: torch.Tensor
     start: torch.Tensor
     first: torch.Tensor
 
@@ -47,25 +45,57 @@ def _kept(cells: int, batch: int, device: torch.device, _threads: int) -> Sample
 
 
 def _laid_out(cells: int, batch: int, device: torch.device) -> Samples:
-    start = torch.arange(cells + 1, device=device) * batch
-    order = torch.arange(cells * batch, device=device)
     tasks = _tasks(cells, device.type)
+    start = torch.arange(cells + 1, device=device) * batch
     first = torch.arange(tasks + 1, device=device) * cells // tasks
-    return Samples(torch.arange(cells, device=device).int(), order.int(), start.int(), first.int())
+    return Samples(start.int(), first.int())
 
 
-def sorted_by(cells: torch.Tensor, count: int, engine: str | None) -> Samples:
-    """Of scattered samples: [sample] with the network of each, below `count`."""
+class Sorting(NamedTuple):
+    """Scattered samples, those of one network beside each other."""
+
+    samples: Samples
+    order: torch.Tensor
+    """[sample]: which one stands there."""
+    place: torch.Tensor
+    """[sample]: where each stands."""
+
+    def sort(self, rows: torch.Tensor) -> torch.Tensor:
+        """[sample, channel] in this order. Differentiable."""
+        return _Permuted.apply(rows, self.order, self.place)
+
+    def restore(self, rows: torch.Tensor) -> torch.Tensor:
+        """[sample, channel] as they came. Differentiable."""
+        return _Permuted.apply(rows, self.place, self.order)
+
+
+class _Permuted(torch.autograd.Function):
+    """`rows[order]`. torch would add up the gradient, row by row, where each goes to a place of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, order: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(order, inverse)
+        return rows.index_select(0, order)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        order, inverse = ctx.saved_tensors
+        return _Permuted.apply(gradients[0], inverse, order), None, None
+
+
+def sorted_by(cells: torch.Tensor, count: int, engine: str | None) -> Sorting:
+    """Scattered samples by the network of each: [sample], below `count`."""
     if cells.device.type == "cpu":
-        order, start = _SORTERS[_sorter(engine, cells.device)](cells.int(), count=count, ends=count + 1)
+        order, place, start = _SORTERS[_sorter(engine, cells.device)](cells.int(), count=count, ends=count + 1)
     else:
-        order = torch.argsort(cells, stable=True).int()
+        order = torch.argsort(cells, stable=True)
+        place = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
         start = torch.nn.functional.pad(torch.bincount(cells, minlength=count).cumsum(0), (1, 0)).int()
     tasks = _tasks(count, cells.device.type)
     shares = torch.linspace(0, len(cells), tasks + 1, device=cells.device).int()
     first = torch.searchsorted(start, shares, out_int32=True).clamp(max=count)
     first[0], first[-1] = 0, count
-    return Samples(torch.arange(count, device=cells.device).int(), order, start, first)
+    return Sorting(Samples(start, first), order, place)
 
 
 @constant_when_traced
@@ -80,8 +110,9 @@ def _sorter(engine: str | None, device: torch.device) -> str:
     """The key of the sorting op for an engine."""
     lang = language(engine, device)
     if lang.__name__ not in _SORTERS:
-        spec = "cells[n]: i32 -> order[n]: i32, start[ends]: i32"
-        _SORTERS[lang.__name__] = op(spec, scratch="place[count]: i32")(counting_sort(lang))
+        spec = "cells[n]: i32 -> order[n]: i32, place[n]: i32, start[ends]: i32"
+        init = {"order": "empty", "place": "empty"}
+        _SORTERS[lang.__name__] = op(spec, scratch="tally[count]: i32", init=init)(counting_sort(lang))
     return lang.__name__
 
 
