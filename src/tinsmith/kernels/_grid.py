@@ -78,19 +78,19 @@ def grid(
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     only_first = firsts(lang)
-    place, slot, weight, slope_of = geometry(lang, fp=fp, n_dims=n_dims, interpolation=interpolation)
+    level_of, place, slot, weight, slope_of = geometry(lang, fp=fp, n_dims=n_dims, interpolation=interpolation)
     corners = 1 if interpolation == "Nearest" else 2**n_dims
     near = min(corners, 2**UNROLLED)
     far = corners // near
 
     @lang.func
-    def read(x: lang.template(), table: lang.template(), scales: lang.template(), cells: lang.template(), i, level):
+    def read(x: lang.template(), table: lang.template(), scale, facts, i):
         """The features of point i on a level."""
-        cell, part, _ = place(x, scales, i, level)
+        cell, part, _ = place(x, scale, i)
         total = lang.Vector([0.0] * n_features, dt=real)
         for high in range(far):
             for low in lang.static(range(near)):
-                row = slot(cells, level, cell, high * near + low)
+                row = slot(facts, cell, high * near + low)
                 share = weight(part, high * near + low)
                 for k in lang.static(range(n_features)):
                     total[k] += share * table[row, k]
@@ -100,15 +100,17 @@ def grid(
     def value_levels_apart(x: array, table: array, scales: array, cells: array, y: array):
         for share in range(scales.shape[0] * SHARE):
             level = share // SHARE
+            scale, facts = level_of(scales, cells, level)
             for i in range(only_first(share, x.shape[0])):
-                total = read(x, table, scales, cells, i, level)
+                total = read(x, table, scale, facts, i)
                 for k in lang.static(range(n_features)):
                     y[i, level * n_features + k] = total[k]
 
     @lang.kernel
     def value(x: array, table: array, scales: array, cells: array, y: array):
         for i, level in lang.ndrange(x.shape[0], scales.shape[0]):
-            total = read(x, table, scales, cells, i, level)
+            scale, facts = level_of(scales, cells, level)
+            total = read(x, table, scale, facts, i)
             for k in lang.static(range(n_features)):
                 y[i, level * n_features + k] = total[k]
 
@@ -116,18 +118,18 @@ def grid(
     def pull(
         x: lang.template(),
         table: lang.template(),
-        scales: lang.template(),
-        cells: lang.template(),
+        scale,
+        facts,
         c: lang.template(),
         i,
         level,
     ):
         """What a level adds to the gradient in the position of point i."""
-        cell, part, steep = place(x, scales, i, level)
+        cell, part, steep = place(x, scale, i)
         total = lang.Vector([0.0] * n_dims, dt=real)
         for high in range(far):
             for low in lang.static(range(near)):
-                row = slot(cells, level, cell, high * near + low)
+                row = slot(facts, cell, high * near + low)
                 gain = real(0.0)
                 for k in lang.static(range(n_features)):
                     gain += table[row, k] * c[i, level * n_features + k]
@@ -144,8 +146,10 @@ def grid(
         for share in range(parts.shape[0] * SHARE):
             worker = share // SHARE
             for turn in range(only_first(share, (scales.shape[0] - worker + parts.shape[0] - 1) // parts.shape[0])):
+                level = worker + turn * parts.shape[0]
+                scale, facts = level_of(scales, cells, level)
                 for i in range(x.shape[0]):
-                    here = pull(x, table, scales, cells, c, i, worker + turn * parts.shape[0])
+                    here = pull(x, table, scale, facts, c, i, level)
                     for dim in lang.static(range(n_dims)):
                         parts[worker, i, dim] = parts[worker, i, dim] + here[dim]
         for i in range(x.shape[0]):
@@ -160,35 +164,41 @@ def grid(
         for i in range(x.shape[0]):
             total = lang.Vector([0.0] * n_dims, dt=real)
             for level in range(scales.shape[0]):
-                total += pull(x, table, scales, cells, c, i, level)
+                scale, facts = level_of(scales, cells, level)
+                total += pull(x, table, scale, facts, c, i, level)
             for dim in lang.static(range(n_dims)):
                 slope[i, dim] = total[dim]
 
     @lang.func
-    def add(cells: lang.template(), c: lang.template(), total: lang.template(), i, level, cell, part):
+    def add(x: lang.template(), scale, facts, c: lang.template(), total: lang.template(), i, level):
+        """Add what point i gives to the gradient of the features."""
+        cell, part, _ = place(x, scale, i)
+        gains = lang.Vector([0.0] * n_features, dt=real)
+        for k in lang.static(range(n_features)):
+            gains[k] = c[i, level * n_features + k]
         for high in range(far):
             for low in lang.static(range(near)):
-                row = slot(cells, level, cell, high * near + low)
+                row = slot(facts, cell, high * near + low)
                 share = weight(part, high * near + low)
                 for k in lang.static(range(n_features)):
                     if lang.static(not atomic):
-                        total[row, k] = total[row, k] + share * c[i, level * n_features + k]
+                        total[row, k] = total[row, k] + share * gains[k]
                     else:
-                        total[row, k] += share * c[i, level * n_features + k]
+                        total[row, k] += share * gains[k]
 
     @lang.kernel
     def by_table_levels_apart(x: array, scales: array, cells: array, c: array, total: array):
         for share in range(scales.shape[0] * SHARE):
             level = share // SHARE
+            scale, facts = level_of(scales, cells, level)
             for i in range(only_first(share, x.shape[0])):
-                cell, part, _ = place(x, scales, i, level)
-                add(cells, c, total, i, level, cell, part)
+                add(x, scale, facts, c, total, i, level)
 
     @lang.kernel
     def by_table(x: array, scales: array, cells: array, c: array, total: array):
         for i, level in lang.ndrange(x.shape[0], scales.shape[0]):
-            cell, part, _ = place(x, scales, i, level)
-            add(cells, c, total, i, level, cell, part)
+            scale, facts = level_of(scales, cells, level)
+            add(x, scale, facts, c, total, i, level)
 
     return Grid(
         value_levels_apart if apart else value,
@@ -197,19 +207,26 @@ def grid(
     )
 
 
-def geometry(lang: ModuleType, *, fp: str, n_dims: int, interpolation: str) -> tuple[Any, Any, Any, Any]:
-    """The functions of a cell and its corners: `place`, `slot`, `weight` and `slope_of`."""
+def geometry(lang: ModuleType, *, fp: str, n_dims: int, interpolation: str) -> tuple[Any, Any, Any, Any, Any]:
+    """The functions of a level, its cells and their corners: `level_of`, `place`, `slot`, `weight` and `slope_of`."""
     real = getattr(lang, fp)
     smooth, nearest = interpolation == "Smoothstep", interpolation == "Nearest"
     factors = FACTORS
 
     @lang.func
-    def place(x: lang.template(), scales: lang.template(), i, level):
+    def level_of(scales: lang.template(), cells: lang.template(), level):
+        """A level's scale and its row of `cells`: read once, for engines read memory anew after each store."""
+        facts = lang.Vector([0] * (factors + n_dims), dt=lang.i32)
+        for k in lang.static(range(factors + n_dims)):
+            facts[k] = cells[level, k]
+        return lang.cast(scales[level], real), facts
+
+    @lang.func
+    def place(x: lang.template(), scale, i):
         """The cell that point i is in, how far into it, and how that moves with x."""
         cell = lang.Vector([0] * n_dims, dt=lang.i32)
         part = lang.Vector([0.0] * n_dims, dt=real)
         steep = lang.Vector([0.0] * n_dims, dt=real)
-        scale = lang.cast(scales[level], real)
         for dim in lang.static(range(n_dims)):
             pos = x[i, dim] * scale + real(0.5)
             low = lang.floor(pos)
@@ -224,18 +241,18 @@ def geometry(lang: ModuleType, *, fp: str, n_dims: int, interpolation: str) -> t
         return cell, part, steep
 
     @lang.func
-    def slot(cells: lang.template(), level, cell, corner):
+    def slot(facts, cell, corner):
         """The row of the table where a corner's features are."""
         hashed, summed = 0, 0
         for dim in lang.static(range(n_dims)):
-            term = (cell[dim] + ((corner >> dim) & 1)) * cells[level, factors + dim]
+            term = (cell[dim] + ((corner >> dim) & 1)) * facts[factors + dim]
             hashed = hashed ^ term
             summed = summed + term
-        index = lang.cast(lang.select(cells[level, 3] == 1, hashed & cells[level, 2], summed), lang.u32)
-        size = lang.cast(cells[level, 1], lang.u32)
+        index = lang.cast(lang.select(facts[3] == 1, hashed & facts[2], summed), lang.u32)
+        size = lang.cast(facts[1], lang.u32)
         if index >= size:
             index = index % size
-        return cells[level, 0] + lang.cast(index, lang.i32)
+        return facts[0] + lang.cast(index, lang.i32)
 
     @lang.func
     def side(part, corner, dim: lang.template()):
@@ -262,4 +279,4 @@ def geometry(lang: ModuleType, *, fp: str, n_dims: int, interpolation: str) -> t
                 product = product * side(part, corner, dim)
         return product
 
-    return place, slot, weight, slope_of
+    return level_of, place, slot, weight, slope_of
