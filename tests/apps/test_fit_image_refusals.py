@@ -39,9 +39,15 @@ def _cut_off(folder):
     return path
 
 
-def _sixteen_bits(folder):
-    path = folder / "deep.png"
-    Image.fromarray(np.full((8, 8), 30000, np.uint16)).save(path)
+def _floats(folder):
+    path = folder / "deep.tif"
+    Image.fromarray(np.full((8, 8), 0.5, np.float32)).save(path)
+    return path
+
+
+def _many_bits(folder):
+    path = folder / "deep.tif"
+    Image.fromarray(np.full((8, 8), 70000, np.int32)).save(path)
     return path
 
 
@@ -57,7 +63,8 @@ IMAGES = {
     "no image": (_text_file, "it is no image of a known format"),
     "empty": (_empty, "it is no image of a known format"),
     "cut off": (_cut_off, "truncated"),
-    "16 bits": (_sixteen_bits, "more than 8 bits a channel (mode I;16)"),
+    "floating point": (_floats, "its numbers are floating point (mode F)"),
+    "32 bits": (_many_bits, "more than 16 bits a pixel (mode I)"),
 }
 
 
@@ -78,7 +85,7 @@ def test_a_folder_that_cannot_be_written(options, photo, inside):
     out = photo / inside  # a file stands where the folder should be
     with pytest.raises(InputError) as refused:
         fit_image(options(out=out))
-    assert "the output folder cannot be written" in str(refused.value)
+    assert ("the output folder cannot be written" if inside else "--out is a file, not a folder") in str(refused.value)
     assert str(out) in str(refused.value) and "--out" in str(refused.value)
 
 

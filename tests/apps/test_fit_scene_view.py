@@ -115,7 +115,7 @@ def test_one_walks_around_while_it_learns(fitting, tmp_path):
             page.get_by_text("Resume", exact=True).click()
             expect(status).to_contain_text("learning", timeout=SOON)
             page.get_by_text("Stop and write").click()
-            expect(status).to_contain_text("finished", timeout=SOON)
+            expect(status).to_contain_text("you can close this page", timeout=SOON)
             assert page.complaints == []
 
     reached = visited(fitting(steps=STEPS, rays=256), visit)

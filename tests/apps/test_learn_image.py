@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -11,11 +12,11 @@ import pytest
 import torch
 from PIL import Image
 
-from support.folders import StopAt, contents, names, pixels
+from support.folders import StopAt, contents, names, pixels, without_times
 from tinsmith import ConfigError
 from tinsmith.apps._photo import load_photo
 from tinsmith.apps._pictures import error_map
-from tinsmith.apps.learn_image import LearnOptions, learn_image, shipped
+from tinsmith.apps.learn_image import LearnOptions, _training, learn_image, shipped
 from tinsmith.apps.learn_image._blocks import Blocks
 from tinsmith.apps.learn_image._recipe import recipe
 from tinsmith.apps.learn_image._training import Training
@@ -72,12 +73,6 @@ def test_the_summary_tells_what_was_done(learning):
     assert told["network"]["activation"] == "ReLU"  # defaults are written out
 
 
-def _without_times(folder):
-    held = contents(folder)
-    told = json.loads(held.pop("summary.json"))
-    return held | {"summary": {key: value for key, value in told.items() if key != "seconds"}}
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, learning, kind, tmp_path):
     whole = learning(KINDS[kind], engine=engine, out=tmp_path / "whole")
@@ -89,7 +84,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, learning, kin
     torch.manual_seed(99)  # the checkpoint, not chance, says how it goes on
     resumed = learn_image(dataclasses.replace(halves, resume=True))
     assert resumed.step == 40 and not resumed.interrupted
-    assert _without_times(halves.out) == _without_times(whole.out)
+    assert without_times(halves.out) == without_times(whole.out)
 
 
 def test_stopped_before_the_first_step(learning):
@@ -100,15 +95,17 @@ def test_stopped_before_the_first_step(learning):
 
 def test_a_finished_run_can_go_on(learning):
     learn_image(learning(steps=20))
-    again = learn_image(learning(steps=20, resume=True))
-    assert again.step == 20 and again.seconds == 0
+    for steps in (20, 10):
+        again = learn_image(learning(steps=steps, resume=True))
+        assert again.step == 20 and again.seconds == 0 and again.files == ()
+    assert json.loads((learning().out / "summary.json").read_text())["steps"] == 20
     assert learn_image(learning(steps=30, resume=True)).step == 30
 
 
 def test_the_seed_decides(learning, tmp_path):
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         learn_image(learning(ARRAY, out=tmp_path / name, seed=seed, steps=3))
-    assert _without_times(tmp_path / "one") == _without_times(tmp_path / "same")
+    assert without_times(tmp_path / "one") == without_times(tmp_path / "same")
     assert contents(tmp_path / "one")["learned.png"] != contents(tmp_path / "two")["learned.png"]
 
 
@@ -157,6 +154,47 @@ def test_blocks_make_the_whole(seen, grid):
         inside = places[top:bottom, left:right]
         torch.testing.assert_close(inside[..., 0], (across[top:bottom, left:right] - left + 0.5) / (right - left))
         torch.testing.assert_close(inside[..., 1], (down[top:bottom, left:right] - top + 0.5) / (bottom - top))
+
+
+@pytest.mark.parametrize("grid", [(1, 1), (3, 5), (36, 48)])
+@pytest.mark.parametrize("every", [2, 5])
+def test_thinned_blocks_are_some_of_the_pixels_where_they_were(seen, grid, every):
+    whole, some = Blocks(seen, grid, "cpu"), Blocks(seen, grid, "cpu", every)
+    assert some.pixels.shape[:2] == (some.rows[-1], some.columns[-1])
+    assert len(some.rows) == grid[0] + 1 and all(a < b for a, b in itertools.pairwise(some.rows))
+    colours = some.assembled(some._targets)
+    assert torch.equal((colours * 255).round().to(torch.uint8), some.pixels)
+    for block in {0, grid[0] * grid[1] // 2, grid[0] * grid[1] - 1}:
+        down, across = _pixels_at(whole, block, some.positions[block])
+        assert torch.equal(seen.pixels[down, across].float() / 255, some._targets[block])
+
+
+def test_a_large_photograph_is_glanced_at_along_the_way(learning, monkeypatch):
+    monkeypatch.setattr(_training, "_LOOK_SIDE", 20)
+    frames = []
+    options = learning(ARRAY)
+    training = Training(load_photo(options.image, 48), recipe(options), 0, None, "cpu")
+    for _ in range(3):
+        training.advance()
+    frames = training.history.frames
+    assert frames[0].shape == training.looked_at.pixels.shape and frames[0].shape[0] < 20
+    assert training.image().shape == (36, 48, 3)
+    reached = learn_image(options)
+    assert pixels(options.out / "learned.png").shape == (36, 48, 3) and reached.psnr > 15
+
+
+def test_a_summary_is_a_configuration(learning, tmp_path):
+    learn_image(learning(ARRAY, steps=3))
+    (learning().out / "summary.json").rename(tmp_path / "again.json")
+    again = recipe(dataclasses.replace(learning(), config=tmp_path / "again.json"))
+    assert again.identity() == recipe(learning(ARRAY)).identity() and again.steps == 3
+
+
+def test_a_rate_that_is_too_high_is_told(learning):
+    wild = GRID | {"optimizer": {"otype": "Adam", "learning_rate": 1000.0}}
+    reached = learn_image(learning(wild))
+    assert reached.learned_nothing and not learn_image(learning(GRID)).learned_nothing
+    assert reached.before < 15
 
 
 def _pixels_at(blocks, block, positions):
@@ -259,7 +297,10 @@ BAD = {
     "steps": ({"steps": 0.5}, ("configuration.json: steps", "0.5", "1 or more")),
     "a batch": ({"batch_size": True}, ("configuration.json: batch_size", "true")),
     "directions": ({"encoding": {"otype": "SphericalHarmonics"}}, ("configuration.json: encoding", "2")),
-    "too many blocks": ({"grid_shape": [2, 49], "encoding": {"otype": "Identity"}}, ("2 x 49", "36 x 48")),
+    "too many blocks": (
+        {"grid_shape": [2, 49], "encoding": {"otype": "Identity"}},
+        ("2 rows, 49 columns", "36 rows, 48 columns", "--blocks 2x2"),
+    ),
 }
 
 

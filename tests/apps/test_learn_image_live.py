@@ -15,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+from support.folders import contents
 from tinsmith import InputError
 from tinsmith.apps.learn_image import learn_image, live_page
 from tinsmith.apps.learn_image._server import Wish
@@ -80,9 +81,9 @@ def meanwhile(live, visit):
         raise trouble[0]
 
 
-def visited(options, visit):
+def visited(options, visit, say=lambda words: None):
     """A run with a page, on which `visit(live)` goes; what the run reached."""
-    with live_page() as live, meanwhile(live, lambda: visit(live)):
+    with live_page(say=say) as live, meanwhile(live, lambda: visit(live)):
         return learn_image(options, live=live)
 
 
@@ -135,21 +136,31 @@ def test_one_block_learns_and_the_others_stay(learning):
         assert state["retrained"]["after"] > state["retrained"]["before"]
         assert (state["retrained"]["row"], state["retrained"]["column"]) == (2, 1)
         code, trouble = wish(live.url, "retrain", row=3, column=1)
-        assert code == 409 and trouble == "there is no block 3, 1"
+        assert code == 409 and trouble == "there is no block in row 3, column 1"
 
     visited(learning(ARRAY, steps=STEPS), visit)
 
 
-def test_the_page_stays_after_the_last_step(learning):
+def test_the_files_are_there_after_the_last_step_and_the_page_stays(learning):
+    before = {}
+
     def visit(live):
-        wait_for(live.url, lambda state: state["status"] == "done")
-        assert (learning().out / "checkpoint.safetensors").is_file()
+        state = wait_for(live.url, lambda state: state["status"] == "done")
+        assert state["folder"] == str(learning().out) and state["is_unwritten"] is False
+        before.update(contents(learning().out))
         assert wish(live.url, "retrain", row=0, column=0) == (200, "")
-        wait_for(live.url, lambda state: state["retrained"] is not None)
+        state = wait_for(live.url, lambda state: state["retrained"] is not None)
+        assert state["is_unwritten"] is True
         assert wish(live.url, "stop") == (200, "")
 
-    reached = visited(learning(ARRAY, steps=3), visit)
+    said = []
+    reached = visited(learning(ARRAY, steps=3), visit, said.append)
     assert reached.step == 3 and not reached.interrupted
+    assert set(before) == {path.name for path in reached.files}
+    assert len(said) == 1 and str(learning().out) in said[0] and "Ctrl-C" in said[0]
+    after = contents(learning().out)
+    changed = {"learned.png", "error.png", "comparison.png", "learning.gif", "checkpoint.safetensors", "summary.json"}
+    assert {name for name in after if after[name] != before[name]} >= changed  # trained since, written again
     assert learn_image(learning(ARRAY, steps=5, resume=True)).step == 5  # of unequal counts of steps by now
 
 
@@ -163,6 +174,29 @@ def test_what_is_watched_and_retrained_does_not_change_how_the_rest_learns(learn
     learn_image(learning(ARRAY, steps=20, out=tmp_path / "alone"))
     pictures = [(tmp_path / name / "learned.png").read_bytes() for name in ("watched", "alone")]
     assert pictures[0] == pictures[1]
+
+
+def test_files_that_are_there_are_not_written_again(learning):
+    learn_image(learning(ARRAY, steps=3))
+    before = {path: path.stat().st_mtime_ns for path in learning().out.iterdir()}
+
+    def visit(live):
+        wait_for(live.url, lambda state: state["status"] == "done")
+
+    assert visited(learning(ARRAY, steps=2, resume=True), visit).files == ()
+    assert {path: path.stat().st_mtime_ns for path in learning().out.iterdir()} == before
+
+
+def test_the_end_is_told_before_the_server_goes(learning):
+    states = []
+
+    def visit(live):
+        wait_for(live.url, lambda state: state["status"] == "done")
+        wish(live.url, "stop")
+        states.append(wait_for(live.url, lambda state: state["status"] == "ended"))
+
+    assert not visited(learning(GRID, steps=2), visit).interrupted
+    assert states[0]["interrupted"] is False and states[0]["folder"] == str(learning().out)
 
 
 def test_one_network_has_no_blocks(learning):
@@ -194,6 +228,17 @@ def test_what_the_server_refuses():
 
 
 # The page ------------------------------------------------------------------------------------
+
+
+def test_the_page_before_the_first_step(browse):
+    from playwright.sync_api import expect
+
+    with live_page() as live, browse(live.url, width=1280, height=900) as page:
+        expect(page.locator("#status")).to_have_text("starting")
+        assert page.locator(".waiting").count() == 3
+        assert not any(page.locator(f"#{name}").is_visible() for name in ("learned", "error", "photo"))
+        assert page.complaints == []
+
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -260,7 +305,7 @@ def test_the_page_shows_and_steers_the_run(learning, browse):
             box = page.locator("#learned-frame").bounding_box()
             # The middle of block 1, 3 of 3 x 5.
             page.mouse.move(box["x"] + box["width"] * 0.7, box["y"] + box["height"] * 0.5)
-            expect(page.locator("#block")).to_contain_text("block 1, 3")
+            expect(page.locator("#block")).to_contain_text("row 1, column 3")
             page.mouse.down()
             page.mouse.up()
             expect(said).to_contain_text("after 200 steps of its own")
@@ -279,13 +324,19 @@ def test_the_page_shows_and_steers_the_run(learning, browse):
             page.focus("#error-frame")
             page.keyboard.press("ArrowRight")
             page.keyboard.press("ArrowDown")
-            expect(page.locator("#block")).to_contain_text("block 1, 0")
+            expect(page.locator("#block")).to_contain_text("row 1, column 0")
             page.click("text=Stop and write")
-            expect(status).to_have_text("finished")
+            expect(status).to_have_text("stopped")
+            expect(said).to_have_text(
+                f"Stopped at step {_step(page)}: the files are in {learning().out}. You can close this page."
+            )
+            expect(page.locator("#stop")).to_be_disabled()
+            assert (learning().out / "learned.png").is_file()
+            page.wait_for_timeout(4000)  # by now the server is gone
+            expect(said).to_contain_text("You can close this page")
             assert page.complaints == []
 
-    reached = visited(learning(ARRAY, steps=STEPS), visit)
-    assert reached.interrupted and (learning().out / "learned.png").is_file()
+    assert visited(learning(ARRAY, steps=STEPS), visit).interrupted
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -312,10 +363,16 @@ def test_the_page_says_that_the_run_is_over(learning, browse):
 
     def visit(live):
         with browse(live.url, width=1280, height=900) as page:
+            said = page.locator("#said")
             expect(page.locator("#status")).to_have_text("done")
+            expect(page.locator("#stop")).to_have_text("Finish")
+            expect(said).to_contain_text(f"the files are in {learning().out}")
+            expect(said).to_contain_text("Click a block")
+            page.locator("#learned-frame").click()
             expect(page.locator("#stop")).to_have_text("Finish and write")
             page.click("#stop")
             expect(page.locator("#status")).to_have_text("finished")
+            expect(said).to_have_text(f"Finished: the files are in {learning().out}. You can close this page.")
             over.set()
             expect(page.locator("#stop")).to_be_disabled()
 

@@ -57,6 +57,13 @@ def open_rank(x: lang.types.ndarray(), y: lang.types.ndarray()):
     for i in y:
         y[i] = 2.0
 
+@lang.data_oriented
+class Spring:
+    @lang.kernel
+    def step(self, k: lang.f32):
+        for i in self.x:
+            self.x[i] += k * self.v[i]
+
 class Kept:
     decay = decay
 
@@ -139,6 +146,7 @@ REFUSED = {
     "no such input": ("decay", ("--wrt", "x,z"), ["no input `z`", "x, k"]),
     "a spec for an op": ("squared", ("--spec", "x[n] -> y[n]"), ["has a spec already", "Leave --spec out"]),
     "templates": ("templated", (), ["template arguments", "times", "explain"]),
+    "on fields": ("Spring.step", (), ["kernel `step` writes no array that it is given", "k: f32", "--spec"]),
     "an open rank": ("open_rank", (), ["leaves the rank of `x` open"]),
 }
 

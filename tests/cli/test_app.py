@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 
@@ -76,3 +77,52 @@ def test_the_installed_script_runs():
     script = "import sys; from tinsmith.cli import app; sys.exit(app(['--version']))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.startswith("tinsmith ")
+
+
+NEEDS_NO_TORCH = [
+    (["--version"], "tinsmith "),
+    (["--help"], "learn-image"),
+    (["learn-image", "--help"], "hash-grid"),
+    (["fit-scene", "--help"], "background"),
+    (["learn-image", "none.jpg"], "the image does not exist"),
+    (["learn-image", "networks"], "Write `learn-image default networks`"),
+    (["fit-image", "none.jpg"], "the image does not exist"),
+    (["fit-image", "--out", "afile"], "--out is a file, not a folder"),
+    (["fit-scene", "none"], "the dataset does not exist"),
+    (["check", "none.py"], "there is no such file or folder"),
+    (["adjoint", "none.py:a"], "the Python file does not exist"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), NEEDS_NO_TORCH, ids=lambda given: " ".join(given) if isinstance(given, list) else ""
+)
+def test_help_and_wrong_paths_do_not_wait_for_torch(arguments, words, tmp_path):
+    (tmp_path / "afile").touch()
+    script = "import sys; from tinsmith.cli import app; app(sys.argv[1:], standalone_mode=False)"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{script}\nassert 'torch' not in sys.modules", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert words in done.stdout + done.stderr
+    assert "AssertionError" not in done.stderr
+
+
+def test_ctrl_c_while_torch_is_imported(tmp_path):
+    """A module in torch's place, which says that it is imported, and takes its time."""
+    (tmp_path / "torch.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    script = "import sys; from tinsmith.cli import app; sys.path.insert(0, '.'); app(['fit-image'])"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        try:
+            assert process.stdout.readline() == "importing\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()

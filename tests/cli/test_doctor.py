@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
 
 import pytest
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 
 from support.engine_keeper import load_quietly
 from tinsmith import engines
-from tinsmith.cli import _doctor, app
+from tinsmith.cli import app
 
 GOOD = engines.Probe("kernels carry `_primal`", "taichi", True, "seen on [n] kernels")
 BAD = engines.Probe("launch takes a gradient pointer", "quadrants", False, "no such method")
@@ -19,7 +20,7 @@ BAD = engines.Probe("launch takes a gradient pointer", "quadrants", False, "no s
 @pytest.fixture
 def doctor(monkeypatch):
     def run(*probes):
-        monkeypatch.setattr(_doctor, "probes", lambda: iter(probes))
+        monkeypatch.setattr(engines, "probes", lambda: iter(probes))
         return CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
 
     return run
@@ -46,6 +47,25 @@ def test_probes_that_hold(doctor):
     assert result.exit_code == 0
     assert "seen on [n] kernels" in result.stdout  # brackets are not read as markup
     assert "All 2 probes hold." in result.stdout
+
+
+def test_a_setuptools_that_does_not_load_is_told(doctor, monkeypatch):
+    """As after Quadrants on Python 3.11; torch.compile would fail of it."""
+
+    class Finder:
+        @staticmethod
+        def find_spec(name, *_):
+            assert name != "setuptools", "distutils/core.py"
+
+    monkeypatch.delitem(sys.modules, "setuptools", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Finder, *sys.meta_path])
+    result = doctor(GOOD)
+    assert result.exit_code == 0
+    assert "torch.compile fails here" in result.stdout and "import setuptools" in result.stdout
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "setuptools", sys)
+    monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
+    assert "torch.compile" not in CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"}).stdout
 
 
 def test_a_probe_that_fails_is_named_and_is_the_exit_code(doctor):

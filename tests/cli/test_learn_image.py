@@ -15,7 +15,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from tinsmith.apps.learn_image import shipped
 from tinsmith.cli import app
+from tinsmith.cli._learn_image import _NAMES
 
 SMALL = ("--size", 32, "--steps", 5, "--batch-size", 64)
 
@@ -60,6 +62,31 @@ def test_blocks_and_shipped_configurations_by_name(photo, tmp_path):
     assert done.exit_code == 0, done.output
     told = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert told["configuration"] == "frequency" and told["grid_shape"] == [2, 3] and told["seconds"] > 0
+
+
+def test_a_shipped_configuration_is_shown():
+    for name, path in shipped().items():
+        done = run("--show", name)
+        assert (done.exit_code, done.output) == (0, path.read_text())
+    done = run("--show", "hashgrid")
+    assert done.exit_code == 2 and "is none of" in done.output
+
+
+def test_help_names_the_configurations():
+    assert _NAMES.split(", ") == list(shipped())
+
+
+def test_a_configuration_in_the_image_s_place(config, tmp_path):
+    for given in ("networks", config):
+        done = run(given, "--out", tmp_path / "out")
+        assert done.exit_code == 2 and f"Write `learn-image default {given}`" in done.output
+
+
+def test_one_that_learns_nothing_says_so(photo, config, tmp_path):
+    text = config.read_text().replace("{", '{"optimizer": {"otype": "Adam", "learning_rate": 1000.0}, ', 1)
+    config.write_text(text)
+    done = run(photo, config, "--out", tmp_path / "out", "--size", 32, "--steps", 30, "--batch-size", 64)
+    assert done.exit_code == 0 and "It has learned nothing" in done.output and "learning rate" in done.output
 
 
 @pytest.mark.parametrize("blocks", ["2", "2x", "2x0", "axb", "2x3x4", "-1x2"])

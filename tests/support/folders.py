@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 
 import numpy as np
@@ -16,6 +17,13 @@ def names(folder):
 def contents(folder):
     """What every file holds; safetensors writes its metadata in an order of chance."""
     return {path.name: held(path) if path.suffix == ".safetensors" else path.read_bytes() for path in folder.iterdir()}
+
+
+def without_times(folder):
+    """The same, but for the seconds in the summary."""
+    found = contents(folder)
+    told = json.loads(found.pop("summary.json"))
+    return found | {"summary": {key: value for key, value in told.items() if key != "seconds"}}
 
 
 def held(path):

@@ -1,3 +1,5 @@
-"""What the commands run. Each app is a folder with a face of its own; nothing is handed on here."""
+"""What the commands run. Each app is a folder with a face of its own; handed on here is what needs no torch."""
 
-__all__: list[str] = []
+from ._files import require_dataset, require_folder, require_image
+
+__all__ = ["require_dataset", "require_folder", "require_image"]

@@ -18,12 +18,35 @@ from .._errors import InputError, refusal
 _ANOTHER_FOLDER = "Choose another folder with --out."
 
 
+def require_image(path: Path | None) -> None:
+    """Raises InputError for an image that is not there; None is the photograph that matplotlib ships."""
+    if path is not None and not path.exists():
+        raise InputError(refusal("the image does not exist", [("file", str(path))], "Check the path, or leave it out."))
+
+
+def require_dataset(folder: Path | None) -> None:
+    """Raises InputError for a dataset that is no folder; None is a scene of tinsmith's own."""
+    if folder is not None and not folder.is_dir():
+        headline = "the dataset is no folder" if folder.exists() else "the dataset does not exist"
+        remedy = "Name a folder that holds transforms_train.json or transforms.json."
+        raise InputError(refusal(headline, [("dataset", str(folder))], remedy))
+
+
+def require_folder(folder: Path) -> None:
+    """Raises InputError where a file stands in the place of the output folder."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(
+            refusal("--out is a file, not a folder", [("file", str(folder))], "Name a folder; it is made if missing.")
+        )
+
+
 def require_writable(folder: Path) -> None:
     """Make `folder` if it is missing, and make sure that files can be written there.
 
     Raises:
         InputError: it cannot be made, is no folder, or takes no files.
     """
+    require_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):

@@ -36,6 +36,11 @@ def psnr(error: float) -> float:
     return math.inf if error == 0 else -10 * math.log10(error)
 
 
+def decibels(psnr: float, digits: int = 1) -> str:
+    """A PSNR in words, such as "35.6 dB"; of a picture without any error, "no error"."""
+    return "no error" if psnr == math.inf else f"{psnr:.{digits}f} dB"
+
+
 def psnr_of_pixels(pixels: Tensor, target: Tensor) -> float:
     """The peak signal-to-noise ratio in dB of a picture as it is written, in 8 bits, against another of its size."""
     return psnr((pixels.double() - target.double()).div(255).square().mean().item())

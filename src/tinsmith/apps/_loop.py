@@ -11,10 +11,13 @@ from typing import Protocol
 import torch
 
 from .._errors import InputError, refusal
+from ._checkpoint import FILE
+from ._film import decibels
 from ._interrupt import Stop
 from ._progress import Watch
 
 _SAVE_EVERY = 100  # steps
+_LEAST_GAIN, _GOOD = 0.5, 30.0  # dB
 
 
 class Steps(Protocol):
@@ -35,6 +38,8 @@ class Reached:
 
     `psnr` is that of the picture as written, in 8 bits. `seconds` is the time that the steps of
     this run took, 0 where none was left, and `steps_per_second` how many it made of them. `interrupted`: by Ctrl-C.
+    `files` are those that were written: none where no step was left and they were there. `before` is the PSNR before
+    the first step, nan if that is not known.
     """
 
     psnr: float
@@ -44,6 +49,22 @@ class Reached:
     steps_per_second: float
     interrupted: bool
     files: tuple[Path, ...]
+    before: float
+
+    @property
+    def told(self) -> str:
+        """The PSNR, in words."""
+        return decibels(self.psnr, 2)
+
+    @property
+    def told_before(self) -> str:
+        """The PSNR before the first step, in words."""
+        return decibels(self.before, 2)
+
+    @property
+    def learned_nothing(self) -> bool:
+        """Whether steps were taken, and the picture is hardly better than before them, and no good one."""
+        return self.step > 0 and self.psnr < min(self.before + _LEAST_GAIN, _GOOD)
 
 
 def require_at_least(least: int, **numbers: int) -> None:
@@ -83,7 +104,19 @@ def take_steps(training: Steps, save: Callable[[], object], watch: Watch | None,
     return taken, time.perf_counter() - start if taken else 0.0
 
 
-def reached(training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path]) -> Reached:
+def is_written(folder: Path, files: Collection[str]) -> bool:
+    """Whether all files are there, none older than the checkpoint: with no step left they need not be made again."""
+    paths = [folder / name for name in (FILE, *files)]
+    if not all(path.is_file() for path in paths):
+        return False
+    checkpoint, *rest = (path.stat().st_mtime_ns for path in paths)
+    return min(rest) >= checkpoint
+
+
+def reached(
+    training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path], before: float
+) -> Reached:
     """What a training reached, which took so many steps just now."""
     speed = taken / seconds if taken else 0.0
-    return Reached(psnr, training.step, training.steps, seconds, speed, training.step < training.steps, tuple(files))
+    is_short = training.step < training.steps
+    return Reached(psnr, training.step, training.steps, seconds, speed, is_short, tuple(files), before)

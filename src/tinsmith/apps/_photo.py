@@ -13,8 +13,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from .._errors import InputError, refusal
+from ._files import require_image
 
-_WIDE_MODES = ("I", "F")  # 16 and 32 bits a channel, which Pillow would clip at 255
+_SIXTEEN_BITS = 65535
 
 
 @dataclass(frozen=True)
@@ -61,13 +62,12 @@ def _default_photo() -> Path:
 
 
 def _read(path: Path) -> Image.Image:
-    if not path.exists():
-        raise InputError(refusal("the image does not exist", [("file", str(path))], "Check the path, or leave it out."))
+    require_image(path)
     return _on_white(opened(path))
 
 
 def opened(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Image:
-    """An image, upright, as it is: of any mode with 8 bits a channel.
+    """An image, upright, as it is: of any mode with 8 bits a channel. A grey one of 16 bits becomes one of 8.
 
     Args:
         path: of a file that is there.
@@ -84,13 +84,21 @@ def opened(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Image:
         raise _unreadable(path, "it is no image of a known format", named_by) from cause
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as cause:
         raise _unreadable(path, str(cause), named_by) from cause
-    if image.mode.partition(";")[0] in _WIDE_MODES:
-        raise _unreadable(path, f"it has more than 8 bits a channel (mode {image.mode})", named_by)
-    return image
+    if image.mode == "F":
+        raise _unreadable(path, "its numbers are floating point (mode F)", named_by)
+    return _narrowed(image, path, named_by) if image.mode.partition(";")[0] == "I" else image
+
+
+def _narrowed(image: Image.Image, path: Path, named_by: Iterable[tuple[str, ...]]) -> Image.Image:
+    """16 bits a pixel as 8; Pillow itself would cut them off at 255."""
+    values = np.asarray(image).astype(np.int64)
+    if values.min() < 0 or values.max() > _SIXTEEN_BITS:
+        raise _unreadable(path, f"it has more than 16 bits a pixel (mode {image.mode})", named_by)
+    return Image.fromarray(np.round(values * (255 / _SIXTEEN_BITS)).astype(np.uint8))
 
 
 def _unreadable(path: Path, reason: str, named_by: Iterable[tuple[str, ...]]) -> InputError:
-    remedy = "Give an image that Pillow reads, 8 bits a channel: JPEG, PNG, WebP, ..."
+    remedy = "Give an image that Pillow reads: JPEG, PNG, WebP, ..."
     rows = [*named_by, ("image" if named_by else "file", str(path)), ("because", reason)]
     return InputError(refusal("the image cannot be read", rows, remedy))
 

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ._film import decibels
+
 Watch = Callable[[int, int, float], None]
 """Called at the start and after each step with the steps taken, the steps in all, and the PSNR in dB."""
 
@@ -21,7 +23,7 @@ def progress_bar(console: Console, doing: str, unit: str = "steps", a_step: int 
     Its speed is in `unit` a second, `a_step` of them each step.
     """
     speed = _Speed(unit, a_step)
-    columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]} dB"), speed)
+    columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]}"), speed)
     # Taichi, imported within, complains in the middle of the bar of any stdout but the real one.
     with Progress(*columns, TimeRemainingColumn(), console=console, redirect_stdout=False) as progress:
         task = progress.add_task(doing, total=None, psnr=_decibels(math.nan))
@@ -30,12 +32,19 @@ def progress_bar(console: Console, doing: str, unit: str = "steps", a_step: int 
             if progress.tasks[task].total is None:  # a resumed run does not start at 0, and its speed must not either
                 progress.reset(task, total=steps, completed=step)
             progress.update(task, completed=step, psnr=_decibels(psnr))
+            if step == steps:
+                progress.stop()  # the bar is full: what takes time from now on is no step
+                console.print("Looking at the result, and writing it.")
 
-        yield watch
+        try:
+            yield watch
+        except BaseException:
+            progress.live.transient = True  # no bar is left above the words of a refusal
+            raise
 
 
 def _decibels(psnr: float) -> str:
-    return "    -" if math.isnan(psnr) else f"{psnr:5.2f}"
+    return "    - dB" if math.isnan(psnr) else f"{decibels(psnr, 2):>8}"
 
 
 class _Speed(ProgressColumn):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.syntax import Syntax
 
 from .._errors import InputError, refusal
-from ..bridge import Op, adjoint_source, declared_spec, op
-from ..engines import init, installed, is_kernel, of_kernel, started
-from ._fit_image import Engine
-from ._named import named, stdout_kept
+from ._named import file_and_name, named, stdout_kept
+from ._training import Engine, leaving_on_interrupt
+
+if TYPE_CHECKING:
+    from ..bridge import Op
 
 
 def adjoint(
@@ -23,6 +24,10 @@ def adjoint(
     engine: Annotated[Engine | None, typer.Option(help="Which engine it is for; else the kernel's own.")] = None,
 ) -> None:
     """Print the gradient that is generated for a kernel, as kernels, below the lines that they come from."""
+    file_and_name(place)  # refused before anything is loaded
+    with leaving_on_interrupt():
+        from ..bridge import Op, adjoint_source
+        from ..engines import init, installed, of_kernel, started
     for name in installed():
         os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
     found = named(place)
@@ -36,6 +41,9 @@ def adjoint(
 
 
 def _require_kernel(found: Any, place: str) -> None:
+    from ..bridge import Op
+    from ..engines import is_kernel
+
     if isinstance(found, Op) or is_kernel(found):
         return
     file, _, name = place.rpartition(":")
@@ -45,6 +53,8 @@ def _require_kernel(found: Any, place: str) -> None:
 
 def _op(found: Any, spec: str | None) -> Op:
     """A kernel as an op, by a spec that is given or follows from its annotations."""
+    from ..bridge import Op, declared_spec, op
+
     if not isinstance(found, Op):
         return op(spec or declared_spec(found))(found)
     if spec is not None:

@@ -6,18 +6,19 @@ import os
 from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from .._errors import InputError, refusal
-from ..doctor import Report, as_json, as_sarif, check_file, joined
-from ..engines import installed
-from ._examples_run import run_examples
 from ._imported import path_kept
 from ._named import stdout_kept
+from ._training import leaving_on_interrupt
 from ._walk import python_files
+
+if TYPE_CHECKING:
+    from ..doctor import Report
 
 _FOUND, _COULD_NOT_RUN = 1, 2
 
@@ -64,6 +65,8 @@ def check(
 
 
 def _checked(files: list[Path], run: bool) -> Report:
+    with leaving_on_interrupt():
+        from ..doctor import check_file, joined
     reports = [check_file(file) for file in files]
     if run:
         reports += _run([file for file, report in zip(files, reports, strict=True) if report.was_complete])
@@ -73,6 +76,9 @@ def _checked(files: list[Path], run: bool) -> Report:
 
 def _run(files: list[Path]) -> list[Report]:
     """Reports of examples. What files and engines print goes to standard error: standard output is the report's."""
+    from ..engines import installed
+    from ._examples_run import run_examples
+
     for name in installed():
         os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
     seen: set[int] = set()
@@ -102,6 +108,8 @@ def _write(report: Report, form: Format, out: Path | None) -> None:
 
 
 def _text(report: Report, form: Format) -> str:
+    from ..doctor import as_json, as_sarif
+
     if form is Format.json:
         return as_json(report, Path.cwd())
     if form is Format.sarif:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 from collections.abc import Iterable
 from importlib import metadata
+from typing import TYPE_CHECKING
 
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from .._version import __version__
-from ..engines import Probe, probes
+from ._training import leaving_on_interrupt
+
+if TYPE_CHECKING:
+    from ..engines import Probe
 
 _PACKAGES = ("torch", "taichi", "quadrants", "numpy")
 
 
 def doctor() -> None:
     """Show versions, devices and the engine probes; exit code 1 when a probe fails."""
+    with leaving_on_interrupt():
+        from ..engines import probes
     console = Console()
     console.print(_table("Versions", ("", "version"), _versions()))
     console.print(_table("Devices", ("", "device"), _devices()))
@@ -31,6 +37,11 @@ def doctor() -> None:
         console.print(f"{len(broken)} of {len(checked)} probes failed: tinsmith cannot be trusted with these engines.")
         raise typer.Exit(1)
     console.print(f"All {len(checked)} probes hold.")
+    if not _setuptools_loads():
+        console.print(
+            "torch.compile fails here in a program that imports Quadrants: setuptools, which it needs, does not load "
+            "after it. Put `import setuptools` before `import quadrants`."
+        )
 
 
 def _versions() -> Iterable[tuple[str, str]]:
@@ -44,11 +55,24 @@ def _versions() -> Iterable[tuple[str, str]]:
 
 
 def _devices() -> Iterable[tuple[str, str]]:
+    import torch
+
     yield "cpu", f"{platform.machine()}, {os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"
     for index in range(torch.cuda.device_count()):
         yield f"cuda:{index}", torch.cuda.get_device_name(index)
     if not torch.cuda.is_available():
         yield "cuda", "none that torch can use"
+
+
+def _setuptools_loads() -> bool:
+    """Whether what torch's compiler imports can be, once the probes have loaded the engines: seen on Python 3.11."""
+    try:
+        importlib.import_module("setuptools")
+    except AssertionError:  # its own, that no other distutils is loaded
+        return False
+    except ImportError:  # torch says so itself
+        return True
+    return True
 
 
 def _probe_row(probe: Probe) -> tuple[str, str, str, str]:

@@ -9,9 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ..apps.fit_image import FitOptions, progress_bar
-from ..apps.fit_image import fit_image as fit
-from ._training import Device, Engine, report
+from ..apps import require_folder, require_image
+from ._training import Device, Engine, leaving_on_interrupt, report
 
 
 def fit_image(
@@ -29,6 +28,11 @@ def fit_image(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Fit a photograph with 2-D Gaussians, and write pictures, a film and the Gaussians."""
+    require_image(image)
+    require_folder(out)
+    with leaving_on_interrupt():
+        from ..apps.fit_image import FitOptions, progress_bar
+        from ..apps.fit_image import fit_image as fit
     options = FitOptions(out, image, gaussians, steps, size, seed, engine.value, device.value, resume)
     console = Console(quiet=quiet)
     with nullcontext() if quiet else progress_bar(console, "fitting") as watch:

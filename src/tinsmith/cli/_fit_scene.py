@@ -10,9 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ..apps.fit_scene import SceneOptions, progress_bar, viewer_page
-from ..apps.fit_scene import fit_scene as fit
-from ._training import Device, Engine, report
+from ..apps import require_dataset, require_folder
+from ._training import Device, Engine, leaving_on_interrupt, report
 
 
 class Background(str, Enum):
@@ -55,6 +54,11 @@ def fit_scene(
     ] = False,
 ) -> None:
     """Fit a radiance field to pictures of a scene, and write how it looks from where nobody took one."""
+    require_dataset(dataset)
+    require_folder(out)
+    with leaving_on_interrupt():
+        from ..apps.fit_scene import SceneOptions, progress_bar, viewer_page
+        from ..apps.fit_scene import fit_scene as fit
     options = SceneOptions(
         out=out,
         dataset=dataset,
@@ -73,7 +77,7 @@ def fit_scene(
     )
     console = Console(quiet=quiet)
     with ExitStack() as stack:
-        viewer = stack.enter_context(viewer_page(port)) if view else None
+        viewer = stack.enter_context(viewer_page(port, console.print)) if view else None
         if viewer is not None:
             Console().print(f"Walk around at {viewer.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
         watch = None if quiet else stack.enter_context(progress_bar(console, "fitting", "rays", rays))

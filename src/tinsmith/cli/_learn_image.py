@@ -10,12 +10,23 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ..apps.learn_image import LearnOptions, live_page, progress_bar, shipped
-from ..apps.learn_image import learn_image as learn
-from ._training import Device, Engine, report
+from .._errors import InputError, refusal
+from ..apps import require_folder, require_image
+from ._training import Device, Engine, leaving_on_interrupt, report
 
 _DEFAULT = "default"
-_NAMES = ", ".join(shipped())
+_NAMES = "frequency, hash-grid, networks"  # those of apps/learn_image/configs: a test holds it
+
+
+def _show(name: str | None) -> None:
+    if name is None:
+        return
+    if name not in _NAMES.split(", "):
+        raise typer.BadParameter(f"{name!r} is none of {_NAMES}.", param_hint="--show")
+    from ..apps.learn_image import shipped
+
+    typer.echo(shipped()[name].read_text(encoding="utf-8"), nl=False)
+    raise typer.Exit
 
 
 def learn_image(
@@ -25,6 +36,10 @@ def learn_image(
     config: Annotated[
         str, typer.Argument(help=f"A tiny-cuda-nn configuration: a JSON file, or one of {_NAMES}.")
     ] = "hash-grid",
+    show: Annotated[  # noqa: ARG001  (its callback does it)
+        str | None,
+        typer.Option(metavar="CONFIG", callback=_show, is_eager=True, help=f"Print one of {_NAMES}, and stop."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")] = Path("out/learn-image"),
     steps: Annotated[
         int | None, typer.Option(min=1, help="How many steps. Default: the configuration's.", show_default=False)
@@ -48,13 +63,21 @@ def learn_image(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the page's URL.")] = False,
 ) -> None:
     """Learn a photograph with neural networks, and write what they learned, a film and a curve."""
+    grid = _grid(blocks)
+    if image != Path(_DEFAULT):
+        _refuse_configuration(image)
+        require_image(image)
+    require_folder(out)
+    with leaving_on_interrupt():
+        from ..apps.learn_image import LearnOptions, live_page, progress_bar
+        from ..apps.learn_image import learn_image as learn
     options = LearnOptions(
         out=out,
         image=None if image == Path(_DEFAULT) else image,
         config=config,
         steps=steps,
         batch_size=batch_size,
-        blocks=_grid(blocks),
+        blocks=grid,
         size=size,
         seed=seed,
         engine=engine.value,
@@ -63,12 +86,22 @@ def learn_image(
     )
     console = Console(quiet=quiet)
     with ExitStack() as stack:
-        page = stack.enter_context(live_page(port)) if live else None
+        page = stack.enter_context(live_page(port, console.print)) if live else None
         if page is not None:
             Console().print(f"Watch it at {page.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
         watch = None if quiet else stack.enter_context(progress_bar(console, "learning"))
         reached = learn(options, watch, page)
-    report(console, reached)
+    report(console, reached, "A lower learning rate in the configuration may help.")
+
+
+def _refuse_configuration(image: Path) -> None:
+    """Raises InputError where the image is left out and a configuration stands in its place."""
+    if image.exists() and image.suffix != ".json":
+        return
+    if str(image) in _NAMES.split(", ") or image.suffix == ".json":
+        words = f"`{image}` is a configuration, and the image comes first"
+        remedy = f"Write `learn-image {_DEFAULT} {image}` for the photograph that matplotlib ships."
+        raise InputError(refusal(words, [], remedy))
 
 
 def _grid(blocks: str | None) -> tuple[int, int] | None:

@@ -20,14 +20,19 @@ def named(place: str) -> Any:
     Raises:
         InputError: it is not written so, there is no such file or name, or the file fails.
     """
+    file, name = file_and_name(place)
+    return _found(_run(Path(file)), name, file)
+
+
+def file_and_name(place: str) -> tuple[str, str]:
+    """FILE and NAME. Raises InputError if it is not written so, or there is no such file."""
     file, _, name = place.rpartition(":")
     if not file or not name:
         words = "FILE:KERNEL names a Python file and a kernel or op in it"
         raise InputError(refusal(words, [("came", place)], "Write it as in `kernels.py:splat`."))
-    path = Path(file)
-    if not path.is_file():
+    if not Path(file).is_file():
         raise InputError(refusal("the Python file does not exist", [("file", file)], "Check the path."))
-    return _found(_run(path), name, file)
+    return file, name
 
 
 def _found(module: ModuleType, name: str, file: str) -> Any:

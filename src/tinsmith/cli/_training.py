@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from enum import Enum
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
-from ..apps.fit_image import Reached
+if TYPE_CHECKING:  # it loads torch, which the commands do when they run: --help needs none
+    from ..apps.fit_image import Reached
 
 _INTERRUPTED = 130  # what a shell expects of a command that Ctrl-C ended
 
@@ -26,15 +34,46 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
-def report(console: Console, reached: Reached) -> None:
-    """Say what was reached and written; exit as a shell expects it of a command that Ctrl-C ended."""
-    speed = f" ({reached.seconds:.1f} s, {reached.steps_per_second:.0f} steps/s)"
-    if not reached.seconds:
-        console.print("The checkpoint had reached the last step; raise --steps to go on.")
-        speed = ""
-    elif reached.interrupted:
+@contextmanager
+def leaving_on_interrupt() -> Generator[None]:
+    """Within, Ctrl-C ends the process at once: torch, interrupted while it is imported, tells where in its files."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        os._exit(_INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def report(console: Console, reached: Reached, remedy: str = "") -> None:
+    """Say what was reached and written; exit as a shell expects it of a command that Ctrl-C ended.
+
+    Args:
+        console: where to say it.
+        reached: what to say.
+        remedy: what may help where nothing was learned.
+    """
+    a_second = f"{reached.steps_per_second:.{0 if reached.steps_per_second >= 10 else 2}f}"
+    speed = f" ({reached.seconds:.1f} s, {a_second} steps/s)"
+    if reached.interrupted:
         console.print(f"Stopped after step {reached.step} of {reached.steps}; --resume goes on from there.")
-    console.print(f"{reached.psnr:.2f} dB after {reached.step} steps{speed}. Written:", highlight=False)
+    elif not reached.seconds:
+        console.print(f"The checkpoint had reached step {reached.step}; raise --steps to go on.", highlight=False)
+        speed = ""
+    if reached.learned_nothing:
+        console.print(
+            f"It has learned nothing: {reached.told_before} before the first step. {remedy}".strip(),
+            highlight=False,
+        )
+    written = "Written:" if reached.files else "Nothing was written: the files are there."
+    count = f"{reached.step} step{'s' * (reached.step != 1)}"
+    console.print(f"{reached.told} after {count}{speed}. {written}", highlight=False)
     for file in reached.files:
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
     if reached.interrupted:

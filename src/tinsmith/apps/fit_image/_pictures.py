@@ -10,17 +10,17 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .._film import as_pixels, psnr, psnr_of_pixels
-from .._pictures import picture, side_by_side, write_curve, write_files, write_film
+from .._film import as_pixels, decibels, psnr, psnr_of_pixels
+from .._pictures import picture, side_by_side, write_curve, write_files, write_film, write_summary
 from ._training import Training
 
-FILES = ("fitted.png", "comparison.png", "fit.gif", "curve.png", "gaussians.safetensors")
+FILES = ("fitted.png", "comparison.png", "fit.gif", "curve.png", "gaussians.safetensors", "summary.json")
 
 _SHRUNK = 0.4  # in the third panel, so that each Gaussian is seen
 _GREY = 0.4  # the ground of that panel: what takes colour away is seen on it too
 
 
-def write_all(folder: Path, training: Training) -> list[Path]:
+def write_all(folder: Path, training: Training, seconds: float) -> list[Path]:
     """Write everything but the checkpoint; each file is whole or not there. Raises InputError."""
     with torch.no_grad():
         fitted = as_pixels(training.image())
@@ -33,6 +33,7 @@ def write_all(folder: Path, training: Training) -> list[Path]:
         lambda path: write_film(path, training.history.frames, fitted),
         lambda path: write_curve(path, curves),
         lambda path: _write_gaussians(path, training, fitted),
+        lambda path: write_summary(path, _facts(training, fitted, seconds)),
     )
     return write_files(folder, dict(zip(FILES, writers, strict=True)))
 
@@ -41,7 +42,7 @@ def _comparison(training: Training, fitted: Tensor) -> Image.Image:
     photo = training.photo
     panels = {
         "the photograph": picture(photo.pixels),
-        f"fitted, {psnr_of_pixels(fitted, photo.pixels):.1f} dB": picture(fitted),
+        f"fitted, {decibels(psnr_of_pixels(fitted, photo.pixels))}": picture(fitted),
         f"its {len(training.gaussians.pos)} Gaussians, shrunk": picture(_shrunk(training)),
     }
     return side_by_side(panels)
@@ -66,3 +67,18 @@ def _write_gaussians(path: Path, training: Training, fitted: Tensor) -> None:
     save_file(
         tensors, path, {name: json.dumps(value) for name, value in facts.items()} | {"photo": training.photo.name}
     )
+
+
+def _facts(training: Training, fitted: Tensor, seconds: float) -> dict[str, object]:
+    photo = training.photo
+    return {
+        "photograph": photo.name,
+        "width": photo.width,
+        "height": photo.height,
+        "psnr_db": psnr_of_pixels(fitted, photo.pixels),
+        "step": training.step,
+        "steps": training.steps,
+        "seconds": seconds,
+        "gaussians": len(training.gaussians.pos),
+        "parameters": sum(part.numel() for part in training.gaussians.tensors().values()),
+    }

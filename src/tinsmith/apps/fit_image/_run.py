@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 
 import torch
 
 from ...engines import get
 from .._files import require_writable
-from .._film import as_pixels, psnr_of_pixels
+from .._film import as_pixels, psnr, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
-from .._loop import Reached, reached, require_apart, require_device, take_steps
+from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
 from .._photo import Photo, load_photo
 from .._progress import Watch
 from .._threads import one_torch_thread
@@ -51,11 +52,14 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
 
     with stop_on_interrupt() as stop, one_torch_thread():
         taken, seconds = take_steps(training, save, watch, stop)
-    saved = save()  # first: it is what cannot be made again
-    pictures = write_all(options.out, training)
+    files = list[Path]()
+    if taken or not is_written(options.out, FILES):
+        files = [save()]  # first: it is what cannot be made again
+        files = [*write_all(options.out, training, seconds), *files]
     with torch.no_grad():
-        psnr = psnr_of_pixels(as_pixels(training.image()), photo.pixels)
-    return reached(training, psnr, taken, seconds, [*pictures, saved])
+        now = psnr_of_pixels(as_pixels(training.image()), photo.pixels)
+    before = psnr(training.history.errors[0]) if training.step else nan
+    return reached(training, now, taken, seconds, files, before)
 
 
 def _checked(options: FitOptions) -> tuple[Photo, _checkpoint.Checkpoint | None]:

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from ..._errors import InputError, refusal
-from .._files import require_writable, written_beside
+from .._files import require_dataset, require_writable, written_beside
 from .._photo import opened
 from ._transforms import Frame, frames
 from ._views import Dataset, Views, dataset_of
@@ -31,9 +31,7 @@ def read_dataset(folder: Path, size: int) -> Dataset:
     Raises:
         InputError: anything that is missing or broken; it names file and entry.
     """
-    if not folder.is_dir():
-        headline = "the dataset is no folder" if folder.exists() else "the dataset does not exist"
-        raise InputError(refusal(headline, [("dataset", str(folder))], f"Name a folder that holds {_TRAIN} or {_ALL}."))
+    require_dataset(folder)
     learned, held_out = _listed(folder)
     sizes: dict[str, tuple[int, int]] = {}
     train, test = (_loaded(folder, listed, size, sizes) for listed in (learned, held_out))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from .._film import as_pixels
+from .._film import as_pixels, decibels
 from .._pictures import (
     BRIGHTEST_ERROR,
     error_map,
@@ -21,6 +19,7 @@ from .._pictures import (
     write_curve,
     write_files,
     write_loop,
+    write_summary,
 )
 from ._evaluation import Evaluation
 from ._field import COLOUR, DENSITY, GRID, HARMONICS
@@ -50,7 +49,7 @@ def write_all(folder: Path, training: Training, found: Evaluation, seconds: floa
         _opacities(found).save,
         lambda path: write_loop(path, frames),
         lambda path: write_curve(path, curves, logarithmic="loss"),
-        lambda path: path.write_text(_summary(training, found, seconds), encoding="utf-8"),
+        lambda path: write_summary(path, _facts(training, found, seconds)),
     )
     return write_files(folder, dict(zip(FILES, writers, strict=True)))
 
@@ -67,7 +66,7 @@ def _comparison(found: Evaluation) -> Image.Image:
         ours, truth = found.ours[number], found.truth[number]
         panels = {
             f"held-out view {number}": picture(truth),
-            f"ours, {found.psnrs[number]:.1f} dB, SSIM {found.ssims[number]:.3f}": picture(ours),
+            f"ours, {decibels(found.psnrs[number])}, SSIM {found.ssims[number]:.3f}": picture(ours),
             f"the error, {BRIGHTEST_ERROR:.0%} and more: bright": error_map(ours, truth),
         }
         rows.append(side_by_side(panels))
@@ -75,7 +74,7 @@ def _comparison(found: Evaluation) -> Image.Image:
 
 
 def _depths(found: Evaluation) -> Image.Image:
-    """Near is bright, far is dark; what is seen through is white."""
+    """Near is yellow, far is violet; what is seen through is white."""
     mean = found.depth / found.opacity.clamp(min=1e-6)
     solid = found.opacity > _SEEN_THROUGH
     held = mean[solid] if solid.any() else mean.new_zeros(1)
@@ -85,7 +84,7 @@ def _depths(found: Evaluation) -> Image.Image:
         shown = shaded(1 - (mean[number] - near) / max(far - near, 1e-6), "viridis")
         white = Image.new("RGB", shown.size, "white")
         mask = picture(as_pixels(solid[number].float()))
-        panels[f"view {number}: depth, {near:.2f} bright to {far:.2f} dark"] = Image.composite(shown, white, mask)
+        panels[f"view {number}: depth, {near:.2f} yellow to {far:.2f} violet"] = Image.composite(shown, white, mask)
     return side_by_side(panels)
 
 
@@ -106,10 +105,10 @@ def turntable(training: Training) -> list[Tensor]:
     return [as_pixels(training.shown(pose, intrinsics, sides, "opengl").colour) for pose in poses]
 
 
-def _summary(training: Training, found: Evaluation, seconds: float) -> str:
+def _facts(training: Training, found: Evaluation, seconds: float) -> dict[str, object]:
     options, dataset = training.options, training.dataset
     told = ("rays", "bound", "samples", "background", "distortion", "seed")
-    facts = {
+    return {
         "dataset": dataset.name,
         "width": dataset.width,
         "height": dataset.height,
@@ -117,7 +116,7 @@ def _summary(training: Training, found: Evaluation, seconds: float) -> str:
         "held_out": len(dataset.test),
         "psnr_db": found.psnr,
         "ssim": found.ssim,
-        "psnr_db_by_view": {name: _finite(psnr) for name, psnr in zip(dataset.test.names, found.psnrs, strict=True)},
+        "psnr_db_by_view": dict(zip(dataset.test.names, found.psnrs, strict=True)),
         "step": training.step,
         "steps": training.steps,
         "seconds": seconds,
@@ -126,9 +125,3 @@ def _summary(training: Training, found: Evaluation, seconds: float) -> str:
         **{name: getattr(options, name) for name in told},
         "field": {"grid": GRID, "density": DENSITY, "harmonics": HARMONICS, "colour": COLOUR},
     }
-    return json.dumps(facts, indent=2) + "\n"
-
-
-def _finite(value: float) -> float | None:
-    """JSON knows no infinity, the PSNR of a picture without any error."""
-    return value if math.isfinite(value) else None

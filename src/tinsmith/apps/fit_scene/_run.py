@@ -10,7 +10,7 @@ from ..._errors import InputError, refusal
 from ...engines import get
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
-from .._loop import Reached, reached, require_apart, require_device, take_steps
+from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
 from .._progress import Watch
 from .._threads import one_torch_thread
 from . import _checkpoint
@@ -71,15 +71,21 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
             viewer.begin(training, stop)
             watch = viewer.watching(watch)
         taken, seconds = take_steps(training, save, watch, stop)
-        saved = save()  # first: it is what cannot be made again
         if viewer is not None:
-            viewer.stay()
+            viewer.tell("writing")
+        files = list[Path]()
+        is_new = bool(taken) or not is_written(options.out, FILES)
+        if is_new:
+            files = [save()]  # first: it is what cannot be made again
         training.look()
         found = evaluated(training)
         training.trainer.log(psnr=found.psnr, ssim=found.ssim)
         training.trainer.close()
-        pictures = write_all(options.out, training, found, seconds)
-    plain = reached(training, found.psnr, taken, seconds, [*pictures, saved])
+        if is_new:
+            files = [*write_all(options.out, training, found, seconds), *files]
+        if viewer is not None:
+            viewer.stay(options.out)
+    plain = reached(training, found.psnr, taken, seconds, files, training.history.psnrs[0])
     return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
 
 

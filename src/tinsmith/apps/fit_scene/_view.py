@@ -9,9 +9,10 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ConfigError, InputError, refusal
-from .._film import as_pixels
+from .._film import as_pixels, decibels
 from .._interrupt import Stop
 from .._pictures import shaded
 from .._progress import Watch
@@ -34,6 +35,7 @@ _MOVING = 0.25  # seconds that a camera counts as moving after its last move
 _LEAST_PAUSE = 0.5  # seconds between two pictures of a camera that stands still
 _SHARE = 2  # of the time: pictures of cameras that stand still take one part in so many and one
 _TICK = 0.05  # seconds until a wish, or Ctrl-C, is noticed while nothing runs
+_LAST_WORDS = 0.5  # seconds for what is said last to reach the page
 _SHOWS = ("colour", "depth", "opacity")
 
 
@@ -53,8 +55,9 @@ class Viewer:
     The training's thread calls `begin`, what `watching` gives after each step, and `stay`.
     """
 
-    def __init__(self, server: Any) -> None:
+    def __init__(self, server: Any, say: Callable[[str], object]) -> None:
         self.url = f"http://{_HOST}:{server.get_port()}/"
+        self._say = say
         self._server, self._stop = server, Stop()
         self._lock = threading.Lock()
         self._visitors: dict[int, _Visitor] = {}
@@ -108,7 +111,7 @@ class Viewer:
         start.position, start.look_at = orbit.place(0.0).numpy(), orbit.middle.numpy()
         start.fov = 2 * np.arctan(training.dataset.height / 2 / training.dataset.train.intrinsics[0, 1, 1].item())
         self._show_cameras(orbit.distance)
-        self._tell("learning")
+        self.tell("learning")
 
     def _show_cameras(self, distance: float) -> None:
         views, dataset = self._training.dataset.train, self._training.dataset
@@ -143,26 +146,33 @@ class Viewer:
             self._draw()
             if self._is_paused:
                 self._wait_while("paused", lambda: self._is_paused)
-            self._tell("learning")
+            self.tell("learning")
 
         return between
 
-    def stay(self) -> None:
-        """After the last step: keep the page until asked to stop."""
+    def stay(self, folder: Path) -> None:
+        """When everything is written into a folder: keep the page until asked to stop, and let it say how it ended."""
         self._pause.disabled = True
-        self._finish.label = "Finish and write"
-        self._wait_while("done", lambda: True)
-        self._tell("finished")
+        self._finish.label = "Finish"
+        there = f"the files are in `{folder.resolve()}`"
+        if not self._stop.requested:
+            self._say(f"The files are in {folder.resolve()}. The viewer stays until its button or Ctrl-C ends it.")
+            self._wait_while("done", lambda: True, there)
+        self._finish.disabled = True
+        self.tell("ended", f"{there}; you can close this page")
+        time.sleep(_LAST_WORDS)
 
-    def _wait_while(self, status: str, wanted: Any) -> None:
-        self._tell(status)
+    def _wait_while(self, status: str, wanted: Callable[[], bool], more: str = "") -> None:
+        self.tell(status, more)
         while wanted() and not self._stop.requested:
             self._draw()
             time.sleep(_TICK)
 
-    def _tell(self, status: str) -> None:
+    def tell(self, status: str, more: str = "") -> None:
+        """Show how far it is, and what more there is to say."""
         training = self._training
-        told = f"**{status}**, step {training.step} of {training.steps}, held out {training.psnr:.2f} dB"
+        told = f"**{status}**, step {training.step} of {training.steps}, held out {decibels(training.psnr, 2)}"
+        told += f"; {more}." * bool(more)
         if told != self._told:
             self._status.content = self._told = told
 
@@ -232,11 +242,12 @@ def _wxyz(rotation: Tensor) -> np.ndarray:
 
 
 @contextmanager
-def viewer_page(port: int = 0) -> Iterator[Viewer]:
+def viewer_page(port: int = 0, say: Callable[[str], object] = lambda words: None) -> Iterator[Viewer]:
     """Within, a page on this machine shows a run: `fit_scene(options, viewer=...)`.
 
     Args:
         port: of 127.0.0.1; 0 for one that is free.
+        say: called with words for the terminal when the files are written and the viewer stays.
 
     Raises:
         ConfigError: viser is not installed.
@@ -244,7 +255,7 @@ def viewer_page(port: int = 0) -> Iterator[Viewer]:
     """
     server = _served(port)
     try:
-        yield Viewer(server)
+        yield Viewer(server, say)
     finally:
         with _silence():
             server.stop()

@@ -6,12 +6,15 @@ A photograph whose sides the grid does not divide is cut into blocks that differ
 from __future__ import annotations
 
 import itertools
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..._errors import ConfigError, refusal
 from .._photo import Photo
+
+_SIDE = 32  # pixels of a block, as a refusal proposes it
 
 
 class Blocks:
@@ -23,18 +26,23 @@ class Blocks:
         photo: the photograph.
         grid_shape: rows and columns of blocks; (1, 1) for one network over all.
         device: where the tensors are to be.
+        every: of how many rows, and of how many columns, of a block one is taken.
 
     Attributes:
-        rows, columns: where blocks begin and end, in pixels: one number more than there are blocks.
+        pixels: (rows, columns, 3) uint8, those that are taken.
+        rows, columns: where blocks begin and end among them: one number more than there are blocks.
         positions: [block, pixel, 2]; smaller blocks are filled up with their last pixels again.
     """
 
-    def __init__(self, photo: Photo, grid_shape: tuple[int, int], device: str) -> None:
+    def __init__(self, photo: Photo, grid_shape: tuple[int, int], device: str, every: int = 1) -> None:
         self.grid_shape = grid_shape
-        self.rows, self.columns = _edges(photo.height, grid_shape[0]), _edges(photo.width, grid_shape[1])
-        self._shape = (photo.height, photo.width)
-        self.colours = photo.pixels.to(device).float().div(255).flatten(0, 1)
-        index, positions, counts = _cut(self.rows, self.columns, photo.width)
+        down = [_places(size, every) for size in _sizes(_edges(photo.height, grid_shape[0]))]
+        across = [_places(size, every) for size in _sizes(_edges(photo.width, grid_shape[1]))]
+        self.rows, self.columns = _ends(down), _ends(across)
+        self.pixels = photo.pixels[_taken(down)][:, _taken(across)]
+        self._shape = tuple(self.pixels.shape[:2])
+        self.colours = self.pixels.to(device).float().div(255).flatten(0, 1)
+        index, positions, counts = _cut(down, across)
         self._index, self._counts = index.to(device), counts
         self.positions = positions.to(device)
         self._targets = self.colours[self._index]
@@ -70,8 +78,12 @@ class Blocks:
 def require_room(photo: Photo, grid_shape: tuple[int, int]) -> None:
     """Raises ConfigError where there are more blocks than pixels in a direction."""
     if grid_shape[0] > photo.height or grid_shape[1] > photo.width:
-        rows = [("blocks", "{} x {}".format(*grid_shape)), ("pixels", f"{photo.height} x {photo.width}")]
-        raise ConfigError(refusal("there are more blocks than pixels", rows, "Take fewer blocks."))
+        rows = [
+            ("blocks", "{} rows, {} columns".format(*grid_shape)),
+            ("pixels", f"{photo.height} rows, {photo.width} columns"),
+        ]
+        remedy = f"Take fewer blocks, as with --blocks {-(-photo.height // _SIDE)}x{-(-photo.width // _SIDE)}."
+        raise ConfigError(refusal("there are more blocks than pixels", rows, remedy))
 
 
 def _edges(pixels: int, blocks: int) -> list[int]:
@@ -82,16 +94,37 @@ def _sizes(edges: list[int]) -> list[int]:
     return [end - begin for begin, end in itertools.pairwise(edges)]
 
 
-def _cut(rows: list[int], columns: list[int], width: int) -> tuple[Tensor, Tensor, Tensor]:
+class _Places(NamedTuple):
+    """What is taken of a block's rows, or columns: which, counted from its first, and of how many."""
+
+    places: Tensor
+    size: int
+
+
+def _places(size: int, every: int) -> _Places:
+    """From the middle of the first `every` on; one at least."""
+    return _Places(torch.arange(min((every - 1) // 2, size - 1), size, every), size)
+
+
+def _ends(parts: list[_Places]) -> list[int]:
+    return [0, *itertools.accumulate(len(part.places) for part in parts)]
+
+
+def _taken(parts: list[_Places]) -> Tensor:
+    begins = itertools.accumulate((part.size for part in parts), initial=0)
+    return torch.cat([begin + part.places for begin, part in zip(begins, parts, strict=False)])
+
+
+def _cut(down: list[_Places], across: list[_Places]) -> tuple[Tensor, Tensor, Tensor]:
     """[block, pixel] places in the image, [block, pixel, 2] positions, and [block] how many pixels there are."""
-    most = max(_sizes(rows)) * max(_sizes(columns))
+    rows, columns = _ends(down), _ends(across)
+    most = max(len(part.places) for part in down) * max(len(part.places) for part in across)
     index, positions, counts = [], [], []
-    for top, bottom in itertools.pairwise(rows):
-        for left, right in itertools.pairwise(columns):
-            high, wide = bottom - top, right - left
-            pixel = torch.arange(most).clamp(max=high * wide - 1)
-            down, across = pixel // wide, pixel % wide
-            index.append((top + down) * width + left + across)
-            positions.append(torch.stack([(across + 0.5) / wide, (down + 0.5) / high], -1))
-            counts.append(high * wide)
+    for top, (ys, high) in zip(rows, down, strict=False):
+        for left, (xs, wide) in zip(columns, across, strict=False):
+            pixel = torch.arange(most).clamp(max=len(ys) * len(xs) - 1)
+            row, column = pixel // len(xs), pixel % len(xs)
+            index.append((top + row) * columns[-1] + left + column)
+            positions.append(torch.stack([(xs[column] + 0.5) / wide, (ys[row] + 0.5) / high], -1))
+            counts.append(len(ys) * len(xs))
     return torch.stack(index), torch.stack(positions).float(), torch.tensor(counts)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from torch import Tensor
 
-from .._film import as_pixels, psnr_of_pixels
-from .._pictures import BRIGHTEST_ERROR, error_map, picture, side_by_side, write_curve, write_files, write_film
+from .._film import as_pixels, decibels, psnr_of_pixels
+from .._pictures import (
+    BRIGHTEST_ERROR,
+    error_map,
+    picture,
+    side_by_side,
+    write_curve,
+    write_files,
+    write_film,
+    write_summary,
+)
 from ._training import Training
 
 FILES = ("learned.png", "error.png", "comparison.png", "learning.gif", "curve.png", "summary.json")
@@ -21,7 +29,7 @@ def write_all(folder: Path, training: Training, image: Tensor, seconds: float) -
     map_of_errors = error_map(learned, photo.pixels)
     panels = {
         "the photograph": picture(photo.pixels),
-        f"learned, {psnr_of_pixels(learned, photo.pixels):.1f} dB": picture(learned),
+        f"learned, {decibels(psnr_of_pixels(learned, photo.pixels))}": picture(learned),
         f"the error, {BRIGHTEST_ERROR:.0%} and more: bright": map_of_errors,
     }
     curves = {
@@ -34,15 +42,15 @@ def write_all(folder: Path, training: Training, image: Tensor, seconds: float) -
         side_by_side(panels).save,
         lambda path: write_film(path, history.frames, learned),
         lambda path: write_curve(path, curves, logarithmic="loss"),
-        lambda path: path.write_text(_summary(training, learned, seconds), encoding="utf-8"),
+        lambda path: write_summary(path, _facts(training, learned, seconds)),
     )
     return write_files(folder, dict(zip(FILES, writers, strict=True)))
 
 
-def _summary(training: Training, learned: Tensor, seconds: float) -> str:
+def _facts(training: Training, learned: Tensor, seconds: float) -> dict[str, object]:
     recipe, photo = training.recipe, training.photo
     grid = recipe.grid_shape
-    facts = {
+    return {
         "photograph": photo.name,
         "width": photo.width,
         "height": photo.height,
@@ -56,4 +64,3 @@ def _summary(training: Training, learned: Tensor, seconds: float) -> str:
         "batch_size": recipe.batch_size,
         **{part: getattr(recipe, part).config() for part in ("loss", "optimizer", "encoding", "network")},
     }
-    return json.dumps(facts, indent=2) + "\n"

@@ -2,6 +2,7 @@
 
 A configuration is tiny-cuda-nn's (`loss`, `optimizer`, `encoding`, `network`) and, of learn-image's own,
 `grid_shape` (rows and columns of blocks, a network each), `steps` and `batch_size` (samples a step, of each network).
+The summary that a run writes is one too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ._options import LearnOptions
 
 _PARTS = ("loss", "optimizer", "encoding", "network")
 _OWN = ("grid_shape", "steps", "batch_size")
+_TOLD = ("photograph", "width", "height", "psnr_db", "step", "seconds", "parameters", "configuration")  # by a summary
 _STEPS = 500
 _BATCH_SIZE = {True: 256, False: 16384}  # of each network of an array; of the one
 
@@ -57,6 +59,8 @@ def recipe(options: LearnOptions) -> Recipe:
     """
     path = _path(options.config)
     config = read(path)
+    if set(_TOLD) < set(config):
+        config = {name: value for name, value in config.items() if name not in _TOLD}
     _refuse_unknown(path, config)
     sections = {part: resolved(part, config.get(part, {}), where=f"{path}: {part}") for part in _PARTS}
     grid = options.blocks or _grid(path, config.get("grid_shape"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from ...engines import get
 from .._files import require_writable
 from .._film import as_pixels, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
-from .._loop import Reached, reached, require_apart, require_device, take_steps
+from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
 from .._photo import Photo, load_photo
 from .._progress import Watch
 from .._threads import one_torch_thread
@@ -32,8 +33,9 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | 
     Args:
         options: what to do.
         watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
-        live: a page to show it on, which may pause it and have single blocks trained. After the last step
-            it stays until it is told to finish, or until Ctrl-C.
+        live: a page to show it on, which may pause it and have single blocks trained. After the last step everything
+            is written, and the page stays until it is told to finish, or until Ctrl-C; what was trained by then is
+            written too.
 
     Raises:
         InputError: the image or the configuration cannot be read, or `out` not written.
@@ -51,16 +53,19 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | 
 
     with stop_on_interrupt() as stop, one_torch_thread():
         if live is not None:
-            live.begin(training, stop)
+            live.begin(training, stop, options.out)
             watch = live.watching(watch)
         taken, seconds = take_steps(training, save, watch, stop)
-        if live is not None:
-            save()  # what was reached is safe while the page stays open
-            live.stay()
-        image = training.image()
-        saved = save()
-    pictures = write_all(options.out, training, image, seconds)
-    return reached(training, psnr_of_pixels(as_pixels(image), photo.pixels), taken, seconds, [*pictures, saved])
+
+        def write() -> Reached:
+            image, files = training.image(), list[Path]()
+            if taken or training.alone or not is_written(options.out, FILES):
+                files = [save()]  # first: it is what cannot be made again
+                files = [*write_all(options.out, training, image, seconds), *files]
+            psnr = psnr_of_pixels(as_pixels(image), photo.pixels)
+            return reached(training, psnr, taken, seconds, files, next(iter(training.history.psnrs), nan))
+
+        return write() if live is None else live.finish(write)
 
 
 def _checked(options: LearnOptions) -> tuple[Photo, Recipe, dict[str, Any] | None]:

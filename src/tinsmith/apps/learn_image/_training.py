@@ -15,6 +15,7 @@ from .._photo import Photo
 from ._blocks import Blocks
 from ._recipe import Recipe
 
+_LOOK_SIDE = 640  # pixels, about: of a larger photograph fewer are looked at along the way
 _CHUNK = 65536  # samples that go through a network at once when all are asked for: what lies between layers is large
 
 
@@ -35,22 +36,26 @@ class Training:
     """A model on its way to a photograph: one network, or an array of networks with a block each.
 
     The state is the trainer's, `draw`'s, `history` and `step`, the number of steps taken. Steps of one block alone
-    (`train_block`) are not counted there.
+    (`train_block`) are not counted there: `alone` is how many this run took.
     """
 
     def __init__(self, photo: Photo, recipe: Recipe, seed: int, engine: str | None, device: str) -> None:
         self.photo, self.recipe = photo, recipe
         self.step, self.steps = 0, recipe.steps
+        self.alone = 0
         self.history = History()
         self.draw = torch.Generator().manual_seed(seed)
-        self.blocks = Blocks(photo, recipe.grid_shape or (1, 1), device)
+        grid = recipe.grid_shape or (1, 1)
+        self.blocks = Blocks(photo, grid, device)
+        every = -(-max(photo.height, photo.width) // _LOOK_SIDE)
+        self.looked_at = self.blocks if every == 1 else Blocks(photo, grid, device, every)
         model = _model(recipe, seed, engine, device)
         self.trainer = Trainer(model, recipe.optimizer.config(), make_loss(recipe.loss))
         self._filmed = film_steps(recipe.steps)
 
     @property
     def psnr(self) -> float:
-        """In dB, of the whole picture when it was last looked at; nan before."""
+        """In dB, of the picture when it was last looked at; nan before."""
         return self.history.psnrs[-1] if self.history.psnrs else math.nan
 
     @property
@@ -71,7 +76,7 @@ class Training:
     def advance(self) -> None:
         """One step of all networks."""
         if self.step in self._filmed:
-            image = self.image()
+            image = self.glance()
             self.look(image)
             self.history.frames.append(as_pixels(film_sized(image)))
         x, colours = self.blocks.drawn(self.recipe.batch_size, self.draw)
@@ -84,6 +89,7 @@ class Training:
         block = torch.tensor([row * self.blocks.grid_shape[1] + column])
         for _ in range(steps):
             self.trainer.training_step(*self.blocks.drawn(self.recipe.batch_size, self.draw, block), at=block)
+        self.alone += steps
 
     def _as_taken(self, values: Tensor) -> Tensor:
         """[block, ...] as the model takes it: [row, column, ...], or of one network without."""
@@ -91,22 +97,29 @@ class Training:
 
     def image(self) -> Tensor:
         """The picture as the model has it now, (rows, columns, 3)."""
-        positions, found = self.blocks.positions, list[Tensor]()
+        return self._image(self.blocks)
+
+    def glance(self) -> Tensor:
+        """The same, of a large photograph only the rows and columns of `looked_at`."""
+        return self._image(self.looked_at)
+
+    def _image(self, blocks: Blocks) -> Tensor:
+        positions, found = blocks.positions, list[Tensor]()
         for chunk in positions.split(max(1, _CHUNK // len(positions)), dim=1):
             colours = self.trainer.inference(self._as_taken(chunk))
             found.append(colours.reshape(len(positions), -1, 3))
-        return self.blocks.assembled(torch.cat(found, 1))
+        return blocks.assembled(torch.cat(found, 1))
 
     def look(self, image: Tensor) -> None:
-        """Remember how good a picture is, which was made at this step."""
+        """Remember how good a glance is, which was taken at this step."""
         self.history.looked.append(self.step)
-        self.history.psnrs.append(psnr_of_pixels(as_pixels(image), self.photo.pixels))
+        self.history.psnrs.append(psnr_of_pixels(as_pixels(image), self.looked_at.pixels))
 
     def psnr_by_block(self, image: Tensor) -> list[float]:
-        """In dB, of each block of a picture."""
-        target = self.blocks.colours.view_as(image)
+        """In dB, of each block of a glance."""
+        target = self.looked_at.colours.view_as(image)
         errors = (image.clamp(0, 1) - target).square().mean(-1)
-        return [psnr(error) for error in self.blocks.mean(errors).tolist()]
+        return [psnr(error) for error in self.looked_at.mean(errors).tolist()]
 
     def state(self) -> dict[str, Any]:
         """What a resumed run needs besides the trainer's state: a nest that a checkpoint takes."""

@@ -1,0 +1,73 @@
+"""What every app leaves to look at: films in colours that suit all of them, captions that fit, and words for a PSNR."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageFilter
+
+from tinsmith.apps._film import decibels, psnr
+from tinsmith.apps._pictures import side_by_side, write_film, write_summary
+
+
+def _frames(count):
+    """From coloured stripes to a smooth slope of blues, whose colours the stripes do not share; (48, 64, 3) uint8."""
+    y, x = np.mgrid[0:48, 0:64]
+    first = np.stack([200 + y, 40 + x * 2, 30 + (x // 4 % 2) * 100], -1)
+    last = np.stack([20 + x // 3, 60 + y, 255 - x - y], -1)
+    shares = [number / (count - 1) for number in range(count)]
+    return [torch.from_numpy((first * (1 - t) + last * t).astype(np.uint8)) for t in shares]
+
+
+def _apart(shown, frame):
+    """The PSNR of a frame of a film as the eye has it, which mixes the colours of neighbours."""
+    pictures = [
+        one.convert("RGB").filter(ImageFilter.GaussianBlur(1.5)) for one in (shown, Image.fromarray(frame.numpy()))
+    ]
+    ours, theirs = (np.asarray(one, float) / 255 for one in pictures)
+    return psnr(np.square(ours - theirs).mean())
+
+
+def test_a_film_has_the_colours_of_its_first_frames_and_of_its_last(tmp_path):
+    frames = _frames(21)
+    write_film(tmp_path / "film.gif", frames[:-1], frames[-1])
+    with Image.open(tmp_path / "film.gif") as film:
+        assert film.n_frames == 21
+        found = []
+        for number in (0, 10, 20):
+            film.seek(number)
+            found.append(_apart(film, frames[number]))
+    assert min(found) > 36, found  # 26 and less where the palette is that of the last frame
+    assert found[-1] > 40
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_a_film_of_few_frames(tmp_path, count):
+    frames = _frames(5)
+    write_film(tmp_path / "film.gif", frames[:count], frames[-1])
+    with Image.open(tmp_path / "film.gif") as film:
+        assert film.n_frames == count + 1
+
+
+@pytest.mark.parametrize("size", [(3, 200), (50, 40), (600, 500)])
+def test_captions_end_where_their_columns_do(size):
+    long = "what is to be seen in this picture, told at length"
+    sheet = np.asarray(
+        side_by_side({long: Image.new("RGB", size, "red"), "b": Image.new("RGB", size, "red")}).convert("L")
+    )
+    assert (sheet[:, -8:] == 255).all() and (sheet[:, :8] == 255).all()
+    is_red = (np.asarray(sheet) > 60) & (np.asarray(sheet) < 90)
+    second = np.flatnonzero(is_red.any(0))[-1] - size[0] * max(1, round(384 / max(size)))
+    assert (sheet[:, second - 6 : second] == 255).all()  # a gap between the columns, in the captions too
+
+
+def test_a_psnr_in_words():
+    assert (decibels(35.64), decibels(35.64, 2), decibels(math.inf)) == ("35.6 dB", "35.64 dB", "no error")
+
+
+def test_a_summary_is_json(tmp_path):
+    write_summary(tmp_path / "a.json", {"psnr_db": math.inf, "by_view": {"a": math.inf, "b": 3.0}, "name": "x"})
+    assert "Infinity" not in (tmp_path / "a.json").read_text() and '"b": 3.0' in (tmp_path / "a.json").read_text()
