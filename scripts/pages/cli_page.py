@@ -19,6 +19,7 @@ _PAGES = {
     "adjoint": ("gradients from the kernel's source", "../guide/adjoint.md"),
     "check": ("checking kernels", "check.md"),
     "doctor": ("engines", "engines.md"),
+    "fit-image": ("a photograph, fitted with Gaussians", "../how-to/fit-image.md"),
     "fit-scene": ("a radiance field of pictures", "../how-to/fit-scene.md"),
     "learn-image": ("learn-image", "../how-to/learn-image.md"),
 }

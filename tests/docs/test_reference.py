@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from pages import cli_page
+from pages import cli_page, configurations_page
 from pages.blocks import ROOT
 
 import tinsmith as ts
@@ -37,6 +37,11 @@ def test_names_without_a_docstring_page_are_in_the_words():
 def test_the_command_line_is_that_of_the_page():
     stale = [path.name for path, text in cli_page.pages().items() if path.read_text(encoding="utf-8") != text]
     assert not stale, "run ./scripts/docs write"
+
+
+def test_the_configurations_are_those_of_the_page():
+    [(path, text)] = configurations_page.pages().items()
+    assert path.read_text(encoding="utf-8") == text, "run ./scripts/docs write"
 
 
 def test_the_error_tree_is_that_of_the_errors():
