@@ -6,7 +6,7 @@ both, and what is static is fixed when the kernel is built. The factories import
 
 from ._activations import ACTIVATIONS
 from ._composite import composite
-from ._counting_sort import counting_sort
+from ._counting_sort import counting_sort, move_rows
 from ._distortion import distortion
 from ._element_losses import ELEMENT_LOSSES
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
@@ -41,6 +41,7 @@ __all__ = [
     "lanes_of",
     "learning_networks",
     "march",
+    "move_rows",
     "occupied_bits",
     "one_blob",
     "pinhole_rays",

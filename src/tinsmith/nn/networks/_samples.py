@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...bridge import Op, apart, constant_when_traced, language, op
-from ...kernels import counting_sort
+from ...kernels import counting_sort, move_rows
 
 _TASKS_PER_THREAD = 8
 """Tasks are what is shared out: enough that a thread that is late does not keep the others waiting."""
@@ -55,47 +55,60 @@ class Sorting(NamedTuple):
     """Scattered samples, those of one network beside each other."""
 
     samples: Samples
-    order: torch.Tensor
-    """[sample]: which one stands there."""
     place: torch.Tensor
-    """[sample]: where each stands."""
+    """[sample] int32: where each stands."""
+    engine: str | None
 
     def sort(self, rows: torch.Tensor) -> torch.Tensor:
-        """[sample, channel] in this order. Differentiable."""
-        return _Permuted.apply(rows, self.order, self.place)
+        """[sample, channel], each row to its place. Differentiable."""
+        return _Sorted.apply(rows, self.place, self.engine)
 
     def restore(self, rows: torch.Tensor) -> torch.Tensor:
         """[sample, channel] as they came. Differentiable."""
-        return _Permuted.apply(rows, self.place, self.order)
+        return _Restored.apply(rows, self.place, self.engine)
 
 
-class _Permuted(torch.autograd.Function):
-    """`rows[order]`. torch would add up the gradient, row by row, where each goes to a place of its own."""
+class _Sorted(torch.autograd.Function):
+    """As torch's own, by index; but no two rows have one place, so the gradient is moved back, not added up."""
 
     @staticmethod
-    def forward(ctx: Any, rows: torch.Tensor, order: torch.Tensor, inverse: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(order, inverse)
-        return rows.index_select(0, order)
+    def forward(ctx: Any, rows: torch.Tensor, place: torch.Tensor, engine: str | None) -> torch.Tensor:
+        ctx.engine = engine
+        ctx.save_for_backward(place)
+        return _OPS[_mover(engine, rows.device)](rows, place)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        order, inverse = ctx.saved_tensors
-        return _Permuted.apply(gradients[0], inverse, order), None, None
+        return _Restored.apply(gradients[0], *ctx.saved_tensors, ctx.engine), None, None
+
+
+class _Restored(torch.autograd.Function):
+    """The other way."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, place: torch.Tensor, engine: str | None) -> torch.Tensor:
+        ctx.engine = engine
+        ctx.save_for_backward(place)
+        return rows.index_select(0, place)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return _Sorted.apply(gradients[0], *ctx.saved_tensors, ctx.engine), None, None
 
 
 def sorted_by(cells: torch.Tensor, count: int, engine: str | None) -> Sorting:
     """Scattered samples by the network of each: [sample], below `count`."""
     if cells.device.type == "cpu":
-        order, place, start = _SORTERS[_sorter(engine, cells.device)](cells.int(), count=count, ends=count + 1)
+        place, start = _OPS[_sorter(engine, cells.device)](cells.int(), count=count, ends=count + 1)
     else:
         order = torch.argsort(cells, stable=True)
-        place = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device))
+        place = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device)).int()
         start = torch.nn.functional.pad(torch.bincount(cells, minlength=count).cumsum(0), (1, 0)).int()
     tasks = _tasks(count, cells.device.type)
     shares = torch.linspace(0, len(cells), tasks + 1, device=cells.device).int()
     first = torch.searchsorted(start, shares, out_int32=True).clamp(max=count)
     first[0], first[-1] = 0, count
-    return Sorting(Samples(start, first), order, place)
+    return Sorting(Samples(start, first), place, engine)
 
 
 @constant_when_traced
@@ -105,15 +118,24 @@ def _tasks(cells: int, device: str) -> int:
     return max(1, min(cells, _TASKS_PER_THREAD * torch.get_num_threads()))
 
 
+# A tracer takes keys for constants, and would look into what makes an op.
+_OPS: dict[tuple[str, str], Op] = {}
+
+
 @constant_when_traced
-def _sorter(engine: str | None, device: torch.device) -> str:
-    """The key of the sorting op for an engine."""
+def _sorter(engine: str | None, device: torch.device) -> tuple[str, str]:
     lang = language(engine, device)
-    if lang.__name__ not in _SORTERS:
-        spec = "cells[n]: i32 -> order[n]: i32, place[n]: i32, start[ends]: i32"
-        init = {"order": "empty", "place": "empty"}
-        _SORTERS[lang.__name__] = op(spec, scratch="tally[count]: i32", init=init)(counting_sort(lang))
-    return lang.__name__
+    key = (lang.__name__, "sort")
+    if key not in _OPS:
+        spec = "cells[n]: i32 -> place[n]: i32, start[ends]: i32"
+        _OPS[key] = op(spec, scratch="tally[count]: i32", init={"place": "empty"})(counting_sort(lang))
+    return key
 
 
-_SORTERS: dict[str, Op] = {}
+@constant_when_traced
+def _mover(engine: str | None, device: torch.device) -> tuple[str, str]:
+    lang = language(engine, device)
+    key = (lang.__name__, "move")
+    if key not in _OPS:
+        _OPS[key] = op("rows[n, m], place[n]: i32 -> moved[n, m]", init={"moved": "empty"})(move_rows(lang))
+    return key
