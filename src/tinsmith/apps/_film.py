@@ -37,8 +37,8 @@ def psnr(error: float) -> float:
 
 
 def decibels(psnr: float, digits: int = 1) -> str:
-    """A PSNR in words, such as "35.6 dB"; of a picture without any error, "no error"."""
-    return "no error" if psnr == math.inf else f"{psnr:.{digits}f} dB"
+    """A PSNR in words, such as "35.6 dB"; of a picture without any error, "exact"."""
+    return "exact" if psnr == math.inf else f"{psnr:.{digits}f} dB"
 
 
 def psnr_of_pixels(pixels: Tensor, target: Tensor) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -25,17 +25,20 @@ def progress_bar(console: Console, doing: str, unit: str = "steps", a_step: int 
     speed = _Speed(unit, a_step)
     columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]}"), speed)
     # Taichi, imported within, complains in the middle of the bar of any stdout but the real one.
-    with Progress(*columns, TimeRemainingColumn(), console=console, redirect_stdout=False) as progress:
-        task = progress.add_task(doing, total=None, psnr=_decibels(math.nan))
+    progress = Progress(*columns, TimeRemainingColumn(), console=console, redirect_stdout=False)
+    task = progress.add_task(doing, total=None, psnr=_decibels(math.nan))
+    with ExitStack() as stack:
+        stack.callback(progress.stop)
 
         def watch(step: int, steps: int, psnr: float) -> None:
             if progress.tasks[task].total is None:  # a resumed run does not start at 0, and its speed must not either
                 progress.reset(task, total=steps, completed=step)
             progress.update(task, completed=step, psnr=_decibels(psnr))
-            if step == steps:
-                progress.stop()  # the bar is full: what takes time from now on is no step
+            if step == steps:  # the bar is full: what takes time from now on is no step
+                stack.close()
                 console.print("Looking at the result, and writing it.")
 
+        progress.start()
         try:
             yield watch
         except BaseException:
