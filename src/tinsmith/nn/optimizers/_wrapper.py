@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ import torch
 from ..._errors import ArgumentError, CheckpointError, refusal
 
 
-class Wrapper(torch.optim.Optimizer):
+class Wrapper(torch.optim.Optimizer, abc.ABC):
     """What all wrappers share: the groups and state of what they wrap, and how their own state is kept.
 
     A wrapper writes `_step`, and what it keeps between steps as `_kept` and `_restore`; one that holds other
@@ -44,8 +45,9 @@ class Wrapper(torch.optim.Optimizer):
         self._step()
         return loss
 
+    @abc.abstractmethod
     def _step(self) -> None:
-        raise NotImplementedError
+        """One step of what is wrapped, and of the wrapper's own."""
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Refused once the optimizer is built: what wraps it has state for the parameters that it knows."""
