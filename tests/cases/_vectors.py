@@ -139,3 +139,34 @@ def springs(lang, real):
             force[i + 1] -= pull
 
     return springs
+
+
+@case(lambda draw: (draw(3), draw(5, 3)), lambda light, n: torch.tanh(n @ light) + light[0] * light[2])
+def learnable_vector(lang, real):
+    vec3 = lang.types.vector(3, real)
+
+    @ts.op("light[3], n[k, 3] -> y[k]")
+    @lang.kernel
+    def learnable_vector(
+        light: vec3, n: lang.types.ndarray(dtype=vec3, ndim=1), y: lang.types.ndarray(dtype=real, ndim=1)
+    ):
+        for i in n:
+            y[i] = lang.tanh(n[i].dot(light)) + light.x * light[2]
+
+    return learnable_vector
+
+
+@case(lambda draw: (draw(4, 2), draw(2, 2), draw(2)), lambda p, m, shift: (p @ m.T + shift) * m[0, 1])
+def learnable_matrix(lang, real):
+    vec2 = lang.types.vector(2, real)
+    mat2 = lang.types.matrix(2, 2, real)
+
+    @ts.op("p[n, 2], m[r, r], shift[r] -> y[n, 2]")
+    @lang.kernel
+    def learnable_matrix(
+        p: lang.types.ndarray(dtype=vec2, ndim=1), m: mat2, shift: vec2, y: lang.types.ndarray(dtype=vec2, ndim=1)
+    ):
+        for i in p:
+            y[i] = (m @ p[i] + shift) * m[0, 1]
+
+    return learnable_matrix

@@ -884,6 +884,21 @@ CASES = {
                 y[i] = x[i] * times
         """,
     ),
+    "a vector": (
+        "TS410",
+        "info",
+        "",
+        """
+        def k(x: A, y: A, light: ti.math.vec3):  #!
+            for i in x:
+                y[i] = x[i] * light.x
+        """,
+        """
+        def k(x: A, y: A, cell: ti.math.ivec3):
+            for i in x:
+                y[i] = x[i] * cell.x
+        """,
+    ),
     "unused": (
         "TS501",
         "info",

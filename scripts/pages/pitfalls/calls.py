@@ -83,6 +83,8 @@ ROWS = (
         (
             "test_37_scalar_argument.py::test_a_scalar_in_the_spec_is_differentiable",
             "test_37_scalar_argument.py::test_a_tensor_for_a_plain_scalar_is_refused_with_what_to_write",
+            "test_37_scalar_argument.py::test_vectors_and_matrices_in_the_spec_are_differentiable",
+            "test_37_scalar_argument.py::test_a_tensor_for_a_plain_vector_is_refused_with_what_to_write",
         ),
     ),
     Row(

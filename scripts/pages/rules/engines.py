@@ -189,7 +189,8 @@ ROWS = (
         "TS410",
         """
         A float argument is a number to torch: it has no gradient. If it is to learn, list it in the spec as an
-        array without dims, `scale[]`, and hand in a 0-d tensor; the kernel stays as it is.
+        array without dims, `scale[]`, and hand in a 0-d tensor; the kernel stays as it is. A vector or a matrix is
+        listed with the dims of its type, `light[3]`.
         """,
         """
         def k(x: A, y: A, scale: ti.f32):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._errors import ArgumentError, DeviceError, DtypeError, refusal
-from ..engines import FLOATS
+from ..engines import FLOATS, Parameter
 from ..spec import unexpected_keyword
 from ._signature import Signature, fitting_dtypes
 
@@ -60,16 +60,10 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
 def checked_scalar(signature: Signature, name: str, value: Any) -> Any:
     """A scalar argument as the engine takes it: a float, an int, or a vector's numbers."""
     parameter = signature.parameters(name)[0]
+    if isinstance(value, torch.Tensor):  # also where it needs no gradient now: one day it does
+        raise ArgumentError(_tensor_for_a_number(signature, parameter, value, "is a tensor"))
     if parameter.kind == "matrix":
         return _matrix(signature, name, value)
-    if isinstance(value, torch.Tensor):
-        words = f"scalar argument `{name}` of op `{signature.op}` is a tensor"
-        rows = [(name, f"{tuple(value.shape)} {value.dtype}")]
-        raise ArgumentError(
-            refusal(
-                words, rows, f"Pass `{name}.item()`; where a gradient is wanted, the spec of an op takes `{name}[]`."
-            )
-        )
     wanted = float if parameter.setter == "float" else int
     try:
         is_exact = not isinstance(value, str) and wanted(value) == value
@@ -85,6 +79,14 @@ def checked_scalar(signature: Signature, name: str, value: Any) -> Any:
     if wanted is int:
         _check_range(signature, name, value)
     return wanted(value)
+
+
+def _tensor_for_a_number(signature: Signature, parameter: Parameter, value: torch.Tensor, what: str) -> str:
+    name = parameter.name
+    words = f"{parameter.noun} argument `{name}` of op `{signature.op}` {what}"
+    rows = [(name, f"{tuple(value.shape)} {value.dtype}")]
+    remedy = f"where a gradient is wanted, the spec of an op takes `{parameter.listed}`."
+    return refusal(words, rows, f"Pass `{name}.{parameter.taken_out}()`; {remedy}")
 
 
 def _check_range(signature: Signature, name: str, value: Any) -> None:
@@ -119,6 +121,9 @@ def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
     parameter = signature.parameters(name)[0]
     entries = signature.stages[0].home.matrix_entries(value)
     flat = list(entries) if entries is not None else _flat(value)
+    for entry in flat:
+        if isinstance(entry, torch.Tensor):
+            raise ArgumentError(_tensor_for_a_number(signature, parameter, entry, "holds tensors"))
     count = parameter.entries
     if len(flat) != count or not all(isinstance(entry, int | float) for entry in flat):
         words = f"argument `{name}` of op `{signature.op}` must hold {count} numbers"
@@ -127,7 +132,7 @@ def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
 
 
 def _flat(value: Any) -> list[Any]:
-    if hasattr(value, "tolist"):
+    if hasattr(value, "tolist") and not isinstance(value, torch.Tensor):
         value = value.tolist()
     if not isinstance(value, list | tuple):
         return [value]
@@ -175,14 +180,24 @@ def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
     wanted = " or ".join(_short(d) for d in fitting) if fitting else "any real dtype of at most 64 bits"
     if dtype in _SUPPORTED and (fitting is None or dtype in fitting):
         return
+    why = _why(signature, name) if fitting else ""
     if dtype.is_complex:
         remedy = f"Pass `torch.view_as_real({name})`; the kernel then sees one more dim of size 2."
     elif fitting and len(fitting) == 1:
-        remedy = f"Pass `{name}.to({fitting[0]})`."
+        which = "spec" if signature.items[name].dtype else "annotation"
+        remedy = f"Pass `{name}.to({fitting[0]})`; or leave the dtype out of the {which}, which then takes any."
     else:
         remedy = f"Pass `{name}.float()`." if dtype.is_floating_point else f"Pass `{name}.to(torch.int32)`."
     words = f"tensor `{name}` of op `{signature.op}` has a dtype that does not fit"
-    raise DtypeError(refusal(words, [("expected", wanted), ("came", _short(dtype))], remedy))
+    raise DtypeError(refusal(words, [("expected", wanted, why), ("came", _short(dtype))], remedy))
+
+
+def _why(signature: Signature, name: str) -> str:
+    """Who says what dtype an array has."""
+    item = signature.items[name]
+    if item.dtype:
+        return f"spec `{item}`"
+    return f"annotated {next(p.shown for p in signature.parameters(name) if p.dtypes is not None)}"
 
 
 def _no_tensor(signature: Signature, name: str, value: Any) -> str:

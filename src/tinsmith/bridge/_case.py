@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from ._signature import Signature, element_of
+from ._elements import element_of
+from ._signature import Signature
 from ._stage import ArrayType, Stage, Variant
 
 

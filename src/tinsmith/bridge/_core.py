@@ -17,6 +17,7 @@ from ..source.ir import Lowered
 from ..spec import solve
 from ._buffers import Buffer
 from ._case import Case
+from ._elements import check_element
 from ._lowered import lowered
 from ._plan import Pace, Plan
 from ._signature import Signature, common_float, fitting_dtypes
@@ -163,6 +164,9 @@ class Core:
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
         values = {name: call.scalars[name] for name in signature.size_scalars} | dict(call.sizes)
         solution = solve(signature.kernel_spec, shapes, values, signature.op)
+        for parameter, dims in signature.vectors:
+            name = parameter.name
+            check_element(signature.op, parameter, dims, shapes[name] if name in shapes else solution.shapes[name])
         lead = () if call.batch is None else (call.batch,)
         return [
             Buffer(i.name, lead + solution.shapes[i.name], self._made_dtype(i.name, call)) for i in signature.spec.made

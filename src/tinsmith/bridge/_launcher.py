@@ -17,6 +17,7 @@ from .._errors import ArgumentError, GradientError, refusal
 from ..engines import ArrayArgument, Compiled, Engine, of_kernel
 from ..spec import Spec
 from ._binding import Bound, bind
+from ._elements import check_element
 from ._signature import Signature
 from ._stage import ArrayType, FieldUse, Stage, Variant, changed_between
 
@@ -107,6 +108,8 @@ class Launcher:
             words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
             raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r:.60}")]))
         parameter = self.stage.parameters[name]
+        if parameter.element:
+            check_element(self.signature.op, parameter, "", tensor.shape)
         if parameter.dtypes is not None and tensor.dtype not in parameter.dtypes:
             words = f"array argument `{name}` of `{self.signature.op}` has a dtype that does not fit"
             rows = [("annotation", parameter.shown), ("came", str(tensor.dtype))]

@@ -16,7 +16,7 @@ import torch
 
 from .._errors import KernelError, SpecError, nearest, refusal
 from ..engines import DTYPES, Parameter
-from ..source import static_size, subscript_arity
+from ..source import static_size
 from ..spec import Fixed, Item, Spec
 from ._stage import Stage
 
@@ -77,20 +77,35 @@ class Signature:
         used = {name for item in self.spec.items for name in item.names}
         return tuple(name for name in self.scalars if name in used)
 
+    @cached_property
+    def vectors(self) -> tuple[tuple[Parameter, str], ...]:
+        """Parameters that are arrays of vectors or matrices, of every stage, and their dims in the spec."""
+        dims = {item.name: item.brackets for item in self.kernel_spec.items}
+        found = (stage.parameters[name] for stage in self.stages for name in stage.arrays)
+        return tuple((parameter, dims.get(parameter.name, "")) for parameter in found if parameter.element)
+
     def parameters(self, name: str) -> list[Parameter]:
         """The parameter of that name in every stage that has it."""
         return [stage.parameters[name] for stage in self.stages if name in stage.parameters]
 
 
 def match(
-    op: str, spec: Spec, stages: Sequence[Stage], init: dict[str, str] | None, detached: Iterable[str] = ()
+    op: str,
+    spec: Spec,
+    stages: Sequence[Stage],
+    init: dict[str, str] | None,
+    detached: Iterable[str] = (),
+    *,
+    is_run: bool = True,
 ) -> Signature:
-    """Match a spec with kernels.
+    """Match a spec with kernels. One that is not run may leave outputs as they are, and return values.
 
     Raises:
         SpecError: the spec and the parameters do not fit each other.
         KernelError: a kernel returns a value, writes an input, or never writes an output.
     """
+    for stage in stages if is_run else ():
+        _check_returns(op, stage)
     items = {item.name: item for item in spec.items}
     parameters = {name: p for stage in reversed(stages) for name, p in stage.parameters.items()}
     for item in spec.items:
@@ -113,9 +128,12 @@ def match(
         frozenset(detached),
     )
     for stage in stages:
+        if is_run:
+            _check_size(op, stage)
         _check_kernel(op, spec, stage)
         stage.survey(stage.templates({}))
-    _check_written(signature)
+    if is_run:
+        _check_written(signature)
     return settled(signature)
 
 
@@ -147,15 +165,16 @@ def _check_item(op: str, item: Item, parameters: dict[str, Parameter], stages: S
 
 def _check_parameter(op: str, item: Item, parameter: Parameter) -> None:
     rows = [("spec", str(item)), ("annotation", parameter.shown)]
-    if parameter.kind == "matrix" or (parameter.kind == "scalar" and item.dims):
-        words = f"parameter `{item.name}` of op `{op}` is a {parameter.kind}, not an array"
-        raise SpecError(
-            refusal(words, rows, f"Leave it out of the spec, or write `{item.name}[]` to differentiate a scalar.")
-        )
     rank = len(item.dims) - (item.batch_name is not None)
+    if parameter.kind in ("scalar", "matrix") and (item.has_rest or rank != len(parameter.element)):
+        words = f"parameter `{item.name}` of op `{op}` is a {parameter.noun}, not an array"
+        remedy = f"Leave it out of the spec, or write `{parameter.listed}` to differentiate by it."
+        raise SpecError(refusal(words, rows, remedy))
     declared = None if parameter.ndim is None else parameter.ndim + len(parameter.element)
-    if declared is not None and not item.has_rest and rank != declared:
-        words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {declared}"
+    least = len(parameter.element) if declared is None else declared
+    if not item.has_rest and (rank < least or (declared is not None and rank != declared)):
+        wanted = least if declared is not None else f"at least {least}"
+        words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {wanted}"
         raise SpecError(
             refusal(words, rows, "Write one dim for each of the array's, then those of its vector or matrix element.")
         )
@@ -188,7 +207,7 @@ def _checked_init(op: str, spec: Spec, init: dict[str, str]) -> dict[str, str]:
     return {name: init.get(name, "zeros") for name in outputs}
 
 
-def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
+def _check_returns(op: str, stage: Stage) -> None:
     if stage.home.returns_value(stage.kernel):
         words = f"kernel `{stage.name}` of op `{op}` returns a value, which no gradient can reach"
         raise KernelError(
@@ -198,6 +217,9 @@ def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
                 "Write it into an output array: `out[None] = ...`, spec `-> out[]`.",
             )
         )
+
+
+def _check_size(op: str, stage: Stage) -> None:
     where = static_size(stage.source, stage.arrays, stage.home)
     if where:
         words = (
@@ -205,6 +227,9 @@ def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
         )
         remedy = "Leave out `static`, or pass the size as a template argument."
         raise KernelError(refusal(words, [("at", where)], remedy))
+
+
+def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
     for item in spec.inputs:
         changes = stage.roles[item.name].of("write", "add") if item.name in stage.roles else []
         if changes:
@@ -246,16 +271,6 @@ def is_steady(signature: Signature, name: str) -> bool:
         return True
     fitting = fitting_dtypes(signature, name)
     return fitting is not None and not any(dtype.is_floating_point for dtype in fitting)
-
-
-def element_of(stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]:
-    """Element dims of an array in one stage: its annotation's, or those that its subscripts leave out."""
-    parameter = stage.parameters[name]
-    if parameter.kind != "template" or name in stage.links.elements:
-        return parameter.element
-    arity = subscript_arity(stage.source, name)
-    left_out = len(shape) - arity if arity is not None else 0
-    return tuple(shape[len(shape) - left_out :]) if 0 < left_out <= 2 else ()
 
 
 def common_float(dtypes: Sequence[torch.dtype]) -> torch.dtype | None:

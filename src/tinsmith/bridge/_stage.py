@@ -128,9 +128,9 @@ class Stage:
         linked += [array.parameter() for array in self.links.fields.values()]
         self.parameters: dict[str, Parameter] = {parameter.name: parameter for parameter in linked}
         self.arrays = tuple(name for name in self.parameters if name in set(arrays))
-        scalars = [name for name in self.arrays if self.parameters[name].kind == "scalar"]
-        plain = simplified(self.source.tree, [name for name in self.arrays if name not in scalars])
-        self.source = replace(self.source, tree=lifted(plain, scalars))
+        values = [name for name in self.arrays if self.parameters[name].kind in ("scalar", "matrix")]
+        plain = simplified(self.source.tree, [name for name in self.arrays if name not in values])
+        self.source = replace(self.source, tree=lifted(plain, values))
         if may_write_fields:  # what it returns besides, a layer has no use for
             self.source = replace(self.source, tree=_without_result(self.source.tree))
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner)

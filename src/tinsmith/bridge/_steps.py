@@ -12,7 +12,8 @@ import torch
 
 from ..engines import ArrayArgument, Launch
 from ._buffers import Buffer
-from ._signature import Signature, element_of
+from ._elements import check_element, element_of
+from ._signature import Signature
 from ._stage import ArrayType, Stage, Variant
 
 
@@ -148,6 +149,9 @@ def _laid_out(
 
 def _type(situation: Situation, stage: Stage, use: Use) -> ArrayType:
     core = situation.core(use.array)
+    parameter = stage.parameters[use.parameter]
+    if parameter.element:  # a backward kernel's: those of the op itself were held against them before
+        check_element(situation.signature.op, parameter, "", core)
     element = element_of(stage, use.parameter, core)
     dtype = situation.buffers[use.array].dtype
     return ArrayType(dtype, len(core) - len(element), element, use.gradient >= 0, use.is_batched)

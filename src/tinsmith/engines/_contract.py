@@ -51,6 +51,21 @@ class Parameter:
         return self.text.replace("_lang.", "")
 
     @property
+    def noun(self) -> str:
+        """What a parameter that is no array is called."""
+        return "vector" if self.kind == "matrix" and len(self.element) == 1 else self.kind
+
+    @property
+    def listed(self) -> str:
+        """How a spec lists a number, vector or matrix that a tensor is to be given for."""
+        return f"{self.name}[{', '.join([f'{size}' for size in self.element])}]"
+
+    @property
+    def taken_out(self) -> str:
+        """The method of a tensor that gives what such a parameter takes."""
+        return "tolist" if self.element else "item"
+
+    @property
     def entries(self) -> int:
         """How many numbers one element holds."""
         return math.prod(self.element)

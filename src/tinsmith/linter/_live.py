@@ -47,7 +47,7 @@ def _declared(parameter: Parameter) -> Declared:
     dtypes = parameter.dtypes or ()
     dtype = NAMES[dtypes[0]] if len(dtypes) == 1 else ""
     kind = "scalar" if parameter.kind == "matrix" else parameter.kind
-    return Declared(kind, dtype, parameter.ndim)
+    return Declared(kind, dtype, parameter.ndim, parameter.element)
 
 
 def _called(source: Source, engine: Engine, owner: Any, seen: set[Any]) -> Iterator[Source]:

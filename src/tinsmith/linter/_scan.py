@@ -21,6 +21,15 @@ _SHORT = {"ti": "taichi", "qd": "quadrants"}
 _KERNELS, _FUNCTIONS = ("kernel",), ("func", "real_func", "pyfunc")
 _ARRAYS = ("ndarray", "any_arr", "NDArray", "Ndarray")
 _SCALARS = {"int": "i32", "float": "f32", "bool": "i32"}
+_VECTORS = {
+    **{
+        f"{letter}vec{size}": (dtype, None, (size,))
+        for letter, dtype in (("", "f32"), ("i", "i32"))
+        for size in (2, 3, 4)
+    },
+    **{f"mat{size}": ("f32", None, (size, size)) for size in (2, 3, 4)},
+}
+"""Of the engines' `math`, as `Declared` has them."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +232,7 @@ def _annotated(node: ast.expr | None, names: Mapping[str, Any]) -> Declared:
         )
     if isinstance(node, ast.Name) and text not in names:
         return Declared("array")  # `array = lang.types.ndarray()`, a name that somebody gave an annotation
-    return Declared("scalar", _SCALARS.get(text, text))
+    return Declared("scalar", *_VECTORS[text]) if text in _VECTORS else Declared("scalar", _SCALARS.get(text, text))
 
 
 def _last(node: ast.expr | None) -> str:

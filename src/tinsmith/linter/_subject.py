@@ -19,11 +19,12 @@ BOTH = "Taichi and Quadrants"
 
 @dataclass(frozen=True)
 class Declared:
-    """What is known of a parameter; an "object" is `self`, and "" an unknown dtype."""
+    """What is known of a parameter; an "object" is `self`, "" an unknown dtype, and a vector a scalar with dims."""
 
     kind: Literal["array", "scalar", "template", "object", "any"]
     dtype: str = ""
     rank: int | None = None
+    element: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

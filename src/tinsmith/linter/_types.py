@@ -107,7 +107,7 @@ class Types:
             return self.found[name]
         one = self.subject.declared.get(name)
         if one is not None and one.kind == "scalar":
-            return _of_dtype(one.dtype)
+            return "vector" if one.element else _of_dtype(one.dtype)
         value = None if one is not None else called_function(self.subject.source, ast.Name(name, ast.Load()))
         return "int" if isinstance(value, int) else "float" if isinstance(value, float) else ""
 

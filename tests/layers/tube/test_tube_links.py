@@ -181,8 +181,24 @@ def test_numbers_vectors_and_templates(lang64):
     first = tube(given)
     tube.set_kernel_extra_args(mix, 5, lang64.Vector([1.5, 0.0]), -1)
     second = tube(given)
-    tube.set_kernel_extra_args(mix, 5, torch.tensor([0.0, 1.0]), 0)
+    tube.set_kernel_extra_args(mix, 5, torch.tensor([0.0, 1.0]).tolist(), 0)
     agree((first, second, tube(given)), (3.5 * given - 1.0, 6.5 * given - 1.0, 5.0 * given - 1.0), [given])
+
+
+def test_a_vector_that_learns(lang64):
+    """An extra argument is numbers; registered as an input, the same parameter takes a tensor."""
+    vec2 = lang64.types.vector(2, lang64.f64)
+
+    @lang64.kernel
+    def bent(a: lang64.template(), ends: vec2, out: lang64.template()):
+        for i in a:
+            out[i] = a[i] * ends[0] + ends.y * ends.y
+
+    with pytest.raises(ts.ArgumentError, match=r"(?s)`ends`.*is a tensor.*ends\.tolist\(\).*`\(2,\)`"):
+        ends().register_kernel(bent, ["x"], torch.rand(2), torch.rand(4))
+    tube = ends().register_input_tensor((2,), F64, "ends").register_kernel(bent, ["x", "ends", "y"]).finish()
+    given, bends = leaf(4), leaf(2)
+    agree(tube(given, bends), given * bends[0] + bends[1] ** 2, [given, bends])
 
 
 def test_numbers_may_be_given_later(lang64):

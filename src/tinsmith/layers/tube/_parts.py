@@ -251,11 +251,12 @@ def check_extra(part: KernelPart) -> None:
         raise ArgumentError(refusal(words, rows, remedy))
 
     for parameter, value in zip(part.others, part.extra, strict=True):
-        if parameter.kind == "scalar" and isinstance(value, torch.Tensor):
+        if parameter.kind in ("scalar", "matrix") and isinstance(value, torch.Tensor):
             words = f"extra argument `{parameter.name}` of kernel `{part.name}` is a tensor"
             rows = [("came", f"{tuple(value.shape)} {value.dtype}")]
             name = parameter.name
-            remedy = f"Pass `{name}.item()`; or register `{name}` as an input with dims `()`, and it has a gradient."
+            remedy = f"Pass `{name}.{parameter.taken_out}()`; or register `{name}` as an input with dims "
+            remedy += f"`{parameter.element}`, and it has a gradient."
             raise ArgumentError(refusal(words, rows, remedy))
 
 

@@ -75,7 +75,7 @@ def _templates(kernel: KernelPart) -> dict[str, Any]:
 def _roles(kernel: KernelPart) -> dict[str, Roles]:
     """What a kernel does with each of its arrays, by its own names for them. A number given as a tensor is none."""
     kinds = {parameter.name: parameter.kind for parameter in kernel.parameters}
-    arrays = [name for name in kernel.linked if kinds[name] != "scalar"]
+    arrays = [name for name in kernel.linked if kinds[name] not in ("scalar", "matrix")]
     source = read(kernel.function)
     plain = replace(source, tree=simplified(source.tree, arrays))
     return roles_of(plain, arrays, kernel.engine, kernel.owner)

@@ -91,10 +91,10 @@ def scalars(subject: Subject) -> Iterator[Finding]:
             and one.dtype in ("f16", "f32", "f64")
             and argument.arg not in items
         ):
-            words = f"`{argument.arg}` is a number: it gets no gradient, a tensor's `.item()` loses its own"
-            yield subject.finding(
-                "TS410", "info", argument, words, f"{argument.arg}[] -> ...  # in the spec of `ts.op`"
-            )
+            what, method = ("holds numbers", "tolist") if one.element else ("is a number", "item")
+            words = f"`{argument.arg}` {what}: it gets no gradient, a tensor's `.{method}()` loses its own"
+            item = f"{argument.arg}[{', '.join(map(str, one.element))}]"
+            yield subject.finding("TS410", "info", argument, words, f"{item} -> ...  # in the spec of `ts.op`")
 
 
 def baked_in(subject: Subject) -> Iterator[Finding]:

@@ -1,0 +1,43 @@
+"""Elements: the dims of vectors and matrices, which an array has last and an engine does not ask about.
+
+An engine is given a pointer and counts in elements of the kernel's type: memory of another width would be read and
+written outside. So a width is checked wherever the sizes of a call are found: once for a set of shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .._errors import ShapeError, refusal
+from ..engines import Parameter
+from ..source import subscript_arity
+from ._stage import Stage
+
+
+def element_of(stage: Stage, name: str, shape: Sequence[int]) -> tuple[int, ...]:
+    """Element dims of an array in one stage: its annotation's, or those that its subscripts leave out."""
+    parameter = stage.parameters[name]
+    if parameter.kind != "template" or name in stage.links.elements:
+        return parameter.element
+    arity = subscript_arity(stage.source, name)
+    left_out = len(shape) - arity if arity is not None else 0
+    return tuple(shape[len(shape) - left_out :]) if 0 < left_out <= 2 else ()
+
+
+def check_element(op: str, parameter: Parameter, dims: str, shape: Sequence[int]) -> None:
+    """Refuse memory that does not end in the dims of the parameter's vectors or matrices.
+
+    Args:
+        op: its name, for messages.
+        parameter: as the kernel declares it.
+        dims: what the spec calls the dims, "" where there is none.
+        shape: of the memory, without batch.
+    """
+    element = parameter.element
+    if tuple(shape[max(len(shape) - len(element), 0) :]) == element:
+        return
+    name, wanted = parameter.name, f"{element[0]}" if len(element) == 1 else f"{element}"  # as torch.compile can trace
+    came = f"{dims} = {tuple(shape)}" if dims else f"{tuple(shape)}"
+    rows = [(name, came, f"ends in {wanted} in the kernel"), ("annotation", parameter.shown)]
+    remedy = f"Give `{name}` {wanted} as its last {'dim' if len(element) == 1 else 'dims'}, or change its annotation."
+    raise ShapeError(refusal(f"`{name}` does not fit its elements in op `{op}`.", rows, remedy))
