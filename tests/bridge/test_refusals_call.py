@@ -133,8 +133,18 @@ def test_a_dtype_annotation_is_kept(lang64):
         for i in x:
             y[i] = 2.0 * x[i]
 
-    with pytest.raises(ts.DtypeError, match=r"(?s)`x`.*`exact`.*float64.*float32.*\.(double|to)\("):
+    with pytest.raises(ts.DtypeError, match=r"(?s)`x`.*`exact`.*float64.*float32.*\.(double|to)\(.*annotat") as caught:
         exact(torch.rand(3))
+    assert "types.ndarray(dtype=f64, ndim=1)" in str(caught.value)  # what says so
+
+    @ts.op("x[n]: f64 -> y[n]")
+    @lang64.kernel
+    def by_spec(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    with pytest.raises(ts.DtypeError, match=r"(?s)float64.*x\[n\]: f64.*float32.*spec"):
+        by_spec(torch.rand(3))
 
 
 def test_an_engine_that_was_not_started(lang64, engine_keeper):

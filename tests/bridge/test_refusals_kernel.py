@@ -1,6 +1,7 @@
 """What a spec or a kernel that cannot be an op gets: an error where it is made, with the place."""
 
 import inspect
+import linecache
 
 import pytest
 import torch
@@ -120,6 +121,16 @@ def test_a_chain_of_nothing_and_of_strangers(lang):
         ts.chain("x[n] -> y[n]", [])
     with pytest.raises(ts.TinsmithError, match=r"`h`"):
         ts.chain("x[n] -> y[n]", [plain(lang)], scratch="h[n]")
+    kernel = plain(lang)
+    calls = (
+        lambda: ts.chain(kernel, kernel),
+        lambda: ts.chain([kernel, kernel], "x[n] -> y[n]"),
+        lambda: ts.chain("x[n] -> y[n]", kernel),
+        lambda: ts.chain("x[n] -> y[n]", ts.op("x[n] -> y[n]")(kernel)),
+    )
+    for call in calls:
+        with pytest.raises(ts.ArgumentError, match=r"(?s)spec.*list of kernels.*\[first, second\]"):
+            call()
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------
@@ -191,6 +202,119 @@ def test_a_kernel_that_returns_a_value(lang):
 
     with pytest.raises(ts.KernelError, match=r"(?s)total.*return.*\[\]"):
         ts.op("x[n] -> y[n]")(total)
+
+
+def test_that_it_returns_is_said_before_what_its_spec_lacks(lang):
+    """Who writes `-> s[]` for what is returned has made one mistake, not two."""
+
+    @lang.kernel
+    def total(x: lang.types.ndarray()) -> lang.f32:
+        s = 0.0
+        for i in x:
+            s += x[i]
+        return s
+
+    with pytest.raises(ts.KernelError, match=r"(?s)total.*return.*out\[\]"):
+        ts.op("x[n] -> s[]")(total)
+
+
+# What an engine does not compile: the line, and those of the functions that it calls.
+def misspelt(lang):
+    @lang.func
+    def rooted(v):
+        w = v + 1.0
+        return w.nosuch()
+
+    @lang.kernel
+    def misspelt(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = rooted(x[i])
+
+    return misspelt, "x[n] -> y[n]", ["y[i] = rooted(x[i])", "return w.nosuch()"]
+
+
+def array_for_a_number(lang):
+    @lang.func
+    def twice(a, i):
+        return 2.0 * a[i]
+
+    @lang.kernel
+    def doubled(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            if i < 10:
+                y[i] = twice(x, i)
+
+    return doubled, "x[n] -> y[n]", ["y[i] = twice(x, i)", "def twice(a, i)", "`a: template()`"]
+
+
+def index_of_floats(lang):
+    @lang.kernel
+    def picked(place: lang.types.ndarray(), x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in place:
+            # a comment, which is not in what the engine is given
+
+            y[i] = x[place[i]]
+
+    return picked, "place[n], x[m] -> y[n]", ["y[i] = x[place[i]]", "integers"]
+
+
+@pytest.mark.parametrize("make", [misspelt, array_for_a_number, index_of_floats])
+def test_what_does_not_compile_is_shown_with_its_lines(lang, make):
+    kernel, spec, fragments = make(lang)
+    op = ts.op(spec)(kernel)
+    with pytest.raises(ts.KernelError) as caught:
+        op(*[torch.ones(3) for _ in op.arguments])
+    words = str(caught.value)
+    for fragment in fragments:
+        assert fragment in words, words
+    lines, _ = inspect.getsourcelines(make)
+    first = inspect.getsourcelines(make)[1]
+    line = first + next(k for k, text in enumerate(lines) if fragments[0] in text)
+    assert f"{inspect.getsourcefile(make)}:{line}" in words, words
+    assert "<tinsmith" not in words, words
+    assert caught.value.__cause__ is not None and "cause" in words, words
+
+
+# Methods and their objects.
+def gains(lang, decorate):
+    class Gain:
+        def __init__(self):
+            self.factor = 2.0
+
+        @ts.op("x[n] -> y[n]")
+        @lang.kernel
+        def as_op(self, x: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                y[i] = self.factor * x[i]
+
+        @lang.kernel
+        def plain(self, x: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                y[i] = self.factor * x[i]
+
+    return lang.data_oriented(Gain) if decorate else Gain
+
+
+def test_a_method_without_its_object(lang):
+    gain = gains(lang, True)
+    for op in (gain.as_op, ts.op("x[n] -> y[n]")(gain.plain)):
+        for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
+            with pytest.raises(ts.KernelError, match=r"(?s)is a method.*no object.*data_oriented"):
+                op(x)
+    with pytest.raises(ts.KernelError, match="no object"):
+        ts.check(gain.as_op, torch.ones(3))
+    assert gain().as_op(torch.ones(3)).tolist() == [2.0] * 3
+
+
+def test_a_class_that_is_not_data_oriented(lang, engine):
+    gain = gains(lang, False)
+    if engine == "quadrants":  # which takes it
+        assert gain().as_op(torch.ones(3)).tolist() == [2.0] * 3
+        return
+    with pytest.raises(ts.KernelError, match=r"(?s)Gain.*data_oriented"):
+        gain().as_op(torch.ones(3))
+    with pytest.raises(ts.KernelError, match=r"(?s)is a method.*no object.*data_oriented"):
+        ts.op("x[n] -> y[n]")(gain().plain)(torch.ones(3))
 
 
 def overwritten_output(lang):
@@ -273,3 +397,18 @@ def test_starting_an_unknown_engine_or_arch():
         ts.init(engine="taihci")
     with pytest.raises(ts.TinsmithError, match=r"(?s)gpuu"):
         ts.init(arch="gpuu", engine="taichi")
+
+
+def test_what_an_engine_is_given_is_named_after_the_file(lang):
+    """Engines' own warnings name nothing else: a text's line, in no file that a user has."""
+
+    @lang.kernel
+    def cut(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            s = 0
+            s += x[i]
+            y[i] = s * 1.0
+
+    ts.op("x[n] -> y[n]")(cut)(torch.ones(3))
+    names = [name for name in linecache.cache if name.startswith("<tinsmith cut ")]
+    assert names and all("of test_refusals_kernel.py" in name for name in names)

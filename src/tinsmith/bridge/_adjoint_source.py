@@ -100,6 +100,13 @@ def declared_spec(kernel: Any) -> str:
     engine = of_kernel(kernel)
     arrays = [parameter for parameter in engine.parameters(kernel) if parameter.kind == "array"]
     roles = Stage(kernel, [parameter.name for parameter in arrays]).roles
+    if not any(role.is_written for role in roles.values()):
+        words = f"kernel `{kernel.__name__}` writes no array that it is given, and it is asked for the gradient of one"
+        rows = [("parameters", ", ".join(f"{one.name}: {one.shown}" for one in engine.parameters(kernel)) or "none")]
+        remedy = (
+            "Say which templates are arrays, `--spec 'x[n] -> y[n]'`; a field that it names itself must be a parameter."
+        )
+        raise SpecError(refusal(words, rows, remedy))
     inputs = [_item(parameter, kernel) for parameter in arrays if not roles[parameter.name].is_written]
     outputs = [_item(parameter, kernel) for parameter in arrays if roles[parameter.name].is_written]
     return f"{', '.join(inputs)} -> {', '.join(outputs)}"

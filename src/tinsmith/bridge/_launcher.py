@@ -36,6 +36,7 @@ class Launcher:
         self.engine: Engine = of_kernel(kernel)
         arrays = [parameter.name for parameter in self.engine.parameters(kernel) if parameter.kind == "array"]
         self.stage = Stage(kernel, arrays, may_write_fields=True)
+        self.stage.check_object(layer)
         self.signature = _signature(layer, self.stage)
         self._found: dict[Any, Ready] = {}
 

@@ -96,6 +96,11 @@ def chain(
         >>> op(torch.tensor([1.0, 3.0]))
         tensor([ 2., 18.])
     """
+    given: tuple[Any, Any] = spec, kernels
+    if not isinstance(given[0], str) or not isinstance(given[1], list | tuple):
+        rows = [("came", ", ".join(type(one).__name__ for one in given))]
+        remedy = 'Write ts.chain("x[n] -> y[n]", [first, second], scratch="t[n]").'
+        raise ArgumentError(refusal("ts.chain takes a spec, and then a list of kernels", rows, remedy))
     if not kernels:
         raise ArgumentError(refusal("ts.chain needs at least one kernel", remedy="Pass a list of kernels."))
     options = {

@@ -115,6 +115,8 @@ def route(core: Core, bound: Bound, *, is_traced: bool = False) -> Route:
     signature, tensors = core.signature, bound.tensors
     check_tensors(signature, tensors)
     device = tensors[0].device if tensors else torch.device("cpu" if is_traced else core.device_type())
+    for stage in signature.stages:
+        stage.check_object(signature.op)
     if not is_traced:
         core.check_device(device)
     dtypes = [tensor.dtype for tensor in tensors]

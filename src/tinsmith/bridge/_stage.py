@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from ..transforms import (
     simplified,
     unstored,
 )
+from ._uncompiled import places_of, remedy_of, telling
 
 
 class ArrayType(NamedTuple):
@@ -201,6 +203,13 @@ class Stage:
             self._stamps.setdefault(id(field), (field, self.engine.runtime()))
         return self._constants
 
+    def check_object(self, op: str) -> None:
+        """Refuse a method of which nobody said whose."""
+        if self.is_method and self.owner is None:
+            words = f"kernel `{self.name}` of op `{op}` is a method, and has no object"
+            remedy = "Decorate its class with @ti.data_oriented, and take the method from an object of it."
+            raise KernelError(refusal(words, [("kernel", self.source.place(self.source.tree))], remedy))
+
     def check_fields(self, op: str) -> None:
         """Refuse fields of an engine that has been started anew since: their memory is gone."""
         for name, field in self._constants.fields if self._constants else ():
@@ -283,7 +292,8 @@ class Stage:
 
     def _function(self, variant: Variant) -> Callable[..., Any]:
         names = self.source.namespace() if self.engine is self.home else rehomed(self.source, self.home, self.engine)
-        function, text = build(self._tree(variant), names | {"_lang": self.engine.lang}, self.name)
+        label = f"{self.name} of {os.path.basename(self.source.path)}"  # what an engine's warnings name
+        function, text = build(self._tree(variant), names | {"_lang": self.engine.lang}, label)
         self.texts[variant] = text
         return function
 
@@ -337,11 +347,10 @@ class Stage:
 
     def _refusal(self, variant: Variant, cause: Exception, op: str) -> TinsmithError:
         place = self.source.place(self.source.tree)
-        rows = [("kernel", f"{self.name} at {place}"), (self.engine.name, _telling(cause))]
+        places = places_of(cause, self.source, self._tree(variant), self.texts[variant])
+        rows = [("kernel", f"{self.name} at {place}"), *places, (self.engine.name, telling(cause))]
         if not variant.adjoint:
-            return KernelError(
-                refusal(f"the kernel of op `{op}` does not compile", rows, "The engine's full report is above.")
-            )
+            return KernelError(refusal(f"the kernel of op `{op}` does not compile", rows, remedy_of(cause)))
         remedy = "Rewrite what it names, or give an op its gradient kernel by hand: `backward=`, or `@op.backward`."
         return GradientError(refusal(f"{self.engine.name} cannot differentiate the kernel of op `{op}`", rows, remedy))
 
@@ -358,14 +367,6 @@ def _type_of(parameter: Parameter, defaults: types.Defaults) -> str:
     """The type of a scalar, or of a vector's numbers, by its annotation: `float` is the engine's default."""
     kind = parameter.text.rpartition("_lang.")[2].rpartition(", ")[2].rstrip(")")
     return {"float": defaults.fp, "int": defaults.ip, "bool": "u1"}.get(kind, kind)
-
-
-def _telling(cause: Exception) -> str:
-    """The line of an engine's report that says what is wrong: the one from its compiler, or the last with words."""
-    words = [line.strip() for line in str(cause).splitlines()]
-    words = [line for line in words if len(line) > 2 and not line.startswith(("http", "Please"))]
-    compiled = [line for line in words if line.startswith("[") and ".cpp:" in line]
-    return (compiled or words or [repr(cause)])[-1]
 
 
 def changed_between(op: str) -> GradientError:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from types import MethodType, ModuleType
 from typing import Any
 
+from .._errors import KernelError, refusal
 from . import _fields, _shared
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 
@@ -44,7 +45,12 @@ class Taichi(Engine):
     def bind(self, kernel: Any, owner: object) -> Any:
         from taichi.lang.kernel_impl import _BoundedDifferentiableMethod
 
-        bound: Any = _BoundedDifferentiableMethod(owner, _Unbound(kernel._primal, kernel._adjoint))
+        try:
+            bound: Any = _BoundedDifferentiableMethod(owner, _Unbound(kernel._primal, kernel._adjoint))
+        except self.lang.TaichiSyntaxError as cause:
+            name = type(owner).__name__
+            words = f"class `{name}` of kernel `{self.function_of(kernel).__name__}` is not data-oriented"
+            raise KernelError(refusal(words, remedy=f"Decorate `{name}` with @ti.data_oriented.")) from cause
         bound.__name__ = self.function_of(bound).__name__
         return bound
 

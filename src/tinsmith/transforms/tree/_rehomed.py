@@ -8,6 +8,7 @@ decorated with `ti.func`. Each is replaced by its namesake.
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,6 @@ class _Mover:
     def _function(self, function: Callable[..., Any]) -> Any:
         if function not in self._functions:
             inner = read(function)
-            moved, _ = build(inner.tree, self.namespace(inner), inner.name)
+            moved, _ = build(inner.tree, self.namespace(inner), f"{inner.name} of {os.path.basename(inner.path)}")
             self._functions[function] = self.to.lang.func(moved)
         return self._functions[function]

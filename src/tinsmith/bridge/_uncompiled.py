@@ -1,0 +1,70 @@
+"""Uncompiled: what an engine says of a kernel that it does not compile, in terms of the user's file.
+
+An engine is given a text that was made of the kernel's tree, one line a statement, and names the lines of that. The
+tree knows where they came from.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ..source import Source
+
+_FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
+"""An engine's own frames end with a colon; those of Python's tracebacks, which it prints too, do not."""
+_ARRAY_AS_NUMBER = "any_array.AnyArray"
+
+
+def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str) -> list[tuple[str, str]]:
+    """Rows for a refusal: the kernel's line that an engine stopped at, then those of the functions that it calls.
+
+    Args:
+        cause: what the engine raised.
+        source: the kernel.
+        tree: what `text` was made of.
+        text: what the engine was given.
+    """
+    frames = [found.groupdict() for found in _FRAME.finditer(str(cause))]
+    last = {(one["path"], one["line"]): place for place, one in enumerate(frames)}  # an engine says some of them twice
+    kept = [one for place, one in enumerate(frames) if last[one["path"], one["line"]] == place]
+    lines = _lines(tree, text)
+    rows = []
+    for one in kept:
+        path, line = one["path"], int(one["line"])
+        if path.startswith("<tinsmith"):
+            is_own = one["function"] == source.name
+            where = f"{source.path}:{lines[line]}" if is_own and line in lines else f"in {one['function']}"
+        else:
+            where = f"{path}:{line}"
+        rows.append(("at", f"{where}: {one['code'].strip()}"))
+    return rows
+
+
+def telling(cause: Exception) -> str:
+    """The line of an engine's report that says what is wrong: the one from its compiler, or the last with words."""
+    words = [line.strip() for line in str(cause).splitlines()]
+    words = [line for line in words if len(line) > 2 and not line.startswith(("http", "Please"))]
+    compiled = [line for line in words if line.startswith("[") and ".cpp:" in line]
+    return (compiled or words or [repr(cause)])[-1]
+
+
+def remedy_of(cause: Exception) -> str:
+    """What to write instead, where that is known."""
+    report = "The engine's full report is this error's cause (`__cause__`)."
+    if _ARRAY_AS_NUMBER in str(cause):
+        return f"A function takes an array as a template: annotate that parameter, `a: template()`. {report}"
+    return report
+
+
+def _lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:
+    """Lines of the user's file by those of the text: a statement of one is that of the other."""
+    pairs = list(zip(_statements(tree), _statements(ast.parse(text).body[0]), strict=False))
+    if any(type(old) is not type(new) for old, new in pairs):
+        return {}
+    return {new.lineno: old.lineno for old, new in pairs if hasattr(old, "lineno")}
+
+
+def _statements(tree: ast.stmt) -> Iterator[ast.stmt]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
