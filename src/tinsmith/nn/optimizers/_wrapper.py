@@ -57,7 +57,7 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
         super().add_param_group(param_group)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__  # torch's own keeps groups and state only
+        return vars(self)  # torch's own keeps groups and state only
 
     def weights(self) -> list[torch.Tensor]:
         """The weights meant for inference, in the order of the parameters."""
