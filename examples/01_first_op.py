@@ -4,7 +4,7 @@ A photograph and a blurred copy of it are known; the blur is looked for. The blu
 weights is a few lines of Taichi. One more line makes it an operation of torch, whose gradient is checked here, and then
 used: the weights follow it from nothing to the stroke that the camera made.
 
-    python examples/01_first_op.py --out first_op
+    python examples/01_first_op.py --out out/first_op
 
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
 """
@@ -22,7 +22,7 @@ from PIL import Image
 import tinsmith as ts
 
 parser = argparse.ArgumentParser(description="Find the blur between two pictures.")
-parser.add_argument("--out", type=Path, default=Path("first_op"))
+parser.add_argument("--out", type=Path, default=Path("out/first_op"))
 parser.add_argument("--quick", action="store_true", help="a small picture and few steps, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
 options.out.mkdir(parents=True, exist_ok=True)

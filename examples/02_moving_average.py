@@ -6,7 +6,7 @@ In Taichi one writes it into one cell, step after step, as on paper. The values 
 silently wrong: the reverse mode reads the cell as it is in the end (https://github.com/taichi-dev/taichi/issues/2425).
 Here are that, the same kernel as an op, and three ways to choose from; all are compared with torch in float64.
 
-    python examples/02_moving_average.py --out averaged
+    python examples/02_moving_average.py --out out/averaged
 
 draws the gradients in `a` there: the right one, and Taichi's.
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
@@ -24,7 +24,7 @@ from PIL import Image, ImageDraw
 import tinsmith as ts
 
 parser = argparse.ArgumentParser(description="A moving average and its gradient, right in three ways.")
-parser.add_argument("--out", type=Path, default=Path("averaged"))
+parser.add_argument("--out", type=Path, default=Path("out/averaged"))
 parser.add_argument("--quick", action="store_true", help="few and short series, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
 options.out.mkdir(parents=True, exist_ok=True)

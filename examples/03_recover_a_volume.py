@@ -6,7 +6,7 @@ are changed by gradient descent until they look the same, and a ninth view, whic
 need not be the same numbers: with values in another order, and the table's rows too, everything looks alike. What must
 agree is the densities.
 
-    python examples/03_recover_a_volume.py --out recovered
+    python examples/03_recover_a_volume.py --out out/recovered
 
 writes pictures there: the views, how the one left out came into sight, and the two tables. A minute on two cores.
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
@@ -25,7 +25,7 @@ import tinsmith as ts
 from tinsmith.render import image_rays, volume_render
 
 parser = argparse.ArgumentParser(description="Recover a volume and a transfer function from eight pictures.")
-parser.add_argument("--out", type=Path, default=Path("recovered"))
+parser.add_argument("--out", type=Path, default=Path("out/recovered"))
 parser.add_argument("--quick", action="store_true", help="small pictures and few steps, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
 options.out.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,7 @@ tension of each spring at each step and gives the way of each node; a network sa
 end to end. The kind of robot is that of DiffTaichi's mass-spring example, https://github.com/taichi-dev/difftaichi.
 The same step by step, with words: docs/how-to/simulator.md.
 
-    python examples/04_learn_to_walk.py --out walk
+    python examples/04_learn_to_walk.py --out out/walk
 """
 
 # %% What is asked
@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw
 import tinsmith as ts
 
 parser = argparse.ArgumentParser(description="A robot of springs learns to walk.")
-parser.add_argument("--out", type=Path, default=Path("walk"))
+parser.add_argument("--out", type=Path, default=Path("out/walk"))
 parser.add_argument("--quick", action="store_true", help="a little training only, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
 options.out.mkdir(parents=True, exist_ok=True)

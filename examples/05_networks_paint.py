@@ -3,7 +3,7 @@
 The photograph is cut into blocks, and each has a network of its own that is asked for the colour at a place in its
 block. Alone such a network could not do much; there are many, independent of each other, and they all train at once.
 
-    python examples/05_networks_paint.py --out painted
+    python examples/05_networks_paint.py --out out/painted
 
 `tinsmith learn-image` does this with a progress display and more ways to encode places: docs/how-to/learn-image.md.
 """
@@ -21,7 +21,7 @@ from PIL import Image
 import tinsmith as ts
 
 parser = argparse.ArgumentParser(description="Tiny networks paint a photograph.")
-parser.add_argument("--out", type=Path, default=Path("painted"))
+parser.add_argument("--out", type=Path, default=Path("out/painted"))
 parser.add_argument("--quick", action="store_true", help="a small picture and few steps, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
 options.out.mkdir(parents=True, exist_ok=True)
