@@ -4,6 +4,7 @@ A page's ```python and ```sh blocks are one program, run from top to bottom. Wha
 
     <!-- output -->              below a block: here comes what it printed
     <!-- output: ShapeError -->  below a block that must end with this error: here comes what it said
+    <!-- output: 1 -->           the same below a block of shell that must end with this exit code
     <!-- not run: why -->        above a block that cannot run here (a shell block without output never runs)
 
 A block with `title="swarm.py"` after its language is a file of that name, which later blocks of shell may name.
@@ -30,7 +31,7 @@ _FENCE = re.compile(
 
 
 class Block(NamedTuple):
-    """One block: its language, the name of its file, its text; whether its output is shown; the error it ends with."""
+    """One block: its language, the name of its file, its text; if its output is shown; the error or code of its end."""
 
     language: str
     name: str

@@ -75,7 +75,7 @@ def _play() -> None:
     for language, name, text, _, error in json.loads(Path("blocks.json").read_text(encoding="utf-8")):
         caught: list[str] = []
         with _printed(caught):
-            failure = _python(name, text, page.__dict__, error) if language == "python" else _shell(text)
+            failure = _python(name, text, page.__dict__, error) if language == "python" else _shell(text, error)
         if failure:
             sys.stderr.write(f"{''.join(caught)}\nin {name}:\n{text}\n{failure}\n")
             return
@@ -96,10 +96,13 @@ def _python(name: str, text: str, names: dict, error: str) -> str:
     return f"{error} was to be raised, and was not" if error else ""
 
 
-def _shell(text: str) -> str:
-    done = subprocess.run(["bash", "-e", "-c", text], text=True, errors="replace", capture_output=True, check=False)
+def _shell(text: str, code: str) -> str:
+    """A command that fails is told, in a pipe too: what comes behind it would print nothing, and succeed."""
+    strict = ["bash", "-e", "-o", "pipefail", "-c", text]
+    done = subprocess.run(strict, text=True, errors="replace", capture_output=True, check=False)
     print(done.stdout.rstrip())
-    return done.stderr if done.returncode > 1 else ""  # 1: the command found what it looks for
+    wanted = int(code or 0)
+    return "" if done.returncode == wanted else f"{done.stderr}\nexit code {done.returncode}, not {wanted}"
 
 
 def _one_line(message, category, *_):

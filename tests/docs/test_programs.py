@@ -89,6 +89,10 @@ def test_outputs_come_where_they_are_marked(a_page):
     assert "<!-- output" not in shown and "this is no Python" in shown
 
 
+def test_a_command_that_is_meant_to_fail_shows_what_it_printed(a_page):
+    assert outputs_of(a_page("```sh\necho found\nexit 2\n```\n<!-- output: 2 -->\n")) == ["found"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -96,6 +100,9 @@ def test_outputs_come_where_they_are_marked(a_page):
         ("```python\nprint(1)\n```\n<!-- output: ValueError -->\n", "ValueError was to be raised, and was not"),
         ("```python\n1 / 0\n```\n<!-- output: ValueError -->\n", "ZeroDivisionError"),
         ("```sh\nno-such-command\n```\n<!-- output -->\n", "no-such-command"),
+        ("```sh\nno-such-command | sed s/a/b/\n```\n<!-- output -->\n", "exit code 127, not 0"),
+        ("```sh\ngrep x /dev/null\necho seen\n```\n<!-- output -->\n", "exit code 1, not 0"),
+        ("```sh\necho right\n```\n<!-- output: 1 -->\n", "exit code 0, not 1"),
     ],
 )
 def test_a_block_that_does_not_do_as_it_says_is_told(a_page, text, words):
