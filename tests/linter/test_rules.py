@@ -121,6 +121,27 @@ CASES = {
                 y[i, 0] = s
         """,
     ),
+    "a range that begins where all others do": (
+        "TS105",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in range(x.shape[0]):
+                for j in range(0, i):
+                    y[j] = x[i]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in range(x.shape[0]):
+                for j in range(3 * i, 3 * i + 3):
+                    y[j] = x[i]
+            for i in range(x.shape[0]):
+                first, last = divmod(i, 4)
+                for j, axis in ti.ndrange((first, last), 3):
+                    y[j, axis] = x[i]
+        """,
+    ),
     "the next one's element": (
         "TS106",
         "error",

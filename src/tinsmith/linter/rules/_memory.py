@@ -85,8 +85,9 @@ def races(subject: Subject) -> Iterator[Finding]:
 def _racing_stores(subject: Subject, name: str, roles: Roles) -> Iterator[Finding]:
     for change in _stores(roles):
         missing = _missing(change)
-        is_lost = change.kind == "add" or _differs(subject, change, missing)
-        if missing and not change.is_guarded and is_lost:
+        if not missing or change.is_guarded or _has_ranges_of_its_own(subject, change, missing):
+            continue
+        if change.kind == "add" or _differs(subject, change, missing):
             shown = " and ".join(f"`{variable.partition('@')[0]}`" for variable in missing)
             label = subject.label(name)
             words = f"every iteration over {shown} stores to the same element of `{label}`: which one wins is chance"
@@ -115,6 +116,29 @@ def _is_open(atom: str) -> bool:
     return atom.startswith("~") or ("<" in atom and atom != "<None|>")
 
 
+def _has_ranges_of_its_own(subject: Subject, change: Access, missing: list[str]) -> bool:
+    """Whether an index runs from and to what moves with the parallel loop, `range(first[i], first[i + 1])`.
+
+    Such ranges may be apart. With one end that all share, they have an element that all store to.
+    """
+    variables = {variable.partition("@")[0] for variable in missing}
+    used = {atom.partition("@")[0] for form in change.index for atom in form.atoms}
+    around = [spot.loops for spot in subject.spots if any(part is change.node for part in walk(spot.statement))]
+    loops = (loop for loop in max(around, key=len, default=()) if isinstance(loop, ast.For))
+    ranges = (ends for loop in loops if names_in(loop.target) & used for ends in _ranges(subject, loop.iter))
+    return any(all(_sources(subject, end) & variables for end in ends) for ends in ranges)
+
+
+def _ranges(subject: Subject, iterator: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """First and last of the ranges that a loop goes through, where both are written."""
+    match subject.called(iterator), iterator:
+        case "range", ast.Call(args=[first, last, *_]):
+            yield first, last
+        case "ndrange", ast.Call(args=parts):
+            pairs = (part.elts for part in parts if isinstance(part, ast.Tuple) and len(part.elts) == 2)
+            yield from ((first, last) for first, last in pairs)
+
+
 def _differs(subject: Subject, change: Access, missing: list[str]) -> bool:
     """Whether iterations that meet may store different values: what does not depend on these variables is the same."""
     variables = {variable.partition("@")[0] for variable in missing}
@@ -131,10 +155,18 @@ def _sources(subject: Subject, value: ast.expr) -> set[str]:
     found, more = set[str](), set(names_in(value))
     while more - found:
         found |= more
-        more = {name for spot in subject.spots for t, v in spot.pairs if root(t) in found for name in names_in(v)}
+        given = (pair for spot in subject.spots for pair in (*spot.pairs, *_unpacked(spot.statement)))
+        more = {name for target, value in given if root(target) in found for name in names_in(value)}
         loops = (one for one in subject.source.nodes if isinstance(one, ast.For) and names_in(one.target) & found)
         more |= {name for loop in loops for name in names_in(loop.iter)}
     return found
+
+
+def _unpacked(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Of `first, last = span(i)`, each target with the whole value."""
+    match statement:
+        case ast.Assign(targets=[ast.Tuple(elts=ends)], value=ast.Call() as value):
+            yield from ((end, value) for end in ends)
 
 
 def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:
