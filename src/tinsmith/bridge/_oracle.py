@@ -59,7 +59,8 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
 
     All kernels of a chain are run, in order; a batch sample by sample; fields that a kernel reads have
     the values that they have now. Outputs start at zero. At kinks and singular points derivatives are torch's: none
-    where `norm` is 0, half for each of two equal operands of `max`. About 10 us an operation.
+    where `norm` is 0, half for each of two equal operands of `max`, and 0 for `max(x, 0.0)` at 0.
+    About 10 us an operation.
 
     Args:
         op: made by `tinsmith.op` or `tinsmith.chain`. A `backward=` that it has is not used.
