@@ -51,27 +51,56 @@ def found(swarm):
 
 
 OUTCOMES = {
-    "nothing": ([], {}, True, "nothing found"),
-    "a hint": (["info"], {}, True, "1 hint"),
-    "warnings and hints": (["warning", "info", "warning"], {}, True, "2 warnings, 1 hint"),
-    "an error": (["info", "error"], {}, False, "1 error, 1 hint"),
-    "a right gradient": ([], {"f": Gradient()}, True, "nothing found"),
-    "a wrong gradient": (["info"], {"f": Gradient(), "g": Gradient(False)}, False, "1 hint"),
+    "nothing": ([], {}, True, "no errors: nothing found"),
+    "a hint": (["info"], {}, True, "no errors: 1 hint"),
+    "warnings and hints": (["warning", "info", "warning"], {}, True, "no errors: 2 warnings, 1 hint"),
+    "an error": (["info", "error"], {}, False, "wrong: 1 error, 1 hint"),
+    "a right gradient": ([], {"f": Gradient()}, True, "right: nothing found"),
+    "a right gradient, with a warning": (["warning"], {"f": Gradient()}, True, "right: 1 warning"),
+    "a right gradient of another": ([], {"g": Gradient()}, True, "no errors: nothing found"),
+    "a wrong gradient": (["info"], {"f": Gradient(), "g": Gradient(False)}, False, "wrong: 1 hint"),
 }
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_outcomes(outcome):
-    severities, gradients, ok, summary = OUTCOMES[outcome]
+    severities, gradients, ok, end = OUTCOMES[outcome]
     report = Report("op `f`", [Finding("TS101", one, "f.py", 1, 1, "words") for one in severities], gradients)
     assert report.ok is ok
-    assert report.summary == summary
+    assert f"{report.verdict}: {report.summary}" == end == str(report).splitlines()[-1]
     assert report.gradient is next(iter(gradients.values()), None)
     if ok:
         report.raise_if_failed()
     else:
         with pytest.raises(CheckError, match="op `f` did not pass its check"):
             report.raise_if_failed()
+
+
+VERDICTS = {
+    ("TS001",): "not checked",
+    ("TS002", "TS703"): "not checked",
+    ("TS703",): "refused",
+    ("TS002", "TS701"): "wrong",
+}
+
+
+@pytest.mark.parametrize("rules", VERDICTS)
+def test_what_was_not_looked_at_or_refused_is_not_called_wrong(rules):
+    findings = [Finding(rule, "error", "f.py", 1, 1, "words") for rule in rules]
+    report = Report("op `f`", findings, {"f": Gradient("TS701" not in rules)})
+    assert report.verdict == VERDICTS[rules] and not report.ok
+
+
+def test_what_an_op_does_not_meet_is_told_in_one_line(swarm, found):
+    aside = (found[1], Finding("TS204", "warning", swarm, 7, 9, "the process dies of more"))
+    report = Report("op `swarm`", found[2:], {"swarm": Gradient()}, (), (), aside)
+    words = '2 warnings hold only with adjoint="engine", which this op does not use: TS303 in line 9, TS204 in line 7'
+    assert words in str(report).replace("\n", " ") and "dies" not in str(report)
+    assert str(report).endswith("right: 1 hint")
+    page = Report("op `swarm`", [], aside=aside).html()
+    assert "TS204 in line 7" in page and "dies" not in page
+    assert report.at_least("warning").aside == aside and report.at_least("error").aside == ()
+    assert joined("files", [report]).of("warning") == [aside[1], aside[0]]  # files may use the kernel in other ways
 
 
 def test_the_error_tells_errors_and_wrong_gradients_and_nothing_else(swarm, found):
@@ -142,7 +171,7 @@ swarm.py
          │ ^
          write  count = 0.0
 
-   9:16  warning TS303 singular-function
+   9:16  warning TS303 singular-function, of the engine's own gradient
          `ti.sqrt` has an infinite slope at 0
          │ y[i] = ti.sqrt(count)
          │        ^
@@ -158,7 +187,7 @@ gradient of swarm ────────────────────�
 x  WRONG at [3]: op 1.5, oracle 4.0
 
 ────────────────────────────────────────────────────────────────────────────────
-1 error, 1 warning, 1 hint  (lint, sanitizer)"""
+wrong: 1 error, 1 warning, 1 hint  (lint, sanitizer)"""
 
 
 def test_the_page_at_80_columns(found):

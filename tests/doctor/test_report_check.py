@@ -238,3 +238,55 @@ def total(x: {array}, y: {array}):
     op = ts.op("x[n] -> y[n]")(written(lang, text))
     report = ts.check(op, torch.rand(4, dtype=torch.float64))
     assert [one.rule for one in report.findings if one.rule in ("TS305", "TS609") and one.line == 4] == ["TS609"]
+
+
+def test_what_engines_get_wrong_is_put_aside_unless_the_op_uses_them(lang):
+    def op(**how):
+        @ts.op("x[n] -> y[n]", **how)
+        @lang.kernel
+        def steps(x: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                z = x[i]
+                while z > 1.0:  # here
+                    z = 0.5 * z
+                y[i] = z
+
+        return steps
+
+    ours, theirs = check(op(), 3.0 * X.float()), check(op(adjoint="engine"), 3.0 * X.float())
+    assert [one.rule for one in ours.aside] == ["TS202"] and ours.findings == []
+    assert str(ours).splitlines()[-1] == "right: nothing found  (lint, sanitizer, gradient check)"
+    words = '1 warning holds only with adjoint="engine", which this op does not use: TS202 in line '
+    assert f"{words}{line_of(op(), '# here')}" in str(ours).replace("\n", " ")
+    assert theirs.aside == () and "TS202" in {one.rule for one in theirs.findings}
+    assert theirs.verdict == "refused"
+
+
+def test_garbage_is_not_differentiated(lang, monkeypatch):
+    @ts.op("x[n] -> y[n]", init={"y": "empty"})
+    @lang.kernel
+    def inner(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(1, x.shape[0] - 1):
+            y[i] = x[i + 1] - x[i - 1]  # here
+
+    monkeypatch.setattr(_check, "gradcheck", lambda *_, **__: pytest.fail("it was run"))
+    report = check(inner, X.float())
+    assert [(one.rule, one.severity) for one in report.findings] == [("TS002", "info"), ("TS610", "error")]
+    assert "an element that is never written may hold anything" in report.findings[0].message
+    assert report.verdict == "wrong" and not report.ok
+
+
+def test_zeros_are_no_evidence(lang):
+    @ts.op("x[n], k[n] -> y[n]")
+    @lang.kernel
+    def far(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            if x[i] < 0.0:
+                y[i] = x[i] * k[i]
+
+    report = check(far, X.float(), X.float())
+    assert [(one.rule, one.severity) for one in report.findings] == [("TS705", "info")] * 2
+    assert report.findings[0].message.startswith("every derivative by `x` is 0 at these inputs")
+    assert "right, but nothing but zeros was compared" in str(report).replace("\n", " ")
+    assert str(report).splitlines()[-1].startswith("right: 2 hints")
+    assert check(far, -X.float(), X.float()).findings == []

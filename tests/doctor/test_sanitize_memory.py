@@ -389,3 +389,75 @@ def test_a_comment_turns_a_finding_off(lang):
 
     (race,) = seen(halves, X).of("TS601")
     assert pointed(race).startswith("z[i // 2]")
+
+
+# Elements that nothing writes (TS610) -----------------------------------------------------------
+
+
+def test_an_output_that_starts_as_anything_is_written_in_part(lang):
+    @lang.kernel
+    def inner(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(1, x.shape[0] - 1):
+            y[i] = x[i + 1] - x[i - 1]  # here
+
+    left = seen(ts.op("x[n] -> y[n]", init={"y": "empty"})(inner), X).one("TS610", "here")
+    assert left.severity == "error" and pointed(left).startswith("y[i] = ")
+    assert left.message == (
+        "2 elements of `y`, as `y[0]`, are never written, and `y` starts as anything, since `init` leaves it empty"
+    )
+    assert 'leave "y" out of `init`' in left.remedy
+    assert seen(ts.op("x[n] -> y[n]")(inner), X) == []
+    many = seen(ts.op("x[*b, n] -> y[*b, n]", init={"y": "empty"})(inner), X.expand(3, 4))
+    assert many.one("TS610", "here").message.endswith("(2 more times)")
+
+
+def test_all_of_an_output_is_written_by_two_loops(lang):
+    @ts.op("x[n] -> y[n, 2]", init={"y": "empty"})
+    @lang.kernel
+    def both(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            y[i, 0] = x[i]
+        for i in range(x.shape[0]):
+            if x[i] > 0.0:
+                y[i, 1] = x[i]  # here
+
+    assert seen(both, X) == []
+    left = seen(both, torch.tensor([1.0, -1.0, 2.0])).one("TS610", "here")
+    assert left.message.startswith("`y[1, 1]` is never written")
+
+
+def test_an_output_of_vectors_is_written_in_part(lang):
+    vector = lang.types.vector(3, lang.f32)
+
+    @ts.op("x[n] -> y[n, 3], z[]", init={"y": "empty", "z": "empty"})
+    @lang.kernel
+    def points(x: lang.types.ndarray(), y: lang.types.ndarray(dtype=vector, ndim=1), z: lang.types.ndarray()):
+        for i in x:
+            if i != 1:
+                y[i] = lang.Vector([x[i], 0.0, 1.0])  # here
+        for _ in range(1):
+            if x[0] > 1.0:
+                z[None] = x[0]  # there
+
+    found = seen(points, X)
+    assert found.one("TS610", "here").message.startswith("3 elements of `y`, as `y[1, 0]`, are never written")
+    assert found.one("TS610", "there").message.startswith("`z[None]` is never written")
+
+
+def test_a_kernel_after_another_writes_the_rest(lang):
+    @lang.kernel
+    def first(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(1, x.shape[0]):
+            y[i] = x[i]
+
+    @lang.kernel
+    def second(y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in range(1, y.shape[0]):
+            z[i] = 2.0 * y[i]
+        for i in range(y.shape[0]):
+            if i == 0:
+                y[i] = 1.0
+
+    empty = {"y": "empty", "z": "empty"}
+    found = seen(ts.chain("x[n] -> y[n], z[n]", [first, second], init=empty), X)
+    assert [one.message.split(",")[0] for one in found.of("TS610")] == ["`z[0]` is never written"]

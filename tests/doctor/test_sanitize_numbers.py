@@ -313,9 +313,30 @@ def test_literals_that_round_what_they_are_given(lang):
     product = found.one("TS609", "pair")
     assert product.message.startswith("`product` begins as a literal, so it is float32, and line ")
     assert "f64(0.0)" in product.remedy
-    assert found.one("TS609", "vector")
+    assert "`ti.Vector([...], ti.f64)`" in found.one("TS609", "vector").remedy
     assert found.one("TS609", "function")
     assert seen(total, X) == []
+
+
+def test_vectors_that_round_what_they_are_given(lang):
+    vec2 = lang.types.vector(2, lang.f64)
+
+    @ts.op("x[n, 2] -> y[n]")
+    @lang.kernel
+    def squares(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            p = lang.math.vec2(x[i, 0], x[i, 1])  # here
+            q = lang.Vector([x[i, 0], x[i, 1]])
+            r = vec2(x[i, 0], x[i, 1])
+            s = lang.Vector([x[i, 0], x[i, 1]], lang.f32)
+            y[i] = p.dot(p) + q.dot(q) + r.dot(r) + s.dot(s)
+
+    found = seen(squares, X.double().reshape(-1, 2))
+    rounded = found.one("TS609", "here")
+    assert len(found) == 1 and pointed(rounded).startswith("lang.math.vec2(")
+    assert rounded.message == "`vec2` holds float32, and is given a float64 value: all but 24 of its 53 bits are lost"
+    assert rounded.remedy.startswith("`ti.Vector([...])`, which keeps float64, ")
+    assert seen(squares, X.reshape(-1, 2)) == []
 
 
 def test_literals_of_an_engine_that_says_float64(lang64):

@@ -207,6 +207,28 @@ ROWS = (
         "torch.tensor([0.1, 0.2, 0.3], dtype=torch.float64)",
     ),
     Row(
+        "TS610",
+        """
+        `init={"y": "empty"}` takes memory as it is. Where the kernel leaves an element out, the caller gets whatever
+        stood there: often zeros, which is why tests do not see it.
+        """,
+        """
+        @ts.op("x[n] -> y[n]", init={"y": "empty"})
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in range(1, x.shape[0] - 1):
+                y[i] = x[i + 1] - x[i - 1]
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in range(1, x.shape[0] - 1):
+                y[i] = x[i + 1] - x[i - 1]
+        """,
+        "torch.tensor([1.0, 2.0, 3.0])",
+    ),
+    Row(
         "TS701",
         """
         The op's gradient is not the true one, which is worked out number by number in float64, and again by
@@ -308,5 +330,30 @@ ROWS = (
                 y[i] = x[i] * x[i]
         """,
         "torch.tensor([1.0, 2.0])",
+    ),
+    Row(
+        "TS705",
+        """
+        Zeros agree with zeros. Where the outputs do not move with an input, a point outside the picture, a branch that
+        is not taken, the check says nothing of the gradient: one that is lost is 0 too.
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                if x[i] > 5.0:
+                    y[i] = x[i] * x[i]
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def op(x: A, y: A):
+            for i in x:
+                if x[i] > 2.0:
+                    y[i] = x[i] * x[i]
+        """,
+        "torch.tensor([1.0, 2.5, 3.0])",
+        "Better than another branch: inputs that take it.",
     ),
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from .._errors import ShapeError, refusal
 
+OPERATIONS = 400_000
+"""Operations that are interpreted at most in one run, about half a minute of them."""
+
 
 class TooLong(Exception):
     """The budget is spent."""

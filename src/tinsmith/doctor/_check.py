@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import KernelError, TinsmithError, refusal
-from ..bridge import Op, examined, example_inputs
+from ..bridge import Examined, Op, examined, example_inputs
 from ..engines import init, of_kernel, started
 from ..linter import SEVERITIES, Finding, in_order, lint_file
 from ._excerpt import shown_path, unwarned
@@ -21,7 +21,8 @@ def check(op: Op, *inputs: Any, **named: Any) -> Report:
     """Lint an op's kernels, run them in the sanitizer, and compare the op's gradient with the true one.
 
     What could not be done is a finding of rule TS002 and severity "error": what was not looked at does not pass. The
-    gradient check runs compiled kernels, so it is left out where the sanitizer saw an index outside its array.
+    gradient check runs compiled kernels, so it is left out where the sanitizer saw an index outside its array, or an
+    output that is not written. What only concerns the engine's own reverse mode is put `aside`, unless the op uses it.
 
     Args:
         op: made by `tinsmith.op` or `tinsmith.chain`.
@@ -29,7 +30,7 @@ def check(op: Op, *inputs: Any, **named: Any) -> Report:
         named: inputs by name, and dims that nothing else fixes.
 
     Returns:
-        A `Report`: `.ok`, `.findings`, `.gradient`, `.html()`, `.raise_if_failed()`; print it to read it.
+        A `Report`: `.ok`, `.verdict`, `.findings`, `.gradient`, `.html()`, `.raise_if_failed()`; print it to read it.
 
     Raises:
         ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does.
@@ -84,9 +85,9 @@ def labelled(op: Op, label: str, inputs: tuple[Any, ...], named: dict[str, Any])
     gradients: dict[str, Gradcheck] = {}
 
     def compared() -> list[Finding]:
-        outside = next((one for one in found.get("sanitizer", []) if one.rule == "TS604"), None)
-        if outside:
-            return [_left_out(label, outside)]
+        harmful = next((one for one in found.get("sanitizer", []) if one.rule in _HARMFUL), None)
+        if harmful:
+            return [_left_out(label, harmful)]
         gradients[label] = gradcheck(op, *inputs, **named)
         return gradients[label].findings
 
@@ -100,8 +101,15 @@ def labelled(op: Op, label: str, inputs: tuple[Any, ...], named: dict[str, Any])
             lost.append(not_run(f"{part} of op `{label}`", error, *call.starts[0]))
     linted = _worse(found.get("lint", []), found.get("sanitizer", []))
     findings = in_order([*lost, *linted, *found.get("gradient check", [])])
+    aside = () if _uses_engine(call) else tuple(one for one in findings if one.is_of_engines)
+    told = [one for one in findings if one not in aside]
     looked = tuple(part for part in found if part != "gradient check" or gradients)
-    return Report(f"op `{label}`", findings, gradients, looked, tuple(call.starts))
+    return Report(f"op `{label}`", told, gradients, looked, tuple(call.starts), aside)
+
+
+def _uses_engine(call: Examined) -> bool:
+    """Whether an op's gradient is by the engine's own reverse mode."""
+    return call.origin(frozenset(name for name, one in call.inputs.items() if one.is_floating_point())) == "engine"
 
 
 def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
@@ -137,10 +145,16 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
     return untold(linted, seen, is_first=True) + untold(seen, linted, is_first=False)
 
 
-def _left_out(label: str, outside: Finding) -> Finding:
+_HARMFUL = {
+    "TS604": "compiled kernels that leave their arrays harm memory",
+    "TS610": "an element that is never written may hold anything, and its gradient too",
+}
+
+
+def _left_out(label: str, harmful: Finding) -> Finding:
     """A hint: what keeps the gradient check from running is itself an error."""
-    words = f"gradient check of op `{label}` was left out: compiled kernels that leave their arrays harm memory"
-    return Finding("TS002", "info", outside.path, outside.line, outside.column, words)
+    words = f"gradient check of op `{label}` was left out: {_HARMFUL[harmful.rule]}"
+    return Finding("TS002", "info", harmful.path, harmful.line, harmful.column, words)
 
 
 def _single_spaced(line: str) -> str:

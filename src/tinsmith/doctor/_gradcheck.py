@@ -17,7 +17,7 @@ from .._errors import GradientError, KernelError, TinsmithError
 from ..bridge import Cotangents, Examined, Op, examined, judged
 from ..linter import Finding, in_order, unsuppressed
 from ..source.ir import NotCovered
-from ._budget import Budget, TooLong
+from ._budget import OPERATIONS, Budget, TooLong
 from .gradients import (
     Compared,
     Comparison,
@@ -36,8 +36,6 @@ from .gradients import (
     values_that_differ,
 )
 
-OPERATIONS = 300_000
-"""Operations of the interpreter, in one run, beyond which the oracle is left out."""
 LARGE = 4096
 """Elements of all inputs together beyond which random directions stand for them."""
 SECONDS = 30.0
@@ -94,6 +92,8 @@ class Gradcheck:
     def summary(self) -> str:
         """Its text without the findings."""
         lines = [f"the gradient of op `{self.name}`, {self.origin}: {_VERDICTS[self.verdict]}"]
+        if self.inputs and all(one.is_zero for one in self.inputs):
+            lines[0] += ", but nothing but zeros was compared"
         lines += [f"  {note}" for note in self.notes]
         width = max([0, *(len(one.name) for one in self.inputs)])
         lines += [f"  {one.name:{width}}  {_line(one)}" for one in self.inputs]
@@ -119,7 +119,7 @@ def gradcheck(
     All three are had in float64 where the op takes it and its kernels round nothing to less; else the op is judged
     in its own precision, and differences are those of its interpreted kernels. Inputs with more than 4096 elements in
     all are checked along random directions; so is what would take longer than half a minute. What the interpreter
-    cannot run, or not in 300,000 operations, is checked without the oracle; the result says so.
+    cannot run, or not in 400,000 operations, is checked without the oracle; the result says so.
 
     An op that is alone against the other two is wrong (TS701). At a kink (`max` of equal numbers) any number between
     the two slopes is a derivative; there, and where there is none, TS702 says which was chosen.
@@ -324,7 +324,9 @@ def _line(one: Compared) -> str:
         parts.append(f"op - oracle {_greatest(one.op, one.oracle):.1e}")
     if one.differences is not None:
         parts.append(f"op - differences {_greatest(one.op, one.differences):.1e}")
-    return f"{shape}  {', '.join(parts) or 'along directions alone'}"
+    else:
+        parts.append(f"op - differences {one.along:.1e} along directions")
+    return f"{shape}  {', '.join(parts)}"
 
 
 def _greatest(left: torch.Tensor, right: torch.Tensor) -> float:

@@ -12,6 +12,7 @@ from ..linter import RULES, SEVERITIES, Finding
 from ._excerpt import excerpts, lines_of, shown_path
 from ._heat import heat_map, relative_errors
 from ._style import STYLE
+from ._terminal import told_aside
 
 if TYPE_CHECKING:
     from ._gradcheck import Gradcheck
@@ -38,9 +39,11 @@ def page(report: Report) -> str:
 
 def _head(report: Report) -> Iterator[str]:
     yield f"<h1>{_words(f'check of {report.name}')}</h1>"
-    looked = f"{', '.join(report.looked)} · " if report.looked else ""
-    yield f'<div><span class="verdict {"good" if report.ok else "bad"}">{escape(report.summary)}</span>'
+    looked, words = f"{', '.join(report.looked)} · " if report.looked else "", f"{report.verdict}: {report.summary}"
+    yield f'<div><span class="verdict {"good" if report.ok else "bad"}">{escape(words)}</span>'
     yield f' <span class="faint">· {escape(looked)}tinsmith {__version__}</span></div>'
+    if report.aside:
+        yield f'<p class="faint">{_words(told_aside(report.aside))}</p>'
 
 
 def _list(findings: list[Finding]) -> Iterator[str]:
@@ -97,7 +100,8 @@ def _card(place: int, one: Finding, line: str = "") -> str:
         blank = escape(" " * (one.column - 1))
         caret = f'<div class="row {one.severity}"><span></span><code>{blank}<span class="caret">▲</span></code></div>'
     rule = RULES.get(one.rule)
-    name = f' <span class="faint">{escape(rule.name)}</span>' if rule else ""
+    own = ", of the engine's own gradient" if one.is_of_engines else ""
+    name = f' <span class="faint">{escape(rule.name + own)}</span>' if rule else ""
     remedy = f"<pre>{escape(one.remedy)}</pre>" if one.remedy else ""
     return (
         f'{caret}<div class="finding {one.severity}" id="finding-{place}">'

@@ -25,7 +25,7 @@ _ROOT = "%SRCROOT%"  # the name that code hosts know for it
 
 
 def as_json(report: Report, root: Path) -> str:
-    """A report as JSON: `ok`, `complete`, `findings` and `gradients`."""
+    """A report as JSON: `ok`, `verdict`, `complete`, `findings` and `gradients`."""
     findings = [
         {
             "rule": one.rule,
@@ -39,7 +39,8 @@ def as_json(report: Report, root: Path) -> str:
         for one in report.findings
     ]
     gradients = {label: {"ok": one.ok, "text": one.summary} for label, one in report.gradients.items()}
-    whole = {"ok": report.ok, "complete": report.was_complete, "findings": findings, "gradients": gradients}
+    head = {"ok": report.ok, "verdict": report.verdict, "complete": report.was_complete}
+    whole = {**head, "findings": findings, "gradients": gradients}
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 

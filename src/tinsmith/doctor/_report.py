@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from .._errors import CheckError
 from ..linter import SEVERITIES, Finding, Severity, in_order
@@ -31,15 +31,16 @@ class Report:
 
     Attributes:
         name: what was checked: "op `conv`", "3 files".
-        findings: all of them, by file and line.
+        findings: what is told, by file and line.
         gradients: results of gradient checks; by the op's name, and its example's where one was run.
         looked: what was done: "lint", "sanitizer", "gradient check".
         places: (file, line) of kernels, so that a page shows them where nothing was found too.
+        aside: findings about the engine's own reverse mode, which the op does not use; they are told in one line.
 
     Example:
         >>> report = ts.Report("op `conv`", [ts.Finding("TS301", "error", "conv.py", 3, 1, "0.5 is cut to 0")])
-        >>> report.ok, report.summary
-        (False, '1 error')
+        >>> report.ok, report.verdict, report.summary
+        (False, 'wrong', '1 error')
     """
 
     name: str
@@ -47,6 +48,7 @@ class Report:
     gradients: Mapping[str, Gradcheck] = field(default_factory=dict)
     looked: tuple[str, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
+    aside: tuple[Finding, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -64,6 +66,21 @@ class Report:
         return not any(one.rule in NOT_LOOKED_AT for one in self.of("error"))
 
     @property
+    def verdict(self) -> Literal["right", "no errors", "wrong", "refused", "not checked"]:
+        """In a word, with which the printed report ends.
+
+        "right": an op's gradient was compared, and nothing is wrong; "no errors": the same of kernels that were only
+        read, or of several ops; "refused": the gradient cannot be had, and a call says so; "not checked": something
+        could not be looked at, and the rest has no errors.
+        """
+        if self.ok:
+            return "right" if self.name in {f"op `{label}`" for label in self.gradients} else "no errors"
+        rules = {one.rule for one in self.of("error")}
+        if not rules or rules - NOT_LOOKED_AT - {"TS703"}:
+            return "wrong"
+        return "not checked" if rules & NOT_LOOKED_AT else "refused"
+
+    @property
     def summary(self) -> str:
         """The numbers in words: "2 errors, 1 hint"."""
         counts = Counter(one.severity for one in self.findings)
@@ -77,7 +94,8 @@ class Report:
     def at_least(self, severity: Severity) -> Report:
         """The report without what is less severe."""
         kept = SEVERITIES[: SEVERITIES.index(severity) + 1]
-        return Report(self.name, self.of(*kept), self.gradients, self.looked, self.places)
+        aside = self.aside if "warning" in kept else ()
+        return Report(self.name, self.of(*kept), self.gradients, self.looked, self.places, aside)
 
     def raise_if_failed(self) -> None:
         """Raise CheckError, with the errors and the gradient check's own words, unless `.ok`."""
@@ -109,12 +127,15 @@ class Report:
 
 
 def joined(name: str, reports: Iterable[Report]) -> Report:
-    """Several reports as one. What two say of one place by the same rule is told once, as the first has it."""
+    """Several reports as one. What two say of one place by the same rule is told once, as the first has it.
+
+    Files may use kernels in other ways than an op does, so what was put aside is told again.
+    """
     reports = list(reports)
     findings: dict[tuple[object, ...], list[Finding]] = {}
     for report in reports:
         new: dict[tuple[object, ...], list[Finding]] = {}
-        for one in report.findings:
+        for one in (*report.findings, *report.aside):
             new.setdefault((one.path, one.line, one.column, one.rule, one.severity), []).append(one)
         findings = new | findings
     gradients = {label: one for report in reports for label, one in report.gradients.items()}

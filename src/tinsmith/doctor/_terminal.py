@@ -6,7 +6,7 @@ Nothing is written past the width: messages are wrapped, and of a long source li
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,9 @@ def rendered(report: Report, width: int) -> Iterator[RenderableType]:
         yield _heading(f"gradient of {label}")
         yield Text()
         yield from (_hanging(line, "" if gradient.ok else _STYLES["error"]) for line in gradient.summary.splitlines())
+    if report.aside:
+        yield Text()
+        yield Text(told_aside(report.aside), style="dim")
     yield Text()
     yield Rule(style="dim")
     yield _verdict(report)
@@ -59,7 +62,19 @@ def _heading(words: str) -> Rule:
 def _verdict(report: Report) -> Text:
     looked = f"  ({', '.join(report.looked)})" if report.looked else ""
     style = "bold green" if report.ok else _STYLES["error"]
-    return Text.assemble((report.summary, style), (looked, "dim"))
+    return Text.assemble((f"{report.verdict}: {report.summary}", style), (looked, "dim"))
+
+
+def told_aside(findings: Sequence[Finding]) -> str:
+    """Findings about the engine's own reverse mode, in one sentence.
+
+    Example:
+        >>> told_aside([Finding("TS404", "warning", "splat.py", 12, 9, "...")])
+        '1 warning holds only with adjoint="engine", which this op does not use: TS404 in line 12'
+    """
+    places = dict.fromkeys(f"{one.rule} in line {one.line}" for one in findings)
+    count, verb = ("1 warning", "holds") if len(findings) == 1 else (f"{len(findings)} warnings", "hold")
+    return f'{count} {verb} only with adjoint="engine", which this op does not use: {", ".join(places)}'
 
 
 def _finding(finding: Finding, lines: list[str], width: int) -> Iterator[RenderableType]:
@@ -71,6 +86,7 @@ def _finding(finding: Finding, lines: list[str], width: int) -> Iterator[Rendera
         (finding.severity, _STYLES[finding.severity]),
         f" {finding.rule} ",
         (rule.name if rule else "", "dim"),
+        (", of the engine's own gradient" if finding.is_of_engines else "", "dim"),
     )
     yield _indented(Text(finding.message))
     if 1 <= finding.line <= len(lines) and lines[finding.line - 1].strip():

@@ -6,6 +6,8 @@ import linecache
 from dataclasses import dataclass
 from typing import Literal
 
+from ._rules import OF_ENGINES
+
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 """The worst first."""
@@ -39,6 +41,11 @@ class Finding:
     column: int
     message: str
     remedy: str = ""
+
+    @property
+    def is_of_engines(self) -> bool:
+        """Whether it is about an engine's own reverse mode alone, which an op does not use unless it is told to."""
+        return self.severity == "warning" and self.rule in OF_ENGINES
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}:{self.column}" if self.column else f"{self.path}:{self.line}"

@@ -66,13 +66,21 @@ _ALL = (
     Rule("TS606", "not-finite", "NaN or infinity is born"),
     Rule("TS607", "division-by-zero", "an integer is divided by zero"),
     Rule("TS608", "not-interpreted", "something that the interpreter cannot run"),
-    Rule("TS609", "narrow-local", "a local that begins as a literal rounds float64 values to float32"),
+    Rule("TS609", "narrow-local", "a local that begins as a literal, or a `vec3`, rounds float64 values to float32"),
+    Rule("TS610", "never-written", "an element of an output that starts as anything is never written"),
     # The gradient check
     Rule("TS701", "wrong-gradient", "the op's gradient is not the true one"),
     Rule("TS702", "no-derivative", "the function has no derivative at this point"),
     Rule("TS703", "gradient-refused", "the op's gradient cannot be had, and says so"),
     Rule("TS704", "value-differs", "the op gives other values than its source says, or others at each call"),
+    Rule("TS705", "only-zeros", "every derivative by an input is 0, so that the gradient check had nothing to compare"),
 )
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _ALL}
 """By id."""
+
+OF_ENGINES = frozenset(
+    {"TS101", "TS102", "TS107", "TS108", "TS201", "TS202", "TS203", "TS204", "TS303", "TS401", "TS403", "TS404"}
+    | {"TS405", "TS406", "TS407", "TS411", "TS412", "TS603"}
+)
+"""Rules whose warnings are about an engine's own reverse mode alone."""

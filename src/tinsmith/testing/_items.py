@@ -65,7 +65,7 @@ class _CheckItem(pytest.Item):
 
     def runtest(self) -> None:
         report = self.examine()
-        is_warned = report.of("warning") and self.config.getoption("tinsmith_strict")
+        is_warned = (report.of("warning") or report.aside) and self.config.getoption("tinsmith_strict")
         if is_warned or not report.ok:
             pytest.fail(str(report), pytrace=False)
         if report.findings:

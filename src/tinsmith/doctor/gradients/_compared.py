@@ -37,6 +37,7 @@ class Compared:
         differences: central differences, element by element, NaN where there is no derivative; None where directions
             were taken instead.
         directions: how many random ones.
+        along: how far op and differences are apart at most along these, relative to the direction's length.
         found: what is the matter, the worst first; empty where all agree.
     """
 
@@ -45,7 +46,13 @@ class Compared:
     oracle: torch.Tensor | None
     differences: torch.Tensor | None
     directions: int
+    along: float
     found: tuple[Found, ...]
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether all derivatives are 0, and nobody says otherwise."""
+        return self.op.numel() > 0 and not self.op.any() and not self.found
 
     @property
     def reference(self) -> torch.Tensor | None:
@@ -72,10 +79,11 @@ class Comparison:
     directions: int
     is_rough: bool = False
     _looks: int = field(default=0)
+    _apart: float = field(default=0.0)
 
     def of(self, name: str, op: torch.Tensor, oracle: torch.Tensor | None) -> Compared:
         """Compare the derivatives by one input."""
-        self._looks = 0
+        self._looks, self._apart = 0, 0.0
         scale = _scale(op if oracle is None else oracle)
         points: dict[Index, tuple[Kind, Point]] = {}
         slopes = torch.full_like(op, math.nan)
@@ -88,7 +96,8 @@ class Comparison:
         found = _gathered(points, scale)
         if self.directions and not any(one.kind in (Kind.WRONG, Kind.ALL_DIFFER) for one in found):
             found += tuple(self._along_directions(name, op, oracle))
-        return Compared(name, op, oracle, None if self.directions else slopes, self.directions, found)
+        differences = None if self.directions else slopes
+        return Compared(name, op, oracle, differences, self.directions, self._apart, found)
 
     def _indices(self, op: torch.Tensor, oracle: torch.Tensor | None, scale: float) -> Iterator[Index]:
         """Elements to take differences of: all, or those that op and oracle do not agree on, the worst first."""
@@ -142,6 +151,8 @@ class Comparison:
         for _ in range(self.directions):
             direction = torch.randn(op.shape, generator=generator, dtype=torch.float64).to(op.device)
             kind, numbers = self._along(name, direction, op, oracle, size)
+            if numbers.slope is not None:
+                self._apart = max(self._apart, abs(numbers.op - numbers.slope.central) / direction.norm().item())
             if kind is Kind.RIGHT:
                 continue
             if kind in (Kind.WRONG, Kind.ALL_DIFFER) and oracle is None:

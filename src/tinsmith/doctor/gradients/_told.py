@@ -28,6 +28,13 @@ def told(call: Examined, compared: Compared) -> list[Finding]:
     path, line = _place(call, compared.name)
     place = Columns().element(path, line, compared.name, is_read=True)
     found = []
+    if compared.is_zero:
+        words = (
+            f"every derivative by `{compared.name}` is 0 at these inputs, where a right gradient and a lost one look "
+        )
+        found.append(
+            Finding("TS705", "info", path, *place, words + "the same: inputs that the outputs move with tell more")
+        )
     for one in compared.found:
         rule, severity = _SEVERITIES[one.kind]
         parts = {"where": _where(compared, one), "numbers": _numbers(one.point), "slopes": _slopes(one.point)}

@@ -1,4 +1,4 @@
-"""Memory: reads of nothing and values overwritten after they were read, as a run goes through its accesses.
+"""Memory: reads of nothing, elements never written, values overwritten after they were read, as a run goes on.
 
 Elements of inputs and fields have values from the start; those of outputs and scratch get them from a kernel, or
 from an earlier one of a chain. Races are `_races`'s.
@@ -6,10 +6,14 @@ from an earlier one of a chain. Races are `_races`'s.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
+
+import torch
 
 from ...linter import Finding, Severity
 from ...source.interpreter import How, Number
+from ...source.ir import walk
 from ._columns import Columns
 from ._here import Here, Spot
 from ._log import Log
@@ -28,13 +32,48 @@ class Memory:
         self._races = Races(here, log, columns)
         self._written: set[tuple[str, int]] = set()
         self._reads: dict[tuple[str, int], Spot] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._stores: dict[str, tuple[str, int]] = {}
 
-    def begin(self, *, is_new_sample: bool) -> None:
-        """A kernel is run; of a new sample of a batch, all memory is new."""
+    def begin(self, arrays: Mapping[str, torch.Tensor], *, is_new_sample: bool) -> None:
+        """A kernel is run on arrays; of a new sample of a batch, all memory is new."""
         self._races.begin()
         if is_new_sample:
+            self.end()
             self._written.clear()
             self._reads.clear()
+        kernel = self._here.kernel
+        for name in self._empty & arrays.keys():
+            self._shapes[name] = tuple(arrays[name].shape)
+            lines = [stmt.line for stmt in walk.stores(kernel.body) if stmt.array == name]
+            if lines:
+                self._stores.setdefault(name, (kernel.path, lines[0]))
+
+    def end(self) -> None:
+        """All kernels of a sample were run."""
+        for name, shape in self._shapes.items():
+            written = {position for array, position in self._written if array == name}
+            missing = [position for position in range(math.prod(shape)) if position not in written]
+            if missing:
+                self._never_written(name, shape, missing)
+        self._shapes.clear()
+
+    def _never_written(self, name: str, shape: tuple[int, ...], missing: list[int]) -> None:
+        path, line = self._stores.get(name, (self._here.kernel.path, 1))
+
+        def words() -> Finding:
+            index = ", ".join(str(int(at)) for at in torch.unravel_index(torch.tensor(missing[0]), shape))
+            element = f"`{name}[{index or 'None'}]`"
+            first = (
+                f"{element} is" if len(missing) == 1 else f"{len(missing):,} elements of `{name}`, as {element}, are"
+            )
+            what = f"{first} never written, and `{name}` starts as anything, since `init` leaves it empty"
+            remedy = f'leave "{name}" out of `init`, so that it starts at zero; or write all of it'
+            return Finding(
+                "TS610", "error", path, *self._columns.element(path, line, name, is_read=False), what, remedy
+            )
+
+        self._log.note("TS610", "error", path, line, name, words)
 
     def enter(self, task: int, iteration: tuple[int, ...] = ()) -> None:
         """What follows belongs to this iteration."""
@@ -57,6 +96,7 @@ class Memory:
             self._reads[element] = self._here.spot(line)
             return
         self._written.add(element)
+        self._stores[array] = self._here.kernel.path, line
         if element in self._reads:
             self._overwritten(self._reads.pop(element), array, position, line)
 

@@ -1,4 +1,4 @@
-"""Narrow locals: what begins as a literal is float32 for good, and rounds every float64 value that it is given."""
+"""Narrow values: what begins as a literal is float32 for good, and so is a `vec3`: float64 values are rounded there."""
 
 from __future__ import annotations
 
@@ -8,13 +8,35 @@ from collections.abc import Iterator
 
 from ...linter import Finding
 from ...source.ir import nodes, walk
+from ._columns import Columns
 
 _GIVEN = re.compile(r"(\w+)\s*=(?!=)")
+_VECTORS = tuple(f"{kind}{size}" for kind in ("vec", "mat") for size in (2, 3, 4))
+_REMEDY = "or start the engine with default_fp=ti.f64"
 _SAID = re.compile(r"\s*\w+\s*:[^=]*=|.*\b(?:cast|f32)\(")
 
 
-def narrow_locals(kernel: nodes.Kernel) -> Iterator[Finding]:
-    """TS609, at the literals. A local that the source says to be float32 is meant so."""
+def narrow_values(kernel: nodes.Kernel, columns: Columns) -> Iterator[Finding]:
+    """TS609, at literals and at vectors of the default type. What the source says to be float32 is meant so."""
+    yield from _locals(kernel)
+    cut = (stmt.line for stmt in walk.statements(kernel.body) if any(map(_is_cut, walk.expressions(stmt))))
+    for line in dict.fromkeys(cut):
+        yield from _vector(kernel.path, line, columns)
+
+
+def _vector(path: str, line: int, columns: Columns) -> Iterator[Finding]:
+    """The first `tm.vec3(...)` of a statement in which float64 is rounded."""
+    for name in _VECTORS:
+        at, column = columns.operation(path, line, name)
+        if column:
+            words = f"`{name}` holds float32, and is given a float64 value: all but 24 of its 53 bits are lost"
+            yield Finding(
+                "TS609", "warning", path, at, column, words, f"`ti.Vector([...])`, which keeps float64, {_REMEDY}"
+            )
+            return
+
+
+def _locals(kernel: nodes.Kernel) -> Iterator[Finding]:
     given = [one for one in walk.statements(kernel.body) if isinstance(one, nodes.Assign)]
     firsts: dict[str, nodes.Assign] = {}
     seen: set[int] = set()
@@ -28,8 +50,11 @@ def narrow_locals(kernel: nodes.Kernel) -> Iterator[Finding]:
 
 def _is_rounded(value: nodes.Expr) -> bool:
     """Whether a value, or what it is made of, is float64 and becomes float32."""
-    if value.type == "f64":
-        return True
+    return value.type == "f64" or _is_cut(value)
+
+
+def _is_cut(value: nodes.Expr) -> bool:
+    """Whether float64 becomes float32 in an expression."""
     casts = (one for one in walk.parts(value) if isinstance(one, nodes.Cast) and one.type == "f32")
     return any(one.value.type == "f64" and _is_variable(one.value) for one in casts)
 
@@ -47,5 +72,6 @@ def _found(path: str, first: nodes.Assign, line: int) -> Iterator[Finding]:
     name, column = (match[match.re.groups], match.start(match.re.groups) + 1) if match else (first.name, 0)
     words = f"`{name}` begins as a literal, so it is float32, and line {line} gives it a float64 value: "
     words += "all but 24 of its 53 bits are lost"
-    remedy = "say its type, `ti.f64(0.0)`, or start the engine with default_fp=ti.f64"
-    yield Finding("TS609", "warning", path, first.line, column, words, remedy)
+    is_vector = re.search(r"\b(?:vec|mat)[234]\(|\b(?:Vector|Matrix)\(", text)
+    typed = "`ti.Vector([...], ti.f64)`" if is_vector else "`ti.f64(0.0)`"
+    yield Finding("TS609", "warning", path, first.line, column, words, f"say its type, {typed}, {_REMEDY}")

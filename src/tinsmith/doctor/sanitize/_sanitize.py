@@ -15,17 +15,14 @@ from ...bridge import Examined, Op, examined
 from ...linter import Finding, in_order, unsuppressed
 from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes
-from .._budget import Budget, TooLong, too_long
+from .._budget import OPERATIONS, Budget, TooLong, too_long
 from ._births import Births
 from ._columns import Columns
 from ._here import Here
 from ._log import Log
 from ._memory import Memory
-from ._narrow import narrow_locals
+from ._narrow import narrow_values
 from ._numbers import Numbers
-
-OPERATIONS = 400_000
-"""Operations that are interpreted at most, about half a minute of them."""
 
 
 def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
@@ -35,8 +32,9 @@ def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
     iterations (TS601), reads of elements that nothing wrote (TS602), values overwritten after they were read (TS603),
     indices outside an array or negative (TS604), integers that overflow (TS605), NaN and infinity with the operation
     where they were born, in values and in the gradient (TS606), integers divided by zero (TS607), fractions that are
-    lost where no cast is written (TS301). What cannot be interpreted is a finding too (TS608): no findings means that
-    the whole op was run and nothing was seen, but for lines that end in `# tinsmith: ignore[TS601]`.
+    lost where no cast is written (TS301), float64 that is rounded to float32 (TS609), elements that nothing writes of
+    outputs that `init` leaves empty (TS610). What cannot be interpreted is a finding too (TS608): no findings means
+    that the whole op was run and nothing was seen, but for lines that end in `# tinsmith: ignore[TS601]`.
 
     Nothing is compiled or launched, so a wrong index does no harm; it is skipped (0 is read), and the run goes on.
     What it says holds for these inputs. A batch is run sample by sample, a chain kernel by kernel.
@@ -81,7 +79,7 @@ def _found(call: Examined) -> list[Finding]:
         path = run.here.kernel.path or kernels[0].path
         found = Finding("TS608", "warning", path, reason.line, 0, _unknown(reason.construct))
         return in_order([*run.log.findings(), found])
-    narrow = [found for kernel in kernels for found in narrow_locals(kernel)]
+    narrow = [found for kernel in kernels for found in narrow_values(kernel, run.columns)]
     return in_order([*run.log.findings(), *narrow])
 
 
@@ -101,6 +99,7 @@ class _Run:
         leaves = self.call.leaves() if has_gradient else {}
         with torch.set_grad_enabled(has_gradient):
             outputs = self.call.run(leaves, faithful=True, observer=self._observe)
+        self.memory.end()
         floats = [one for one in outputs.values() if one.is_floating_point()]
         gradient = _pulled_back(floats, leaves)
         self.births.found(self.log, self.columns, [one.detach() for one in floats], list(gradient.values()))
@@ -109,7 +108,7 @@ class _Run:
 
     def _observe(self, kernel: nodes.Kernel, number: int, arrays: Mapping[str, torch.Tensor]) -> tuple[Memory, Numbers]:
         self.here.begin(kernel, number, arrays)
-        self.memory.begin(is_new_sample=number == 0)
+        self.memory.begin(arrays, is_new_sample=number == 0)
         self.numbers.begin(kernel)
         return self.memory, self.numbers
 
