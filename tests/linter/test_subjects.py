@@ -216,3 +216,145 @@ def test_random_kernels_have_no_errors(name):
         source = write(seed).source.replace("def kernel(", "@lang.kernel\ndef kernel(")
         told = lint_file(f"{seed}.py", f"import {name} as lang\n{source}")
         assert not [one for one in told if one.severity == "error"]
+
+
+# Fields that functions name themselves -----------------------------------------------------------
+
+IN_FUNCTIONS = {
+    "a global": (
+        """
+        @ti.func
+        def squared(i):
+            return s[i] * s[i]
+
+        @ti.kernel
+        def k():
+            for i in s:
+                s[i] = squared(i)  #!
+        """,
+        "TS101",
+    ),
+    "a function of a function": (
+        """
+        @ti.func
+        def value(i):
+            return s[i]
+
+        @ti.func
+        def squared(i):
+            return value(i) * value(i)
+
+        @ti.kernel
+        def k():
+            for i in s:
+                s[i] = squared(i)  #!
+        """,
+        "TS101",
+    ),
+    "stored by the function": (
+        """
+        @ti.func
+        def put(i, v):
+            s[i] = v  #!
+
+        @ti.kernel
+        def k():
+            for i in range(3):
+                put(i, s[i] * s[i])
+        """,
+        "TS101",
+    ),
+    "handed on by a serial loop": (
+        """
+        @ti.func
+        def before(t):
+            return s[t]
+
+        @ti.kernel
+        def k():
+            ti.loop_config(serialize=True)
+            for t in range(2):
+                s[t + 1] = before(t) * 1.5  #!
+        """,
+        "TS108",
+    ),
+    "a method": (
+        """
+        @ti.data_oriented
+        class Sim:
+            def __init__(self):
+                self.s = s
+
+            @ti.func
+            def squared(self, i):
+                return self.s[i] * self.s[i]
+
+            @ti.kernel
+            def k(self):
+                for i in range(3):
+                    self.s[i] = self.squared(i)  #!
+
+        k = Sim().k
+        """,
+        "TS101",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", IN_FUNCTIONS)
+def test_fields_that_functions_name_themselves(lang, engine, tmp_path, name):
+    """In a file that nobody runs, and in a kernel that lives."""
+    body, rule = IN_FUNCTIONS[name]
+    text = f"import {engine} as ti\ns = ti.field(ti.f32, shape=3, needs_grad=True)\n{textwrap.dedent(body)}"
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if "#!" in one)
+    path = tmp_path / "fields.py"
+    path.write_text(text)
+    scope = {"__name__": "fields"}
+    exec(compile(text, path, "exec", dont_inherit=True), scope)
+    for findings in (lint_file(path), lint_kernels([scope["k"]])):
+        assert [(one.rule, one.line) for one in findings] == [(rule, line)]
+        assert "`s`" in findings[0].message or "`self.s`" in findings[0].message
+
+
+def test_a_call_is_shown_as_it_is_written():
+    """And not with what is handed to it besides."""
+    text = """
+    import taichi as ti
+
+    @ti.data_oriented
+    class Sim:
+        @ti.func
+        def value(self, i):
+            return self.s[i]
+
+        @ti.kernel
+        def k(self):
+            for i in range(3):
+                total = 0.0
+                z = self.value(i)
+                for j in range(3):
+                    total += ti.exp(self.value(i) * z)
+                    z = z * 0.5
+                self.y[i] = total
+    """
+    messages = [one.message for one in lint_file("k.py", textwrap.dedent(text))]
+    assert any("`ti.exp(self.value(i) * z)`" in message for message in messages)
+
+
+def test_a_function_of_another_file_is_not_passed_over():
+    text = """
+    import math
+    import taichi as ti
+    from forces import squared
+
+    @ti.data_oriented
+    class Sim(Base):
+        @ti.kernel
+        def k(self, x: ti.types.ndarray(), v: ti.math.vec3):
+            for i in x:
+                x[i] = squared(i) + self.inherited(i) + v.norm() + ti.sin(1.0) + math.sqrt(2.0)
+    """
+    findings = [one for one in lint_file("k.py", textwrap.dedent(text)) if one.rule == "TS502"]
+    assert [one.line for one in findings] == [11, 11]
+    assert "`squared` is not in this file" in findings[0].message
+    assert "`self.inherited` is not in this file" in findings[1].message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ._op import Op
@@ -10,15 +10,22 @@ from .backward import EngineReverse
 
 
 class Foresight:
-    """The checks of an op's gradient, for whoever runs its kernels some other way than by the op."""
+    """The checks of an op's gradient, for whoever runs its kernels some other way than by the op.
 
-    def __init__(self, op: Op) -> None:
+    `instead` says what may be done where a gradient is refused.
+    """
+
+    def __init__(self, op: Op, instead: Callable[[], str] | None = None) -> None:
         self._signature = op._core.signature
-        self._reverse = EngineReverse(self._signature)
+        self._reverse = EngineReverse(self._signature, instead)
 
-    def check(self, active: frozenset[str]) -> None:
-        """Raise GradientError where the gradients of these inputs cannot be had by kernels that are run whole."""
-        self._reverse.check(active)
+    def check(self, active: frozenset[str], values: Mapping[str, Any]) -> None:
+        """Raise GradientError where the gradients of these inputs cannot be had by kernels that are run whole.
+
+        `values` are arguments that are no arrays: an index may be made of them.
+        """
+        numbers = {name: value for name, value in values.items() if type(value) is int}
+        self._reverse.check(active, numbers)
         self._reverse.check_whole(active)
 
     def is_written(self, name: str) -> bool:

@@ -30,10 +30,17 @@ class Ready(NamedTuple):
 
 
 class Launcher:
-    """One kernel and the layer that launches it, for messages."""
+    """One kernel and the layer that launches it, for messages.
 
-    def __init__(self, kernel: Any, layer: str) -> None:
+    One `like` another is the same kernel, launched with other numbers: it is compiled once.
+    """
+
+    def __init__(self, kernel: Any, layer: str, like: Launcher | None = None) -> None:
         self.engine: Engine = of_kernel(kernel)
+        if like is not None:
+            self.stage, self._found = like.stage, like._found
+            self.signature = _signature(layer, self.stage)
+            return
         arrays = [parameter.name for parameter in self.engine.parameters(kernel) if parameter.kind == "array"]
         self.stage = Stage(kernel, arrays, may_write_fields=True)
         self.stage.check_object(layer)

@@ -25,7 +25,7 @@ from ._packing import register
 from ._pickling import Reference, reference_to
 from ._route import Route, key_of, quick_key_of, route
 from ._signature import Signature, fitting_dtypes, match, settled
-from ._stage import Links, Stage
+from ._stage import FieldUse, Links, Stage
 from ._tracing import has_modes, is_plain, is_tracing, is_transformed
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
 from .derived import SeededCore, has_draws
@@ -65,6 +65,8 @@ class Op:
     #
     # `steady`, of kernels that a factory made: what they bake in is the factory's, stays, and is not looked at again in
     # each call.
+    #
+    # `unrun`: the op is made for its checks alone (`Foresight`), and may be one that could not run.
     def __init__(self, kernels: Sequence[Any], spec: str, **options: Any) -> None:
         self._kernels = tuple(kernels)
         self._text = spec
@@ -90,7 +92,8 @@ class Op:
         links = options.get("links") or [None] * len(self._kernels)
         pairs = zip(self._kernels, links, strict=True)
         stages = [_stage(kernel, arrays, options, link) for kernel, link in pairs]
-        signature = match(self.name, spec, stages, options.get("init"), options.get("detached", ()))
+        is_run = not options.get("unrun")
+        signature = match(self.name, spec, stages, options.get("init"), options.get("detached", ()), is_run=is_run)
         signature = settled(replace(signature, trusts_engine=bool(options.get("trust_engine"))))
         for stage in stages:
             stage.engine.settle()
@@ -268,10 +271,9 @@ class Op:
         return self._options["examples"]
 
     @property
-    def fields(self) -> tuple[tuple[str, Any], ...]:
-        """Fields that its kernels and their functions use besides arrays, each with what it is called there."""
-        uses = (use for stage in self._core.signature.stages for use in stage.field_uses())
-        return tuple((use.name, use.field) for use in uses)
+    def fields(self) -> tuple[FieldUse, ...]:
+        """Fields that its kernels and their functions use besides arrays."""
+        return tuple(use for stage in self._core.signature.stages for use in stage.field_uses())
 
     def lint(self) -> list[Finding]:
         """What is wrong with the kernels, told from their source: see `tinsmith.lint`."""
@@ -327,7 +329,9 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
 
 def _stage(kernel: Any, arrays: Sequence[str], options: Mapping[str, Any], links: Links | None = None) -> Stage:
     is_simd, is_steady = bool(options.get("simd")), bool(options.get("steady"))
-    return Stage(kernel, arrays, options.get("engine"), links=links, is_simd=is_simd, is_steady=is_steady)
+    may_write = bool(options.get("unrun"))
+    engine = options.get("engine")
+    return Stage(kernel, arrays, engine, links=links, may_write_fields=may_write, is_simd=is_simd, is_steady=is_steady)
 
 
 def _autocast(signature: Signature, bound: Bound) -> Bound:

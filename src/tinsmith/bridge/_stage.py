@@ -50,12 +50,14 @@ class Links(NamedTuple):
 
     `names` leads from the kernel's own parameter names to those of the op; parameters that get the same
     one are one array. `elements` are the element dims of arrays, by the op's names, where they are known.
-    `fields` are those that become arrays, by what the kernel calls them: `x`, `self.x`.
+    `fields` are those that become arrays, by what the kernel calls them: `x`, `self.x`. `objects` are what its
+    template parameters stand for, where fields may be found in it.
     """
 
     names: Mapping[str, str]
     elements: Mapping[str, tuple[int, ...]]
     fields: Mapping[str, FieldArray] = {}
+    objects: Mapping[str, Any] = {}
 
 
 class FieldArray(NamedTuple):
@@ -72,13 +74,18 @@ class FieldArray(NamedTuple):
 
 
 class FieldUse(NamedTuple):
-    """A field that a kernel or one of its functions uses; one that is not followed counts as written and read."""
+    """A field that a kernel or one of its functions uses; one that is not followed counts as written and read.
+
+    `function` is who uses it, at `place`.
+    """
 
     name: str
     field: Any
     is_written: bool
     is_read: bool
     is_followed: bool
+    function: str
+    place: str
 
 
 @dataclass(frozen=True)
@@ -123,9 +130,12 @@ class Stage:
         self.home = of_kernel(kernel)
         self.engine: Engine = get(engine) if engine else self.home
         self.source: Source = read(self.home.function_of(kernel))
-        inner = {label: array.name for label, array in self.links.fields.items()}
-        self.source = replace(self.source, tree=fielded(renamed(self.source.tree, self.links.names), inner))
         self.owner = self.home.owner_of(kernel)
+        self.is_method = self.home.is_method(kernel)
+        self.source = replace(self.source, tree=renamed(self.source.tree, self.links.names))
+        if self.links.fields:
+            keys = {array.facts.key: array.name for array in self.links.fields.values()}
+            self.source = fielded(self.source, self.home, self._objects(), keys)
         linked = [self._linked(parameter) for parameter in self.home.parameters(kernel)]
         linked += [array.parameter() for array in self.links.fields.values()]
         self.parameters: dict[str, Parameter] = {parameter.name: parameter for parameter in linked}
@@ -136,7 +146,6 @@ class Stage:
         if may_write_fields:  # what it returns besides, a layer has no use for
             self.source = replace(self.source, tree=_without_result(self.source.tree))
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner)
-        self.is_method = self.home.is_method(kernel)
         self.texts: dict[Variant, str] = {}
         self._compiled: dict[Variant, Compiled] = {}
         self._lowered: dict[tuple[Variant, types.Defaults], Lowered] = {}
@@ -150,6 +159,11 @@ class Stage:
         is_open = parameter.dtypes is None and parameter.kind in ("template", "array")
         known = self.links.elements.get(name, ()) if is_open else ()
         return replace(parameter, name=name, element=known or parameter.element)
+
+    def _objects(self) -> dict[str, Any]:
+        """What parameters stand for, by their names in the op."""
+        found = {self.links.names.get(name, name): value for name, value in self.links.objects.items()}
+        return found | ({self.source.parameters[0]: self.owner} if self.is_method else {})
 
     @property
     def name(self) -> str:
@@ -327,7 +341,10 @@ class Stage:
             return []
         written = {name for name, _ in found.written} | found.whole
         read = found.read | found.whole
-        return [FieldUse(n, field, n in written, n in read, n not in found.whole) for n, field in found.fields]
+        return [
+            FieldUse(n, field, n in written, n in read, n not in found.whole, *found.places[n])
+            for n, field in found.fields
+        ]
 
     def _annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}
@@ -357,7 +374,7 @@ class Stage:
 
 def _without_result(tree: ast.FunctionDef) -> ast.FunctionDef:
     """A kernel that returns nothing at its end; its values are worked out all the same."""
-    twin = copy.deepcopy(tree)
+    twin = copy.copy(tree)
     if isinstance(twin.body[-1], ast.Return):
         twin.body = [*twin.body[:-1], ast.Pass()] if len(twin.body) == 1 else twin.body[:-1]
     return twin

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..spec import Spec
 from ._finding import Finding, in_order
+from ._handing import with_fields_handed
 from ._live import subjects_of
 from ._scan import scanned
 from ._subject import Subject, with_one_name_a_field
@@ -40,7 +41,7 @@ def lint_file(path: str | Path, text: str | None = None) -> list[Finding]:
 def _findings(subjects: Iterable[Subject]) -> list[Finding]:
     found: list[Finding] = []
     for plain in subjects:
-        subject = with_one_name_a_field(plain)
+        subject = with_fields_handed(with_one_name_a_field(plain))
         findings = (finding for rule in RULES for finding in rule(subject))
         found += unsuppressed(findings, {subject.source.path: subject.lines})
     return in_order(found)

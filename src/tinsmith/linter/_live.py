@@ -25,7 +25,14 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
         owner = engine.owner_of(kernel)
         yield _subject(source, engine, "kernel", declared, owner, spec)
         for function in _called(source, engine, owner, {source.function}):
-            yield _subject(function, engine, "func", dict.fromkeys(function.parameters, Declared("any")), owner, None)
+            yield _subject(
+                function,
+                engine,
+                "func",
+                {name: Declared("object" if name == "self" else "any") for name in function.parameters},
+                owner,
+                None,
+            )
 
 
 def _subject(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from ..source import Followed, Needs, Roles, Source, called_function, needs_of, roles_of, walk
+from ..engines import Engine
+from ..source import MISSING, Followed, Needs, Roles, Scope, Source, called_function, needs_of, roles_of, walk
 from ..spec import Spec
 from ._finding import Finding, Severity
 from ._walk import Spot, names_in, root, spots
@@ -41,7 +42,8 @@ class Subject:
         spec: of the op that it belongs to.
         lines: the file.
         default_fp: what a float literal is.
-        labels: what the source calls those names of the tree that are no names there.
+        labels: what the source calls those texts of the tree that are none there.
+        handed: fields that its functions name themselves, and that its tree hands to them.
     """
 
     source: Source
@@ -54,6 +56,7 @@ class Subject:
     lines: tuple[str, ...]
     default_fp: str = "f32"
     labels: Mapping[str, str] = field(default_factory=dict)
+    handed: frozenset[str] = frozenset()
 
     # What it is made of -----------------------------------------------------------------------
 
@@ -79,19 +82,12 @@ class Subject:
     @cached_property
     def arrays(self) -> frozenset[str]:
         """Parameters, fields and captured arrays whose elements are used."""
-        found = {name for name, one in self.declared.items() if one.kind == "array"}
+        found = {name for name, one in self.declared.items() if one.kind == "array"} | self.handed
         for node in self.source.nodes:
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
                 found.add(node.value.id)
         objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object")}
-        return frozenset(found - self.locals - objects - self._captured - self._lists)
-
-    @property
-    def _lists(self) -> set[str]:
-        """Names of Python's lists of fields: `z[level][i, j]`, where `v[i][0]` is a vector's number."""
-        outer = (node for node in self.source.nodes if isinstance(node, ast.Subscript))
-        pairs = ((node.value, node.slice) for node in outer if isinstance(node.value, ast.Subscript))
-        return {root(inner) for inner, index in pairs if names_in(index)}
+        return frozenset(found - self.locals - objects - self._captured - lists_in(self.source.nodes))
 
     @cached_property
     def _captured(self) -> set[str]:
@@ -100,7 +96,8 @@ class Subject:
         for node in self.source.nodes:
             if isinstance(node, ast.Name) and node.id not in self.declared:
                 value = called_function(self.source, node)
-                if isinstance(value, list | tuple | dict | str) or self.engine.owns(value):
+                is_field = isinstance(self.engine, Engine) and self.engine.is_field(value)
+                if isinstance(value, list | tuple | dict | str) or (self.engine.owns(value) and not is_field):
                     found.add(node.id)
         return found
 
@@ -151,6 +148,19 @@ class Subject:
             return ""
         return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
+    def is_unread(self, node: ast.expr) -> bool:
+        """Whether a call is of a function whose text is not there: imported into the file, or of an object."""
+        chain = node
+        while isinstance(chain, ast.Attribute):
+            chain = chain.value
+        start = chain.id if isinstance(chain, ast.Name) else ""
+        objects = {name: self.owner for name, one in self.declared.items() if one.kind == "object"}
+        is_own = start in self.locals or (start in self.declared and start not in objects)
+        if not start or is_own or start in _PYTHONS or (isinstance(node, ast.Attribute) and node.attr in _OF_FIELDS):
+            return False
+        value = Scope(self.source, objects).value(node)
+        return value is None or (value is MISSING and isinstance(node, ast.Attribute))
+
     def text(self, node: ast.AST) -> str:
         """A node as the source has it, on one line."""
         found = ast.unparse(node)
@@ -162,6 +172,18 @@ class Subject:
         """A finding at a node."""
         line, column = getattr(node, "lineno", self.tree.lineno), getattr(node, "col_offset", -1) + 1
         return Finding(rule, severity, self.source.path, line, column, message, remedy)
+
+
+_PYTHONS = frozenset({"math", "np", "numpy"})
+_OF_FIELDS = frozenset({"append", "deactivate", "is_active", "length", "parent"})
+"""What a field's own methods are called."""
+
+
+def lists_in(nodes: Iterable[ast.AST]) -> frozenset[str]:
+    """Names of Python's lists of fields: `z[level][i, j]`, where `v[i][0]` is a vector's number."""
+    outer = (node for node in nodes if isinstance(node, ast.Subscript))
+    pairs = ((node.value, node.slice) for node in outer if isinstance(node.value, ast.Subscript))
+    return frozenset(root(inner) for inner, index in pairs if names_in(index))
 
 
 _BUILTINS = frozenset({"abs", "bool", "float", "int", "max", "min", "pow", "range", "round"})

@@ -1,11 +1,13 @@
 """Kernel source as data: read it, ask it questions, build a kernel from it again."""
 
 from ._arity import subscript_arity
-from ._build import build
+from ._build import build, remade, remade_function
 from ._constants import Constants, constants_of
 from ._draws import draws
 from ._followed import Followed
+from ._handed import Handed, Hands, Scope, free, handed
 from ._needs import Needs, needs_of
+from ._pictures import MISSING, is_plain_object
 from ._read import Source, Unrun, read
 from ._references import called_function
 from ._roles import Access, Roles, roles_of
@@ -14,12 +16,16 @@ from ._stacks import Nest, carrying_nests
 from ._walk import walk
 
 __all__ = [
+    "MISSING",
     "Access",
     "Constants",
     "Followed",
+    "Handed",
+    "Hands",
     "Needs",
     "Nest",
     "Roles",
+    "Scope",
     "Source",
     "Unrun",
     "build",
@@ -27,8 +33,13 @@ __all__ = [
     "carrying_nests",
     "constants_of",
     "draws",
+    "free",
+    "handed",
+    "is_plain_object",
     "needs_of",
     "read",
+    "remade",
+    "remade_function",
     "roles_of",
     "static_size",
     "subscript_arity",

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 import hashlib
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import CellType, CodeType, FunctionType
 from typing import Any
+
+from ..engines import Engine
+from ._read import Source
 
 
 def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple[Callable[..., Any], str]:
@@ -16,10 +20,53 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
     `inspect` for the source of what they compile. The name depends on the text alone, so
     that an engine's offline cache, which may key on it, finds the kernel in the next process.
     """
+    text, path = _registered(tree, label)
+    scope = dict(namespace)
+    exec(compile(text, path, "exec", dont_inherit=True), scope)  # annotations are values to an engine: no __future__
+    return scope[tree.name], text
+
+
+def remade(source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Callable[..., Any]:
+    """A function from a changed tree that looks names up where the old one does, as they are then.
+
+    Args:
+        source: the old one.
+        tree: what becomes of it. Its lines stay those of the user's file: `read` gives this tree.
+        names: those that it sees besides; they have no parameter of the old one's that the tree has left out.
+    """
+    old = source.function
+    cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
+    cells |= {name: CellType(value) for name, value in names.items()}
+    around = ast.parse(f"def around({', '.join(sorted(cells))}): pass").body[0]
+    assert isinstance(around, ast.FunctionDef)
+    around.body = [tree]
+    text, path = _registered(around, source.name)
+    module = compile(text, path, "exec", dont_inherit=True)
+    code = _code(_code(module, "around"), source.name)
+    made = FunctionType(code, old.__globals__, source.name, old.__defaults__, tuple(cells[n] for n in code.co_freevars))
+    made.__kwdefaults__ = old.__kwdefaults__
+    made.__annotations__ = dict(old.__annotations__)
+    vars(made)["tinsmith_source"] = Source(made, tree, source.path)
+    return made
+
+
+def remade_function(engine: Engine, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+    """The same of an engine function. Parameters that the old one had not are templates."""
+    lang: Any = engine.lang
+    function = remade(source, tree, names)
+    added = [one.arg for one in tree.args.args if one.arg not in source.parameters]
+    function.__annotations__.update({name: lang.template() for name in added})
+    return lang.func(function)
+
+
+def _code(outer: CodeType, name: str) -> CodeType:
+    return next(one for one in outer.co_consts if isinstance(one, CodeType) and one.co_name == name)
+
+
+def _registered(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
+    """A tree's text, and the path that it is found under from now on."""
     text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = f"<tinsmith {label} {digest}>"
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    scope = dict(namespace)
-    exec(compile(text, path, "exec", dont_inherit=True), scope)  # annotations are values to an engine: no __future__
-    return scope[tree.name], text
+    return text, path

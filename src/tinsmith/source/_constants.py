@@ -59,6 +59,7 @@ class Constants:
     Attributes:
         fields: fields that the kernel reads or writes, with the name it knows them by.
         written: fields that it writes: their names, and where.
+        places: the function that names each field, and where.
         read, whole: names of fields whose elements it reads, and of those that it passes on to functions.
         is_complete: whether every name had a value; a global may be assigned after the kernel is defined.
     """
@@ -66,6 +67,7 @@ class Constants:
     paths: tuple[_Path, ...]
     fields: tuple[tuple[str, Any], ...]
     written: tuple[tuple[str, str], ...]
+    places: Mapping[str, tuple[str, str]]
     read: frozenset[str]
     whole: frozenset[str]
     is_complete: bool
@@ -105,6 +107,7 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
         tuple(dict.fromkeys(finder.paths)),
         tuple(finder.fields),
         tuple(finder.written),
+        finder.places,
         frozenset(finder.read),
         frozenset(finder.whole),
         finder.is_complete,
@@ -123,6 +126,7 @@ class _Finder:
         self.field_paths: list[_Path] = []
         self.fields: list[tuple[str, Any]] = []
         self.written: list[tuple[str, str]] = []
+        self.places: dict[str, tuple[str, str]] = {}
         self.read: set[str] = set()
         self.whole: set[str] = set()
         self.is_complete = True
@@ -142,12 +146,13 @@ class _Finder:
                 continue
             field = self._field(path)
             if field is None:
-                self._follow(path)
+                self._follow(path, source)
                 continue
             label = ".".join(chain[: 1 + len(field.steps)])
             self.paths.append(field)  # the field itself is baked in, what it holds is not
             self.field_paths.append(field)
             self.fields.append((label, field.value(self.templates)))
+            self.places.setdefault(label, (source.name, source.place(_first(source, name))))
             self.written += [(label, source.place(uses.written[name])) for name in _within(label, uses.written)[:1]]
             self.read |= {label} if _within(label, uses.read) else set()
             self.whole |= {label} if _within(label, uses.whole | lent) else set()
@@ -181,7 +186,7 @@ class _Finder:
         stem, value = self._longest(path)
         return stem if self.engine.is_field(value) else None
 
-    def _follow(self, path: _Path) -> None:
+    def _follow(self, path: _Path, source: Source) -> None:
         root = _Path(path.source, path.name).value(self.templates)
         if isinstance(root, ModuleType) and (self.engine.owns(root) or root.__name__ in _STEADY_MODULES):
             return
@@ -189,9 +194,9 @@ class _Finder:
         if value is MISSING:
             return
         self.paths.append(stem)
-        self._enter_all(stem, value)
+        self._enter_all(stem, value, source)
 
-    def _enter_all(self, stem: _Path, value: Any, depth: int = 0) -> None:
+    def _enter_all(self, stem: _Path, value: Any, source: Source, depth: int = 0) -> None:
         """Look into an engine function, or into those that a container or an object holds, and for fields in these."""
         function = self.engine.inner_function(value)
         if function is not None and (function, stem) not in self._seen:
@@ -199,13 +204,14 @@ class _Finder:
             self._enter(function, stem)
         elif depth and self.engine.is_field(value):
             self.fields.append((str(stem), value))
+            self.places.setdefault(str(stem), (source.name, source.place(_first(source, stem.name))))
             self.whole.add(str(stem))  # which of a list's fields an index means is not followed
         elif isinstance(value, list | tuple | dict) and depth < 4:
             for key in value if isinstance(value, dict) else range(len(value)):
-                self._enter_all(stem.then(Item(key)), value[key], depth + 1)
+                self._enter_all(stem.then(Item(key)), value[key], source, depth + 1)
         elif is_plain_object(value, self.engine) and depth < 4:
             for name, held in list(vars(value).items()):
-                self._enter_all(stem.then(name), held, depth + 1)
+                self._enter_all(stem.then(name), held, source, depth + 1)
 
     def _longest(self, path: _Path) -> tuple[_Path, Any]:
         """The longest stem of a path that leads to a value, stopping at numbers, fields and functions."""
@@ -243,6 +249,11 @@ class _Finder:
 
 def _assigned(tree: ast.FunctionDef) -> set[str]:
     return {node.id for node in walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _first(source: Source, name: str) -> ast.AST:
+    """The first use of a name in a body."""
+    return next((one for one in source.nodes if isinstance(one, ast.Name) and one.id == name), source.tree)
 
 
 def _chains(tree: ast.FunctionDef) -> list[tuple[str, ...]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -91,6 +91,20 @@ class Roles:
                     return read_access, change
         return None
 
+    def changed(self, places: frozenset[str], later: Roles, known: Mapping[str, int]) -> tuple[Access, Access] | None:
+        """A read at one of `places`, and a change by a later kernel that may be of the same element.
+
+        `known` are values of arguments, by name.
+        """
+        changes = later.of("write", "add")
+        numbers = {name: (value, value) for name, value in known.items()}
+        for read_access in self.of("read"):
+            for change in changes if read_access.place in places else ():
+                moment = Moment((), None, self.changing | later.changing, _extents(change, read_access) | numbers)
+                if not apart(change.index, read_access.index, moment):
+                    return read_access, change
+        return None
+
     def carried(self) -> tuple[Access, Access] | None:
         """A use and a change of what may be one element, in different iterations of a loop that no engine reverses."""
         pairs = itertools.product(self.accesses, self.of("write", "add"))
@@ -100,7 +114,7 @@ class Roles:
         """Sums may be added up in any order."""
         if one.loops[:1] != change.loops[:1] or one.kind == change.kind == "add":
             return False
-        extents = {v: loop.extent for loop in change.loops + one.loops for v in loop.variables if loop.extent}
+        extents = _extents(change, one)
         tasks = [loop for loop in one.loops[:1] if loop.is_task and not loop.is_single]
         moments = [Moment((), loop, self.changing, extents) for loop in tasks]
         pairs = ((one.index, change.index), (change.index, one.index))
@@ -114,7 +128,7 @@ class Roles:
         """
         both = zip(change.loops, read_access.loops, strict=False)
         common = tuple(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both))
-        extents = {v: loop.extent for loop in change.loops + read_access.loops for v in loop.variables if loop.extent}
+        extents = _extents(change, read_access)
         moments = [Moment(common, None, self.changing, extents)] if change.order >= read_access.order else []
         for place, loop in enumerate(common):
             if loop.is_parallel and not loop.is_single and surely_one(change.index, read_access.index, self.changing):
@@ -122,6 +136,11 @@ class Roles:
             if not (loop.is_parallel or loop.is_single):
                 moments.append(Moment(common[:place], loop, self.changing, extents))
         return any(not apart(change.index, read_access.index, moment) for moment in moments)
+
+
+def _extents(one: Access, other: Access) -> dict[str, tuple[int, int]]:
+    """The least and largest values of the variables of loops around two accesses, where these are plain numbers."""
+    return {v: loop.extent for loop in one.loops + other.loops for v in loop.variables if loop.extent}
 
 
 def roles_of(source: Source, arrays: Iterable[str], engine: Followed, owner: Any = None) -> dict[str, Roles]:
@@ -373,7 +392,7 @@ class _Walker(ast.NodeVisitor):
             return getattr(self._resolve(node.value), node.attr, None)
         if not isinstance(node, ast.Name):
             return None
-        if node.id == "self":
+        if node.id == "self" and node.id in self.source.parameters:
             return self.owner
         try:
             return self.source.lookup(node.id)

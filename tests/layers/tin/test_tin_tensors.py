@@ -180,23 +180,6 @@ def test_a_layout_that_no_tensor_has_is_refused(lang64):
         plain(lang64, x, y).finish()
 
 
-def test_a_field_that_a_function_uses_itself_is_refused(lang64):
-    x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))
-
-    @lang64.func
-    def get(i):
-        return x[i] * 2.0
-
-    @lang64.kernel
-    def copy():
-        for i in y:
-            y[i] = get(i) + x[i]
-
-    layer = ts.EmptyTin().register_kernel(copy).register_input_field(x, "x", batched=True).register_output_field(y)
-    with pytest.raises(ts.KernelError, match=r"(?s)a function that EmptyTin calls uses the field `x` itself.*argument"):
-        layer.finish()
-
-
 def test_a_gradient_that_only_a_field_would_get_is_refused(lang64):
     x, y, w = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(3))
 

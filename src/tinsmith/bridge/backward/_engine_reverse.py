@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
 from ..._errors import GradientError, refusal
@@ -22,12 +23,16 @@ LARGEST_STACK = 1 << 16
 
 
 class EngineReverse(KernelReverse):
-    """The engine's own reverse mode, on memory of ours."""
+    """The engine's own reverse mode, on memory of ours.
+
+    `instead` says what a layer may do where it cannot be had; an op has ways of its own.
+    """
 
     name = "engine"
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, instead: Callable[[], str] | None = None) -> None:
         self.signature = signature
+        self._instead = instead
         self._made = frozenset(signature.outputs + signature.scratch)
         self._steady = frozenset(name for name in self._made if is_steady(signature, name))
         self._views = {stage: stage.reversed_view(self._steady) for stage in signature.stages}
@@ -39,7 +44,7 @@ class EngineReverse(KernelReverse):
             for stage, view in self._views.items()
         }
         self._needed: dict[tuple[Stage, frozenset[str]], Needs] = {}
-        self._checked: set[frozenset[str]] = set()
+        self._checked: set[tuple[frozenset[str], frozenset[tuple[str, int]]]] = set()
         self.depends_on_sizes = any(self._nests.values())
         bounds = {name for nests in self._nests.values() for nest in nests for name in nest.names}
         self.scalars = tuple(name for name in signature.scalars if name in bounds)
@@ -62,7 +67,8 @@ class EngineReverse(KernelReverse):
         )
         count = "not known before the launch" if depth is None else str(depth)
         rows = [("loop", f"carries `{nest.local}`, at {nest.place}"), ("values to keep", count)]
-        remedy = "Run it on Quadrants (`engine='quadrants'`), make the loop `ti.static`, or give `backward=`."
+        own = "" if self._instead else "run it on Quadrants (`engine='quadrants'`), "
+        remedy = _sentence(f"{own}make the loop `ti.static`, or {self._way()}")
         raise GradientError(refusal(words, rows, remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
@@ -104,11 +110,15 @@ class EngineReverse(KernelReverse):
     def sums_over_batch(self, name: str) -> bool:
         return True
 
-    def check(self, active: frozenset[str]) -> None:
-        if active in self._checked or self.signature.trusts_engine:
+    def check(self, active: frozenset[str], known: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Refuse what would be wrong. `known` are arguments that every call brings."""
+        key = (active, frozenset(known.items()))
+        if key in self._checked or self.signature.trusts_engine:
             return
-        for place, stage in enumerate(self.signature.stages):
+        kernels = {id(stage.kernel): stage for stage in self.signature.stages}
+        for stage in kernels.values():
             self._refuse_known_wrong(stage)
+        for place, stage in enumerate(self.signature.stages):
             needs = self._needs(stage, active)
             for name in stage.arrays:
                 self._refuse_unordered(stage, name, needs.returns)
@@ -116,8 +126,8 @@ class EngineReverse(KernelReverse):
                     self._refuse_overwritten(stage, name, needs.reads[name])
                 self._refuse_carried(stage, name)
             for later in self.signature.stages[place + 1 :]:
-                self._refuse_changed(stage, later, needs.values)
-        self._checked.add(active)
+                self._refuse_changed(stage, later, needs, known)
+        self._checked.add(key)
 
     def _refuse_known_wrong(self, stage: Stage) -> None:
         """Functions and locals that this engine's reverse mode gets wrong, as lint's rules tell."""
@@ -126,7 +136,8 @@ class EngineReverse(KernelReverse):
             if finding.rule in _WRONG and engine.capitalize() in finding.message:
                 words = f"{engine}'s reverse mode is known to get the gradient of op `{self.signature.op}` wrong"
                 rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
-                remedy = "Give `backward=`; or say `trust_engine=True`, if you know better."
+                own = "" if self._instead else "; or say `trust_engine=True`, if you know better"
+                remedy = _sentence(self._way() + own)
                 raise GradientError(refusal(words, rows, remedy))
 
     def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
@@ -146,7 +157,7 @@ class EngineReverse(KernelReverse):
         engine = stage.engine.name
         words = f"{engine}'s reverse mode does not reverse the loop of op `{self.signature.op}` that hands on `{name}`"
         rows = [("used", found[0].place), ("changed", found[1].place)]
-        remedy = "Write the loop inside another, `for _ in range(1):`, or give `backward=`."
+        remedy = f"Write the loop inside another, `for _ in range(1):`, or {self._way()}."
         raise GradientError(refusal(words, rows, remedy))
 
     def _refuse_overwritten(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
@@ -182,16 +193,28 @@ class EngineReverse(KernelReverse):
 
     def _refuse_lost(self, name: str, read: str, at: str, changed: str, where: str) -> None:
         words = f"op `{self.signature.op}` overwrites a value of `{name}` that its gradient needs"
-        remedy = f"Write each value to a place of its own (`{name}[t + 1]` from `{name}[t]`), or give `backward=`."
+        remedy = f"Write each value to a place of its own (`{name}[t + 1]` from `{name}[t]`), or {self._way()}."
         raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
 
-    def _refuse_changed(self, stage: Stage, later: Stage, needed: frozenset[str]) -> None:
-        for name in sorted(needed & set(later.arrays)):
-            changes = later.roles[name].of("write", "add")
+    def _refuse_changed(self, stage: Stage, later: Stage, needs: Needs, known: Mapping[str, int]) -> None:
+        for name in sorted(needs.values & set(later.arrays)):
+            roles, view = stage.roles[name], later.roles[name]
+            changes = view.of("write", "add")
+            if changes and not (roles.escapes or view.escapes):
+                found = roles.changed(needs.reads[name], view, known)
+                changes = [] if found is None else [found[1]]
             if changes:
                 op, reader = self.signature.op, stage.name
-                words = f"op `{op}` changes a `{name}` that its gradient needs and its kernel `{reader}` read"
+                words = f"op `{op}` changes a value of `{name}` that its gradient needs, after `{reader}` read it"
                 rows = [(f"changed by `{later.name}`", changes[0].place)]
-                raise GradientError(
-                    refusal(words, rows, "Give each kernel an array of its own to write, in `scratch=`.")
-                )
+                own = "an array of its own to write, in `scratch=`"
+                own = f"a field of its own to write, or {self._way()}" if self._instead else own
+                raise GradientError(refusal(words, rows, f"Give each kernel {own}."))
+
+    def _way(self) -> str:
+        """What is left to do, where the kernel stays as it is."""
+        return self._instead() if self._instead else "give `backward=`"
+
+
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."

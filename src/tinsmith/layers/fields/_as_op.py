@@ -7,12 +7,12 @@ a batch is one launch, and each call's values are its own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
 
-from ..._errors import GradientError, KernelError, SpecError, refusal
+from ..._errors import GradientError, KernelError, SpecError, TinsmithError, refusal
 from ...bridge import FieldArray, Foresight, Links, Op
 from ...engines import NAMES
 from ...source import build
@@ -29,9 +29,18 @@ class OpProgram:
         GradientError: a gradient would have to go to a field that is no weight.
     """
 
-    def __init__(self, layer: str, roles: Roles, launches: Sequence[Launch], *, runs: bool = True) -> None:
+    def __init__(
+        self,
+        layer: str,
+        roles: Roles,
+        launches: Sequence[Launch],
+        *,
+        runs: bool = True,
+        instead: Callable[[], str] | None = None,
+    ) -> None:
         self._layer = layer
         self._roles = roles
+        self._instead = instead
         found = [uses_of(launch) for launch in launches]
         self._make(launches, found, frozenset(), runs=runs)
         tables = self._tables(found) if runs else frozenset[int]()
@@ -56,6 +65,11 @@ class OpProgram:
         self._before = {one.facts.key: identifier(f"{one.name}_before", taken) for one in self._overwritten}
         self._batch = identifier("batch", taken)
         shown = by_key((*(one for one in roles.filled if one not in self._overwritten), *roles.outputs))
+        used = None if runs else {key for one in labels for key in one.values()}
+        self._filled, self._outputs = (
+            tuple(one for one in fields if used is None or one.facts.key in used)
+            for fields in (roles.filled, roles.outputs)
+        )
         self._between = tuple(self._told[key] for key in by_key(written) if key not in shown)
         if runs:
             self._check({key for one in labels for key in one.values()})
@@ -74,9 +88,10 @@ class OpProgram:
             name=layer,
             links=[*(link for _, link in copies), *links],
             detached=self._detached(),
+            unrun=not runs,
         )
         self._check_followed(arrays)
-        self._foresight = Foresight(self.op)
+        self._foresight = Foresight(self.op, self._instead)
 
     def _tables(self, found: Sequence[dict[str, Use]]) -> frozenset[int]:
         """Fields between kernels that no kernel writes after all: they keep what they hold."""
@@ -98,10 +113,11 @@ class OpProgram:
 
     def foresee(self, launches: Sequence[Launch], active: Sequence[Placed]) -> tuple[int, ...]:
         """Depths of the kernels' gradient stacks. Raises GradientError where these fields' gradients cannot be had."""
-        self._foresight.check(frozenset(self._filled_name(one) for one in active))
+        values = self._values(launches)
+        self._foresight.check(frozenset(self._filled_name(one) for one in active), values)
         shapes = {self._names[key]: one.memory_shape for key, one in self._told.items()}
         shapes |= {self._before[one.facts.key]: one.memory_shape for one in self._overwritten}
-        return self._foresight.stacks(shapes, self._values(launches))[len(self._overwritten) :]
+        return self._foresight.stacks(shapes, values)[len(self._overwritten) :]
 
     def _values(self, launches: Sequence[Launch]) -> dict[str, Any]:
         """Arguments that are no arrays, by the op's names for them."""
@@ -129,16 +145,14 @@ class OpProgram:
                 raise GradientError(refusal(words, remedy=remedy))
 
     def _check_followed(self, arrays: Container[int]) -> None:
-        """Refuse a registered field that is used by a function of a kernel: it would be another memory there."""
+        """Refuse a field that was reached in a way which is not seen through: it would be another memory there."""
         engine = self._roles.filled[0].engine
-        leaves = [leaf for label, field in self.op.fields for leaf in engine.leaf_fields(field, label)]
-        for name, leaf in leaves:
+        leaves = [(use, *leaf) for use in self.op.fields for leaf in engine.leaf_fields(use.field, use.name)]
+        for use, name, leaf in leaves:
             if placed(leaf, name, None, False, self._layer).facts.key in arrays:
-                words = (
-                    f"a function that {self._layer} calls uses the field `{name}` itself, so no array can replace it"
-                )
-                remedy = "Give the function the field as an argument, or leave out batched=True and on_tensors=True."
-                raise KernelError(refusal(words, remedy=remedy))
+                words = f"`{use.function}` of {self._layer} uses the field `{name}` in a way that no array can replace"
+                remedy = "Name the field by itself, `x` or `self.x`, or leave out batched=True and on_tensors=True."
+                raise KernelError(refusal(words, [("at", use.place)], remedy))
 
     # Making the op ----------------------------------------------------------------------------
     def _links(self, launch: Launch, labels: dict[str, int], taken: set[str]) -> Links:
@@ -152,11 +166,11 @@ class OpProgram:
         for parameter in own:
             names.setdefault(parameter, identifier(f"{launch.launcher.stage.name}_{parameter}", taken))
         elements = {self._names[key]: self._told[key].facts.element for key in labels.values()}
-        return Links(names, elements, fields)
+        return Links(names, elements, fields, launch.bound.templates)
 
     def _spec(self) -> str:
-        inputs = ", ".join(self._item(one, self._filled_name(one)) for one in self._roles.filled)
-        return f"{inputs} -> {self._items(self._roles.outputs)}"
+        inputs = ", ".join(self._item(one, self._filled_name(one)) for one in self._filled)
+        return f"{inputs} -> {self._items(self._outputs)}"
 
     def _items(self, fields: Sequence[Placed]) -> str:
         return ", ".join(self._item(one, self._names[one.facts.key]) for one in fields)
@@ -194,9 +208,22 @@ def filled(source: _lang.template(), target: _lang.template()):
 """
 
 
-def foresight(layer: str, roles: Roles, launches: Sequence[Launch]) -> OpProgram | None:
-    """The op that kernels on fields would make, for its checks; None where they make none, and nothing is foreseen."""
+def foresight(
+    layer: str, roles: Roles, launches: Sequence[Launch], *, has_choice: bool
+) -> OpProgram | KernelError | SpecError:
+    """The op that kernels on fields would make, for its checks; or why they make none, so that nothing is foreseen.
+
+    `has_choice` says that the layer could run them on tensors too.
+    """
+
+    def instead() -> str:
+        try:
+            OpProgram(layer, roles, launches)
+        except TinsmithError:
+            return "make the kernels an op, `ts.op`"
+        return "say `on_tensors=True`" if has_choice else "make the kernels an op, `ts.op`"
+
     try:
-        return OpProgram(layer, roles, launches, runs=False)
-    except (KernelError, SpecError):
-        return None  # the engine runs what no op can be made of: a loop over an alias, for one
+        return OpProgram(layer, roles, launches, runs=False, instead=instead)
+    except (KernelError, SpecError) as reason:  # the engine runs what no op can be made of: a list of fields, for one
+        return reason

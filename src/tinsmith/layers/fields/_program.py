@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..._errors import GradientError, KernelError, refusal
 from ...bridge import in_order
 from ...engines import Engine
 from .._pool import gradient_field
-from ._as_op import foresight
+from ._as_op import OpProgram, foresight
 from ._placed import Placed
 from ._roles import Habits, Launch, Roles, by_key, uses_of
 from ._transfer import Copy, Transfer
@@ -87,7 +88,7 @@ class Program:
         elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
         self._is_serial = filled[0].runs_on == "cpu" and elements < config().serial_below
         self._is_cuda = filled[0].runs_on == "cuda"
-        self._foresight = functools.cache(lambda: foresight(layer, roles, launches))
+        self._foresight = functools.cache(lambda: foresight(layer, roles, launches, has_choice=reset is None))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
         self.calls = 0
         self.settings, self.last_set = 0, ""
@@ -116,13 +117,20 @@ class Program:
         for one in self._blocking:
             raise _blocked(one, self.layer)
         found = self._foresight()
-        stacks = (0,) * len(launches) if found is None else found.foresee(launches, self.active_fields)
+        if isinstance(found, OpProgram):
+            stacks = found.foresee(launches, self.active_fields)
+        else:
+            stacks = (0,) * len(launches)
+            if self._foreseen is None:
+                warnings.warn(_unforeseen(found, self.layer), stacklevel=2)
         self._foreseen = (launches, stacks)
         return stacks
 
     def explain(self) -> str:
         """What a call does, for people."""
-        checked = "checked as the op that the kernels would make" if self._foresight() else "the engine's word for it"
+        found = self._foresight()
+        is_checked = isinstance(found, OpProgram)
+        checked = "checked as the op that the kernels would make" if is_checked else f"not checked: {_headline(found)}"
         rows = [
             ("filled", self.roles.filled),
             ("outputs", self.roles.outputs),
@@ -263,6 +271,19 @@ def _gradients(kind: str, fields: Sequence[Placed]) -> list[Copy]:
 
 def _memory(one: Placed, device: torch.device) -> torch.Tensor:
     return torch.empty(one.memory_shape, dtype=one.memory_dtype, device=device)
+
+
+def _headline(reason: Exception) -> str:
+    return str(reason).partition("\n")[0]
+
+
+def _unforeseen(reason: Exception, layer: str) -> str:
+    """What a user is told whose gradient nobody could look at beforehand."""
+    words = (
+        f"the gradient of {layer} is the engine's own, which is wrong in silence for some kernels; it was not checked"
+    )
+    rows = [("because", _headline(reason)), *(("", line.strip()) for line in str(reason).splitlines()[1:-1])]
+    return refusal(words, rows, "Write that in other words, or compare the gradient with one that you know.")
 
 
 def _blocked(one: Placed, layer: str) -> GradientError:

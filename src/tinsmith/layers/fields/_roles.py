@@ -75,7 +75,7 @@ def uses_of(launch: Launch) -> dict[str, Use]:
             one = placed(leaf, name, None, False, f"kernel `{stage.name}`")
             while name in found and found[name].one.facts.key != one.facts.key:
                 name += "'"
-            found[name] = Use(one, *use[2:])
+            found[name] = Use(one, *use[2:5])
     return found
 
 

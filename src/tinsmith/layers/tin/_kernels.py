@@ -56,10 +56,20 @@ class Kernels:
         if name in self._launchers:
             words = f"{layer} has a kernel `{name}` already"
             raise RegistrationError(refusal(words, remedy="Give the second a name of its own: `kernel_name=`."))
-        launcher = Launcher(kernel, f"{layer}.{name}")
+        launcher = Launcher(kernel, f"{layer}.{name}", self._like(kernel))
         if arguments:  # without any, `change` brings them
             launcher.bound(arguments)
         self._launchers[name], self._arguments[name] = launcher, arguments
+
+    def _like(self, kernel: Any) -> Launcher | None:
+        """The launcher of a kernel that was registered before. One with templates is another kernel for each."""
+        engine = of_kernel(kernel)
+        function, owner = engine.function_of(kernel), engine.owner_of(kernel)
+        for one in self._launchers.values():
+            is_same = one.stage.source.function is function and one.stage.owner is owner
+            if is_same and not one.signature.templates:
+                return one
+        return None
 
     def change(self, kernel: Any, arguments: tuple[Any, ...], layer: str) -> bool:
         """Give a kernel other arguments. Whether it may work on other fields then.

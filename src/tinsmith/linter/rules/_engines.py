@@ -55,7 +55,8 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
     }
     seen: set[str] = set()
     for spot in subject.spots:
-        if not isinstance(spot.statement, ast.For | ast.While) or not dynamic(spot.loops):
+        is_loop = isinstance(spot.statement, ast.For | ast.While) and bool(dynamic([spot.statement]))
+        if not is_loop or not dynamic(spot.loops):
             continue
         for name, change in carried(spot.statement).items():
             if name in vectors - seen:

@@ -24,7 +24,13 @@ def _is_wanted(subject: Subject, name: str) -> bool:
 
 
 def not_followed(subject: Subject) -> Iterator[Finding]:
-    """TS502: arrays that go where no analysis follows."""
+    """TS502: arrays that go where no analysis follows, and functions whose text is not there to be read."""
+    for node in subject.source.nodes:
+        if isinstance(node, ast.Call) and subject.is_unread(node.func):
+            words = (
+                f"`{subject.text(node.func)}` is not in this file: if it uses fields, nothing is said of what it does"
+            )
+            yield subject.finding("TS502", "info", node, words)
     for name, roles in subject.roles.items() if subject.is_kernel else ():
         if roles.escapes:
             path, _, line = roles.escapes.rpartition(":")

@@ -3,38 +3,53 @@
 from __future__ import annotations
 
 import ast
-import copy
+import functools
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-from ._loops import name_of
+from ...engines import Engine, Language
+from ...source import Hands, Scope, Source, handed, is_plain_object, read, remade, remade_function
 
 
-def fielded(tree: ast.FunctionDef, names: Mapping[str, str]) -> ast.FunctionDef:
-    """A kernel in which fields are parameters.
+def fielded(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[int, str]) -> Source:
+    """A kernel in which fields are parameters. Functions that use these fields are given them.
 
     Args:
-        tree: the kernel.
-        names: what a field is called in it, `x` or `self.x`, to the parameter that takes its place.
+        source: the kernel.
+        engine: whose fields and functions are known.
+        objects: what its parameters stand for, where that is a Python object.
+        arrays: the parameters that take the fields' places, by what tells fields apart (`FieldFacts.key`).
     """
-    if not names:
-        return tree
-    twin = copy.deepcopy(tree)
-    twin.body = [_Replace(names).visit(statement) for statement in twin.body]
-    twin.args.args += [ast.arg(name) for name in dict.fromkeys(names.values())]
-    return twin
+    found = handed(source, objects, _Fields(engine, arrays))
+    tree = found.tree
+    known = {argument.arg for argument in tree.args.args}
+    tree.args.args += [ast.arg(name) for name in dict.fromkeys(arrays.values()) if name not in known]
+    function = remade(source, tree, found.names) if found.names else source.function
+    return replace(source, function=function, tree=tree)
 
 
-class _Replace(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self.names = names
+class _Fields(Hands):
+    """Fields and functions that are there."""
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self._named(node)
+    def __init__(self, engine: Engine, arrays: Mapping[int, str]) -> None:
+        self.engine: Engine = engine
+        self._arrays = arrays
+        self._read = functools.cache(read)
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
-        found = self._named(node)
-        return found if found is not node else self.generic_visit(node)  # type: ignore[return-value]  # an expression
+    def array(self, scope: Scope, node: ast.expr) -> str:
+        value = scope.value(node)
+        if not self.engine.is_field(value) or not any(leaf is value for _, leaf in self.engine.leaf_fields(value, "")):
+            return ""  # fields of structs: their members are fields
+        return self._arrays.get(self.engine.field_facts(value, ast.unparse(node)).key, "")
 
-    def _named(self, node: ast.Name | ast.Attribute) -> ast.expr:
-        name = self.names.get(name_of(node))
-        return node if name is None else ast.copy_location(ast.Name(name, node.ctx), node)
+    def is_object(self, value: Any) -> bool:
+        return is_plain_object(value, self.engine) and not self.engine.is_field(value)
+
+    def source_of(self, callee: Any) -> Source | None:
+        """A real function is compiled for itself, and can be given no template."""
+        function = self.engine.inner_function(callee)
+        return None if function is None or Language(self.engine).is_real(callee) else self._read(function)
+
+    def made(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+        return remade_function(self.engine, source, tree, names)

@@ -13,8 +13,10 @@ from collections.abc import Iterable
 
 def lifted(tree: ast.FunctionDef, names: Iterable[str]) -> ast.FunctionDef:
     """A kernel in which the scalars `names` are read as 0-d arrays. Its annotations are left alone."""
-    twin = copy.deepcopy(tree)
     lifter = _Lift(frozenset(names))
+    if not lifter.names:
+        return tree
+    twin = copy.deepcopy(tree)
     twin.body = [lifter.visit(statement) for statement in twin.body]
     return twin
 
