@@ -33,19 +33,18 @@ def counting_sort(lang: ModuleType) -> Any:
     return counting_sort
 
 
-def move_rows(lang: ModuleType) -> Any:
+def move_rows(lang: ModuleType, *, fp: str, channels: int) -> Any:
     """Build the kernel for an engine: row i of `rows` becomes row `place[i]` of `moved`.
 
-    Its parameters: rows [n, m], place [n] int32, moved [n, m]. Written in turn behind each other's last, the rows of
-    one number stay in the cache, where to gather them, each read from anywhere, takes twice as long.
+    Its parameters: rows [n, channels], place [n] int32, moved [n, channels]. Written in turn behind each other's last,
+    the rows of one number stay in the cache, where to gather them, each read from anywhere, takes twice as long.
     """
-    matrix, index = lang.types.ndarray(ndim=2), lang.types.ndarray(lang.i32, ndim=1)
+    rows_of = lang.types.ndarray(lang.types.vector(channels, getattr(lang, fp)), ndim=1)
+    index = lang.types.ndarray(lang.i32, ndim=1)
 
     @lang.kernel
-    def move_rows(rows: matrix, place: index, moved: matrix):
+    def move_rows(rows: rows_of, place: index, moved: rows_of):
         for i in range(place.shape[0]):
-            to = place[i]
-            for k in range(rows.shape[1]):
-                moved[to, k] = rows[i, k]
+            moved[place[i]] = rows[i]
 
     return move_rows

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...bridge import Op, apart, constant_when_traced, language, op
+from ...engines import NAMES
 from ...kernels import counting_sort, move_rows
 
 _TASKS_PER_THREAD = 8
@@ -75,7 +76,7 @@ class _Sorted(torch.autograd.Function):
     def forward(ctx: Any, rows: torch.Tensor, place: torch.Tensor, engine: str | None) -> torch.Tensor:
         ctx.engine = engine
         ctx.save_for_backward(place)
-        return _OPS[_mover(engine, rows.device)](rows, place)
+        return _OPS[_mover(engine, rows.device, rows.dtype, rows.shape[1])](rows, place)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -119,13 +120,14 @@ def _tasks(cells: int, device: str) -> int:
 
 
 # A tracer takes keys for constants, and would look into what makes an op.
-_OPS: dict[tuple[str, str], Op] = {}
+_Key = tuple[str, str, int]
+_OPS: dict[_Key, Op] = {}
 
 
 @constant_when_traced
-def _sorter(engine: str | None, device: torch.device) -> tuple[str, str]:
+def _sorter(engine: str | None, device: torch.device) -> _Key:
     lang = language(engine, device)
-    key = (lang.__name__, "sort")
+    key = (lang.__name__, "sort", 0)
     if key not in _OPS:
         spec = "cells[n]: i32 -> place[n]: i32, start[ends]: i32"
         _OPS[key] = op(spec, scratch="tally[count]: i32", init={"place": "empty"})(counting_sort(lang))
@@ -133,9 +135,11 @@ def _sorter(engine: str | None, device: torch.device) -> tuple[str, str]:
 
 
 @constant_when_traced
-def _mover(engine: str | None, device: torch.device) -> tuple[str, str]:
+def _mover(engine: str | None, device: torch.device, dtype: torch.dtype, channels: int) -> _Key:
     lang = language(engine, device)
-    key = (lang.__name__, "move")
+    key = (lang.__name__, NAMES[dtype], channels)
     if key not in _OPS:
-        _OPS[key] = op("rows[n, m], place[n]: i32 -> moved[n, m]", init={"moved": "empty"})(move_rows(lang))
+        spec = f"rows[n, {channels}], place[n]: i32 -> moved[n, {channels}]"
+        kernel = move_rows(lang, fp=NAMES[dtype], channels=channels)
+        _OPS[key] = Op([kernel], spec, init={"moved": "empty"})
     return key
