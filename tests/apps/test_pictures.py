@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image, ImageFilter
 
-from tinsmith.apps._film import decibels, psnr
+from tinsmith.apps._film import decibels, flat_psnr, psnr
 from tinsmith.apps._pictures import side_by_side, write_film, write_summary
 
 
@@ -71,3 +71,10 @@ def test_a_psnr_in_words():
 def test_a_summary_is_json(tmp_path):
     write_summary(tmp_path / "a.json", {"psnr_db": math.inf, "by_view": {"a": math.inf, "b": 3.0}, "name": "x"})
     assert "Infinity" not in (tmp_path / "a.json").read_text() and '"b": 3.0' in (tmp_path / "a.json").read_text()
+
+
+def test_what_one_colour_reaches():
+    pixels = torch.zeros(2, 2, 3, dtype=torch.uint8)
+    assert flat_psnr(pixels) == math.inf
+    pixels[0] = 255
+    assert flat_psnr(pixels) == pytest.approx(psnr(0.25))

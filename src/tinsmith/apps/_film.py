@@ -41,6 +41,12 @@ def decibels(psnr: float, digits: int = 1) -> str:
     return "exact" if psnr == math.inf else f"{psnr:.{digits}f} dB"
 
 
+def flat_psnr(pixels: Tensor) -> float:
+    """The PSNR in dB of a picture (rows, columns, 3) uint8 all in its mean colour: where learning begins."""
+    values = pixels.double() / 255
+    return psnr((values - values.mean((0, 1))).square().mean().item())
+
+
 def psnr_of_pixels(pixels: Tensor, target: Tensor) -> float:
     """The peak signal-to-noise ratio in dB of a picture as it is written, in 8 bits, against another of its size."""
     return psnr((pixels.double() - target.double()).div(255).square().mean().item())

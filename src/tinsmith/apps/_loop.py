@@ -38,8 +38,8 @@ class Reached:
 
     `psnr` is that of the picture as written, in 8 bits. `seconds` is the time that the steps of
     this run took, 0 where none was left, and `steps_per_second` how many it made of them. `interrupted`: by Ctrl-C.
-    `files` are those that were written: none where no step was left and they were there. `before` is the PSNR before
-    the first step, nan if that is not known.
+    `files` are those that were written: none where no step was left and they were there. `flat` is the PSNR of a
+    picture all in the mean colour.
     """
 
     psnr: float
@@ -49,7 +49,7 @@ class Reached:
     steps_per_second: float
     interrupted: bool
     files: tuple[Path, ...]
-    before: float
+    flat: float
 
     @property
     def told(self) -> str:
@@ -57,14 +57,14 @@ class Reached:
         return decibels(self.psnr, 2)
 
     @property
-    def told_before(self) -> str:
-        """The PSNR before the first step, in words."""
-        return decibels(self.before, 2)
+    def told_flat(self) -> str:
+        """The PSNR of one colour, in words."""
+        return decibels(self.flat, 2)
 
     @property
     def learned_nothing(self) -> bool:
-        """Whether steps were taken, and the picture is hardly better than before them, and no good one."""
-        return self.step > 0 and self.psnr < min(self.before + _LEAST_GAIN, _GOOD)
+        """Whether one colour would be as good; a photograph of hardly more than one colour does not count."""
+        return self.psnr < min(self.flat + _LEAST_GAIN, _GOOD)
 
 
 def require_at_least(least: int, **numbers: int) -> None:
@@ -113,10 +113,8 @@ def is_written(folder: Path, files: Collection[str]) -> bool:
     return min(rest) >= checkpoint
 
 
-def reached(
-    training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path], before: float
-) -> Reached:
+def reached(training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path], flat: float) -> Reached:
     """What a training reached, which took so many steps just now."""
     speed = taken / seconds if taken else 0.0
     is_short = training.step < training.steps
-    return Reached(psnr, training.step, training.steps, seconds, speed, is_short, tuple(files), before)
+    return Reached(psnr, training.step, training.steps, seconds, speed, is_short, tuple(files), flat)

@@ -91,7 +91,7 @@ def learn_image(
             Console().print(f"Watch it at {page.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
         watch = None if quiet else stack.enter_context(progress_bar(console, "learning"))
         reached = learn(options, watch, page)
-    report(console, reached, "A lower learning rate in the configuration may help.")
+    report(console, reached, ", or a lower learning rate in the configuration")
 
 
 def _refuse_configuration(image: Path) -> None:

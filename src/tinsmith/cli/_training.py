@@ -57,7 +57,7 @@ def report(console: Console, reached: Reached, remedy: str = "") -> None:
     Args:
         console: where to say it.
         reached: what to say.
-        remedy: what may help where nothing was learned.
+        remedy: what else may help where nothing was learned.
     """
     a_second = f"{reached.steps_per_second:.{0 if reached.steps_per_second >= 10 else 2}f}"
     speed = f" ({reached.seconds:.1f} s, {a_second} steps/s)"
@@ -66,15 +66,13 @@ def report(console: Console, reached: Reached, remedy: str = "") -> None:
     elif not reached.seconds:
         console.print(f"The checkpoint had reached step {reached.step}; raise --steps to go on.", highlight=False)
         speed = ""
-    if reached.learned_nothing:
-        console.print(
-            f"It has learned nothing: {reached.told_before} before the first step. {remedy}".strip(),
-            highlight=False,
-        )
     written = "Written:" if reached.files else "Nothing was written: the files are there."
     count = f"{reached.step} step{'s' * (reached.step != 1)}"
     console.print(f"{reached.told} after {count}{speed}. {written}", highlight=False)
     for file in reached.files:
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
+    if reached.learned_nothing:
+        words = f"That is no better than one colour throughout, {reached.told_flat}. More steps may help{remedy}."
+        console.print(words, highlight=False)
     if reached.interrupted:
         raise typer.Exit(_INTERRUPTED)

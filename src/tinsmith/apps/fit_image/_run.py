@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from math import nan
 from pathlib import Path
 
 import torch
 
 from ...engines import get
 from .._files import require_writable
-from .._film import as_pixels, psnr, psnr_of_pixels
+from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
 from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
 from .._photo import Photo, load_photo
@@ -57,9 +56,8 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
         files = [save()]  # first: it is what cannot be made again
         files = [*write_all(options.out, training, seconds), *files]
     with torch.no_grad():
-        now = psnr_of_pixels(as_pixels(training.image()), photo.pixels)
-    before = psnr(training.history.errors[0]) if training.step else nan
-    return reached(training, now, taken, seconds, files, before)
+        psnr = psnr_of_pixels(as_pixels(training.image()), photo.pixels)
+    return reached(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))
 
 
 def _checked(options: FitOptions) -> tuple[Photo, _checkpoint.Checkpoint | None]:

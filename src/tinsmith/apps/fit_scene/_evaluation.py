@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .._film import as_pixels, psnr_of_pixels
+from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from ._similarity import ssim
 from ._training import Training
 
@@ -30,6 +30,11 @@ class Evaluation:
     def psnr(self) -> float:
         """The mean over the views, in dB."""
         return sum(self.psnrs) / len(self.psnrs)
+
+    @property
+    def flat_psnr(self) -> float:
+        """The mean over the views of what one colour would reach, in dB."""
+        return sum(map(flat_psnr, self.truth)) / len(self.truth)
 
     @property
     def ssim(self) -> float:

@@ -85,7 +85,7 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
             files = [*write_all(options.out, training, found, seconds), *files]
         if viewer is not None:
             viewer.stay(options.out)
-    plain = reached(training, found.psnr, taken, seconds, files, training.history.psnrs[0])
+    plain = reached(training, found.psnr, taken, seconds, files, found.flat_psnr)
     return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from math import nan
 from pathlib import Path
 from typing import Any
 
 from ...engines import get
 from .._files import require_writable
-from .._film import as_pixels, psnr_of_pixels
+from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
 from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
 from .._photo import Photo, load_photo
@@ -63,7 +62,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | 
                 files = [save()]  # first: it is what cannot be made again
                 files = [*write_all(options.out, training, image, seconds), *files]
             psnr = psnr_of_pixels(as_pixels(image), photo.pixels)
-            return reached(training, psnr, taken, seconds, files, next(iter(training.history.psnrs), nan))
+            return reached(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))
 
         return write() if live is None else live.finish(write)
 
