@@ -16,12 +16,12 @@ from ._stacks import Nest, carrying_nests
 from ._walk import walk
 
 __all__ = [
-    "MISSING",
     "Access",
     "Constants",
     "Followed",
     "Handed",
     "Hands",
+    "MISSING",
     "Needs",
     "Nest",
     "Roles",
