@@ -137,7 +137,8 @@ class NetworkArray(torch.nn.Module):
         outside = (given < 0) | (given >= sizes)
         if bool(outside.any()):
             rows = [("cell", str(given[outside.nonzero()[0, 0]].tolist())), ("grid", str(self.grid_shape))]
-            raise ArgumentError(refusal("`at` names a cell outside the grid", rows))
+            remedy = f"Count cells from 0 to {self.cells - 1}, or each axis of the grid from 0."
+            raise ArgumentError(refusal("`at` names a cell outside the grid", rows, remedy))
         steps = torch.tensor([math.prod(self.grid_shape[axis + 1 :]) for axis in range(len(self.grid_shape))])
         found = (given * steps.to(given.device)).sum(1) if is_places else given.long()
         if len(found.unique()) != len(found):
@@ -278,7 +279,8 @@ class NetworkArray(torch.nn.Module):
             raise DtypeError(refusal("`cells` are no integers", [("came", str(cells.dtype))]))
         if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) < self.cells:
             rows = [("came", f"{int(cells.min())} to {int(cells.max())}"), ("expected", f"0 to {self.cells - 1}")]
-            raise ArgumentError(refusal("`cells` names a cell outside the grid", rows))
+            remedy = "Count cells from 0, along the grid's last axis first."
+            raise ArgumentError(refusal("`cells` names a cell outside the grid", rows, remedy))
 
     def _check_tensor(self, name: str, tensor: torch.Tensor) -> None:
         if not isinstance(tensor, torch.Tensor):
