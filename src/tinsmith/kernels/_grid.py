@@ -42,7 +42,7 @@ class Grid(NamedTuple):
     """The kernels of a grid encoding. The arrays, all of one float type but where it is told:
 
         x       [n, d]      positions; in [0, 1] a level's cells are all met, outside they repeat or collide
-        table   [t, f]      features, level after level
+        table   [t, f]      features, level after level; a row is a vector, found in memory once
         scales  [l]         float32
         cells   [l, 4 + d]  int32; see the head of the file
         c       [n, l f]    cotangents of y
@@ -77,6 +77,7 @@ def grid(
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
+    features = lang.types.ndarray(lang.types.vector(n_features, real), ndim=1)
     only_first = firsts(lang)
     level_of, place, slot, weight, slope_of = geometry(lang, fp=fp, n_dims=n_dims, interpolation=interpolation)
     corners = 1 if interpolation == "Nearest" else 2**n_dims
@@ -91,13 +92,11 @@ def grid(
         for high in range(far):
             for low in lang.static(range(near)):
                 row = slot(facts, cell, high * near + low)
-                share = weight(part, high * near + low)
-                for k in lang.static(range(n_features)):
-                    total[k] += share * table[row, k]
+                total += weight(part, high * near + low) * table[row]
         return total
 
     @lang.kernel
-    def value_levels_apart(x: array, table: array, scales: array, cells: array, y: array):
+    def value_levels_apart(x: array, table: features, scales: array, cells: array, y: array):
         for share in range(scales.shape[0] * SHARE):
             level = share // SHARE
             scale, facts = level_of(scales, cells, level)
@@ -107,7 +106,7 @@ def grid(
                     y[i, level * n_features + k] = total[k]
 
     @lang.kernel
-    def value(x: array, table: array, scales: array, cells: array, y: array):
+    def value(x: array, table: features, scales: array, cells: array, y: array):
         for i, level in lang.ndrange(x.shape[0], scales.shape[0]):
             scale, facts = level_of(scales, cells, level)
             total = read(x, table, scale, facts, i)
@@ -127,12 +126,13 @@ def grid(
         """What a level adds to the gradient in the position of point i."""
         cell, part, steep = place(x, scale, i)
         total = lang.Vector([0.0] * n_dims, dt=real)
+        pulls = lang.Vector([0.0] * n_features, dt=real)
+        for k in lang.static(range(n_features)):
+            pulls[k] = c[i, level * n_features + k]
         for high in range(far):
             for low in lang.static(range(near)):
                 row = slot(facts, cell, high * near + low)
-                gain = real(0.0)
-                for k in lang.static(range(n_features)):
-                    gain += table[row, k] * c[i, level * n_features + k]
+                gain = table[row].dot(pulls)
                 for dim in lang.static(range(n_dims)):
                     total[dim] += gain * slope_of(part, high * near + low, dim)
         for dim in lang.static(range(n_dims)):
@@ -141,7 +141,7 @@ def grid(
 
     @lang.kernel
     def by_position_levels_apart(
-        x: array, table: array, scales: array, cells: array, c: array, parts: array, slope: array
+        x: array, table: features, scales: array, cells: array, c: array, parts: array, slope: array
     ):
         for share in range(parts.shape[0] * SHARE):
             worker = share // SHARE
@@ -160,7 +160,7 @@ def grid(
                 slope[i, dim] = total
 
     @lang.kernel
-    def by_position(x: array, table: array, scales: array, cells: array, c: array, slope: array):
+    def by_position(x: array, table: features, scales: array, cells: array, c: array, slope: array):
         for i in range(x.shape[0]):
             total = lang.Vector([0.0] * n_dims, dt=real)
             for level in range(scales.shape[0]):
@@ -180,14 +180,13 @@ def grid(
             for low in lang.static(range(near)):
                 row = slot(facts, cell, high * near + low)
                 share = weight(part, high * near + low)
-                for k in lang.static(range(n_features)):
-                    if lang.static(not atomic):
-                        total[row, k] = total[row, k] + share * gains[k]
-                    else:
-                        total[row, k] += share * gains[k]
+                if lang.static(not atomic):
+                    total[row] = total[row] + share * gains
+                else:
+                    total[row] += share * gains
 
     @lang.kernel
-    def by_table_levels_apart(x: array, scales: array, cells: array, c: array, total: array):
+    def by_table_levels_apart(x: array, scales: array, cells: array, c: array, total: features):
         for share in range(scales.shape[0] * SHARE):
             level = share // SHARE
             scale, facts = level_of(scales, cells, level)
@@ -195,7 +194,7 @@ def grid(
                 add(x, scale, facts, c, total, i, level)
 
     @lang.kernel
-    def by_table(x: array, scales: array, cells: array, c: array, total: array):
+    def by_table(x: array, scales: array, cells: array, c: array, total: features):
         for i, level in lang.ndrange(x.shape[0], scales.shape[0]):
             scale, facts = level_of(scales, cells, level)
             add(x, scale, facts, c, total, i, level)
