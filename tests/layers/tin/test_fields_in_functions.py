@@ -236,7 +236,7 @@ def test_a_tin_is_refused_likewise(lang64):
                 self._y[i] = self.s[i]
 
     x, c = rand(N).requires_grad_(), rand(N)
-    with pytest.raises(ts.GradientError, match=r"overwrites a value of `self_s`"):
+    with pytest.raises(ts.GradientError, match=r"overwrites a value of `self.s`"):
         ts.Tin(Sim())(x)
     cases.assert_close(torch.autograd.grad(ts.Tin(Sim(), on_tensors=True)(x), x, c), (2 * x * c,))
 

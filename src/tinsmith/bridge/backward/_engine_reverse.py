@@ -145,7 +145,8 @@ class EngineReverse(KernelReverse):
         fetched = stage.roles[name].fetched
         if fetched is None or (name in self._steady and name not in needed):
             return
-        words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{name}` returned"
+        called = self._called(name)
+        words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{called}` returned"
         remedy = "Store it in an integer array, `slot[i] = ti.atomic_add(...)`, and use it in a later loop."
         raise GradientError(refusal(words, [("at", fetched.place)], remedy))
 
@@ -155,7 +156,8 @@ class EngineReverse(KernelReverse):
         if found is None:
             return
         engine = stage.engine.name
-        words = f"{engine}'s reverse mode does not reverse the loop of op `{self.signature.op}` that hands on `{name}`"
+        op, called = self.signature.op, self._called(name)
+        words = f"{engine}'s reverse mode does not reverse the loop of op `{op}` that hands on `{called}`"
         rows = [("used", found[0].place), ("changed", found[1].place)]
         remedy = f"Write the loop inside another, `for _ in range(1):`, or {self._way()}."
         raise GradientError(refusal(words, rows, remedy))
@@ -192,8 +194,9 @@ class EngineReverse(KernelReverse):
                 self._refuse_lost(name, "read", reads[0].place, "counted up", changes[0].place)
 
     def _refuse_lost(self, name: str, read: str, at: str, changed: str, where: str) -> None:
-        words = f"op `{self.signature.op}` overwrites a value of `{name}` that its gradient needs"
-        remedy = f"Write each value to a place of its own (`{name}[t + 1]` from `{name}[t]`), or {self._way()}."
+        called = self._called(name)
+        words = f"op `{self.signature.op}` overwrites a value of `{called}` that its gradient needs"
+        remedy = f"Write each value to a place of its own (`{called}[t + 1]` from `{called}[t]`), or {self._way()}."
         raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
 
     def _refuse_changed(self, stage: Stage, later: Stage, needs: Needs, known: Mapping[str, int]) -> None:
@@ -204,12 +207,17 @@ class EngineReverse(KernelReverse):
                 found = roles.changed(needs.reads[name], view, known)
                 changes = [] if found is None else [found[1]]
             if changes:
-                op, reader = self.signature.op, stage.name
-                words = f"op `{op}` changes a value of `{name}` that its gradient needs, after `{reader}` read it"
+                op, reader, called = self.signature.op, stage.name, self._called(name)
+                words = f"op `{op}` changes a value of `{called}` that its gradient needs, after `{reader}` read it"
                 rows = [(f"changed by `{later.name}`", changes[0].place)]
                 own = "an array of its own to write, in `scratch=`"
                 own = f"a field of its own to write, or {self._way()}" if self._instead else own
                 raise GradientError(refusal(words, rows, f"Give each kernel {own}."))
+
+    def _called(self, name: str) -> str:
+        """What people call an array: `self.x`, where a field that they gave no name of its own became `self_x`."""
+        fields = (called for stage in self.signature.stages for called in stage.links.fields)
+        return next((called for called in fields if called.replace(".", "_") == name), name)
 
     def _way(self) -> str:
         """What is left to do, where the kernel stays as it is."""
