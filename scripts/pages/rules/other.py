@@ -75,8 +75,8 @@ ROWS = (
         "TS502",
         """
         Lint reads a kernel's text, and goes into the engine functions that it calls. Where it cannot follow what an
-        array is handed to, it says nothing of what happens there, and says that. So it does of a function that is imported: it may
-        use fields.
+        array is handed to, it says nothing of what happens there, and says that. So it does of a function that is
+        imported: it may use fields.
         """,
         """
         def make(spread):

@@ -33,23 +33,25 @@ class _Fields(Hands):
     """Fields and functions that are there."""
 
     def __init__(self, engine: Engine, arrays: Mapping[int, str]) -> None:
-        self.engine: Engine = engine
+        self.engine = self._engine = engine
         self._arrays = arrays
         self._read = functools.cache(read)
 
     def array(self, scope: Scope, node: ast.expr) -> str:
         value = scope.value(node)
-        if not self.engine.is_field(value) or not any(leaf is value for _, leaf in self.engine.leaf_fields(value, "")):
+        if not self._engine.is_field(value) or not any(
+            leaf is value for _, leaf in self._engine.leaf_fields(value, "")
+        ):
             return ""  # fields of structs: their members are fields
-        return self._arrays.get(self.engine.field_facts(value, ast.unparse(node)).key, "")
+        return self._arrays.get(self._engine.field_facts(value, ast.unparse(node)).key, "")
 
     def is_object(self, value: Any) -> bool:
-        return is_plain_object(value, self.engine) and not self.engine.is_field(value)
+        return is_plain_object(value, self._engine) and not self._engine.is_field(value)
 
     def source_of(self, callee: Any) -> Source | None:
         """A real function is compiled for itself, and can be given no template."""
-        function = self.engine.inner_function(callee)
-        return None if function is None or Language(self.engine).is_real(callee) else self._read(function)
+        function = self._engine.inner_function(callee)
+        return None if function is None or Language(self._engine).is_real(callee) else self._read(function)
 
     def made(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-        return remade_function(self.engine, source, tree, names)
+        return remade_function(self._engine, source, tree, names)
