@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+import warnings
 from importlib import metadata
 
 import pytest
@@ -47,6 +49,18 @@ def test_probes_that_hold(doctor):
     assert result.exit_code == 0
     assert "seen on [n] kernels" in result.stdout  # brackets are not read as markup
     assert "All 2 probes hold." in result.stdout
+
+
+def test_a_setuptools_that_warns_is_no_failure(doctor, monkeypatch):
+    """As where distutils was loaded before it."""
+
+    def warn(_name):
+        warnings.warn("Distutils was imported before Setuptools", stacklevel=1)
+
+    monkeypatch.setattr(importlib, "import_module", warn)
+    result = doctor(GOOD)
+    assert result.exit_code == 0, result.exception
+    assert "torch.compile fails" not in result.stdout
 
 
 def test_a_setuptools_that_does_not_load_is_told(doctor, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import warnings
 from collections.abc import Iterable
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -67,7 +68,9 @@ def _devices() -> Iterable[tuple[str, str]]:
 def _setuptools_loads() -> bool:
     """Whether what torch's compiler imports can be, once the probes have loaded the engines: seen on Python 3.11."""
     try:
-        importlib.import_module("setuptools")
+        with warnings.catch_warnings():  # of distutils, which another package has loaded and setuptools replaces
+            warnings.simplefilter("ignore")
+            importlib.import_module("setuptools")
     except AssertionError:  # its own, that no other distutils is loaded
         return False
     except ImportError:  # torch says so itself
