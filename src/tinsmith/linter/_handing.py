@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -54,13 +55,13 @@ class _Names(Hands):
         text = ast.unparse(node)
         return self.field(scope, node, text) if text in self._subscripted[scope.source] else ""
 
+    @abstractmethod
     def field(self, scope: Scope, node: ast.expr, text: str) -> str:
         """What a name of elements is called in the kernel; "" where it is no field's."""
-        raise NotImplementedError
 
+    @abstractmethod
     def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
         """The kernel's source with another tree, which sees some more names."""
-        raise NotImplementedError
 
 
 class _Live(_Names):
