@@ -25,11 +25,6 @@ class Samples(NamedTuple):
     start: torch.Tensor
     first: torch.Tensor
 
-    @property
-    def tasks(self) -> int:
-        """How many tasks the networks are shared out to."""
-        return len(self.first) - 1
-
 
 def equal_batches(cells: int, batch: int, device: torch.device) -> Samples:
     """Of `cells` networks with `batch` samples each, one after the other in memory."""
