@@ -60,6 +60,8 @@ SPECS = {
     "batch of some outputs only": (plain, "x[*b, n] -> y[n]", {}, ["*b", "y"]),
     "init of no output": (plain, "x[n] -> y[n]", {"init": {"z": "empty"}}, ["`z`", "init"]),
     "init of an input": (plain, "x[n] -> y[n]", {"init": {"x": "empty"}}, ["`x`", "init"]),
+    "init of a gradient unfilled": (plain, "x[n] -> y[n]", {"init": {"grad_x": "empty"}}, ["`grad_x`", "backward="]),
+    "init of an output as a workspace": (plain, "x[n] -> y[n]", {"init": {"y": "workspace"}}, ["workspace", "'empty'"]),
     "init unknown": (plain, "x[n] -> y[n]", {"init": {"y": "emtpy"}}, ["emtpy", "empty"]),
     "adjoint unknown": (plain, "x[n] -> y[n]", {"adjoint": "engnie"}, ["engnie", "engine"]),
     "engine unknown": (plain, "x[n] -> y[n]", {"engine": "taihci"}, ["taihci", "taichi"]),

@@ -461,3 +461,25 @@ def test_a_kernel_after_another_writes_the_rest(lang):
     empty = {"y": "empty", "z": "empty"}
     found = seen(ts.chain("x[n] -> y[n], z[n]", [first, second], init=empty), X)
     assert [one.message.split(",")[0] for one in found.of("TS610")] == ["`z[0]` is never written"]
+
+
+def test_scratch_that_starts_as_anything_may_be_written_in_part_and_is_not_read_before(lang):
+    @lang.kernel
+    def inner(x: lang.types.ndarray(), h: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(1, x.shape[0]):
+            h[i] = 2.0 * x[i]
+        for i in range(1, x.shape[0]):
+            y[i] = h[i]
+
+    @lang.kernel
+    def early(x: lang.types.ndarray(), h: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(1, x.shape[0]):
+            h[i] = 2.0 * x[i]
+        for i in x:
+            y[i] = h[i]  # here
+
+    for how in ("empty", "workspace"):
+        make = ts.op("x[n] -> y[n]", scratch="h[n]", init={"h": how})
+        assert seen(make(inner), X) == []
+        assert seen(make(early), X).one("TS602", "here").severity == "error"
+    assert seen(ts.op("x[n] -> y[n]", scratch="h[n]")(early), X).one("TS602", "here").severity == "warning"

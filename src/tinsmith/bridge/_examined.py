@@ -83,9 +83,9 @@ class Examined:
 
     @property
     def uninitialised(self) -> frozenset[str]:
-        """Outputs whose memory starts as anything."""
-        init = self.route.call.core.signature.init
-        return frozenset(name for name, how in init.items() if how == "empty")
+        """Outputs and scratch whose memory starts as anything."""
+        signature = self.route.call.core.signature
+        return frozenset(name for name in self.made if not signature.starts_at_zero(name))
 
     @property
     def gradient(self) -> str:

@@ -26,7 +26,9 @@ def op(
     Args:
         spec: the arrays that the kernel takes and gives, with their dims: `"x[n], k[m] -> y[n - m + 1]"`.
         scratch: arrays that the kernel uses in between, in the same language.
-        init: `{"y": "empty"}` leaves an output's memory as it is; outputs start at zero otherwise.
+        init: `{"y": "empty"}` leaves memory as it is that starts at zero otherwise: of an output, of scratch, and, as
+            `"grad_x"`, of a gradient that a hand-written `backward` fills. Scratch that is a `"workspace"` moreover is
+            each launch's own: a hand-written `backward` gets other memory, not what the kernel left.
         adjoint: where the gradient comes from: `"auto"` a given `backward`, else an adjoint generated from the kernel's
             source where that is covered, else the engine's reverse mode; `"source"` and `"engine"` force one.
         backward: a hand-written gradient kernel.

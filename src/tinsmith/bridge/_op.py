@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._config import config
-from .._errors import ArgumentError, refusal
+from .._errors import ArgumentError, SpecError, refusal
 from ..engines import is_kernel, of_kernel
 from ..linter import Finding, lint_kernels
 from ..spec import Spec, parse
@@ -317,6 +317,7 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
         known = ", ".join(map(repr, kinds))
         raise ArgumentError(refusal(words, [("known", known)], "Leave it out: 'auto' takes the best there is."))
     if backward is None or adjoint != "auto":
+        _refuse_unfilled(signature)
         return kinds[adjoint](signature)
     if not is_kernel(backward):
         words = f"`backward` of op `{signature.op}` is no kernel of Taichi or Quadrants"
@@ -325,6 +326,14 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
     return HandWritten(signature, _stage(backward, names, options))
+
+
+def _refuse_unfilled(signature: Signature) -> None:
+    """A gradient that no kernel of the user's fills."""
+    for name in signature.init:
+        if name not in signature.items:
+            words = f"`init` of op `{signature.op}` names `{name}`, which no hand-written gradient kernel fills"
+            raise SpecError(refusal(words, remedy=f"Leave `{name}` out, or pass `backward=`."))
 
 
 def _stage(kernel: Any, arrays: Sequence[str], options: Mapping[str, Any], links: Links | None = None) -> Stage:

@@ -58,7 +58,7 @@ class Plan:
         self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
         self.steady_outputs = tuple(i for i, name in enumerate(signature.outputs) if name not in self.floats)
         self._made = tuple(
-            (unread_maker if signature.init.get(name) == "empty" else zeros_maker)(buffers[name], situation.device)
+            (zeros_maker if signature.starts_at_zero(name) else unread_maker)(buffers[name], situation.device)
             for name in signature.outputs + signature.scratch
         )
         self._pace = pace

@@ -29,7 +29,7 @@ class Signature:
         op: the op's name, for messages.
         order: names of the call arguments, in the kernels' order.
         arrays, scalars, templates: the same names by kind, each in call order.
-        init: "zeros" or "empty" for every output.
+        init: "zeros", "empty" or "workspace" of outputs, scratch and gradients (`grad_x`); of others "zeros".
         detached: outputs and scratch that get no gradient, and let none through.
         trusts_engine: whether the engine's gradient is taken where it is known to go wrong.
     """
@@ -83,6 +83,10 @@ class Signature:
         dims = {item.name: item.brackets for item in self.kernel_spec.items}
         found = (stage.parameters[name] for stage in self.stages for name in stage.arrays)
         return tuple((parameter, dims.get(parameter.name, "")) for parameter in found if parameter.element)
+
+    def starts_at_zero(self, name: str) -> bool:
+        """Whether the memory of an output, of scratch, or of a gradient (`grad_x`) is zeroed."""
+        return self.init.get(name, "zeros") == "zeros"
 
     def parameters(self, name: str) -> list[Parameter]:
         """The parameter of that name in every stage that has it."""
@@ -196,15 +200,17 @@ def _unlisted(op: str, name: str, spec: Spec) -> str:
 
 
 def _checked_init(op: str, spec: Spec, init: dict[str, str]) -> dict[str, str]:
-    outputs = [item.name for item in spec.outputs]
+    outputs, scratch = ([item.name for item in side] for side in (spec.outputs, spec.scratch))
+    known = [*outputs, *scratch, *(f"grad_{item.name}" for item in spec.inputs)]
     for name, how in init.items():
-        if name not in outputs:
-            raise SpecError(
-                refusal(f"`init` of op `{op}` names `{name}`, which is no output", [("outputs", ", ".join(outputs))])
-            )
-        if how not in ("zeros", "empty"):
-            raise SpecError(refusal(f"`init` of op `{op}` knows 'zeros' and 'empty'", [(name, repr(how))]))
-    return {name: init.get(name, "zeros") for name in outputs}
+        if name not in known:
+            words = f"`init` of op `{op}` names `{name}`, which is no output, no scratch, and no input's gradient"
+            raise SpecError(refusal(words, [("known", ", ".join(known))]))
+        words = ("zeros", "empty", "workspace") if name in scratch else ("zeros", "empty")
+        if how not in words:
+            rows = [(name, repr(how)), ("known", ", ".join(map(repr, words)))]
+            raise SpecError(refusal(f"`init` of op `{op}` does not know {how!r} for `{name}`", rows))
+    return dict(init)
 
 
 def _check_returns(op: str, stage: Stage) -> None:

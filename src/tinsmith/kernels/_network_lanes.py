@@ -45,10 +45,10 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
 
 
 def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
-    """Build the function that adds their gradients; `grad_x` is looked at only if `of_inputs`."""
+    """Build the function that gives their gradients; `grad_x` is looked at only if `of_inputs`."""
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
     samples, read, where_there = _samples_of(lang, shape)
-    nothing, add = _gathered(lang, shape)
+    nothing, store = _gathered(lang, shape)
     _, out_slope = activation(lang, shape.output_activation, lanes, shape.dtype)
 
     @lang.func
@@ -77,22 +77,21 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
             incoming = [where_there(s, last, g) for g in lang.static(read(grad_y, o, n_out))]
             found = there_and_back(params, c, read(x, o, n_in), incoming, sums)
             if lang.static(of_inputs):
-                for m in lang.static(range(lanes)):
+                for m in lang.static(range(lanes - 1, -1, -1)):  # the last sample itself after those that stand in
                     for k in lang.static(range(n_in)):
-                        grad_x[o[m], k] = grad_x[o[m], k] + found[k][m]
-        if last >= begin:
-            add(sums, work, grad_params, task, c)
+                        grad_x[o[m], k] = found[k][m]
+        store(sums, work, grad_params, task, c)
 
     return backward
 
 
 def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
-    """Build the function that gives the loss, the mean over samples and outputs, and adds its gradient."""
+    """Build the function that gives the loss, the mean over samples and outputs, and its gradient."""
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
     real = getattr(lang, shape.dtype)
     vector = lang.types.vector(lanes, real)
     samples, read, where_there = _samples_of(lang, shape)
-    nothing, add = _gathered(lang, shape)
+    nothing, store = _gathered(lang, shape)
     out, out_slope = activation(lang, shape.output_activation, lanes, shape.dtype)
     loss_value, loss_slope = vector_loss(lang, loss, lanes, shape.dtype)
     sum_of = total_of(lang, lanes, shape.dtype)
@@ -128,8 +127,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
             given = read(target, o, n_out) + [where_there(s, last, part), vector(0.0)]
             there_and_back(params, c, read(x, o, n_in), given, sums)
             loss += given[n_out + 1]
-        if last >= begin:
-            add(sums, work, slopes, task, c)
+        store(sums, work, slopes, task, c)
         return sum_of(loss)
 
     return learning
@@ -162,7 +160,7 @@ def _samples_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
 
 
 def _gathered(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
-    """Functions: gradients of all parameters at zero, a vector each; their sums, added to an array."""
+    """Functions: gradients of all parameters at zero, a vector each; their sums, in an array."""
     rows, width, lanes, space = shape.rows, shape.width, shape.lanes, shape.space
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
     sum_of = total_of(lang, lanes, shape.dtype)
@@ -172,20 +170,20 @@ def _gathered(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
         return [vector(0.0) for _ in lang.static(range(rows)) for _ in lang.static(range(width))]
 
     @lang.func
-    def add(sums: lang.template(), work: lang.template(), into: lang.template(), task, c):
+    def store(sums: lang.template(), work: lang.template(), into: lang.template(), task, c):
         for r in lang.static(range(rows)):
             for j in lang.static(range(width)):
                 work[task * space + r * width + j] = sums[r * width + j]
         for r in range(rows):  # unrolled too, it would compile for as long as all the rest
             for j in range(width):
-                into[c, r, j] = into[c, r, j] + sum_of(work[task * space + r * width + j])
+                into[c, r, j] = sum_of(work[task * space + r * width + j])
 
-    return nothing, add
+    return nothing, store
 
 
 def _place(shape: NetworkShape, layer: int) -> tuple[int, int]:
     """The first row of a hidden layer's weights, and how many there are; its biases follow."""
-    return (shape.n_in + shape.biases + (layer - 1) * shape.layer, shape.width) if layer else (0, shape.n_in)
+    return (shape.inner + (layer - 1) * shape.layer, shape.width) if layer else (0, shape.n_in)
 
 
 def _hidden(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:

@@ -1,6 +1,6 @@
-"""Networks of 16 neurons and more a layer: what a kernel does with one of them, four samples at a time.
+"""Networks of 16 neurons and more a layer: what a kernel does with one of them, some samples after the other.
 
-Vectors go across neurons, in four accumulators (`_network_layers`); they are machine vectors (`simd`).
+Vectors go across neurons (`_network_layers`, `_network_gradients`); they are machine vectors (`simd`).
 """
 
 from types import ModuleType
@@ -8,7 +8,8 @@ from typing import Any
 
 from ._activations import activation
 from ._element_losses import vector_loss
-from ._network_layers import gradients_of, layers_of, outputs_of, turn_of
+from ._network_gradients import gradients_of, turn_of
+from ._network_layers import layers_of, outputs_of
 from ._network_shape import NetworkShape
 from ._total import total_of
 
@@ -17,7 +18,7 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
     """Build the function of a kernel: outputs of the samples `begin` to `last`, of network `c`."""
     hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
     out, _ = activation(lang, shape.output_activation, shape.some, shape.dtype)
-    n_out, some, vectors, space = shape.n_out, shape.some, shape.vectors, shape.space
+    n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
 
     @lang.func
     def forward(
@@ -26,29 +27,32 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
         p, w = c * vectors, task * space
         if last >= begin:
             turn_outputs(params, work, p, w)
-        for tile in range((last - begin + 4) // 4):
-            s = begin + 4 * tile
-            s1, s2, s3 = lang.min(s + 1, last), lang.min(s + 2, last), lang.min(s + 3, last)
-            hidden_layers(x, params, work, p, w, s, s1, s2, s3, False)
-            for part in range((n_out + some - 1) // some):
-                a0, a1, a2, a3 = outputs_of_four(params, work, p, w, part)
-                y0, y1, y2, y3 = out(a0), out(a1), out(a2), out(a3)
-                for k in lang.static(range(some)):
-                    j = part * some + k
-                    if j < n_out:
-                        y[s, j], y[s1, j], y[s2, j], y[s3, j] = y0[k], y1[k], y2[k], y3[k]
+        for batch in range((last - begin + together) // together):
+            s = begin + batch * together
+            count = lang.min(last - s + 1, together)
+            hidden_layers(x, params, work, p, w, s, count, False)
+            for tile in range((count + 3) // 4):
+                s0, end = s + 4 * tile, s + count - 1
+                s1, s2, s3 = lang.min(s0 + 1, end), lang.min(s0 + 2, end), lang.min(s0 + 3, end)
+                for part in range((n_out + some - 1) // some):
+                    a0, a1, a2, a3 = outputs_of_four(params, work, p, w, tile, part)
+                    y0, y1, y2, y3 = out(a0), out(a1), out(a2), out(a3)
+                    for k in lang.static(range(some)):
+                        j = part * some + k
+                        if j < n_out:
+                            y[s0, j], y[s1, j], y[s2, j], y[s3, j] = y0[k], y1[k], y2[k], y3[k]
 
     return forward
 
 
 def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
-    """Build the function that adds their gradients; `grad_x` is looked at only if `of_inputs`."""
+    """Build the function that gives their gradients; `grad_x` is looked at only if `of_inputs`."""
     hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
-    turn, (add_outputs, add_layers, add_inputs) = turn_of(lang, shape), gradients_of(lang, shape)
+    turn, (clear, add_outputs, add_layers, give_inputs) = turn_of(lang, shape), gradients_of(lang, shape)
     _, out_slope = activation(lang, shape.output_activation, shape.some, shape.dtype)
     has_slope = shape.output_activation != "None"
     numbers, keep, there = _numbers_of(lang, shape)
-    n_out, some, vectors, space = shape.n_out, shape.some, shape.vectors, shape.space
+    n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
 
     @lang.func
     def backward(
@@ -64,42 +68,44 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
         last,
     ):
         p, w = c * vectors, task * space
+        clear(grad_params, p)
         if last >= begin:
             turn(params, work, p, w)
             if lang.static(has_slope):
                 turn_outputs(params, work, p, w)
-        for tile in range((last - begin + 4) // 4):
-            s = begin + 4 * tile
-            s1, s2, s3 = lang.min(s + 1, last), lang.min(s + 2, last), lang.min(s + 3, last)
-            hidden_layers(x, params, work, p, w, s, s1, s2, s3, True)
-            for part in range((n_out + some - 1) // some):
-                g0, g1 = numbers(grad_y, s, part), there(s + 1 <= last, numbers(grad_y, s1, part))
-                g2, g3 = (
-                    there(s + 2 <= last, numbers(grad_y, s2, part)),
-                    there(s + 3 <= last, numbers(grad_y, s3, part)),
-                )
-                if lang.static(has_slope):
-                    a0, a1, a2, a3 = outputs_of_four(params, work, p, w, part)
-                    g0, g1, g2, g3 = g0 * out_slope(a0), g1 * out_slope(a1), g2 * out_slope(a2), g3 * out_slope(a3)
-                keep(work, w, part, g0, g1, g2, g3)
-            add_outputs(params, work, grad_params, p, w)
-            add_layers(x, work, grad_params, p, w, s, s1, s2, s3)
+        for batch in range((last - begin + together) // together):
+            s = begin + batch * together
+            count = lang.min(last - s + 1, together)
+            hidden_layers(x, params, work, p, w, s, count, True)
+            for tile in range((count + 3) // 4):
+                s0, end = s + 4 * tile, s + count - 1
+                s1, s2, s3 = lang.min(s0 + 1, end), lang.min(s0 + 2, end), lang.min(s0 + 3, end)
+                for part in range((n_out + some - 1) // some):
+                    g0, g1 = numbers(grad_y, s0, part), there(s0 + 1 <= end, numbers(grad_y, s1, part))
+                    g2 = there(s0 + 2 <= end, numbers(grad_y, s2, part))
+                    g3 = there(s0 + 3 <= end, numbers(grad_y, s3, part))
+                    if lang.static(has_slope):
+                        a0, a1, a2, a3 = outputs_of_four(params, work, p, w, tile, part)
+                        g0, g1, g2, g3 = g0 * out_slope(a0), g1 * out_slope(a1), g2 * out_slope(a2), g3 * out_slope(a3)
+                    keep(work, w, tile, part, g0, g1, g2, g3)
+            add_outputs(params, work, grad_params, p, w, (count + 3) // 4)
+            add_layers(x, work, grad_params, p, w, s, count)
             if lang.static(of_inputs):
-                add_inputs(params, work, grad_x, p, w, s, last)
+                give_inputs(params, work, grad_x, p, w, s, count)
 
     return backward
 
 
 def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
-    """Build the function that gives the loss, the mean over samples and outputs, and adds its gradient."""
+    """Build the function that gives the loss, the mean over samples and outputs, and its gradient."""
     real = getattr(lang, shape.dtype)
     hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
-    turn, (add_outputs, add_layers, _) = turn_of(lang, shape), gradients_of(lang, shape)
+    turn, (clear, add_outputs, add_layers, _) = turn_of(lang, shape), gradients_of(lang, shape)
     out, out_slope = activation(lang, shape.output_activation, shape.some, shape.dtype)
     loss_value, loss_slope = vector_loss(lang, loss, shape.some, shape.dtype)
     numbers, keep, there = _numbers_of(lang, shape)
     sum_of = total_of(lang, shape.some, shape.dtype)
-    n_out, some, vectors, space = shape.n_out, shape.some, shape.vectors, shape.space
+    n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
     vector, places = lang.types.vector(some, real), tuple(range(some))
 
     @lang.func
@@ -120,35 +126,35 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
         last,
     ):
         p, w = c * vectors, task * space
+        clear(slopes, p)
         if last >= begin:
             turn(params, work, p, w)
             turn_outputs(params, work, p, w)
         share = vector(real(1.0) / lang.cast(lang.max(last - begin + 1, 1) * n_out, real))
         losses = vector(0.0)
-        for tile in range((last - begin + 4) // 4):
-            s = begin + 4 * tile
-            s1, s2, s3 = lang.min(s + 1, last), lang.min(s + 2, last), lang.min(s + 3, last)
-            hidden_layers(x, params, work, p, w, s, s1, s2, s3, True)
-            for part in range((n_out + some - 1) // some):
-                c0 = lang.select(vector(*places) < vector(lang.cast(n_out - part * some, real)), share, vector(0.0))
-                c1, c2, c3 = there(s + 1 <= last, c0), there(s + 2 <= last, c0), there(s + 3 <= last, c0)
-                a0, a1, a2, a3 = outputs_of_four(params, work, p, w, part)
-                y0, y1, y2, y3 = out(a0), out(a1), out(a2), out(a3)
-                t0, t1 = numbers(target, s, part), numbers(target, s1, part)
-                t2, t3 = numbers(target, s2, part), numbers(target, s3, part)
-                losses += weighed(c0, loss_value(y0, t0)) + weighed(c1, loss_value(y1, t1))
-                losses += weighed(c2, loss_value(y2, t2)) + weighed(c3, loss_value(y3, t3))
-                g0, g1 = (
-                    weighed(c0, loss_slope(y0, t0) * out_slope(a0)),
-                    weighed(c1, loss_slope(y1, t1) * out_slope(a1)),
-                )
-                g2, g3 = (
-                    weighed(c2, loss_slope(y2, t2) * out_slope(a2)),
-                    weighed(c3, loss_slope(y3, t3) * out_slope(a3)),
-                )
-                keep(work, w, part, g0, g1, g2, g3)
-            add_outputs(params, work, slopes, p, w)
-            add_layers(x, work, slopes, p, w, s, s1, s2, s3)
+        for batch in range((last - begin + together) // together):
+            s = begin + batch * together
+            count = lang.min(last - s + 1, together)
+            hidden_layers(x, params, work, p, w, s, count, True)
+            for tile in range((count + 3) // 4):
+                s0, end = s + 4 * tile, s + count - 1
+                s1, s2, s3 = lang.min(s0 + 1, end), lang.min(s0 + 2, end), lang.min(s0 + 3, end)
+                for part in range((n_out + some - 1) // some):
+                    c0 = lang.select(vector(*places) < vector(lang.cast(n_out - part * some, real)), share, vector(0.0))
+                    c1, c2, c3 = there(s0 + 1 <= end, c0), there(s0 + 2 <= end, c0), there(s0 + 3 <= end, c0)
+                    a0, a1, a2, a3 = outputs_of_four(params, work, p, w, tile, part)
+                    y0, y1, y2, y3 = out(a0), out(a1), out(a2), out(a3)
+                    t0, t1 = numbers(target, s0, part), numbers(target, s1, part)
+                    t2, t3 = numbers(target, s2, part), numbers(target, s3, part)
+                    losses += weighed(c0, loss_value(y0, t0)) + weighed(c1, loss_value(y1, t1))
+                    losses += weighed(c2, loss_value(y2, t2)) + weighed(c3, loss_value(y3, t3))
+                    g0 = weighed(c0, loss_slope(y0, t0) * out_slope(a0))
+                    g1 = weighed(c1, loss_slope(y1, t1) * out_slope(a1))
+                    g2 = weighed(c2, loss_slope(y2, t2) * out_slope(a2))
+                    g3 = weighed(c3, loss_slope(y3, t3) * out_slope(a3))
+                    keep(work, w, tile, part, g0, g1, g2, g3)
+            add_outputs(params, work, slopes, p, w, (count + 3) // 4)
+            add_layers(x, work, slopes, p, w, s, count)
         return sum_of(losses)
 
     return learning
@@ -156,7 +162,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
 
 def _numbers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
     """Functions: a sample's numbers, one for each output of a part; keeping four samples'; zeros for one not there."""
-    n_out, some, incoming = shape.n_out, shape.some, shape.incoming
+    n_out, some, incoming, together = shape.n_out, shape.some, shape.incoming, shape.together
     of_some, of_lanes = (lang.types.vector(count, getattr(lang, shape.dtype)) for count in (some, shape.lanes))
 
     @lang.func
@@ -175,8 +181,8 @@ def _numbers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
         return found
 
     @lang.func
-    def keep(work: lang.template(), w, part, g0, g1, g2, g3):
-        to = w + incoming + 4 * part
+    def keep(work: lang.template(), w, tile, part, g0, g1, g2, g3):
+        to = w + incoming + part * together + 4 * tile
         work[to], work[to + 1], work[to + 2], work[to + 3] = widened(g0), widened(g1), widened(g2), widened(g3)
 
     @lang.func

@@ -33,6 +33,11 @@ class NetworkShape:
         return self.width // self.lanes
 
     @property
+    def inner(self) -> int:
+        """Where the rows of the hidden layers after the first begin."""
+        return self.n_in + self.biases
+
+    @property
     def layer(self) -> int:
         """Rows of a hidden layer after the first."""
         return self.width + self.biases
@@ -40,7 +45,7 @@ class NetworkShape:
     @property
     def outputs(self) -> int:
         """Where the outputs' rows begin."""
-        return self.n_in + self.biases + (self.hidden - 1) * self.layer
+        return self.inner + (self.hidden - 1) * self.layer
 
     @property
     def rows(self) -> int:
@@ -53,7 +58,7 @@ class NetworkShape:
         return self.rows * self.groups
 
     # A task's workspace. Of samples: the gradients of a network's parameters, a vector each. Of neurons, in this order:
-    # activations of four samples, layer after layer; their slopes; gradients on their way; gradients of outputs; hidden
+    # activations of some samples, layer after layer; their slopes; gradients on their way; gradients of outputs; hidden
     # layers turned; outputs turned.
     @property
     def some(self) -> int:
@@ -61,9 +66,19 @@ class NetworkShape:
         return min(self.lanes, max(4, 1 << (self.n_out - 1).bit_length()))
 
     @property
+    def together(self) -> int:
+        """How many samples are taken through a layer before the next is begun. Of 8 to 64, 16 was never slow."""
+        return 16
+
+    @property
+    def kept(self) -> int:
+        """Vectors of a layer, of so many samples."""
+        return self.together * self.groups
+
+    @property
     def slopes(self) -> int:
         """Where slopes begin."""
-        return 4 * self.hidden * self.groups
+        return self.hidden * self.kept
 
     @property
     def back(self) -> int:
@@ -73,12 +88,12 @@ class NetworkShape:
     @property
     def incoming(self) -> int:
         """Where gradients of outputs begin."""
-        return self.back + 8 * self.groups
+        return self.back + 2 * self.kept
 
     @property
     def turned(self) -> int:
         """Where hidden layers begin that are turned."""
-        return self.incoming + 4 * -(-self.n_out // self.some)
+        return self.incoming + self.together * -(-self.n_out // self.some)
 
     @property
     def turned_outputs(self) -> int:

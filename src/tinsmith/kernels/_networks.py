@@ -51,7 +51,7 @@ def backward_networks(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool)
     """Build the gradient kernel of `forward_networks`: of `params`, and of `x` if `of_inputs`.
 
     Its parameters are those of the forward kernel without `y`, and `grad_y`, `grad_params`, `grad_x`.
-    Gradients are added to.
+    Gradients are written whole: zeros for networks without samples.
     """
     array = _Arrays(lang, shape)
     number, rows, index, own = array.number, array.rows, array.index, array.own
@@ -94,7 +94,7 @@ def learning_networks(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
 
         target  [sample, n_out]
         losses  [network]       the mean over a network's samples and outputs
-        slopes  as `params`     the gradient of a network's loss; added to
+        slopes  as `params`     the gradient of a network's loss; zeros without samples
 
     Args:
         lang: the engine's module.

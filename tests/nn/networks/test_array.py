@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith._config import config
 from tinsmith.nn import Loss, NetworkArray
 from tinsmith.nn._activations import apply
 
@@ -20,6 +21,16 @@ SHAPES = [(8, 2, 3, True), (16, 3, 1, False), (5, 3, 7, True), (1, 1, 2, True), 
 SHAPES += [(16, 2, 20, True), (8, 2, 19, False)]
 # Those whose samples stand in the lanes of a vector.
 NARROW = [(4, 2, 3, True), (6, 1, 2, False), (3, 3, 5, True), (1, 2, 1, True)]
+
+
+@pytest.fixture(autouse=True)
+def _poisoned(monkeypatch):
+    """The kernels' memory is not zeroed: what they leave out is NaN, so that it shows."""
+    monkeypatch.setenv("TINSMITH_POISON", "1")
+    config.cache_clear()
+    yield
+    monkeypatch.undo()
+    config.cache_clear()
 
 
 def array(engine, width=8, hidden=2, n_out=3, biases=True, act="ReLU", out="None", **named):
@@ -71,7 +82,7 @@ def assert_same(net, batch=7):
 
 @pytest.mark.parametrize(("width", "hidden", "n_out", "biases"), SHAPES)
 def test_shapes(engine, width, hidden, n_out, biases):
-    assert_same(array(engine, width, hidden, n_out, biases))
+    assert_same(array(engine, width, hidden, n_out, biases), batch=19)
 
 
 @pytest.mark.parametrize(("width", "hidden", "n_out", "biases"), NARROW)
@@ -100,7 +111,7 @@ def test_narrow_activations(engine, act):
     assert_same(array(engine, width=4, hidden=1, act=act, out=out), batch=9)
 
 
-@pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 5, 8, 16, 17, 35])
 def test_batches_of_any_size(engine, batch):
     assert_same(array(engine), batch)
 
@@ -134,14 +145,14 @@ def test_single_precision(engine):
 
 
 @pytest.mark.parametrize("otype", ["L1", "L2", "RelativeL1", "RelativeL2", "MAPE", "SMAPE", "CrossEntropy", "Variance"])
-@pytest.mark.parametrize("width", [4, 8])
-def test_losses(engine, otype, width):
+@pytest.mark.parametrize(("width", "batch"), [(4, 6), (8, 6), (8, 18)])
+def test_losses(engine, otype, width, batch):
     net = array(engine, width, out="Sigmoid")
-    x, target = normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7).abs()
+    x, target = normal(2, 3, batch, 3), normal(2, 3, batch, 3, seed=7).abs()
     weights = normal(2, 3, seed=8)
     ours = net.loss(x, target, otype)
-    y = by_hand(net, x.reshape(6, 6, 3))
-    true = torch.stack([Loss(otype)(one, goal) for one, goal in zip(y, target.reshape(6, 6, 3), strict=True)])
+    y = by_hand(net, x.reshape(6, batch, 3))
+    true = torch.stack([Loss(otype)(one, goal) for one, goal in zip(y, target.reshape(6, batch, 3), strict=True)])
     torch.testing.assert_close(ours, true.reshape(2, 3), **CLOSE)
     (wanted,) = torch.autograd.grad(true.reshape(2, 3), net.params, weights)
     torch.testing.assert_close(torch.autograd.grad(ours, net.params, weights)[0], wanted, **CLOSE)
@@ -241,6 +252,14 @@ def test_scattered_points(engine):
     wanted = torch.autograd.grad(true, (points, net.params), cotangent)
     for one, other in zip(torch.autograd.grad(ours, (points, net.params), cotangent), wanted, strict=True):
         torch.testing.assert_close(one, other, **CLOSE)
+
+
+@pytest.mark.parametrize(("width", "hidden", "n_out", "biases"), [*SHAPES, *NARROW])
+def test_networks_without_points_have_gradients_of_zero(engine, width, hidden, n_out, biases):
+    net = array(engine, width, hidden, n_out, biases)
+    cells = torch.tensor([0, 3, 3])
+    (found,) = torch.autograd.grad(net.routed(normal(3, 3), cells).sum(), net.params)
+    assert (found[[1, 2, 4, 5]] == 0.0).all() and bool(found[3].any()) and bool(found.isfinite().all())
 
 
 @pytest.mark.parametrize("way", ["fused", "matrices"])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from ..._errors import GradientError, SpecError, refusal
 from .._signature import Signature
 from .._stage import Stage
-from ._pullback import Argument, KernelReverse, Request
+from ._pullback import Argument, KernelReverse, Request, Rerun
 
 
 class HandWritten(KernelReverse):
@@ -33,6 +32,10 @@ class HandWritten(KernelReverse):
             )
             raise SpecError(refusal(words, remedy=remedy))
         known = {*self.signature.order, *self.signature.items, *(f"grad_{name}" for name in self.signature.items)}
+        unfilled = [name for name in self.signature.init if name not in {*self.signature.items, *self.stage.parameters}]
+        if unfilled:
+            words = f"`init` of op `{self.signature.op}` names `{unfilled[0]}`, which its backward kernel does not fill"
+            raise SpecError(refusal(words, [("kernel", ", ".join(self.stage.parameters))]))
         unknown = [name for name in self.stage.parameters if name not in known]
         if unknown:
             words = f"the backward kernel of op `{self.signature.op}` has an unknown parameter `{unknown[0]}`"
@@ -44,10 +47,16 @@ class HandWritten(KernelReverse):
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         roles = {name: self.stage.roles[name] for name in self.signature.items if name in self.stage.roles}
-        return frozenset(name for name, role in roles.items() if role.is_read or role.of("add"))
+        read = frozenset(name for name, role in roles.items() if role.is_read or role.of("add"))
+        return read - self._own
+
+    @property
+    def _own(self) -> frozenset[str]:
+        """Scratch that is each launch's own."""
+        return frozenset(name for name, how in self.signature.init.items() if how == "workspace")
 
     def gives(self, active: frozenset[str]) -> frozenset[str]:
-        return frozenset(name for name in self.signature.arrays if name in self.targets)
+        return frozenset(self.targets) - frozenset(self.signature.outputs)
 
     def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
         arguments = []
@@ -61,8 +70,13 @@ class HandWritten(KernelReverse):
         roles: Mapping[str, object] = self.stage.roles
         return f"grad_{output}" in roles and self.stage.roles[f"grad_{output}"].is_written
 
-    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
-        return "final" if name in self.stage.roles and self.stage.roles[name].is_written else ""
+    def starts_empty(self, name: str) -> bool:
+        return not self.signature.starts_at_zero(f"grad_{name}")
+
+    def reruns(self, name: str) -> Rerun:
+        if name not in self.stage.roles or not self.stage.roles[name].is_written:
+            return ""
+        return "empty" if name in self._own else "final"
 
     def sums_over_batch(self, name: str) -> bool:
         """A plain store to `grad_x` would keep the last sample's; every sample gets its own, summed after."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...linter import lint_kernels
 from ...source import Access, Needs, Nest, carrying_nests, needs_of
 from .._signature import Signature, is_steady
 from .._stage import Stage
-from ._pullback import Argument, KernelReverse, Request
+from ._pullback import Argument, KernelReverse, Request, Rerun
 
 DEFAULT_STACK = 32
 """Entries of Taichi's gradient stack where it does not know how many it needs."""
@@ -83,7 +83,10 @@ class EngineReverse(KernelReverse):
         return found
 
     def gives(self, active: frozenset[str]) -> frozenset[str]:
-        return active
+        return active | frozenset(self.signature.scratch)
+
+    def starts_empty(self, name: str) -> bool:
+        return False
 
     def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
         with_gradient = (active | self._made) & floats
@@ -100,7 +103,7 @@ class EngineReverse(KernelReverse):
         roles = [stage.roles[output] for stage in self.signature.stages if output in stage.roles]
         return any(role.is_read or role.of("write") for role in roles)
 
-    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
+    def reruns(self, name: str) -> Rerun:
         """Stores without an adjoint that could not be left out run again, on throw-away memory."""
         roles = [roles[name] for _, roles in self._views.values() if name in roles]
         if name not in self._steady or not any(role.is_written for role in roles):

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from ..._config import config
-from .._buffers import Buffer, adjoint_of, private, unread, zeros, zeros_maker
+from .._buffers import Buffer, adjoint_of, private, unread, unread_maker, zeros, zeros_maker
 from .._case import Case
 from .._stage import Stage
 from .._steps import Situation, Step, Use, product, step
@@ -22,6 +22,8 @@ from ._reverse import Backward, Launches, Reverse, ReverseAt
 
 Place = tuple[Literal["value", "gradient"], str]
 """Memory of an array: its values, or its gradient."""
+Rerun = Literal["", "fresh", "final", "empty"]
+"""The values that an array starts from that is written again: none, zeros, those that the forward pass left, any."""
 Recipe = Callable[[Mapping[str, torch.Tensor]], torch.Tensor]
 
 
@@ -62,7 +64,11 @@ class KernelReverse(Reverse, ReverseAt):
 
     @abstractmethod
     def gives(self, active: frozenset[str]) -> frozenset[str]:
-        """Inputs for which gradient memory is needed: `active`, or more where the kernel writes more."""
+        """Inputs and scratch for which gradient memory is needed: `active`, or more where the kernel writes more."""
+
+    @abstractmethod
+    def starts_empty(self, name: str) -> bool:
+        """Whether an input's gradient memory need not be zero."""
 
     @abstractmethod
     def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
@@ -73,7 +79,7 @@ class KernelReverse(Reverse, ReverseAt):
         """Whether the reverse pass writes to this output's adjoint."""
 
     @abstractmethod
-    def reruns(self, name: str) -> Literal["", "fresh", "final"]:
+    def reruns(self, name: str) -> Rerun:
         """For an array without a gradient that the reverse pass writes again: the values it must start from."""
 
     @abstractmethod
@@ -97,11 +103,11 @@ class Pullback:
         self._blank: list[torch.Tensor | None] = [None] * (2 * count)
         recipes = ((place, self._recipe(buffer, active, floats)) for place, buffer in enumerate(buffers.values()))
         self._values = tuple((place, recipe) for place, recipe in recipes if recipe is not None)
-        given = (reverse.gives(active) | frozenset(signature.scratch)) & floats
-        self._zeros = tuple(
-            (count + place, zeros_maker(self._wide(buffer), situation.device))
+        given = reverse.gives(active) & floats
+        self._given = tuple(
+            (count + place, self._maker(name)(self._wide(buffer), situation.device))
             for place, (name, buffer) in enumerate(buffers.items())
-            if name in given and name not in signature.outputs
+            if name in given
         )
         self._outputs = tuple(
             (count + self._places[name], buffers[name] if name in floats else None, reverse.spoils(name))
@@ -135,7 +141,7 @@ class Pullback:
         memory = self._blank.copy()
         for place, recipe in self._values:
             memory[place] = recipe(saved)
-        for place, make in self._zeros:
+        for place, make in self._given:
             memory[place] = make()
         for (place, buffer, is_spoiled), cotangent in zip(self._outputs, cotangents, strict=True):
             if buffer is not None:
@@ -161,13 +167,18 @@ class Pullback:
         rerun = self._reverse.reruns(name)
         if rerun == "fresh":
             return lambda saved: zeros(buffer, device)
+        if rerun == "empty":
+            return lambda saved: unread(buffer, device)
         if not is_read:
-            has_gradient = name in floats and (name in self._reverse.gives(active) or name not in signature.arrays)
+            has_gradient = name in floats and (name in self._reverse.gives(active) or name in signature.outputs)
             is_idle = has_gradient and not rerun and not config().poison
             return None if is_idle else self._unread_recipe(buffer)
         if rerun == "final":
             return lambda saved: private(saved[name])
         return lambda saved: saved[name]
+
+    def _maker(self, name: str) -> Callable[[Buffer, torch.device], Callable[[], torch.Tensor]]:
+        return unread_maker if self._reverse.starts_empty(name) else zeros_maker
 
     def _unread_recipe(self, buffer: Buffer) -> Recipe:
         """Memory that nobody reads: one piece for all calls while it is small, for making it takes 1 us."""

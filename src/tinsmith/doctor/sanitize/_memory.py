@@ -21,14 +21,26 @@ from ._races import Races
 
 
 class Memory:
-    """Told of every access. `made` are outputs and scratch, `empty` those whose memory starts as anything."""
+    """Told of every access. `made` are outputs and scratch, `empty` those whose memory starts as anything.
 
-    def __init__(self, here: Here, log: Log, columns: Columns, made: Iterable[str], empty: frozenset[str]) -> None:
+    Of these, `outputs` must be written whole.
+    """
+
+    def __init__(
+        self,
+        here: Here,
+        log: Log,
+        columns: Columns,
+        made: Iterable[str],
+        empty: frozenset[str],
+        outputs: Iterable[str],
+    ) -> None:
         self._here = here
         self._log = log
         self._columns = columns
         self._made = frozenset(made)
         self._empty = empty
+        self._filled = empty.intersection(outputs)
         self._races = Races(here, log, columns)
         self._written: set[tuple[str, int]] = set()
         self._reads: dict[tuple[str, int], Spot] = {}
@@ -43,7 +55,7 @@ class Memory:
             self._written.clear()
             self._reads.clear()
         kernel = self._here.kernel
-        for name in self._empty & arrays.keys():
+        for name in self._filled & arrays.keys():
             self._shapes[name] = tuple(arrays[name].shape)
             lines = [stmt.line for stmt in walk.stores(kernel.body) if stmt.array == name]
             if lines:

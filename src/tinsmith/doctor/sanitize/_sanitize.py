@@ -90,7 +90,7 @@ class _Run:
         self.call = call
         self.here, self.log, self.columns = Here(), Log(), Columns()
         self.births = Births(self.here)
-        self.memory = Memory(self.here, self.log, self.columns, call.made, call.uninitialised)
+        self.memory = Memory(self.here, self.log, self.columns, call.made, call.uninitialised, call.outputs)
         self.numbers = Numbers(self.here, self.log, self.columns, Budget(OPERATIONS), self.births)
 
     def go(self) -> None:

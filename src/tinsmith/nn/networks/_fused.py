@@ -80,7 +80,9 @@ def _forward(engine: str | None, device: torch.device, shape: NetworkShape, of_i
         backward = backward_networks(lang, shape, of_inputs=of_inputs)
         spec = f"x[s, {shape.n_in}], {_common(shape)} -> y[s, {shape.n_out}]"
         detached = () if of_inputs else ("x",)
-        options: Any = {"scratch": _work(shape), "init": {"y": "empty"}, "simd": True, "steady": True}
+        init = {"work": "workspace", "y": "empty", "grad_params": "empty"}
+        init |= {"grad_x": "empty"} if of_inputs else {}
+        options: Any = {"scratch": _work(shape), "init": init, "simd": True, "steady": True}
         _OPS[key] = Op([forward_networks(lang, shape)], spec, backward=backward, detached=detached, **options)
     return key
 
@@ -92,7 +94,8 @@ def _learning(engine: str | None, device: torch.device, shape: NetworkShape, los
     if key not in _OPS:
         given = f"x[s, {shape.n_in}], target[s, {shape.n_out}], {_common(shape)}"
         spec = f"{given} -> losses[b - 1], slopes[{_params(shape)}]"
-        options: Any = {"scratch": _work(shape), "init": {"losses": "empty"}, "simd": True, "steady": True}
+        init = {"work": "workspace", "losses": "empty", "slopes": "empty"}
+        options: Any = {"scratch": _work(shape), "init": init, "simd": True, "steady": True}
         _OPS[key] = Op([learning_networks(lang, shape, loss)], spec, **options)
     return key
 

@@ -19,6 +19,9 @@ from ..config import Section
 _MACHINE_VECTOR = 64
 """Bytes: more, and memory would have to begin at multiples that torch does not promise."""
 
+_LEAST_LANES = 4
+"""Kernels take four rows, or outputs, at a time, and look for them in one vector."""
+
 _MOST_BY_SAMPLE = 96
 """Parameters of a network that is gone through by sample: width 4 with four hidden layers, width 8 with one. More take
 too long to compile, as all is unrolled; and at width 16 it is no faster."""
@@ -94,12 +97,12 @@ def _whole(shape: NetworkShape) -> NetworkShape:
         return replace(shape, lanes=_SAMPLES, by_sample=True)
     most = _MACHINE_VECTOR // (4 if shape.dtype == "f32" else 8)
     lanes = math.gcd(shape.width, most)
-    if lanes >= min(4, shape.width) and lanes > 1:
+    if lanes >= _LEAST_LANES:
         return replace(shape, lanes=lanes)
     wide = -(-shape.width // most) * most if shape.width > most else _power_of_two(shape.width)
     return replace(shape, width=wide, lanes=min(wide, most))
 
 
 def _power_of_two(count: int) -> int:
-    """The first power of two that is not less; 2 at least."""
-    return max(2, 1 << (count - 1).bit_length())
+    """The first power of two that is not less, nor than a vector is long."""
+    return max(_LEAST_LANES, 1 << (count - 1).bit_length())

@@ -93,9 +93,9 @@ class _Restored(torch.autograd.Function):
 
 
 def sorted_by(cells: torch.Tensor, count: int, engine: str | None) -> Sorting:
-    """Scattered samples by the network of each: [sample], below `count`."""
+    """Scattered samples by the network of each: [sample] int64, below `count`."""
     if cells.device.type == "cpu":
-        place, start = _OPS[_sorter(engine, cells.device)](cells.int(), count=count, ends=count + 1)
+        place, start = _OPS[_sorter(engine, cells.device)](cells, count=count, ends=count + 1)
     else:
         order = torch.argsort(cells, stable=True)
         place = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device)).int()
@@ -124,7 +124,7 @@ def _sorter(engine: str | None, device: torch.device) -> _Key:
     lang = language(engine, device)
     key = (lang.__name__, "sort", 0)
     if key not in _OPS:
-        spec = "cells[n]: i32 -> place[n]: i32, start[ends]: i32"
+        spec = "cells[n]: i64 -> place[n]: i32, start[ends]: i32"
         _OPS[key] = op(spec, scratch="tally[count]: i32", init={"place": "empty"})(counting_sort(lang))
     return key
 
