@@ -118,7 +118,26 @@ def test_an_op_of_integers_has_nothing_to_differentiate(lang):
     result = gradcheck(doubled, torch.arange(3, dtype=torch.int32))
     assert result.ok
     assert result.inputs == ()
-    assert "nothing to differentiate" in str(result)
+    assert result.verdict == "nothing to differentiate"
+    assert str(result) == (
+        "the gradient of op `doubled`: nothing to differentiate\n"
+        "  no input is a tensor of floats, so no gradient was compared"
+    )
+
+
+def test_an_op_that_makes_floats_of_integers_has_nothing_to_differentiate(lang):
+    @ts.op("k[n]: i32 -> y[n]: f32")
+    @lang.kernel
+    def halved(k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in k:
+            y[i] = 0.5 * k[i]
+
+    k = torch.arange(3, dtype=torch.int32)
+    assert gradcheck(halved, k).verdict == gradcheck(halved, k, adjoint="engine").verdict == "nothing to differentiate"
+    report = ts.check(halved, k)
+    assert report.ok and report.verdict == "no errors"
+    assert "the gradient of op `halved`: nothing to differentiate" in str(report)
+    report.raise_if_failed()
 
 
 def test_cotangents_that_are_given(lang64):

@@ -32,6 +32,7 @@ class Gradient:
 
     ok: bool = True
     summary: str = "x  right"
+    verdict: str = "right"
 
 
 @pytest.fixture
@@ -57,6 +58,12 @@ OUTCOMES = {
     "an error": (["info", "error"], {}, False, "wrong: 1 error, 1 hint"),
     "a right gradient": ([], {"f": Gradient()}, True, "right: nothing found"),
     "a right gradient, with a warning": (["warning"], {"f": Gradient()}, True, "right: 1 warning"),
+    "nothing to differentiate": (
+        [],
+        {"f": Gradient(verdict="nothing to differentiate")},
+        True,
+        "no errors: nothing found",
+    ),
     "a right gradient of another": ([], {"g": Gradient()}, True, "no errors: nothing found"),
     "a wrong gradient": (["info"], {"f": Gradient(), "g": Gradient(False)}, False, "wrong: 1 hint"),
 }

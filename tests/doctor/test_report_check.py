@@ -262,6 +262,19 @@ def test_what_engines_get_wrong_is_put_aside_unless_the_op_uses_them(lang):
     assert theirs.verdict == "refused"
 
 
+def test_a_refusal_that_a_comment_leaves_out_is_not_called_right(lang):
+    @ts.op("x[n] -> y[1]", adjoint="engine")
+    @lang.kernel
+    def greatest(x: lang.types.ndarray(), y: lang.types.ndarray()):  # tinsmith: ignore[TS703]
+        for i in x:
+            lang.atomic_max(y[0], x[i])
+
+    report = check(greatest, X.float())
+    assert "TS703" not in {one.rule for one in report.findings}
+    assert report.gradient.verdict == "refused" and report.verdict == "no errors"
+    assert ": refused" in report.gradient.summary.splitlines()[0]
+
+
 def test_garbage_is_not_differentiated(lang, monkeypatch):
     @ts.op("x[n] -> y[n]", init={"y": "empty"})
     @lang.kernel

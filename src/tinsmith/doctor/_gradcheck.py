@@ -49,10 +49,11 @@ class Gradcheck:
     Attributes:
         name: the op's.
         origin: where its gradient comes from.
-        ok: whether the gradient is right: nothing of severity "error" was found.
+        ok: whether nothing of severity "error" was found: the gradient is right, or there is nothing to differentiate.
         findings: what was found.
         inputs: of each differentiable input, the op's gradient, the oracle's, and differences.
         notes: how it was checked, and what was left out.
+        was_refused: whether the gradient cannot be had, also where a comment leaves the finding out.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")
@@ -70,17 +71,23 @@ class Gradcheck:
     findings: list[Finding]
     inputs: tuple[Compared, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    was_refused: bool = False
 
     @property
     def ok(self) -> bool:
         return not any(one.severity == "error" for one in self.findings)
 
     @property
-    def verdict(self) -> Literal["right", "wrong", "refused"]:
-        """In a word. A gradient that was refused is none, so `.ok` is false, but nobody was told a wrong one."""
-        if any(one.rule == "TS703" for one in self.findings):
+    def verdict(self) -> Literal["right", "wrong", "refused", "nothing to differentiate"]:
+        """In a word, or in three where no input is a tensor of floats: no gradient was compared, so none is right.
+
+        A gradient that was refused is none, so `.ok` is false, but nobody was told a wrong one.
+        """
+        if self.was_refused:
             return "refused"
-        return "right" if self.ok else "wrong"
+        if not self.ok:
+            return "wrong"
+        return "right" if self.inputs else "nothing to differentiate"
 
     @property
     def errors(self) -> dict[str, np.ndarray]:
@@ -91,7 +98,9 @@ class Gradcheck:
     @property
     def summary(self) -> str:
         """Its text without the findings."""
-        lines = [f"the gradient of op `{self.name}`, {self.origin}: {_VERDICTS[self.verdict]}"]
+        origin = f", {self.origin}" if self.inputs or self.was_refused else ""  # where no gradient is from, nobody asks
+        verdict = "WRONG" if self.verdict == "wrong" else self.verdict
+        lines = [f"the gradient of op `{self.name}`{origin}: {verdict}"]
         if self.inputs and all(one.is_zero for one in self.inputs):
             lines[0] += ", but nothing but zeros was compared"
         lines += [f"  {note}" for note in self.notes]
@@ -209,6 +218,9 @@ class _Check:
         oracle, interpreted = self._oracle(values, cotangents)
         if interpreted is not None and not self.findings:
             self._compare_values(here, interpreted[1], (1e-6, 1e-2), "{}, its interpreted kernels {}")
+        if not values:
+            self.notes = ["no input is a tensor of floats, so no gradient was compared"]
+            return self._finished()
         steps, seconds = self._steps(values, cotangents, here, interpreted, taken)
         count = sum(one.numel() for one in values.values())
         directions = self.projections if count > LARGE or 2 * count * seconds > SECONDS else 0
@@ -220,23 +232,22 @@ class _Check:
             )
         comparison = Comparison(steps, self.exact, self.rough, directions, is_rough)
         compared = [comparison.of(name, mine[name], oracle.get(name)) for name in values]
-        if not values:
-            self.notes.append("no input holds floats, so there is nothing to differentiate")
         for one in compared:
             self.findings += told(self.call, one)
         return self._finished(tuple(compared))
 
-    def _finished(self, compared: tuple[Compared, ...] = ()) -> Gradcheck:
+    def _finished(self, compared: tuple[Compared, ...] = (), *, was_refused: bool = False) -> Gradcheck:
         names = (name for name, one in self.call.inputs.items() if one.is_floating_point())
         origin = _ORIGINS[self.call.origin(frozenset(names))]
-        return Gradcheck(self.call.op.name, origin, unsuppressed(in_order(self.findings)), compared, tuple(self.notes))
+        findings = unsuppressed(in_order(self.findings))
+        return Gradcheck(self.call.op.name, origin, findings, compared, tuple(self.notes), was_refused)
 
     def _refused(self, reason: GradientError) -> Gradcheck:
         path, line = self.call.starts[0]
         words = "; ".join(" ".join(one.split()) for one in str(reason).splitlines())
         self.findings.append(Finding("TS703", "error", path, line, 0, f"the gradient is refused: {words}"))
         self.notes.append("the gradient was refused, so there is nothing to compare")
-        return self._finished()
+        return self._finished(was_refused=True)
 
     def _oracle(self, values: Tensors, cotangents: Tensors) -> tuple[Tensors, tuple[Function, Tensors, float] | None]:
         """The oracle's gradient; and the interpreted op, its outputs, and the time of a run."""
@@ -294,7 +305,6 @@ class _Check:
         self.notes.append(f"central differences of {whose}, step {steps.eps:g}, {how}")
 
 
-_VERDICTS = {"right": "right", "wrong": "WRONG", "refused": "refused"}
 _EPS = {"f64": 1e-6, "f32": 5e-3}
 _ORIGINS = {
     "source": "generated from the kernel's source",

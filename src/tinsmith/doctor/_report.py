@@ -70,11 +70,12 @@ class Report:
         """In a word, with which the printed report ends.
 
         "right": an op's gradient was compared, and nothing is wrong; "no errors": the same of kernels that were only
-        read, or of several ops; "refused": the gradient cannot be had, and a call says so; "not checked": something
-        could not be looked at, and the rest has no errors.
+        read, of several ops, or of an op that has nothing to differentiate; "refused": the gradient cannot be had, and
+        a call says so; "not checked": something could not be looked at, and the rest has no errors.
         """
         if self.ok:
-            return "right" if self.name in {f"op `{label}`" for label in self.gradients} else "no errors"
+            right = {f"op `{label}`" for label, one in self.gradients.items() if one.verdict == "right"}
+            return "right" if self.name in right else "no errors"
         rules = {one.rule for one in self.of("error")}
         if not rules or rules - NOT_LOOKED_AT - {"TS703"}:
             return "wrong"
