@@ -1,5 +1,6 @@
 """`ts.gradcheck` on gradients that are wrong: who is to blame, where, and with which numbers."""
 
+import linecache
 import math
 import os
 import time
@@ -30,7 +31,7 @@ def by_hand(lang, at=2, factor=3.0):
     @lang.kernel
     def square(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
-            y[i] = x[i] * x[i]  # here
+            y[i] = x[i] * x[i]
 
     return square
 
@@ -42,13 +43,67 @@ def test_a_wrong_gradient_by_hand(lang):
     (wrong,) = result.findings
     assert (wrong.rule, wrong.severity) == ("TS701", "error")
     assert "the op's gradient is wrong by `x[2]`: the op says 9, the oracle 6, differences 6" in wrong.message
-    assert pointed(wrong).startswith("x[i] * x[i]")
+    assert said(wrong).startswith("def backward(x: ")  # it stores twice: which store is wrong nobody knows
     assert "`backward=`" in wrong.remedy
     assert "by a hand-written kernel: WRONG" in str(result)
     assert wrong.message in str(result)
     assert result.errors["x"].tolist() == [0.0, 0.0, 3.0, 0.0]
     assert gradcheck(by_hand(lang, factor=2.0), x).ok
     assert gradcheck(by_hand(lang), x, adjoint="source").ok
+
+
+def said(finding):
+    """The line that a finding names."""
+    return linecache.getline(finding.path, finding.line).strip()
+
+
+def test_the_store_of_a_wrong_gradient_is_named_where_there_is_one(lang):
+    @lang.func
+    def into(grad: lang.template(), value):
+        grad[0] += value
+
+    @lang.kernel
+    def backward(
+        x: lang.types.ndarray(),
+        w: lang.types.ndarray(),
+        k: lang.types.ndarray(),
+        grad_y: lang.types.ndarray(),
+        grad_x: lang.types.ndarray(),
+        grad_w: lang.types.ndarray(),
+        grad_k: lang.types.ndarray(),
+        grad_b: lang.types.ndarray(),
+    ):
+        for i in x:
+            grad_x[i] = w[0] * grad_y[i] * k[0] * 2.0
+        for i in x:
+            lang.atomic_add(grad_w[0], grad_y[i])
+            into(grad_k, grad_y[i])
+
+    @ts.op("x[n], w[1], k[1], b[1] -> y[n]", backward=backward)
+    @lang.kernel
+    def scaled(
+        x: lang.types.ndarray(),
+        w: lang.types.ndarray(),
+        k: lang.types.ndarray(),
+        b: lang.types.ndarray(),
+        y: lang.types.ndarray(),
+    ):
+        for i in x:
+            y[i] = x[i] * w[0] * k[0] + b[0]
+
+    found = gradcheck(scaled, torch.tensor([1.0, 2.0, 4.0]), *torch.tensor([[3.0], [2.0], [5.0]])).findings
+    of = {one.message.partition("`")[2][0]: one for one in found if one.rule == "TS701"}
+    assert set(of) == {"x", "w", "k", "b"}, found
+    assert pointed(of["x"]).startswith("grad_x[i] = w[0]")
+    assert pointed(of["w"]).startswith("grad_w[0], grad_y[i])")
+    assert said(of["k"]) == said(of["b"]) == "def backward("  # a function stores it; nothing does
+
+
+def test_a_gradient_by_hand_that_nobody_can_tell_from_zero_is_named_where_the_input_is_read(lang):
+    """Hints are about the function and its inputs, not about who wrote the gradient."""
+    (hint,) = gradcheck(by_hand(lang, at=-1), torch.zeros(3)).findings
+    assert hint.rule == "TS705"
+    assert pointed(hint).startswith("x[i] * x[i]")
 
 
 def test_the_worst_of_several_is_told(lang):

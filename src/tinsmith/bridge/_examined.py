@@ -23,7 +23,7 @@ from ._op import Op
 from ._oracle import Cotangents, Observer, by_output, called, check_shapes, followed, leaves_of
 from ._route import Route
 from ._tracing import is_transformed
-from .backward import AutoAt
+from .backward import AutoAt, HandWritten
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,11 @@ class Examined:
         if not isinstance(at, AutoAt):
             return self.gradient
         return "source" if at.source.refusal(active) is None else "engine"
+
+    def stored_by_hand(self, name: str) -> tuple[str, int] | None:
+        """File and line of what stores an input's gradient, where a kernel written by hand does."""
+        reverse = self.route.call.core.reverse
+        return reverse.place(name) if isinstance(reverse, HandWritten) else None
 
     @property
     def starts(self) -> list[tuple[str, int]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 
 from ..._errors import GradientError, SpecError, refusal
+from ...source import Roles
 from .._signature import Signature
 from .._stage import Stage
 from ._pullback import Argument, KernelReverse, Request, Rerun
@@ -65,6 +67,15 @@ class HandWritten(KernelReverse):
             is_gradient = self.targets.get(name) == parameter
             arguments.append(Argument(parameter, ("gradient", name) if is_gradient else ("value", parameter)))
         return (Request(self.stage, False, tuple(arguments)),)
+
+    def place(self, name: str) -> tuple[str, int]:
+        """File and line of what stores an array's gradient: one store, or the kernel where one cannot be told."""
+        tree = self.stage.source.tree
+        roles = self.stage.roles.get(f"grad_{name}", Roles())
+        stores = [access.node for access in roles.of("write", "add")]
+        own = set(map(id, ast.walk(tree)))  # the others stand in functions, maybe of other files
+        line = stores[0].lineno if len(stores) == 1 and id(stores[0]) in own else tree.lineno
+        return self.stage.source.path, line
 
     def spoils(self, output: str) -> bool:
         roles: Mapping[str, object] = self.stage.roles

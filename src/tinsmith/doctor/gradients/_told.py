@@ -25,22 +25,20 @@ _SEVERITIES: dict[Kind, tuple[str, Severity]] = {
 
 def told(call: Examined, compared: Compared) -> list[Finding]:
     """What is the matter with the gradient by one input."""
-    path, line = _place(call, compared.name)
-    place = Columns().element(path, line, compared.name, is_read=True)
+    read, stored = _places(call, compared.name)
     found = []
     if compared.is_zero:
         words = (
             f"every derivative by `{compared.name}` is 0 at these inputs, where a right gradient and a lost one look "
         )
-        found.append(
-            Finding("TS705", "info", path, *place, words + "the same: inputs that the outputs move with tell more")
-        )
+        found.append(Finding("TS705", "info", *read, words + "the same: inputs that the outputs move with tell more"))
     for one in compared.found:
         rule, severity = _SEVERITIES[one.kind]
         parts = {"where": _where(compared, one), "numbers": _numbers(one.point), "slopes": _slopes(one.point)}
         words = _WORDS[one.kind].format(**parts)
         remedy = _remedy(call) if severity == "error" else ""
-        found.append(Finding(rule, severity, path, *place, words, remedy))
+        place = stored if severity == "error" else read
+        found.append(Finding(rule, severity, *place, words, remedy))
     return found
 
 
@@ -91,6 +89,23 @@ def _remedy(call: Examined) -> str:
     if call.gradient == "backward":
         return "mend the kernel given as `backward=`, or leave it out"
     return ""
+
+
+_Place = tuple[str, int, int]
+
+
+def _places(call: Examined, name: str) -> tuple[_Place, _Place]:
+    """File, line and column where an input is read; and where its gradient is stored, if a kernel by hand does that.
+
+    What is wrong with a gradient by hand is wrong in its own kernel; of any other there is no text of the user's.
+    """
+    columns = Columns()
+    path, line = _place(call, name)
+    read = (path, *columns.element(path, line, name, is_read=True))
+    by_hand = call.stored_by_hand(name)
+    if by_hand is None:
+        return read, read
+    return read, (by_hand[0], *columns.element(*by_hand, f"grad_{name}", is_read=False))
 
 
 def _place(call: Examined, name: str) -> tuple[str, int]:
