@@ -63,6 +63,78 @@ def test_an_output_that_is_read_first(loop):
     assert "TS104" not in [rule for rule, _ in found(turned)]
 
 
+def output_of(loop, statement, before=""):
+    return f"""
+    import taichi as ti, tinsmith as ts
+
+    @ts.op("x[n, m], k[n]: i32 -> y[n, m]")
+    @ti.kernel
+    def op(x: ti.types.ndarray(), k: ti.types.ndarray(), y: ti.types.ndarray()):
+        for _ in range(1):
+            {before or "pass"}
+        for {loop}:
+            {statement}
+    """
+
+
+@pytest.mark.parametrize(
+    ("loop", "statement"),
+    [
+        ("i, j in x", "y[i, j] = y[i, j] * 0.9 + x[i, j]"),
+        ("i, j in x", "y[i, j] = x[i, j] - 0.9 * y[i, j]"),
+        ("I in ti.grouped(x)", "y[I] = 0.1 * x[I] + y[I] / 2.0"),
+        ("i in range(x.shape[0])", "y[2 * i + 1, 0] = y[2 * i + 1, 0] * x[i, 0]"),
+        ("i, j in x", "y[i, j] *= 0.9"),
+    ],
+)
+def test_an_output_that_is_scaled_before_anything_was_written(loop, statement):
+    assert ("TS104", 10) in found(output_of(loop, statement))
+    written = output_of(loop, statement, "y[0, 0] = 1.0")
+    assert "TS104" not in [rule for rule, _ in found(written)]
+
+
+@pytest.mark.parametrize(
+    ("loop", "statement"),
+    [
+        ("i, j in x", "y[i, j] = y[i, j] + x[i, j] + 1.0"),  # a sum begins at zero
+        ("i, j in x", "y[i, j] = y[i, j] - x[i, j]"),
+        ("i, j in x", "y[i, j] = ti.max(y[i, j], x[i, j])"),
+        ("i, j in x", "y[i, j] |= 1"),
+        ("i, j in x", "ti.atomic_max(y[i, 0], x[i, j])"),
+        ("i, j in x", "y[i + j, 0] = y[i + j, 0] * 0.9 + x[i, j]"),  # another iteration's, by a race
+        ("i in range(8)", "y[i // 2, 0] = y[i // 2, 0] * 0.9 + x[i, 0]"),
+        ("i in range(8)", "y[k[i], 0] = y[k[i], 0] * 0.9 + x[i, 0]"),
+        ("i in range(8)", "for j in range(8): y[i, 0] = y[i, 0] * 0.9 + x[i, j]"),
+        ("i in range(8)", "for j in ti.static(range(8)): y[i, 0] *= x[i, j]"),
+    ],
+)
+def test_an_output_that_may_begin_at_zero_or_be_another_iteration_s(loop, statement):
+    assert "TS104" not in [rule for rule, _ in found(output_of(loop, statement))]
+
+
+def test_what_an_earlier_kernel_of_a_chain_wrote_is_there(lang):
+    @lang.kernel
+    def first(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+
+    @lang.kernel
+    def second(y: lang.types.ndarray()):
+        for i in y:
+            y[i] = y[i] * 0.9
+
+    @lang.kernel
+    def third(y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in y:
+            z[i] = y[i] * 0.9
+
+    def rules(*kernels):
+        return [one.rule for one in ts.chain("x[n] -> y[n], z[n]", kernels).lint()]
+
+    assert "TS104" not in rules(first, second, third)
+    assert rules(second, first, third).count("TS104") == rules(third, first).count("TS104") == 1
+
+
 def test_fields_of_an_object():
     text = """
     import taichi as ti

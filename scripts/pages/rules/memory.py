@@ -90,6 +90,8 @@ ROWS = (
             for i in x:
                 z[i] = y[i] * x[i]
         """,
+        words="What scales an output that nobody wrote, `y[i] = y[i] * 0.9 + x[i]`, is named too: a sum may begin "
+        "at zero, a product with it is a mistake. What an earlier kernel of a chain wrote is there.",
     ),
     Row(
         "TS105",

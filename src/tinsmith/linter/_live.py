@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .._errors import EngineError
@@ -16,6 +17,7 @@ from ._subject import Declared, Subject
 
 def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
     """Kernels, and the engine functions that they call."""
+    written: frozenset[str] = frozenset()
     for kernel in kernels:
         engine = of_kernel(kernel)
         source = read(engine.function_of(kernel))
@@ -23,7 +25,9 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
         if engine.is_method(kernel):
             declared = {source.parameters[0]: Declared("object")} | declared
         owner = engine.owner_of(kernel)
-        yield _subject(source, engine, "kernel", declared, owner, spec)
+        subject = replace(_subject(source, engine, "kernel", declared, owner, spec), written_before=written)
+        yield subject
+        written |= {name for name, roles in subject.roles.items() if roles.is_written}
         for function in _called(source, engine, owner, {source.function}):
             yield _subject(
                 function,

@@ -44,6 +44,7 @@ class Subject:
         default_fp: what a float literal is.
         labels: what the source calls those texts of the tree that are none there.
         handed: fields that its functions name themselves, and that its tree hands to them.
+        written_before: arrays that earlier kernels of its op write.
     """
 
     source: Source
@@ -57,6 +58,7 @@ class Subject:
     default_fp: str = "f32"
     labels: Mapping[str, str] = field(default_factory=dict)
     handed: frozenset[str] = frozenset()
+    written_before: frozenset[str] = frozenset()
 
     # What it is made of -----------------------------------------------------------------------
 

@@ -53,14 +53,53 @@ def inputs_written(subject: Subject) -> Iterator[Finding]:
 
 def read_too_early(subject: Subject) -> Iterator[Finding]:
     """TS104: in the order of the text; where a loop around the read writes the array, an iteration before may have."""
-    for name in sorted(subject.outputs & subject.roles.keys()):
+    for name in sorted((subject.outputs & subject.roles.keys()) - subject.written_before):
         roles = subject.roles[name]
         reads, changes = roles.of("read"), roles.of("write", "add")
         for read in reads:
-            if not any(change.order <= read.order or _shares_loop(change, read) for change in changes):
+            earlier = [change for change in changes if change.order <= read.order or _shares_loop(change, read)]
+            if not earlier or _scales_nothing(subject, roles, read, earlier):
                 words = f"`{name}` is an output, and is read before anything was written: zeros are what it finds"
                 yield _at(subject, "TS104", read, words, f"{name}[...] = ...  # first, or make it an input")
                 break
+
+
+def _scales_nothing(subject: Subject, roles: Roles, read: Access, earlier: list[Access]) -> bool:
+    """Whether the read is a factor in what is stored to the very element, which nobody else may have stored to.
+
+    Nobody multiplies by a zero that is known. Differences, maxima and bits may be meant to begin at it.
+    """
+    (change, *others) = earlier
+    if others or roles.escapes or change.kind != "write" or not _is_stored(change):
+        return False
+    if change.order != read.order or change.index != read.index or not _is_own(change):
+        return False
+    return any(_is_factor(node, read.node) for node in subject.source.nodes)
+
+
+def _is_stored(change: Access) -> bool:
+    """Whether the change is an assignment; an atomic's element is an argument."""
+    return isinstance(change.node, ast.Subscript) and isinstance(change.node.ctx, ast.Store)
+
+
+def _is_own(change: Access) -> bool:
+    """Whether each iteration stores to an element of its own: every variable of the loops is an index by itself."""
+    if not all(loop.is_parallel for loop in change.loops):
+        return False
+    alone = {atom for form in change.index if len(form.atoms) == 1 for atom in form.atoms}
+    return all(variable in alone for loop in change.loops for variable in loop.variables)
+
+
+def _is_factor(node: ast.AST, element: ast.expr) -> bool:
+    match node:
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return element in (left, right)
+        case ast.BinOp(left=left, op=ast.Div()):
+            return element is left
+        case ast.AugAssign(target=target, op=ast.Mult() | ast.Div()):
+            return element is target
+        case _:
+            return False
 
 
 def _shares_loop(change: Access, read: Access) -> bool:
