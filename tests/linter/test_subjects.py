@@ -135,6 +135,27 @@ def test_what_an_earlier_kernel_of_a_chain_wrote_is_there(lang):
     assert rules(second, first, third).count("TS104") == rules(third, first).count("TS104") == 1
 
 
+@pytest.mark.parametrize("name", ["atomic_max", "atomic_min"])
+def test_who_takes_an_extreme_is_told_to_leave_its_gradient_to_tinsmith(name):
+    """A running maximum in a local would not do: Taichi's reverse mode gets that wrong too (TS405)."""
+    text = f"""
+    import taichi as ti
+
+    @ti.kernel
+    def k(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        for i in x:
+            ti.{name}(y[0], x[i])
+        for i in x:
+            y[i] = ti.sin(y[i])
+    """
+    first, *_ = (one for one in lint_file("k.py", textwrap.dedent(text)) if one.rule == "TS102")
+    assert first.line == 7
+    words = 'without adjoint="engine": tinsmith gives the gradient to the value that won'
+    assert first.remedy == f'@ts.op("... -> y[...]")  # {words}'
+    alone = lint_file("k.py", textwrap.dedent(text).replace(f"ti.{name}(y[0], x[i])", "pass"))
+    assert [one.remedy for one in alone if one.rule == "TS102"] == ["a local, stored once"]
+
+
 def test_fields_of_an_object():
     text = """
     import taichi as ti

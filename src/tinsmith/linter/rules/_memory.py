@@ -11,6 +11,10 @@ from .._subject import BOTH, Subject
 from .._walk import is_size, names_in, root
 
 _WAYS_OUT = "{0}[t + 1, ...] = ...  # from {0}[t, ...]: each value at a place of its own"
+_OF_EXTREMES = (
+    '@ts.op("... -> {0}[...]")  # without adjoint="engine": tinsmith gives the gradient to the value that won'
+)
+"""A running maximum in a local is no way out: Taichi 1.7.4 gets that wrong too (TS405)."""
 
 
 def overwritten(subject: Subject) -> Iterator[Finding]:
@@ -29,12 +33,18 @@ def _lost(subject: Subject, name: str, read: Access, change: Access) -> Finding:
     label, line = subject.label(name), read.node.lineno
     if read.node.lineno == change.node.lineno and read.index == change.index:
         words = f"`{label}` is changed in place, from a value that its gradient needs"
-        return _at(
-            subject, "TS102", change, f"{words}: {BOTH} differentiate with the new value", "a local, stored once"
-        )
+        remedy = _OF_EXTREMES.format(label) if _is_extreme(subject, change) else "a local, stored once"
+        return _at(subject, "TS102", change, f"{words}: {BOTH} differentiate with the new value", remedy)
     words = f"overwrites what line {line} read of `{label}`, and the gradient needs it"
     remedy = _WAYS_OUT.format(label)
     return _at(subject, "TS101", change, f"{words}: {BOTH} differentiate with what is there in the end", remedy)
+
+
+def _is_extreme(subject: Subject, change: Access) -> bool:
+    """Whether a change is by `atomic_max` or `atomic_min`."""
+    calls = (node for node in subject.source.nodes if isinstance(node, ast.Call) and node.args)
+    extremes = (call for call in calls if subject.called(call) in ("atomic_max", "atomic_min"))
+    return any(_holds(call.args[0], change.node) for call in extremes)
 
 
 def _at(subject: Subject, rule: str, access: Access, message: str, remedy: str = "") -> Finding:
