@@ -57,13 +57,15 @@ def _none(lang: ModuleType, of: Any) -> Pair:
 
 
 def _relu(lang: ModuleType, of: Any) -> Pair:
+    """Not by `max`, which makes zero of NaN: a training that has gone wrong would look as if it had not."""
+
     @lang.func
     def value(x):
-        return lang.max(x, of(0.0))
+        return lang.select(x <= of(0.0), of(0.0), x)
 
     @lang.func
     def slope(x):
-        return lang.select(x > of(0.0), of(1.0), of(0.0))
+        return lang.select(x <= of(0.0), of(0.0), of(1.0))
 
     return value, slope
 

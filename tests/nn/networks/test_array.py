@@ -132,6 +132,25 @@ def test_hidden_layers_keep_their_activations_apart(engine):
     assert torch.autograd.gradcheck(lambda p: torch.func.functional_call(net, {"params": p}, (x,)), net.params)
 
 
+@pytest.mark.parametrize("width", [4, 16])
+def test_what_is_no_number_shows(engine, width):
+    """As in torch: a maximum of NaN and zero would be zero, and a training that went wrong look as if it had not."""
+    net = array(engine, width, out="ReLU", dtype=torch.float32)
+    x = normal(2, 3, 7, 3, dtype=torch.float32)
+    x[0, 1, 2, 0] = torch.nan
+    x.requires_grad_()
+    shown = {}
+    for way in ("fused", "matrices"):
+        net.way = way
+        y = net(x)
+        shown[way] = [one.isnan() for one in (y, *torch.autograd.grad(y.sum(), (x, net.params)))]
+    assert all(torch.equal(*pair) for pair in zip(*shown.values(), strict=True))
+    y, _, params = shown["fused"]
+    assert int(y.sum()) == 3 and bool(params[1].any()) and not bool(params[0].any())
+    losses = net.loss(x.detach(), normal(2, 3, 7, 3, dtype=torch.float32))
+    assert losses.isnan().nonzero().tolist() == [[0, 1]]
+
+
 def test_single_precision(engine):
     net = array(engine, width=16, hidden=3, act="SiLU", dtype=torch.float32)
     x = normal(2, 3, 9, 3, dtype=torch.float32).requires_grad_()
