@@ -66,6 +66,9 @@ class Op:
     # `steady`, of kernels that a factory made: what they bake in is the factory's, stays, and is not looked at again in
     # each call.
     #
+    # `otherwise`, of an op with a `backward`: what its users write who want forward mode or second derivatives, where
+    # they have no say in `backward`.
+    #
     # `unrun`: the op is made for its checks alone (`Foresight`), and may be one that could not run.
     def __init__(self, kernels: Sequence[Any], spec: str, **options: Any) -> None:
         self._kernels = tuple(kernels)
@@ -325,7 +328,7 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
         raise ArgumentError(refusal(words, [("came", came)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
-    return HandWritten(signature, _stage(backward, names, options))
+    return HandWritten(signature, _stage(backward, names, options), options.get("otherwise", ""))
 
 
 def _refuse_unfilled(signature: Signature) -> None:

@@ -121,6 +121,22 @@ def test_the_second_derivative_of_a_loss_is_refused_not_left_out():
         slope.square().sum().backward()
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
+def test_other_derivatives_of_outputs_are_refused_with_the_way_that_has_them():
+    """Their kernels' backward is by hand, but not by the user's: to leave it out would help nobody."""
+    net, x = array(way="fused"), normal(2, 3, 5, 3).requires_grad_()
+    slopes = torch.autograd.grad(net(x).square().sum(), (x, net.params), create_graph=True)
+    for slope in slopes:
+        with pytest.raises(ts.GradientError, match='second derivative\n.*NetworkArray.*way = "matrices"') as refused:
+            slope.square().sum().backward(retain_graph=True)
+        assert "backward=" not in str(refused.value)
+    with pytest.raises(ts.GradientError, match='way = "matrices"'):
+        torch.func.jvp(net, (x.detach(),), (x.detach(),))
+    net.way = "matrices"
+    (slope,) = torch.autograd.grad(net(x).square().sum(), x, create_graph=True)
+    slope.square().sum().backward()
+
+
 @pytest.mark.parametrize("otype", ["L2", "SMAPE"])
 def test_a_loss_is_differentiable_in_its_target_and_input(otype):
     net, goal = array(), normal(2, 3, 5, 2, seed=1).requires_grad_()

@@ -13,12 +13,18 @@ from ._pullback import Argument, KernelReverse, Request, Rerun
 
 
 class HandWritten(KernelReverse):
-    """A gradient kernel that the user wrote: `grad_<name>` is an array's gradient."""
+    """A gradient kernel that the user wrote: `grad_<name>` is an array's gradient.
+
+    `otherwise` is the remedy for who wants derivatives that it does not have.
+    """
 
     name = "backward"
 
-    def __init__(self, signature: Signature, stage: Stage) -> None:
+    def __init__(self, signature: Signature, stage: Stage, otherwise: str = "") -> None:
         self.signature = signature
+        self.otherwise = (
+            otherwise or "Leave out `backward=`: they are generated from the kernel then, and so is the gradient."
+        )
         self.stage = stage
         self.targets = {name: f"grad_{name}" for name in signature.items if f"grad_{name}" in stage.parameters}
         self._check_parameters()

@@ -21,6 +21,7 @@ from ..._errors import GradientError, refusal
 from .._core import Call
 from .._gradients import saved_names
 from .._packing import packed_backward, packed_forward
+from ..backward import HandWritten
 from ._tangents import TangentCore, tangent_of
 
 Tensors = Sequence["torch.Tensor | None"]
@@ -157,7 +158,7 @@ class _Step:
 
 def _check_source(call: Call) -> None:
     """Refuse for an op whose gradient somebody wrote: what that is the derivative of, nobody can tell."""
-    if call.core.reverse.name == "backward":
+    reverse = call.core.reverse
+    if isinstance(reverse, HandWritten):
         words = f"op `{call.core.signature.op}` has a hand-written backward, so no forward-mode or second derivative"
-        remedy = "Leave out `backward=`: they are generated from the kernel then, and so is the gradient."
-        raise GradientError(refusal(words, remedy=remedy))
+        raise GradientError(refusal(words, remedy=reverse.otherwise))

@@ -12,6 +12,8 @@ from ...kernels import NetworkShape, backward_networks, forward_networks, learni
 from ._layout import Layout
 from ._samples import Samples
 
+_MATRICES = 'Make the NetworkArray with way="matrices", or set `array.way = "matrices"`.'
+
 
 def outputs(
     layout: Layout, params: torch.Tensor, x: torch.Tensor, samples: Samples, engine: str | None
@@ -63,8 +65,7 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: torch.Tensor) -> Any:
-        remedy = 'Make the array with way="matrices", or set `array.way = "matrices"`.'
-        raise GradientError(refusal("the kernels of NetworkArray.loss have no second derivatives", remedy=remedy))
+        raise GradientError(refusal("the kernels of NetworkArray.loss have no second derivatives", remedy=_MATRICES))
 
 
 # Ops by what they are made for. A tracer takes keys for constants, and would look into what makes an op.
@@ -82,7 +83,7 @@ def _forward(engine: str | None, device: torch.device, shape: NetworkShape, of_i
         detached = () if of_inputs else ("x",)
         init = {"work": "workspace", "y": "empty", "grad_params": "empty"}
         init |= {"grad_x": "empty"} if of_inputs else {}
-        options: Any = {"scratch": _work(shape), "init": init, "simd": True, "steady": True}
+        options: Any = {"scratch": _work(shape), "init": init, "simd": True, "steady": True, "otherwise": _MATRICES}
         _OPS[key] = Op([forward_networks(lang, shape)], spec, backward=backward, detached=detached, **options)
     return key
 
