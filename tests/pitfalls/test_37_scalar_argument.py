@@ -7,7 +7,9 @@ Written `a[]` in the spec, the scalar parameter takes a 0-d tensor and is differ
 import pytest
 import torch
 
+import cases
 import tinsmith as ts
+from support.engine_keeper import Configuration
 
 
 def scale_kernel(lang):
@@ -80,6 +82,69 @@ def test_one_for_each_sample_of_a_batch(lang64):
     scaled = ts.op("a[*b], x[n] -> y[*b, n]")(scale_kernel(lang64))
     a, x = rand(2), rand(5)
     torch.testing.assert_close(scaled(a, x), a[:, None] * x + torch.sin(a)[:, None])
+
+
+SPECS = {
+    "one": ("n[k, 3], light[3], turn[3, 3] -> y[k]", (3,), (3, 3)),
+    "a batch of lights": ("n[k, 3], light[*b, 3], turn[3, 3] -> y[*b, k]", (2, 3), (3, 3)),
+    "a batch of both": ("n[k, 3], light[*b, 3], turn[*b, 3, 3] -> y[*b, k]", (2, 3), (2, 3, 3)),
+    "two batch dims": ("n[k, 3], light[*b, 3], turn[*b, 3, 3] -> y[*b, k]", (2, 4, 3), (2, 4, 3, 3)),
+}
+
+
+def shaded_in_a_batch(n, light, turn):
+    return torch.einsum("...rc,kc,...r->...k", turn, n, light)
+
+
+def assert_right(op, light, turn):
+    inputs = [rand(4, 3), rand(*light), rand(*turn)]
+    cases.assert_same_values_and_gradients(op, shaded_in_a_batch, inputs)
+
+
+@pytest.mark.parametrize("row", SPECS)
+def test_in_batches(lang64, row):
+    spec, *shapes = SPECS[row]
+    assert_right(ts.op(spec)(shade_kernel(lang64)), *shapes)
+
+
+@pytest.mark.parametrize("row", SPECS)
+def test_on_the_other_engine(engine_keeper, row):
+    engine_keeper.ensure("quadrants", Configuration(default_fp="f64"))
+    ti = engine_keeper.ensure("taichi", Configuration(default_fp="f64"))
+    spec, *shapes = SPECS[row]
+    op = ts.op(spec, engine="quadrants")(shade_kernel(ti))
+    assert op.engine == "quadrants"
+    assert_right(op, *shapes)
+
+
+@pytest.mark.parametrize("row", SPECS)
+@pytest.mark.parametrize("is_scalar", [False, True], ids=["array", "scalar"])
+def test_with_a_backward_by_hand(lang64, row, is_scalar):
+    """It takes `light` as the forward kernel does, a vector; what it gives its gradient in is an array."""
+    vec3, mat3 = lang64.types.vector(3, lang64.f64), lang64.types.matrix(3, 3, lang64.f64)
+    many, number = lang64.types.ndarray(dtype=vec3, ndim=1), lang64.types.ndarray(dtype=lang64.f64, ndim=1)
+    one, square = lang64.types.ndarray(dtype=vec3, ndim=0), lang64.types.ndarray(dtype=mat3, ndim=0)
+
+    @lang64.kernel
+    def by_scalars(
+        n: many, light: vec3, turn: mat3, grad_y: number, grad_n: many, grad_light: one, grad_turn: square
+    ):  # fmt: skip
+        for i in n:
+            grad_n[i] = grad_y[i] * (turn.transpose() @ light)
+            grad_light[None] += grad_y[i] * (turn @ n[i])
+            grad_turn[None] += grad_y[i] * light.outer_product(n[i])
+
+    @lang64.kernel
+    def by_arrays(
+        n: many, light: one, turn: square, grad_y: number, grad_n: many, grad_light: one, grad_turn: square
+    ):  # fmt: skip
+        for i in n:
+            grad_n[i] = grad_y[i] * (turn[None].transpose() @ light[None])
+            grad_light[None] += grad_y[i] * (turn[None] @ n[i])
+            grad_turn[None] += grad_y[i] * light[None].outer_product(n[i])
+
+    spec, *shapes = SPECS[row]
+    assert_right(ts.op(spec, backward=by_scalars if is_scalar else by_arrays)(shade_kernel(lang64)), *shapes)
 
 
 REFUSED = {
