@@ -54,6 +54,19 @@ def test_attributes(lang64):
         assert part in repr(square)
 
 
+def test_profilers_and_graphs_show_an_op_by_its_name(lang64):
+    op, x = cases.named("square")[0].raw_op(lang64, torch.float64), X.clone().requires_grad_()
+    other = ts.op("x[n] -> y[n]", name="not an identifier")(op.kernel)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        first, second = op(x), other(x)
+        (first + second).sum().backward()
+    seen = {event.key for event in profile.key_averages()}
+    assert {"square", "squareBackward", "not an identifier", "not an identifierBackward"} <= seen
+    assert not [key for key in seen if "Lean" in key]
+    assert "grad_fn=<squareBackward>" in repr(first)
+    torch.testing.assert_close(x.grad, 4 * X)
+
+
 def test_the_name_is_the_kernel_s_unless_given(lang64):
     case = cases.named("convolution")[0]
     assert "convolution" in repr(case.raw_op(lang64, torch.float64))

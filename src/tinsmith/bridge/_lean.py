@@ -7,7 +7,8 @@ somebody may want to differentiate that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +19,8 @@ from ._gradients import materialized, no_forward_mode, saved_names
 from ._packing import packed_backward
 from ._plan import Plan
 from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches
+
+Apply = Callable[..., Any]
 
 
 class Run(Protocol):
@@ -73,14 +76,20 @@ class Lean(torch.autograd.Function):
         raise no_forward_mode(ctx.run.call.core.signature.op)
 
 
-def run_lean(run: Run, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def run_lean(apply: Apply, run: Run, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The outputs of a call, with a gradient."""
-    outputs = _apply(run, *tensors)
+    outputs = apply(run, *tensors)
     return outputs if isinstance(outputs, tuple) else (outputs,)
 
 
-# `Lean.apply` without its look for transforms: an op has looked already, and it costs 1 us a call.
-_apply: Any = super(torch.autograd.Function, Lean).apply  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
+@lru_cache(maxsize=1024)  # an object's op has its class's name; who makes names in a loop keeps no class for each
+def lean_as(op: str) -> Apply:
+    """`Lean.apply` of a `Lean` with the op's name: profilers, `grad_fn` and anomaly mode show a Function's own.
+
+    Without `apply`'s look for transforms: an op has looked already, and it costs 1 us a call.
+    """
+    named = type(op, (Lean,), {"__module__": __name__})
+    return super(torch.autograd.Function, named).apply  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
 
 
 def _differentiable(

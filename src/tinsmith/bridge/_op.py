@@ -20,7 +20,7 @@ from ._buffers import in_order
 from ._core import Core
 from ._examples import registered
 from ._explain import explain
-from ._lean import run_lean
+from ._lean import lean_as, run_lean
 from ._packing import register
 from ._pickling import Reference, reference_to
 from ._route import Route, key_of, quick_key_of, route
@@ -76,6 +76,7 @@ class Op:
         self._options: dict[str, Any] = {**options, "examples": dict(options.get("examples", _NOTHING))}  # own ones
         self.name: str = options.get("name") or "_then_".join(_name_of(kernel) for kernel in kernels)
         self.__name__ = self.name
+        self._lean = lean_as(self.name)
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
         self._core = self._make_core()
         self._routes: dict[Any, Route] = {}
@@ -169,7 +170,7 @@ class Op:
             found = self._routes.get(quick_key_of(arguments))
             if found is not None and found.is_direct and found.is_current():
                 if found.active and torch.is_grad_enabled():
-                    outputs = run_lean(found, arguments)
+                    outputs = run_lean(self._lean, found, arguments)
                 else:
                     outputs = found.plan.forward(arguments, _NOTHING)[found.plan.outputs]
                 return outputs[0] if len(outputs) == 1 else self._result(*outputs)
@@ -201,7 +202,7 @@ class Op:
         if bound.scalars:
             found = found.with_call(found.with_scalars(bound))
         if found.active and torch.is_grad_enabled():
-            return run_lean(found, tensors)
+            return run_lean(self._lean, found, tensors)
         plan = found.plan
         return plan.forward(tensors, bound.scalars)[plan.outputs]
 
