@@ -134,3 +134,12 @@ def test_a_gradient_that_the_kernel_by_hand_has_not_is_refused(lang64):
 
     with pytest.raises(ts.SpecError, match=r"`grad_x`, which its backward kernel does not fill\n.*grad_y, grad_k"):
         ts.op("x[n], k[n] -> y[n]", init={"grad_x": "empty"}, backward=back)(total)
+
+
+@pytest.mark.parametrize("adjoint", ["source", "engine"])
+def test_another_gradient_than_the_one_by_hand_finds_zeros(lang64, adjoint):
+    init = {"grad_x": "empty", "h": "empty"}
+    make = ts.op("x[n] -> y[n]", scratch="h[n]", init=init, backward=worked_back(lang64), adjoint=adjoint)
+    cases.assert_close(gradient(make(rooted(lang64))), RIGHT)
+    op = ts.op("x[n] -> y[n]", scratch="h[n]", init=init, backward=worked_back(lang64))(rooted(lang64))
+    assert ts.gradcheck(op, X, adjoint=adjoint).findings == []

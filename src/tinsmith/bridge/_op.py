@@ -111,7 +111,8 @@ class Op:
         """Use `kernel` as the hand-written gradient kernel. A decorator.
 
         Its parameters are found by name: those of the forward kernel, and `grad_<name>` for an
-        output's incoming or an input's outgoing gradient, which starts at zero.
+        output's incoming or an input's outgoing gradient, which starts at zero. (An op whose `init` says otherwise of
+        a gradient is given the kernel as it is made, as `backward=`.)
 
         Example:
             >>> @ts.op("x[n] -> y[n]")
@@ -320,8 +321,9 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
         words = f"op `{signature.op}` does not know adjoint={adjoint!r}"
         known = ", ".join(map(repr, kinds))
         raise ArgumentError(refusal(words, [("known", known)], "Leave it out: 'auto' takes the best there is."))
-    if backward is None or adjoint != "auto":
+    if backward is None:
         _refuse_unfilled(signature)
+    if backward is None or adjoint != "auto":
         return kinds[adjoint](signature)
     if not is_kernel(backward):
         words = f"`backward` of op `{signature.op}` is no kernel of Taichi or Quadrants"

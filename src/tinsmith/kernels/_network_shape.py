@@ -11,9 +11,10 @@ class NetworkShape:
     for the first layer's biases, for each further hidden layer a row for each of its inputs and one for its biases,
     a row for each output, and as many as the outputs' biases fill.
 
-    `lanes` is a power of two that divides `width`. Without `biases` their rows are left out.
+    `lanes` is a power of two that divides `width`, for a kernel 4 at least. Without `biases` their rows are left out.
 
-    Where it is `by_sample`, kernels take a row's numbers one by one, and `lanes` samples at a time; else its vectors.
+    Where it is `by_sample`, kernels take a row's numbers one by one, and `lanes` samples at a time, whatever the width;
+    else its vectors.
     """
 
     n_in: int
