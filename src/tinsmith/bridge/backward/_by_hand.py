@@ -49,9 +49,20 @@ class HandWritten(KernelReverse):
             words = f"the backward kernel of op `{self.signature.op}` has an unknown parameter `{unknown[0]}`"
             remedy = "Use the op's own names, `grad_<output>` for a cotangent and `grad_<input>` for a gradient."
             raise SpecError(refusal(words, [("known", ", ".join(sorted(known)))], remedy))
+        self._refuse_unfilled_workspace()
         if not any(name in self.targets for name in self.signature.arrays):
             words = f"the backward kernel of op `{self.signature.op}` gives no input a gradient"
             raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
+
+    def _refuse_unfilled_workspace(self) -> None:
+        """It would read what nobody wrote, in silence."""
+        for name in sorted(self._own & self.stage.roles.keys()):
+            role = self.stage.roles[name]
+            if role.is_read and not role.is_written:
+                op, at = self.signature.op, role.of("read")[0].place
+                words = f"the backward kernel of op `{op}` reads its workspace `{name}`, and does not write it"
+                remedy = f"Say 'empty' for `{name}` in `init`: what the forward kernel left there is kept then."
+                raise SpecError(refusal(words, [("at", at)], remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         roles = {name: self.stage.roles[name] for name in self.signature.items if name in self.stage.roles}
