@@ -95,7 +95,9 @@ def test_a_kernel_by_hand_finds_in_scratch_what_the_forward_left(lang64, how):
 
 def test_a_workspace_is_each_launchs_own(lang64):
     handed = ts.op("x[n] -> y[n]", scratch="h[n]", init={"h": "workspace"}, backward=rooted_back(lang64))
-    with pytest.raises(ts.SpecError, match=r"workspace `h`, and does not write it\n.*at .*\n.*Say 'empty' for `h`"):
+    with pytest.raises(
+        ts.SpecError, match=r"reads `h`, and never stores to it\n.*at .*\n.*'workspace'\nSay 'empty' for `h`"
+    ):
         handed(rooted(lang64))
     own = ts.op("x[n] -> y[n]", scratch="h[n]", init={"h": "workspace"}, backward=worked_back(lang64))
     op = own(rooted(lang64))
@@ -144,3 +146,21 @@ def test_another_gradient_than_the_one_by_hand_finds_zeros(lang64, adjoint):
     cases.assert_close(gradient(make(rooted(lang64))), RIGHT)
     op = ts.op("x[n] -> y[n]", scratch="h[n]", init=init, backward=worked_back(lang64))(rooted(lang64))
     assert ts.gradcheck(op, X, adjoint=adjoint).findings == []
+
+
+def test_a_gradient_that_is_only_added_to_starts_at_zero_or_is_refused(lang64):
+    @lang64.kernel
+    def doubled(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    @lang64.kernel
+    def back(grad_y: lang64.types.ndarray(), grad_x: lang64.types.ndarray()):
+        for i in grad_y:
+            grad_x[i] += 2.0 * grad_y[i]
+
+    assert gradient(ts.op("x[n] -> y[n]", backward=back)(doubled)).tolist() == [2.0] * 5
+    with pytest.raises(
+        ts.SpecError, match=r"adds to `grad_x`, and never stores to it\n.*at .*\n.*'empty'\nLeave `grad_x`"
+    ):
+        ts.op("x[n] -> y[n]", init={"grad_x": "empty"}, backward=back)(doubled)

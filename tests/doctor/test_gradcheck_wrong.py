@@ -348,3 +348,23 @@ JUMP = Slope(1e6, 0.0, 1e6, 1e-9, "jump")
 )
 def test_who_is_right(op, oracle, slope, kind):
     assert judged_point(Point(op, oracle, slope), Tolerance(1e-6, 1e-8), Tolerance(1e-4, 1e-6), 1.0) is kind
+
+
+def test_a_gradient_by_hand_that_leaves_out_what_was_not_zeroed(lang):
+    """Whatever the memory holds: zeros would be right here, and often are there."""
+
+    @lang.kernel
+    def tail(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(1, x.shape[0]):
+            y[i] = 2.0 * x[i]
+
+    @lang.kernel
+    def back(grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in range(1, grad_y.shape[0]):
+            grad_x[i] = 2.0 * grad_y[i]
+
+    x = torch.rand(4)
+    assert ts.gradcheck(ts.op("x[n] -> y[n]", backward=back)(tail), x).verdict == "right"
+    left = ts.gradcheck(ts.op("x[n] -> y[n]", init={"grad_x": "empty"}, backward=back)(tail), x)
+    assert left.verdict == "wrong" and left.findings[0].rule == "TS701"
+    assert not torch.are_deterministic_algorithms_enabled()

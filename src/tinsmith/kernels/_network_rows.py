@@ -1,4 +1,4 @@
-"""Networks of 16 neurons and more a layer: what a kernel does with one of them, some samples after the other.
+"""Wider networks: what a kernel does with one of them, some samples after the other.
 
 Vectors go across neurons (`_network_layers`, `_network_gradients`); they are machine vectors (`simd`).
 """

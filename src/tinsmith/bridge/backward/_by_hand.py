@@ -49,20 +49,25 @@ class HandWritten(KernelReverse):
             words = f"the backward kernel of op `{self.signature.op}` has an unknown parameter `{unknown[0]}`"
             remedy = "Use the op's own names, `grad_<output>` for a cotangent and `grad_<input>` for a gradient."
             raise SpecError(refusal(words, [("known", ", ".join(sorted(known)))], remedy))
-        self._refuse_unfilled_workspace()
+        self._refuse_unfilled()
         if not any(name in self.targets for name in self.signature.arrays):
             words = f"the backward kernel of op `{self.signature.op}` gives no input a gradient"
             raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
 
-    def _refuse_unfilled_workspace(self) -> None:
-        """It would read what nobody wrote, in silence."""
-        for name in sorted(self._own & self.stage.roles.keys()):
+    def _refuse_unfilled(self) -> None:
+        """Memory that starts as anything, and is read or added to where nobody stored: wrong in silence."""
+        gradients = frozenset(one for name, one in self.targets.items() if self.starts_empty(name))
+        for name in sorted((self._own | gradients) & self.stage.roles.keys()):
             role = self.stage.roles[name]
-            if role.is_read and not role.is_written:
-                op, at = self.signature.op, role.of("read")[0].place
-                words = f"the backward kernel of op `{op}` reads its workspace `{name}`, and does not write it"
-                remedy = f"Say 'empty' for `{name}` in `init`: what the forward kernel left there is kept then."
-                raise SpecError(refusal(words, [("at", at)], remedy))
+            uses = role.of("read", "add")
+            if uses and not role.of("write") and not role.escapes:
+                how = "adds to" if role.of("add") else "reads"
+                words = f"the backward kernel of op `{self.signature.op}` {how} `{name}`, and never stores to it"
+                rows = [("at", uses[0].place), ("init", f"{name!r}: {self.signature.init[name]!r}")]
+                remedy = f"Leave `{name}` out of `init`: it starts at zero then."
+                if name in self._own:
+                    remedy = f"Say 'empty' for `{name}` in `init`: what the forward kernel left there is kept then."
+                raise SpecError(refusal(words, rows, remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         roles = {name: self.stage.roles[name] for name in self.signature.items if name in self.stage.roles}
