@@ -3,13 +3,14 @@
 - `engine`: the name of each engine in turn, started on the CPU (on CUDA for tests marked `gpu`).
 - `lang`: that engine's module, to write kernels with.
 - `lang64`: the same with `default_fp=f64`, so that floats in kernels are exact to float64.
+- `configure`: changes tinsmith's settings for a test.
 - `device`: "cpu" and "cuda" in turn; the second is marked `gpu` and skips where there is none.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import pytest
@@ -17,6 +18,7 @@ import torch
 
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
 from support.thinned import kept
+from tinsmith._config import config as settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -109,6 +111,20 @@ def lang64(lang: ModuleType) -> ModuleType:
 def device(request: pytest.FixtureRequest) -> str:
     """Where the test's tensors live."""
     return request.param
+
+
+@pytest.fixture
+def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Change settings for a test: `configure(poison="1", serial_below="0")`."""
+
+    def change(**texts: str) -> None:
+        for name, text in texts.items():
+            monkeypatch.setenv(f"TINSMITH_{name.upper()}", text)
+        settings.cache_clear()
+
+    yield change
+    monkeypatch.undo()
+    settings.cache_clear()
 
 
 @pytest.fixture(autouse=True)

@@ -5,20 +5,14 @@ import torch
 
 import cases
 import tinsmith as ts
-from tinsmith._config import config
 
 X = torch.linspace(-1.0, 1.0, 5, dtype=torch.float64)
 
 
 @pytest.fixture(params=["0", "65536"], ids=["parallel", "serial"], autouse=True)
-def _poisoned(monkeypatch, request):
+def _poisoned(configure, request):
     """What is not zeroed is NaN, so that it shows."""
-    monkeypatch.setenv("TINSMITH_POISON", "1")
-    monkeypatch.setenv("TINSMITH_SERIAL_BELOW", request.param)
-    config.cache_clear()
-    yield
-    monkeypatch.undo()
-    config.cache_clear()
+    configure(poison="1", serial_below=request.param)
 
 
 def rooted(lang):

@@ -12,7 +12,6 @@ from torch.func import vmap
 
 import tinsmith as ts
 from support import random_kernels
-from tinsmith._config import config
 
 pytestmark = pytest.mark.thinned(3)
 
@@ -21,14 +20,9 @@ CLOSE = {"rtol": 1e-8, "atol": 1e-10}
 
 
 @pytest.fixture(autouse=True)
-def _poisoned(monkeypatch, seed):
+def _poisoned(configure, seed):
     """Every other kernel runs in parallel, the others as their serial twin."""
-    monkeypatch.setenv("TINSMITH_POISON", "1")
-    monkeypatch.setenv("TINSMITH_SERIAL_BELOW", "0" if seed % 2 else "65536")
-    config.cache_clear()
-    yield
-    monkeypatch.undo()
-    config.cache_clear()
+    configure(poison="1", serial_below="0" if seed % 2 else "65536")
 
 
 def kernel_of(source, lang, seed):

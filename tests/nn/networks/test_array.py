@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith._config import config
 from tinsmith.nn import Loss, NetworkArray
 from tinsmith.nn._activations import apply
 
@@ -24,13 +23,9 @@ NARROW = [(4, 2, 3, True), (6, 1, 2, False), (3, 3, 5, True), (1, 2, 1, True)]
 
 
 @pytest.fixture(autouse=True)
-def _poisoned(monkeypatch):
+def _poisoned(configure):
     """The kernels' memory is not zeroed: what they leave out is NaN, so that it shows."""
-    monkeypatch.setenv("TINSMITH_POISON", "1")
-    config.cache_clear()
-    yield
-    monkeypatch.undo()
-    config.cache_clear()
+    configure(poison="1")
 
 
 def array(engine, width=8, hidden=2, n_out=3, biases=True, act="ReLU", out="None", **named):
