@@ -8,6 +8,7 @@ Parameters' gradients are summed over `together` samples, four rows at a time, b
 from types import ModuleType
 from typing import Any
 
+from ._network_layers import fours
 from ._network_shape import NetworkShape
 from ._total import total_of
 
@@ -42,7 +43,7 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
     n_in, n_out, width, hidden, biases = shape.n_in, shape.n_out, shape.width, shape.hidden, shape.biases
     lanes, groups, some, kept, together = shape.lanes, shape.groups, shape.some, shape.kept, shape.together
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
-    sum_of = total_of(lang, lanes, shape.dtype)
+    sum_of, four_of = total_of(lang, lanes, shape.dtype), fours(lang)
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
     top, outputs, back, turned = (hidden - 1) * kept, shape.outputs * groups, shape.back, shape.turned
     slopes, incoming, vectors = shape.slopes, shape.incoming, shape.vectors
@@ -156,14 +157,13 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
 
     @lang.func
     def add_first_layer(x: lang.template(), work: lang.template(), into: lang.template(), p, at, s, count):
-        last = s + count - 1
         for g in range(groups):
             for two in range((n_in + 1) // 2):
                 k0, k1 = 2 * two, lang.min(2 * two + 1, n_in - 1)
                 v0, v1 = vector(0.0), vector(0.0)
                 for tile in range((count + 3) // 4):
-                    s0, q = s + 4 * tile, at + 4 * tile * groups + g
-                    s1, s2, s3 = lang.min(s0 + 1, last), lang.min(s0 + 2, last), lang.min(s0 + 3, last)
+                    q = at + 4 * tile * groups + g
+                    s0, s1, s2, s3 = four_of(s, count, tile)
                     d0, d1, d2, d3 = work[q], work[q + groups], work[q + 2 * groups], work[q + 3 * groups]
                     v0 += (x[s0, k0] * d0 + x[s1, k0] * d1) + (x[s2, k0] * d2 + x[s3, k0] * d3)
                     v1 += (x[s0, k1] * d0 + x[s1, k1] * d1) + (x[s2, k1] * d2 + x[s3, k1] * d3)

@@ -17,12 +17,23 @@ from ._activations import activation
 from ._network_shape import NetworkShape
 
 
+def fours(lang: ModuleType) -> Any:
+    """The function that gives four samples of `count` from s on: the last once more for what is missing."""
+
+    @lang.func
+    def four_of(s, count, tile):
+        s0, last = s + 4 * tile, s + count - 1
+        return s0, lang.min(s0 + 1, last), lang.min(s0 + 2, last), lang.min(s0 + 3, last)
+
+    return four_of
+
+
 def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
     """The function that takes samples up to the last hidden layer."""
     n_in, width, hidden, lanes, groups = shape.n_in, shape.width, shape.hidden, shape.lanes, shape.groups
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
     act, act_slope = activation(lang, shape.activation, lanes, shape.dtype)
-    first_of, kept, slopes = _first_of(lang, shape), shape.kept, shape.slopes
+    first_of, four_of, kept, slopes = _first_of(lang, shape), fours(lang), shape.kept, shape.slopes
 
     @lang.func
     def keep(work: lang.template(), at, a0, a1, a2, a3, sloped: lang.template()):
@@ -38,10 +49,10 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
     def hidden_layers(
         x: lang.template(), params: lang.template(), work: lang.template(), p, w, s, count, sloped: lang.template()
     ):
-        """Those of `count` samples from s on; what is missing from the last four is the last sample's once more."""
+        """Those of `count` samples from s on."""
         for tile in range((count + 3) // 4):
-            s0, last, at = s + 4 * tile, s + count - 1, w + 4 * tile * groups
-            s1, s2, s3 = lang.min(s0 + 1, last), lang.min(s0 + 2, last), lang.min(s0 + 3, last)
+            at = w + 4 * tile * groups
+            s0, s1, s2, s3 = four_of(s, count, tile)
             for g in range(groups):
                 a0 = first_of(params, p + n_in * groups + g)
                 a1, a2, a3 = a0, a0, a0

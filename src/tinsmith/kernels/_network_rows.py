@@ -9,7 +9,7 @@ from typing import Any
 from ._activations import activation
 from ._element_losses import vector_loss
 from ._network_gradients import gradients_of, turn_of
-from ._network_layers import layers_of, outputs_of
+from ._network_layers import fours, layers_of, outputs_of
 from ._network_shape import NetworkShape
 from ._total import total_of
 
@@ -19,6 +19,7 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
     hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
     out, _ = activation(lang, shape.output_activation, shape.some, shape.dtype)
     n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
+    four_of = fours(lang)
 
     @lang.func
     def forward(
@@ -32,8 +33,7 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
             count = lang.min(last - s + 1, together)
             hidden_layers(x, params, work, p, w, s, count, False)
             for tile in range((count + 3) // 4):
-                s0, end = s + 4 * tile, s + count - 1
-                s1, s2, s3 = lang.min(s0 + 1, end), lang.min(s0 + 2, end), lang.min(s0 + 3, end)
+                s0, s1, s2, s3 = four_of(s, count, tile)
                 for part in range((n_out + some - 1) // some):
                     a0, a1, a2, a3 = outputs_of_four(params, work, p, w, tile, part)
                     y0, y1, y2, y3 = out(a0), out(a1), out(a2), out(a3)
@@ -53,6 +53,7 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
     has_slope = shape.output_activation != "None"
     numbers, keep, there = _numbers_of(lang, shape)
     n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
+    four_of = fours(lang)
 
     @lang.func
     def backward(
@@ -78,12 +79,11 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
             count = lang.min(last - s + 1, together)
             hidden_layers(x, params, work, p, w, s, count, True)
             for tile in range((count + 3) // 4):
-                s0, end = s + 4 * tile, s + count - 1
-                s1, s2, s3 = lang.min(s0 + 1, end), lang.min(s0 + 2, end), lang.min(s0 + 3, end)
+                s0, s1, s2, s3 = four_of(s, count, tile)
                 for part in range((n_out + some - 1) // some):
-                    g0, g1 = numbers(grad_y, s0, part), there(s0 + 1 <= end, numbers(grad_y, s1, part))
-                    g2 = there(s0 + 2 <= end, numbers(grad_y, s2, part))
-                    g3 = there(s0 + 3 <= end, numbers(grad_y, s3, part))
+                    g0, g1 = numbers(grad_y, s0, part), there(s0 < s1, numbers(grad_y, s1, part))
+                    g2 = there(s1 < s2, numbers(grad_y, s2, part))
+                    g3 = there(s2 < s3, numbers(grad_y, s3, part))
                     if lang.static(has_slope):
                         a0, a1, a2, a3 = outputs_of_four(params, work, p, w, tile, part)
                         g0, g1, g2, g3 = g0 * out_slope(a0), g1 * out_slope(a1), g2 * out_slope(a2), g3 * out_slope(a3)
@@ -106,6 +106,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     numbers, keep, there = _numbers_of(lang, shape)
     sum_of = total_of(lang, shape.some, shape.dtype)
     n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
+    four_of = fours(lang)
     vector, places = lang.types.vector(some, real), tuple(range(some))
 
     @lang.func
@@ -137,11 +138,10 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
             count = lang.min(last - s + 1, together)
             hidden_layers(x, params, work, p, w, s, count, True)
             for tile in range((count + 3) // 4):
-                s0, end = s + 4 * tile, s + count - 1
-                s1, s2, s3 = lang.min(s0 + 1, end), lang.min(s0 + 2, end), lang.min(s0 + 3, end)
+                s0, s1, s2, s3 = four_of(s, count, tile)
                 for part in range((n_out + some - 1) // some):
                     c0 = lang.select(vector(*places) < vector(lang.cast(n_out - part * some, real)), share, vector(0.0))
-                    c1, c2, c3 = there(s0 + 1 <= end, c0), there(s0 + 2 <= end, c0), there(s0 + 3 <= end, c0)
+                    c1, c2, c3 = there(s0 < s1, c0), there(s1 < s2, c0), there(s2 < s3, c0)
                     a0, a1, a2, a3 = outputs_of_four(params, work, p, w, tile, part)
                     y0, y1, y2, y3 = out(a0), out(a1), out(a2), out(a3)
                     t0, t1 = numbers(target, s0, part), numbers(target, s1, part)
