@@ -140,34 +140,47 @@ class Client:
         self.pictures.append(image)
 
 
+class Clock:
+    """In the viewer's place of `time`: where it would sleep, the time has passed, and `visit` goes on to a next yield."""
+
+    def __init__(self, visit):
+        self._now, self._visit = 1000.0, visit
+
+    def monotonic(self):
+        return self._now
+
+    def sleep(self, seconds):
+        self._now += seconds
+        next(self._visit, None)
+
+
 @pytest.mark.usefixtures("needs_viser")
 def test_pictures_are_drawn_for_every_visitor_where_it_is(fitting, monkeypatch):
-    monkeypatch.setattr(_view, "_MOVING", 2.0)  # however busy the machine is
     first, second = Client(1), Client(2)
 
     def visit(viewer):
-        for client in (first, second):
-            viewer._welcome(client)
-        for _ in range(1200):
-            if first.pictures and second.pictures and viewer._told.startswith("**done"):
-                break
-            threading.Event().wait(0.05)
+        yield from range(20)  # of 0.05 s: the last step's picture is drawn after half a second at the latest
         count = len(first.pictures)
-        threading.Event().wait(1.2)
-        assert len(first.pictures) <= count + 1  # nothing changes, nothing is drawn
-        count = len(first.pictures)
+        yield from range(20)
+        assert len(first.pictures) == count  # nothing changes, nothing is drawn
         first.moved(None)
         first.position = np.array([0.0, 0, 2.0])
-        for _ in range(600):
-            if len(first.pictures) > count and max(first.pictures[-1].shape) == 160:
-                break
-            threading.Event().wait(0.05)
-        sides = [max(picture.shape) for picture in first.pictures[count:]]
-        assert sides[0] == 80 and sides[-1] == 160  # coarse while it moves, fine afterwards
+        yield from range(4)
+        assert [max(picture.shape) for picture in first.pictures[count:]] == [80]  # coarse while it moves
+        yield from range(20)
+        assert [max(picture.shape) for picture in first.pictures[count:]] == [80, 160]  # fine afterwards
+        assert np.abs(first.pictures[-1].astype(float) - first.pictures[count - 1]).mean() > 1  # from elsewhere
         viewer._dismiss(second)
+        viewer._ask_to_stop()
 
-    reached = visited(fitting(steps=3), visit)
-    assert reached.step == 3 and not reached.interrupted
+    with viewer_page() as viewer:
+        for client in (first, second):
+            viewer._welcome(client)
+        visits = visit(viewer)
+        monkeypatch.setattr(_view, "time", Clock(visits))
+        reached = fit_scene(fitting(steps=3), viewer=viewer)
+    assert next(visits, "the end") == "the end"
+    assert reached.step == 3 and not reached.interrupted and second.pictures
     assert all(picture.shape[2] == 3 and picture.dtype == np.uint8 for picture in first.pictures + second.pictures)
 
 
