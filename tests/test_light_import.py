@@ -14,15 +14,15 @@ import sys
 import time
 import torch
 
-start = time.perf_counter()
+start = time.process_time()
 {statement}
-print(time.perf_counter() - start)
+print(time.process_time() - start)
 print(*sorted({{name.partition(".")[0] for name in sys.modules}}))
 """
 
 
 def _loaded_after(statement: str) -> tuple[float, list[str]]:
-    """Seconds that a statement took in a fresh Python that has torch, and the guests that are loaded then."""
+    """Processor seconds that a statement took in a fresh Python that has torch, and the guests loaded then."""
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(statement=statement)],
         check=True,

@@ -141,7 +141,7 @@ class Client:
 
 
 class Clock:
-    """In the viewer's place of `time`: where it would sleep, the time has passed, and `visit` goes on to a next yield."""
+    """Time for the viewer: where it would sleep, the time has passed already, and `visit` goes on to its next yield."""
 
     def __init__(self, visit):
         self._now, self._visit = 1000.0, visit

@@ -50,7 +50,7 @@ def params(live):
 
 
 def wait_for(url, met):
-    for _ in range(400):
+    for _ in range(2400):  # two minutes: kernels are compiled meanwhile, on a machine that may be busy
         state = told(url)
         if met(state):
             return state

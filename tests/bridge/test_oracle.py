@@ -373,9 +373,9 @@ def test_a_hundred_thousand_operations_take_seconds(lang64, capsys):
             y[i] = v
 
     x = draw(100)
-    begin = time.perf_counter()
+    begin = time.process_time()
     answer = ts.oracle(long, x, cotangents=torch.ones(100))
-    taken = time.perf_counter() - begin
+    taken = time.process_time() - begin
     with capsys.disabled():
         print(f"\noracle: 100 x 250 x 4 operations with their gradient in {taken:.2f} s")  # noqa: T201
     assert math.isfinite(answer.gradients["x"].sum().item())

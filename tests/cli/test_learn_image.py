@@ -127,7 +127,7 @@ def test_the_page_s_address_is_told_and_ctrl_c_writes(photo, config, tmp_path):
         try:
             first = process.stdout.readline()
             url = next(word for word in first.split() if word.startswith("http://127.0.0.1:"))
-            for _ in range(300):
+            for _ in range(1200):
                 with urllib.request.urlopen(url + "state", timeout=20) as answer:
                     state = json.loads(answer.read())
                 if state.get("step", 0) > 2:

@@ -102,13 +102,13 @@ def test_a_run_that_takes_too_long_is_refused(lang):
                 v *= 0.5
             y[i] = v
 
-    begin = time.perf_counter()
+    begin = time.process_time()
     with pytest.raises(ts.ShapeError) as caught:
         sanitize(endless, torch.rand(3))
     assert "ts.sanitize of op `endless` was stopped after 400,000 operations" in str(caught.value)
     assert "Pass smaller inputs" in str(caught.value)
     assert "at     line" in str(caught.value)
-    assert time.perf_counter() - begin < 60
+    assert time.process_time() - begin < 60
 
 
 def test_an_op_is_wanted(lang):

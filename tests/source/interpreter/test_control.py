@@ -288,7 +288,7 @@ def test_a_hundred_thousand_operations_take_seconds():
         "s", s * a + unary("sin", s) / (s * s + 1.0) - binary("max", s, a) * const(0.5, "f32") + unary("abs", s)
     )
     made = kernel([X, Y], [loop("i", 10, [assign("s", a), loop("j", 1000, [step]), store(Y, "i", s)])], s="f32")
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = outcome(made, x=torch.rand(10, dtype=torch.float64, generator=GENERATOR) * 0.1, y=torch.zeros(10))
-    assert time.perf_counter() - begin < 10
+    assert time.process_time() - begin < 10
     assert found.gradients["x"].isfinite().all()
