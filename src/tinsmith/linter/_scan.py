@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import SpecError
-from ..source import Unrun, walk
+from ..source import Unrun, called, walk
 from ..spec import Spec, parse
 from ._subject import Declared, Subject
 from ._unrun import EngineName, UnrunEngine, UnrunSource, owner_of
@@ -178,9 +178,8 @@ def _spec(node: ast.FunctionDef) -> Spec | None:
 
 
 def _spec_of(call: ast.Call) -> Spec | None:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    if name != "op" or len(texts) != 1:
+    if called(call) != "op" or len(texts) != 1:
         return None
     words = {word.arg: word.value.value for word in call.keywords if isinstance(word.value, ast.Constant)}
     scratch = words.get("scratch")

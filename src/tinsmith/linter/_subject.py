@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ..engines import Engine
-from ..source import MISSING, Followed, Needs, Roles, Scope, Source, called_function, needs_of, roles_of, walk
+from ..source import MISSING, Followed, Needs, Roles, Scope, Source, called, called_function, needs_of, roles_of, walk
 from ..spec import Spec
 from ._finding import Finding, Severity
 from ._walk import Spot, names_in, root, spots
@@ -148,7 +148,7 @@ class Subject:
         value = called_function(self.source, node.func)
         if value is None or not self.engine.owns(value):
             return ""
-        return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        return called(node)
 
     def is_unread(self, node: ast.expr) -> bool:
         """Whether a call is of a function whose text is not there: imported into the file, or of an object."""

@@ -2,6 +2,7 @@
 
 from ._arity import subscript_arity
 from ._build import build, remade, remade_function
+from ._called import called, is_static
 from ._constants import Constants, constants_of
 from ._draws import draws
 from ._followed import Followed
@@ -29,6 +30,7 @@ __all__ = [
     "Source",
     "Unrun",
     "build",
+    "called",
     "called_function",
     "carrying_nests",
     "constants_of",
@@ -36,6 +38,7 @@ __all__ = [
     "free",
     "handed",
     "is_plain_object",
+    "is_static",
     "needs_of",
     "read",
     "remade",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 
+from ._called import called
 from ._read import Source
 from ._walk import walk
 
@@ -37,7 +38,7 @@ def _vector_names(tree: ast.FunctionDef) -> set[str]:
     while len(names) > before:
         before = len(names)
         for node in walk(tree):
-            if isinstance(node, ast.For) and _called(node.iter) == "grouped" and isinstance(node.target, ast.Name):
+            if isinstance(node, ast.For) and called(node.iter) == "grouped" and isinstance(node.target, ast.Name):
                 names.add(node.target.id)
             elif (
                 isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_vector(node.value, names)
@@ -47,12 +48,6 @@ def _vector_names(tree: ast.FunctionDef) -> set[str]:
 
 
 def _is_vector(node: ast.expr, names: set[str]) -> bool:
-    calls = {_called(child) for child in walk(node) if isinstance(child, ast.Call)}
+    calls = {called(child) for child in walk(node) if isinstance(child, ast.Call)}
     used = {child.id for child in walk(node) if isinstance(child, ast.Name)}
     return bool(calls & {"Vector", "ivec2", "ivec3", "ivec4"}) or bool(used & names)
-
-
-def _called(node: ast.AST) -> str:
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from ._called import called, iterated
 from ._read import Source
 from ._walk import walk
 
@@ -41,8 +42,8 @@ class Bounds:
         """The most iterations of a loop; None where that is not known."""
         if not (isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call)):
             return None
-        counted = loop.iter.args[0] if _called(loop.iter) == "static" else loop.iter
-        if not (isinstance(counted, ast.Call) and _called(counted) in ("range", "ndrange")):
+        counted = iterated(loop)
+        if not (isinstance(counted, ast.Call) and called(counted) in ("range", "ndrange")):
             return self._length(counted)
         count = 1
         for extent in self._extents(counted):
@@ -58,7 +59,7 @@ class Bounds:
 
     def _extents(self, call: ast.Call) -> list[Interval | None]:
         """First and last value of each variable of `range(...)` or `ndrange(...)`."""
-        if _called(call) == "range":
+        if called(call) == "range":
             return [self._extent(call.args[:2])] if len(call.args) < 3 else [None]
         return [self._extent(a.elts if isinstance(a, ast.Tuple) else [a]) for a in call.args]
 
@@ -78,8 +79,8 @@ class Bounds:
             case ast.BinOp(left=left, op=op, right=right):
                 first, second = self.interval(left), self.interval(right)
                 return None if first is None or second is None else _combined(op, first, second)
-            case ast.Call(args=arguments) if arguments and _called(node) in ("min", "max", *_SAME):
-                return self._call(_called(node), arguments)
+            case ast.Call(args=arguments) if arguments and called(node) in ("min", "max", *_SAME):
+                return self._call(called(node), arguments)
         return self._constant(node)
 
     def _call(self, name: str, arguments: list[ast.expr]) -> Interval | None:
@@ -112,11 +113,11 @@ class Bounds:
     def _variable(self, loop: ast.For, name: str) -> Interval | None:
         targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
         place = next((k for k, t in enumerate(targets) if isinstance(t, ast.Name) and t.id == name), None)
-        counted = loop.iter.args[0] if isinstance(loop.iter, ast.Call) and _called(loop.iter) == "static" else loop.iter
+        counted = iterated(loop)
         extents: list[Interval | None] = []
         if isinstance(counted, ast.Name) and counted.id in self._shapes:
             extents = [(0, size - 1) for size in self._shapes[counted.id]]
-        elif isinstance(counted, ast.Call) and _called(counted) in ("range", "ndrange"):
+        elif isinstance(counted, ast.Call) and called(counted) in ("range", "ndrange"):
             extents = self._extents(counted)
         return extents[place] if place is not None and len(extents) >= len(targets) else None
 
@@ -189,10 +190,6 @@ def _combined(op: ast.operator, first: Interval, second: Interval) -> Interval |
         ends = [one / two for one in first for two in second]
         return math.floor(min(ends)), math.ceil(max(ends))
     return None
-
-
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _names(node: ast.AST) -> set[str]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ._called import called
 from ._walk import walk
 
 
@@ -82,7 +83,7 @@ def _loop(loop: ast.For, found: FieldUses) -> None:
 
 
 def _call(call: ast.Call, found: FieldUses) -> None:
-    is_atomic = "atomic" in (call.func.attr if isinstance(call.func, ast.Attribute) else _name(call.func))
+    is_atomic = "atomic" in called(call)
     if isinstance(call.func, ast.Attribute) and not _name(call.func):
         _visit(call.func.value, found)  # `x[i].norm()`
     for place, argument in enumerate([*call.args, *(keyword.value for keyword in call.keywords)]):

@@ -12,6 +12,7 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from ._called import called
 from ._followed import Followed
 from ._read import Source
 from ._references import called_function
@@ -123,9 +124,9 @@ class _Walker:
             case ast.If(test=test, body=body, orelse=orelse):
                 self._visit(test, value=True)
                 self._statements(body + orelse)
-            case ast.Expr(value=ast.Call() as call) if _called(call).startswith("atomic_") and len(call.args) == 2:
+            case ast.Expr(value=ast.Call() as call) if called(call).startswith("atomic_") and len(call.args) == 2:
                 self._assign(call.args[0], call.args[1])
-                if _called(call) not in ("atomic_add", "atomic_sub"):
+                if called(call) not in ("atomic_add", "atomic_sub"):
                     self._visit(call.args[0], value=True)
                     self._visit(call.args[1], value=True)
             case _:
@@ -139,7 +140,7 @@ class _Walker:
 
     def _iterator(self, node: ast.expr) -> None:
         """`for i in x` and `ti.grouped(x)` use an array for its shape alone."""
-        inner = node.args[0] if isinstance(node, ast.Call) and _called(node) == "grouped" and node.args else node
+        inner = node.args[0] if isinstance(node, ast.Call) and called(node) == "grouped" and node.args else node
         if not isinstance(inner, ast.Name):
             self._visit(inner, value=True)
 
@@ -246,7 +247,7 @@ class _Walker:
             self._visit(right, value=value or varies_left or varies_right)
 
     def _call(self, node: ast.Call, *, value: bool) -> None:
-        name, is_known = _called(node), self._is_known(node)
+        name, is_known = called(node), self._is_known(node)
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         if is_known and name == "select" and len(arguments) == 3:
             self._visit(arguments[0], value=True)
@@ -326,10 +327,6 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _names(node: ast.expr) -> frozenset[str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ._called import called
 from ._walk import walk
 
 MOVING = "~"
@@ -137,7 +138,7 @@ class Names:
         """An expression that is no sum: an atom, which holds the atoms of all names in it."""
         inside = sorted({atom for name in _names(node) for atom in self._name(name).atoms})
         calls = [child for child in walk(node) if isinstance(child, ast.Call)]
-        mark = MOVING if any(not _is_cast(call) and _called(call) not in _STEADY_CALLS for call in calls) else ""
+        mark = MOVING if any(not _is_cast(call) and called(call) not in _STEADY_CALLS for call in calls) else ""
         return Form({f"{mark}<{ast.unparse(node)}|{' '.join(inside)}>": 1})
 
 
@@ -235,7 +236,7 @@ def changed_arrays(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[st
     for node in walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             found |= {_base(node)}
-        elif isinstance(node, ast.Call) and _called(node) not in ("grouped", "static", "cast", "int"):
+        elif isinstance(node, ast.Call) and called(node) not in ("grouped", "static", "cast", "int"):
             found |= {_base(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
     return frozenset(found & known)
 
@@ -276,11 +277,7 @@ def _definitions(tree: ast.FunctionDef, counts: Mapping[str, int]) -> dict[str, 
 
 
 def _is_cast(call: ast.Call) -> bool:
-    return _called(call) in ("int", "i32", "i64", "u32", "static") and len(call.args) == 1
-
-
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return called(call) in ("int", "i32", "i64", "u32", "static") and len(call.args) == 1
 
 
 def _names(node: Any) -> set[str]:

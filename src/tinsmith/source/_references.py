@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any, Literal
 
+from ._called import called
 from ._followed import Followed
 from ._read import Source, read
 from ._walk import walk
@@ -64,8 +65,8 @@ def _changes(node: ast.AST) -> list[tuple[ast.expr, Kind]]:
         if isinstance(node.op, ast.Add | ast.Sub):
             return [(node.target, "add")]
         return [(node.target, "write"), (node.target, "read")]
-    if isinstance(node, ast.Call) and node.args and _called(node).startswith("atomic_"):
-        if _called(node) in ("atomic_add", "atomic_sub"):
+    if isinstance(node, ast.Call) and node.args and called(node).startswith("atomic_"):
+        if called(node) in ("atomic_add", "atomic_sub"):
             return [(node.args[0], "add")]
         return [(node.args[0], "write"), (node.args[0], "read")]
     return []
@@ -96,7 +97,3 @@ def _base(node: ast.AST) -> str:
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _called(node: ast.Call) -> str:
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

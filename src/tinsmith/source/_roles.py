@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ._called import called, is_static, iterated
 from ._followed import Followed
 from ._places import Form, Loop, Moment, Names, apart, changed_arrays, surely_one
 from ._read import Source, read
@@ -185,10 +186,9 @@ class _Walker(ast.NodeVisitor):
     def visit_For(self, node: ast.For) -> None:
         self.order += 1
         self._iterator(node.iter)
-        is_static = isinstance(node.iter, ast.Call) and _called(node.iter) == "static"
         outer = self.loops, self._is_nested
-        self.loops = (*self.loops, self._loop(node, is_outermost=not (is_static or self._is_nested)))
-        self._is_nested = self._is_nested or not is_static
+        self.loops = (*self.loops, self._loop(node, is_outermost=not (is_static(node) or self._is_nested)))
+        self._is_nested = self._is_nested or not is_static(node)
         for statement in node.body + node.orelse:
             self.visit(statement)
         self.loops, self._is_nested = outer
@@ -213,8 +213,8 @@ class _Walker(ast.NodeVisitor):
 
     def _loop(self, node: ast.For, *, is_outermost: bool) -> Loop:
         is_serialized, self._is_serialized = self._is_serialized, False
-        counted = node.iter.args[0] if isinstance(node.iter, ast.Call) and _called(node.iter) == "static" else node.iter
-        is_range = isinstance(counted, ast.Call) and _called(counted) == "range" and len(counted.args) < 3
+        counted = iterated(node)
+        is_range = isinstance(counted, ast.Call) and called(counted) == "range" and len(counted.args) < 3
         extent = _extent(counted.args) if is_range and isinstance(counted, ast.Call) else None
         return Loop(
             self.names.key(node),
@@ -251,7 +251,7 @@ class _Walker(ast.NodeVisitor):
     def visit_Expr(self, node: ast.Expr) -> None:
         self.order += 1
         if isinstance(node.value, ast.Call):
-            if _called(node.value) in ("loop_config", "block_local"):
+            if called(node.value) in ("loop_config", "block_local"):
                 self._is_serialized = any(word.arg == "serialize" for word in node.value.keywords)
                 return
             if self._atomic(node.value, is_fetched=False):
@@ -283,7 +283,7 @@ class _Walker(ast.NodeVisitor):
     # Helpers ------------------------------------------------------------------------------
     def _iterator(self, node: ast.expr) -> None:
         """`for i in x` and `ti.grouped(x)` use an array for its shape alone."""
-        inner = node.args[0] if isinstance(node, ast.Call) and _called(node) == "grouped" and node.args else node
+        inner = node.args[0] if isinstance(node, ast.Call) and called(node) == "grouped" and node.args else node
         if not (isinstance(inner, ast.Name) and inner.id in self.roles):
             self.visit(node)
 
@@ -333,7 +333,7 @@ class _Walker(ast.NodeVisitor):
         return None
 
     def _atomic(self, node: ast.Call, *, is_fetched: bool) -> bool:
-        name = _called(node)
+        name = called(node)
         if not name.startswith("atomic_") or not node.args:
             return False
         element = self._element(node.args[0])
@@ -398,11 +398,6 @@ class _Walker(ast.NodeVisitor):
             return self.source.lookup(node.id)
         except KeyError:
             return None
-
-
-def _called(node: ast.Call) -> str:
-    """The last part of the called name: `atomic_add` for `ti.atomic_add(...)`."""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def _extent(bounds: list[ast.expr]) -> tuple[int, int] | None:

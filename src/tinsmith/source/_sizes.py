@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection
 
 from ..engines import Engine
+from ._called import called
 from ._read import Source, read
 from ._walk import walk
 
@@ -33,17 +34,17 @@ def _in_body(source: Source, arrays: frozenset[str], engine: Engine, seen: set[o
 def _static_parts(node: ast.AST) -> list[ast.AST]:
     """What of a node is worked out at compilation: arguments of `static`, a matrix's dims, a comprehension's range."""
     if isinstance(node, ast.Call):
-        is_static = _called(node) in ("static", "static_assert") or _makes_matrix(node)
+        is_static = called(node) in ("static", "static_assert") or _makes_matrix(node)
         return list(node.args) if is_static else []
     if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
         calls = [inner for generator in node.generators for inner in walk(generator.iter)]
-        return [call for call in calls if isinstance(call, ast.Call) and _called(call) in ("range", "ndrange")]
+        return [call for call in calls if called(call) in ("range", "ndrange")]
     return []
 
 
 def _has_size(node: ast.AST, arrays: frozenset[str]) -> bool:
     """Whether an expression uses a size or a dtype. `len(x.shape)` is none: an array's rank is known."""
-    if isinstance(node, ast.Call) and _called(node) == "len":
+    if called(node) == "len":
         return False
     if isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype"):
         return isinstance(node.value, ast.Name) and node.value.id in arrays
@@ -54,11 +55,7 @@ def _makes_matrix(call: ast.Call) -> bool:
     """`Vector.zero(dtype, n)` and its like, whose dims are those of a type."""
     of = call.func.value if isinstance(call.func, ast.Attribute) else None
     name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
-    return name in ("Vector", "Matrix") and _called(call) in ("zero", "one", "unit", "identity")
-
-
-def _called(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in ("Vector", "Matrix") and called(call) in ("zero", "one", "unit", "identity")
 
 
 def _in_function(source: Source, call: ast.Call, arrays: frozenset[str], engine: Engine, seen: set[object]) -> str:

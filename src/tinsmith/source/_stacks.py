@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._bounds import Bounds, names_of_bound
+from ._called import is_static
 from ._read import Source
 from ._walk import walk
 
@@ -92,7 +93,7 @@ def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
     found = _assignments([task], (), is_top=True)
     given = [(name, around) for around, statement, _ in found for name in sorted(_assigned(statement))]
     for around, loop, _ in found:
-        if not isinstance(loop, ast.For) or _is_static(loop) or loop is task:
+        if not isinstance(loop, ast.For) or is_static(loop) or loop is task:
             continue
         inside = {node.id for statement in loop.body for node in walk(statement) if isinstance(node, ast.Name)}
         outside = (name for name, where in given if name in inside and where == around[: len(where)])
@@ -107,9 +108,9 @@ def _assignments(body: list[ast.stmt], loops: Loops, *, is_top: bool) -> list[tu
     beside = any(map(_holds_loop, body))
     for statement in body:
         if isinstance(statement, ast.For | ast.While):
-            is_parallel = is_top and isinstance(statement, ast.For) and not _is_static(statement)
+            is_parallel = is_top and isinstance(statement, ast.For) and not is_static(statement)
             inner = loops if is_parallel else (*loops, statement)
-            found += _assignments(statement.body, inner, is_top=is_top and _is_static(statement))
+            found += _assignments(statement.body, inner, is_top=is_top and is_static(statement))
         elif isinstance(statement, ast.If):
             found += _assignments(statement.body + statement.orelse, loops, is_top=False)
         found.append((loops, statement, beside and _has_loop(loops)))
@@ -118,7 +119,7 @@ def _assignments(body: list[ast.stmt], loops: Loops, *, is_top: bool) -> list[tu
 
 def _is_carried(name: str, loops: Loops) -> bool:
     """Whether a local lives on from one iteration of the innermost dynamic loop to the next: it is not made there."""
-    dynamic = [loop for loop in loops if not _is_static(loop)]
+    dynamic = [loop for loop in loops if not is_static(loop)]
     return bool(dynamic) and not any(_makes(statement, name) for statement in dynamic[-1].body)
 
 
@@ -136,7 +137,7 @@ def _holds_loop(statement: ast.stmt) -> bool:
 
 
 def _has_loop(nodes: tuple[ast.AST, ...]) -> bool:
-    return any(isinstance(node, ast.For | ast.While) and not _is_static(node) for node in nodes)
+    return any(isinstance(node, ast.For | ast.While) and not is_static(node) for node in nodes)
 
 
 def _assigned(statement: ast.stmt) -> set[str]:
@@ -166,12 +167,3 @@ def _base(target: ast.expr) -> ast.expr:
     while isinstance(target, ast.Subscript | ast.Attribute):
         target = target.value
     return target
-
-
-def _is_static(loop: ast.AST) -> bool:
-    return (
-        isinstance(loop, ast.For)
-        and isinstance(loop.iter, ast.Call)
-        and isinstance(loop.iter.func, ast.Attribute)
-        and loop.iter.func.attr == "static"
-    )

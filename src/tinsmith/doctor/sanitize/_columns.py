@@ -12,6 +12,8 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ...source import called
+
 _SIGNS: dict[str, tuple[type[ast.operator], ...]] = {
     "+": (ast.Add,),
     "-": (ast.Sub,),
@@ -116,10 +118,7 @@ def _is_operation(node: ast.AST, name: str) -> bool:
         return isinstance(node.op, _SIGNS.get(name, ()))
     if isinstance(node, ast.UnaryOp):
         return name == "neg" and isinstance(node.op, ast.USub)
-    if isinstance(node, ast.Call):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        return called in {name, *_CALLS.get(name, ())}
-    return False
+    return isinstance(node, ast.Call) and called(node) in {name, *_CALLS.get(name, ())}
 
 
 def _may_be(node: ast.expr, index: tuple[int, ...], **known: Any) -> bool:

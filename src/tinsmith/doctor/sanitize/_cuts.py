@@ -10,6 +10,7 @@ import ast
 import linecache
 from typing import NamedTuple
 
+from ...source import called
 from ._columns import column_of
 
 _KEEP = frozenset(
@@ -69,4 +70,4 @@ def _changed(stmt: ast.AST) -> ast.expr | None:
 def _keeps_floats(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return not isinstance(node, ast.NamedExpr)  # `:=` changes a variable of its own
-    return (node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")) in _KEEP
+    return called(node) in _KEEP

@@ -11,6 +11,7 @@ import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .._called import called
 from .._read import Source
 from .._walk import walk
 from ._values import Bound, Struct
@@ -55,7 +56,7 @@ def _assigns(tree: ast.AST) -> bool:
 
 
 def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], Any], depth: int) -> bool:
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    name = called(node)
     if name.startswith(_CHANGING):
         return False
     value = meaning(node.func)

@@ -13,7 +13,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from ._loops import NotRewritable, called, header, is_setting, load, over, store
+from ...source import called, is_static
+from ._loops import NotRewritable, header, is_setting, load, over, store
 
 
 def batched(
@@ -65,7 +66,7 @@ class _Loops:
         """A top-level statement: loops run over the batch too."""
         if not isinstance(statement, ast.For):
             return [statement]
-        if called(statement.iter) == "static":
+        if is_static(statement):
             statement.body = [part for inner in statement.body for part in self.outer(inner)]
             return [statement]
         targets, sizes, first = header(statement, self.ranks)
@@ -75,7 +76,7 @@ class _Loops:
 
     def inner(self, statement: ast.stmt) -> ast.stmt:
         """A statement that has become the body of the loop over the batch: no loop over an array is left in it."""
-        if isinstance(statement, ast.For) and called(statement.iter) == "static":
+        if is_static(statement):
             statement.body = [self.inner(part) for part in statement.body]
         elif isinstance(statement, ast.For) and called(statement.iter) != "range":
             targets, sizes, first = header(statement, self.ranks)
@@ -172,7 +173,7 @@ def _slice_parts(node: ast.Slice) -> list[ast.expr | None]:
 def _does_work(statement: ast.stmt, arrays: Mapping[str, int], batch: Mapping[str, int]) -> bool:
     """Whether a top-level statement outside any loop touches array elements or branches."""
     if isinstance(statement, ast.For):
-        if called(statement.iter) == "static":
+        if is_static(statement):
             return any(_does_work(inner, arrays, batch) for inner in statement.body)
         return _has_vector(statement) or _has_elements(statement.iter, batch)  # each sample may have bounds of its own
     if is_setting(statement) or isinstance(statement, ast.Pass):
@@ -244,7 +245,7 @@ def _check_lengths(body: list[ast.stmt], arrays: Mapping[str, int]) -> None:
 
 def _tops(statement: ast.stmt) -> list[ast.stmt]:
     """Top-level loops, those of a static loop among them."""
-    if isinstance(statement, ast.For) and called(statement.iter) == "static":
+    if is_static(statement):
         return [inner for part in statement.body for inner in _tops(part)]
     return [statement]
 

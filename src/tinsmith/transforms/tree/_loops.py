@@ -11,6 +11,8 @@ import ast
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ...source import called
+
 
 class NotRewritable(Exception):
     """A kernel cannot be rewritten; the words say where and why."""
@@ -92,13 +94,6 @@ def over(targets: list[ast.expr], sizes: list[ast.expr]) -> tuple[ast.expr, ast.
 def is_setting(statement: ast.stmt) -> bool:
     """Whether a statement is a setting of the loop that follows (`ti.loop_config(...)`)."""
     return isinstance(statement, ast.Expr) and called(statement.value) in ("loop_config", "block_local")
-
-
-def called(node: ast.AST) -> str:
-    """The last part of a called name: `ndrange` for `ti.ndrange(...)`; "" for what is no call."""
-    if not isinstance(node, ast.Call):
-        return ""
-    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
 
 
 def store(name: str) -> ast.Name:

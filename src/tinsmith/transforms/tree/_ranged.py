@@ -11,7 +11,8 @@ import ast
 import copy
 from collections.abc import Mapping
 
-from ._loops import called, header, is_over_array, name_of, over
+from ...source import is_static
+from ._loops import header, is_over_array, name_of, over
 
 
 def ranged(tree: ast.FunctionDef, ranks: Mapping[str, int], *, lines_only: bool = False) -> ast.FunctionDef:
@@ -31,7 +32,7 @@ def ranged(tree: ast.FunctionDef, ranks: Mapping[str, int], *, lines_only: bool 
 def _statement(statement: ast.stmt, ranks: Mapping[str, int], most: int) -> ast.stmt:
     if not isinstance(statement, ast.For):
         return statement
-    if called(statement.iter) == "static":
+    if is_static(statement):
         statement.body = [_statement(inner, ranks, most) for inner in statement.body]
     elif is_over_array(statement, ranks) and 0 < _rank(statement, ranks) <= most:
         targets, sizes, first = header(statement, ranks)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 import copy
 
-from ._loops import called, is_setting
+from ...source import called, is_static
+from ._loops import is_setting
 
 
 def serial(tree: ast.FunctionDef) -> ast.FunctionDef:
@@ -27,7 +28,7 @@ def _body(statements: list[ast.stmt]) -> list[ast.stmt]:
     for statement in statements:
         if is_setting(statement):
             continue  # settings of the parallel loop, such as block_dim, mean nothing here
-        if isinstance(statement, ast.For) and called(statement.iter) == "static":
+        if is_static(statement):
             statement.body = _body(statement.body)
         elif isinstance(statement, ast.For) and _is_counted(statement):
             body.append(ast.parse("_lang.loop_config(serialize=True)").body[0])

@@ -11,7 +11,7 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator
 
-from ._loops import called
+from ...source import called
 
 _PURE_CALLS = frozenset({"int", "float", "min", "max", "abs", "static", "cast", "floor", "ceil", "sqrt", "i32", "i64"})
 _PURE_NODES = (

@@ -12,7 +12,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-from ._loops import called
+from ...source import called
 
 
 def unstored(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:

@@ -1,0 +1,23 @@
+"""What a syntax tree calls, by the name that stands there: enough where only the engines' own functions are meant."""
+
+from __future__ import annotations
+
+import ast
+from typing import TypeGuard
+
+
+def called(node: ast.AST) -> str:
+    """The last part of a called name: `ndrange` for `ti.ndrange(...)`; "" for what is no call."""
+    if not isinstance(node, ast.Call):
+        return ""
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def is_static(loop: ast.AST) -> TypeGuard[ast.For]:
+    """Whether it is a loop over `ti.static(...)`, which is unrolled."""
+    return isinstance(loop, ast.For) and called(loop.iter) == "static"
+
+
+def iterated(loop: ast.For) -> ast.expr:
+    """What a loop runs over, without the `ti.static(...)` around it."""
+    return loop.iter.args[0] if isinstance(loop.iter, ast.Call) and called(loop.iter) == "static" else loop.iter
