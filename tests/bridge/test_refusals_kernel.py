@@ -121,6 +121,8 @@ def test_op_without_a_spec(lang):
 def test_a_chain_of_nothing_and_of_strangers(lang):
     with pytest.raises(ts.TinsmithError, match=r"kernel"):
         ts.chain("x[n] -> y[n]", [])
+    with pytest.raises(ts.ArgumentError, match="needs at least one kernel"):
+        ts.chain("x[n] -> y[n]")
     with pytest.raises(ts.TinsmithError, match=r"`h`"):
         ts.chain("x[n] -> y[n]", [plain(lang)], scratch="h[n]")
     kernel = plain(lang)
@@ -133,6 +135,14 @@ def test_a_chain_of_nothing_and_of_strangers(lang):
     for call in calls:
         with pytest.raises(ts.ArgumentError, match=r"(?s)spec.*list of kernels.*\[first, second\]"):
             call()
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_op_of_several_kernels_is_a_chain(lang, count):
+    with pytest.raises(ts.ArgumentError) as refused:
+        ts.op("x[n] -> y[n]")(*[plain(lang)] * count)
+    assert f"ts.op makes an op of one kernel, and was given {count}" in str(refused.value)
+    assert 'ts.chain("x[n] -> y[n]", [first, second]) makes one of several' in str(refused.value)
 
 
 # --- kernels ----------------------------------------------------------------------------------------------------------

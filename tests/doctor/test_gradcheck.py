@@ -13,6 +13,7 @@ from support.findings import pointed
 from tinsmith.doctor._gradcheck import gradcheck
 from tinsmith.kernels import splat
 from tinsmith.source.ir import NotCovered
+from tinsmith.testing import assert_differentiable
 
 pytestmark = pytest.mark.thinned(3)
 
@@ -138,6 +139,13 @@ def test_an_op_that_makes_floats_of_integers_has_nothing_to_differentiate(lang):
     assert report.ok and report.verdict == "no errors"
     assert "the gradient of op `halved`: nothing to differentiate" in str(report)
     report.raise_if_failed()
+    with pytest.raises(ts.CheckError) as refused:
+        assert_differentiable(halved, k)  # whoever asserts it means a gradient
+    assert str(refused.value) == (
+        "the gradient of op `halved`: nothing to differentiate\n"
+        "  no input is a tensor of floats, so no gradient was compared\n"
+        "  Pass tensors of floats: an op of integers alone has no gradient."
+    )
 
 
 def test_cotangents_that_are_given(lang64):

@@ -63,15 +63,19 @@ def op(
     }
     parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
 
-    def decorate(kernel: Any) -> Op:
-        return Op([kernel], spec, **options)
+    def decorate(*kernels: Any) -> Op:
+        if len(kernels) != 1:
+            words = f"ts.op makes an op of one kernel, and was given {len(kernels)}"
+            remedy = f'ts.chain("{spec}", [first, second]) makes one of several.'
+            raise ArgumentError(refusal(words, remedy=remedy))
+        return Op(kernels, spec, **options)
 
     return decorate
 
 
 def chain(
     spec: str,
-    kernels: Sequence[Any],
+    kernels: Sequence[Any] = (),
     *,
     scratch: str | None = None,
     init: Mapping[str, str] | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._errors import CheckError
 from ..bridge import Op
 from ..doctor import Report, check
 
@@ -22,7 +23,7 @@ def assert_differentiable(op: Op, *inputs: Any, **named: Any) -> Report:
         The report, for further assertions: `assert not report.findings`.
 
     Raises:
-        CheckError: an AssertionError that says what is wrong, and where.
+        CheckError: an AssertionError that says what is wrong, and where; or that there is nothing to differentiate.
         ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does.
 
     Example:
@@ -39,4 +40,7 @@ def assert_differentiable(op: Op, *inputs: Any, **named: Any) -> Report:
     __tracebackhide__ = True
     report = check(op, *inputs, **named)
     report.raise_if_failed()
+    gradient = report.gradient
+    if gradient is not None and gradient.verdict == "nothing to differentiate":
+        raise CheckError(f"{gradient.summary}\n  Pass tensors of floats: an op of integers alone has no gradient.")
     return report
