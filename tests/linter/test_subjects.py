@@ -45,6 +45,28 @@ def test_an_op_that_a_call_makes():
     assert found(text) == [("TS103", 7)]
 
 
+@pytest.mark.parametrize("static", ["ti.static", "static"])
+def test_a_loop_that_is_unrolled_keeps_nothing(static):
+    """Also one over a `static` that was imported by itself."""
+    text = f"""
+    import taichi as ti, tinsmith as ts
+    from taichi import static
+
+    @ti.kernel
+    def k(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        for i in x:
+            p = 1.0
+            for j in range(7):
+                q = x[j]
+                for _ in {static}(range(8)):
+                    q = q * q
+                p = p * x[j] * q
+            y[i] = p
+    """
+    assert not found(text)
+    assert found(text.replace(f"{static}(range(8))", "range(8)")) == [("TS204", 11)]
+
+
 @pytest.mark.parametrize("loop", ["for i in x:", "for _ in range(1):"])
 def test_an_output_that_is_read_first(loop):
     text = f"""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..source import walk
-from ._walk import Loop, is_static, names_in, pairs, root
+from ..source import called, walk
+from ._walk import Loop, names_in, pairs, root
 
 
 @lru_cache(maxsize=64)
@@ -44,7 +44,7 @@ def _of_statement(one: ast.stmt) -> _Flow:
     match one:
         case ast.If(test=test):
             then, other = _flow(one.body), _flow(one.orelse)
-            made = then.made if is_static(test) else then.made & other.made
+            made = then.made if called(test) == "static" else then.made & other.made
             return _Flow(names_in(test) | then.exposed | other.exposed, made)
         case ast.For(target=target, iter=iterator):
             return _Flow(names_in(iterator) | (_flow(one.body).exposed - names_in(target)), frozenset())

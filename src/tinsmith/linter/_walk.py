@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..source import walk
+from ..source import called, is_static, walk
 
 Loop = ast.For | ast.While
 
@@ -54,19 +54,14 @@ def _spots(body: Sequence[ast.stmt], loops: tuple[Loop, ...], guards: tuple[ast.
         if isinstance(one, ast.For | ast.While):
             yield from _spots(one.body + one.orelse, (*loops, one), guards)
         elif isinstance(one, ast.If):
-            inside = guards if is_static(one.test) else (*guards, one.test)
+            inside = guards if called(one.test) == "static" else (*guards, one.test)
             yield from _spots(one.body, loops, inside)
             yield from _spots(one.orelse, loops, inside)
 
 
 def dynamic(loops: Sequence[Loop]) -> tuple[Loop, ...]:
     """Loops that the run goes through."""
-    return tuple(loop for loop in loops if not (isinstance(loop, ast.For) and is_static(loop.iter)))
-
-
-def is_static(node: ast.expr) -> bool:
-    """Whether an expression is `ti.static(...)`."""
-    return isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "static"
+    return tuple(loop for loop in loops if not is_static(loop))
 
 
 def pairs(statement: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:

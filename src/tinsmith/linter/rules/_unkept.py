@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any
 
-from ...source import Source, called_function, read, walk
+from ...source import Source, called, called_function, is_static, read, walk
 from .._carried import carried
 from .._finding import Finding
 from .._subject import Subject
 from .._types import types_of
-from .._walk import Loop, Spot, dynamic, is_static, names_in, root
+from .._walk import Loop, Spot, dynamic, names_in, root
 
 
 def results(subject: Subject) -> Iterator[Finding]:
@@ -72,8 +72,8 @@ def _calls(subject: Subject) -> Iterator[tuple[Spot, ast.Call]]:
 def _steer(statement: ast.stmt) -> ast.expr | None:
     """What decides whether, or how often, the body of a statement runs."""
     if isinstance(statement, ast.If):
-        return None if is_static(statement.test) else statement.test
-    return statement.iter if isinstance(statement, ast.For) and not is_static(statement.iter) else None
+        return None if called(statement.test) == "static" else statement.test
+    return statement.iter if isinstance(statement, ast.For) and not is_static(statement) else None
 
 
 def _has_floats(statement: ast.stmt, subject: Subject) -> bool:
@@ -106,7 +106,7 @@ def _is_unkept(node: ast.Call, subject: Subject) -> bool:
 def _has_unkept(source: Source, node: ast.Call, subject: Subject, depth: int) -> bool:
     function = subject.engine.inner_function(_callee(source, node.func, subject.owner))
     if function is None or depth > 8:
-        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        name = called(node)
         return depth > 0 and name in _UNKEPT and subject.engine.owns(called_function(source, node.func))
     inner = read(function)
     calls = (one for one in inner.nodes if isinstance(one, ast.Call))
