@@ -6,16 +6,13 @@ on a device: a user who never started one gets one, without its greetings.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from .._errors import DeviceError, refusal
-from ..engines import Engine, get, init, loaded, started
+from ..engines import Engine, get, init_quietly, loaded, started
 from ._tracing import constant_when_traced
 
 _SETTLED: dict[tuple[str | None, str], tuple[Engine, Any]] = {}
@@ -45,7 +42,7 @@ def language(engine: str | None, device: torch.device) -> ModuleType:
 def _running(name: str, device: torch.device) -> Engine:
     runner = get(name)
     if name not in started():
-        _start_quietly(name, device.type)
+        init_quietly(device.type, name)
     elif runner.device_type() != device.type:
         raise DeviceError(
             refusal(
@@ -63,10 +60,3 @@ def _chosen(device_type: str) -> str:
     there = [name for name in running if get(name).device_type() == device_type]
     idle = [name for name in loaded() if name not in running]
     return [*there, *idle, *running, "taichi"][0]
-
-
-def _start_quietly(name: str, device_type: str) -> None:
-    os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
-    _ = get(name).lang  # imported with the real stdout: Taichi logs a complaint when it finds another
-    with contextlib.redirect_stdout(io.StringIO()):
-        init(device_type, engine=name)

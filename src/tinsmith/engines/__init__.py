@@ -10,7 +10,7 @@ from ._language import Language, StructFacts
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, started
 from ._shared import COMPILING, DTYPES, FLOATS, NAMES, array_text
-from ._start import init, init_in_fork
+from ._start import init, init_in_fork, init_quietly
 from ._translate import translate
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "get",
     "init",
     "init_in_fork",
+    "init_quietly",
     "installed",
     "is_kernel",
     "loaded",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
 from typing import Any
 
 import torch
@@ -33,6 +36,14 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
     for name in names:
         get(name).start(device, **options)
     return names
+
+
+def init_quietly(arch: str, engine: str) -> None:
+    """Start an engine without its greetings: it is tinsmith that wanted it, not its user."""
+    os.environ.setdefault(f"ENABLE_{engine.upper()}_HEADER_PRINT", "False")
+    _ = get(engine).lang  # imported with the real stdout: Taichi logs a complaint when it finds another
+    with contextlib.redirect_stdout(io.StringIO()):
+        init(arch, engine)
 
 
 _SETTINGS = (

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..source import called, walk
-from ._walk import Loop, names_in, pairs, root
+from ..source import called, root, walk
+from ._walk import Loop, names_in, pairs
 
 
 @lru_cache(maxsize=64)

@@ -10,10 +10,23 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ..engines import Engine
-from ..source import MISSING, Followed, Needs, Roles, Scope, Source, called, called_function, needs_of, roles_of, walk
+from ..source import (
+    MISSING,
+    Followed,
+    Needs,
+    Roles,
+    Scope,
+    Source,
+    called,
+    called_function,
+    needs_of,
+    roles_of,
+    root,
+    walk,
+)
 from ..spec import Spec
 from ._finding import Finding, Severity
-from ._walk import Spot, names_in, root, spots
+from ._walk import Spot, names_in, spots
 
 BOTH = "Taichi and Quadrants"
 

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 
-from ..source import called_function, walk
+from ..source import called_function, root, walk
 from ._subject import Declared, Subject
-from ._walk import is_size, root
+from ._walk import is_size
 
 FLOATS = frozenset(
     {"acos", "asin", "atan2", "ceil", "cos", "exp", "floor", "log", "normalize", "random", "randn", "round"}

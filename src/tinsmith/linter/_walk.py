@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ..source import called, is_static, walk
+from ..source import names_in as _names_in
 
 Loop = ast.For | ast.While
 
@@ -90,13 +91,6 @@ def _loaded(target: ast.expr) -> ast.expr:
     return target
 
 
-def root(node: ast.AST) -> str:
-    """The name under `name[...]`, `name.x` and their nests; "" for other expressions."""
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
 def is_size(node: ast.AST) -> bool:
     """Whether an expression is `x.shape`, or a part of it."""
     while isinstance(node, ast.Subscript | ast.Attribute):
@@ -106,7 +100,4 @@ def is_size(node: ast.AST) -> bool:
     return False
 
 
-@functools.lru_cache(maxsize=4096)  # rules ask it of the same statements again and again
-def names_in(node: ast.AST) -> frozenset[str]:
-    """Names that stand in a node."""
-    return frozenset({one.id for one in walk(node) if isinstance(one, ast.Name)})
+names_in = functools.lru_cache(maxsize=4096)(_names_in)  # rules ask it of the same statements again and again

@@ -2,12 +2,12 @@
 
 from ._arity import subscript_arity
 from ._build import build, remade, remade_function
-from ._called import called, is_static
 from ._constants import Constants, constants_of
 from ._draws import draws
 from ._followed import Followed
 from ._handed import Handed, Hands, Scope, free, handed
 from ._needs import Needs, needs_of
+from ._nodes import called, is_static, names_in, root
 from ._pictures import MISSING, is_plain_object
 from ._read import Source, Unrun, read
 from ._references import called_function
@@ -39,11 +39,13 @@ __all__ = [
     "handed",
     "is_plain_object",
     "is_static",
+    "names_in",
     "needs_of",
     "read",
     "remade",
     "remade_function",
     "roles_of",
+    "root",
     "static_size",
     "subscript_arity",
     "walk",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from ._called import called
+from ._nodes import called, names_in
 from ._read import Source
 from ._walk import walk
 
@@ -49,5 +49,4 @@ def _vector_names(tree: ast.FunctionDef) -> set[str]:
 
 def _is_vector(node: ast.expr, names: set[str]) -> bool:
     calls = {called(child) for child in walk(node) if isinstance(child, ast.Call)}
-    used = {child.id for child in walk(node) if isinstance(child, ast.Name)}
-    return bool(calls & {"Vector", "ivec2", "ivec3", "ivec4"}) or bool(used & names)
+    return bool(calls & {"Vector", "ivec2", "ivec3", "ivec4"}) or bool(names_in(node) & names)

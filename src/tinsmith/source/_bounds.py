@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from ._called import called, iterated
+from ._nodes import called, iterated, names_in
 from ._read import Source
 from ._walk import walk
 
@@ -107,7 +107,7 @@ class Bounds:
 
     def _loops(self, name: str) -> Iterator[ast.For]:
         for node in self.source.nodes:
-            if isinstance(node, ast.For) and name in _names(node.target):
+            if isinstance(node, ast.For) and name in names_in(node.target):
                 yield node
 
     def _variable(self, loop: ast.For, name: str) -> Interval | None:
@@ -123,7 +123,7 @@ class Bounds:
 
     def _constant(self, node: ast.expr) -> Interval | None:
         """An expression of sizes, arguments and Python values alone."""
-        names = _names(node)
+        names = names_in(node)
         if names & self._local:
             return None
         try:
@@ -143,13 +143,13 @@ def names_of_bound(source: Source, loop: ast.For) -> frozenset[str]:
     once, local = definitions(source.tree)
     headers = [node for node in source.nodes if isinstance(node, ast.For)]
     found: set[str] = set()
-    waiting = _names(loop.iter)
+    waiting = set(names_in(loop.iter))
     while waiting:
         name = waiting.pop()
         found.add(name)
-        more = _names(once[name]) if name in once else set()
+        more = names_in(once[name]) if name in once else frozenset()
         more |= {
-            n for header in headers if name in local and name in _names(header.target) for n in _names(header.iter)
+            n for header in headers if name in local and name in names_in(header.target) for n in names_in(header.iter)
         }
         waiting |= more - found
     return frozenset(found)
@@ -190,7 +190,3 @@ def _combined(op: ast.operator, first: Interval, second: Interval) -> Interval |
         ends = [one / two for one in first for two in second]
         return math.floor(min(ends)), math.ceil(max(ends))
     return None
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {child.id for child in walk(node) if isinstance(child, ast.Name)}

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ._called import called
+from ._nodes import called
 from ._walk import walk
 
 

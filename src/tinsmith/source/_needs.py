@@ -12,12 +12,11 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ._called import called
 from ._followed import Followed
+from ._nodes import called, names_in, root
 from ._read import Source
 from ._references import called_function
 from ._roles import Roles
-from ._walk import walk
 
 _LINEAR_CALLS = frozenset({"cast", "float", "f16", "f32", "f64", "Vector", "Matrix", "vec2", "vec3", "vec4", "static"})
 _LINEAR_METHODS = frozenset({"sum", "cast", "transpose"})
@@ -115,7 +114,7 @@ class _Walker:
                 self._assign(target, value if is_sum else ast.BinOp(old, op, value))
             case ast.For(target=target, iter=iterator, body=body):
                 self._iterator(iterator)
-                outer, self._bound = self._bound, self._bound | _names(target)
+                outer, self._bound = self._bound, self._bound | names_in(target)
                 self._statements(body)
                 self._bound = outer
             case ast.While(test=test, body=body):
@@ -151,14 +150,14 @@ class _Walker:
             for part, its_value in zip(target.elts, parts if is_matched else [value] * len(target.elts), strict=True):
                 self._assign(part, its_value)
             return
-        root = _root(target)
+        name = root(target)
         self._indices(target)
-        if root in self.roles:
-            self._visit(value, value=root not in self.active)  # without an adjoint the store stays, and runs again
+        if name in self.roles:
+            self._visit(value, value=name not in self.active)  # without an adjoint the store stays, and runs again
             return
         if self._is_active(value):
-            self.active_locals.add(root)
-        self._visit(value, value=root in self.needed_locals)
+            self.active_locals.add(name)
+        self._visit(value, value=name in self.needed_locals)
 
     # Expressions --------------------------------------------------------------------------
     def _visit(self, node: ast.expr, *, value: bool) -> None:
@@ -210,14 +209,14 @@ class _Walker:
         self._indices(node)
         if _is_shape(node):
             return
-        root = _root(node)
-        if root in self.roles:
+        name = root(node)
+        if name in self.roles:
             if value:
-                self.needed_arrays.add(root)
-                self.needed_places[root].add(self.source.place(node))
-        elif root and value:
-            self._need_local(root)
-        elif not root:
+                self.needed_arrays.add(name)
+                self.needed_places[name].add(self.source.place(node))
+        elif name and value:
+            self._need_local(name)
+        elif not name:
             self._all(node, value=True)
 
     def _need_local(self, name: str) -> None:
@@ -267,11 +266,11 @@ class _Walker:
         if wanted:
             self._hand_over(arguments)
             if name.startswith("atomic_"):
-                self.needed_returns.add(_root(arguments[0]))
+                self.needed_returns.add(root(arguments[0]))
 
     def _references(self, arguments: list[ast.expr], varies: bool) -> bool:
         """What a user's function may do to variables that it is given by reference; whether one of them is needed."""
-        roots = {_root(argument) for argument in arguments} - {""} - self.roles.keys()
+        roots = {root(argument) for argument in arguments} - {""} - self.roles.keys()
         if varies:
             self.active_locals |= roots
         return bool(roots & self.needed_locals)
@@ -284,18 +283,18 @@ class _Walker:
 
     def _is_free(self, node: ast.expr) -> bool:
         """Whether `node` in `node.f(...)` leads to a module or a Python object, and `f` is no method of a local."""
-        root = _root(node)
-        if not root or root in self.roles or root in self._locals:
+        name = root(node)
+        if not name or name in self.roles or name in self._locals:
             return False
-        return root in self.source.parameters or called_function(self.source, ast.Name(root, ast.Load())) is not None
+        return name in self.source.parameters or called_function(self.source, ast.Name(name, ast.Load())) is not None
 
     def _hand_over(self, arguments: list[ast.expr]) -> None:
         """Arrays that a call reads through its arguments."""
         for argument in arguments:
-            root = _root(argument)
-            if root in self.roles and isinstance(argument, ast.Name):
-                self.needed_arrays.add(root)
-                self.needed_whole.add(root)
+            name = root(argument)
+            if name in self.roles and isinstance(argument, ast.Name):
+                self.needed_arrays.add(name)
+                self.needed_whole.add(name)
 
     def _is_active(self, node: ast.AST) -> bool:
         """Whether an expression's value varies with an active array."""
@@ -307,9 +306,9 @@ class _Walker:
             case ast.Subscript() | ast.Attribute():
                 if _is_shape(node):
                     return False
-                root = _root(node)
-                if root:
-                    return root in self.active or root in self.active_locals
+                name = root(node)
+                if name:
+                    return name in self.active or name in self.active_locals
         return any(self._is_active(child) for child in ast.iter_child_nodes(node))
 
 
@@ -320,14 +319,3 @@ def _is_shape(node: ast.expr) -> bool:
             return True
         node = node.value
     return False
-
-
-def _root(node: ast.expr) -> str:
-    """The name under `name[...]`, `name.x` and their nests; "" for other expressions."""
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
-
-
-def _names(node: ast.expr) -> frozenset[str]:
-    return frozenset(child.id for child in walk(node) if isinstance(child, ast.Name))

@@ -12,9 +12,8 @@ import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from ._called import called
+from ._nodes import called, names_in, root
 from ._walk import walk
 
 MOVING = "~"
@@ -81,13 +80,13 @@ class Names:
 
     def enter(self, loop: ast.For | ast.While) -> tuple[str, ...]:
         """The atoms of a loop's variables, which its names stand for until `leave`."""
-        names = sorted(_names(loop.target)) if isinstance(loop, ast.For) else []
+        names = sorted(names_in(loop.target)) if isinstance(loop, ast.For) else []
         atoms = tuple(f"{name}@{self.key(loop)}" for name in names)
         self._loops.extend(zip(names, atoms, strict=True))
         return atoms
 
     def leave(self, loop: ast.For | ast.While) -> None:
-        count = len(_names(loop.target)) if isinstance(loop, ast.For) else 0
+        count = len(names_in(loop.target)) if isinstance(loop, ast.For) else 0
         del self._loops[len(self._loops) - count :]
 
     def key(self, loop: ast.For | ast.While) -> str:
@@ -136,7 +135,7 @@ class Names:
 
     def _whole(self, node: ast.expr) -> Form:
         """An expression that is no sum: an atom, which holds the atoms of all names in it."""
-        inside = sorted({atom for name in _names(node) for atom in self._name(name).atoms})
+        inside = sorted({atom for name in names_in(node) for atom in self._name(name).atoms})
         calls = [child for child in walk(node) if isinstance(child, ast.Call)]
         mark = MOVING if any(not _is_cast(call) and called(call) not in _STEADY_CALLS for call in calls) else ""
         return Form({f"{mark}<{ast.unparse(node)}|{' '.join(inside)}>": 1})
@@ -235,16 +234,10 @@ def changed_arrays(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[st
     known, found = set(arrays), set()
     for node in walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            found |= {_base(node)}
+            found |= {root(node)}
         elif isinstance(node, ast.Call) and called(node) not in ("grouped", "static", "cast", "int"):
-            found |= {_base(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
+            found |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
     return frozenset(found & known)
-
-
-def _base(node: ast.AST) -> str:
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 @functools.lru_cache(maxsize=64)  # a function that is called in a hundred places is looked at once
@@ -278,7 +271,3 @@ def _definitions(tree: ast.FunctionDef, counts: Mapping[str, int]) -> dict[str, 
 
 def _is_cast(call: ast.Call) -> bool:
     return called(call) in ("int", "i32", "i64", "u32", "static") and len(call.args) == 1
-
-
-def _names(node: Any) -> set[str]:
-    return {child.id for child in walk(node) if isinstance(child, ast.Name)}

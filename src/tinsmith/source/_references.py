@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from typing import Any, Literal
 
-from ._called import called
 from ._followed import Followed
+from ._nodes import called, root
 from ._read import Source, read
 from ._walk import walk
 
@@ -24,12 +24,12 @@ def reference_kinds(source: Source, parameter: str, engine: Followed, depth: int
     changed: set[int] = set()
     for node in source.nodes:
         for target, kind in _changes(node):
-            if _base(target) == parameter:
+            if root(target) == parameter:
                 found.add(kind)
                 changed |= {id(part) for part in walk(target)}
         if isinstance(node, ast.Call) and depth < 16:
             for argument, inner, name in _handed(node, source, engine):
-                if _base(argument) == parameter:
+                if root(argument) == parameter:
                     found |= set(reference_kinds(inner, name, engine, depth + 1))
                     changed |= {id(part) for part in walk(argument)} if inner.is_template(name) else set()
     loads = (n for n in source.nodes if isinstance(n, ast.Name) and n.id == parameter and id(n) not in changed)
@@ -91,9 +91,3 @@ def _parts(target: ast.expr) -> list[ast.expr]:
     if isinstance(target, ast.Tuple | ast.List):
         return [part for element in target.elts for part in _parts(element)]
     return [target]
-
-
-def _base(node: ast.AST) -> str:
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ._called import called, is_static, iterated
 from ._followed import Followed
+from ._nodes import called, is_static, iterated
 from ._places import Form, Loop, Moment, Names, apart, changed_arrays, surely_one
 from ._read import Source, read
 from ._references import reference_kinds

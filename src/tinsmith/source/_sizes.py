@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 
 from ..engines import Engine
-from ._called import called
+from ._nodes import called
 from ._read import Source, read
 from ._walk import walk
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._bounds import Bounds, names_of_bound
-from ._called import is_static
+from ._nodes import is_static
 from ._read import Source
 from ._walk import walk
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...bridge import op
-from ...engines import get, init, started
+from ...engines import get, init_quietly, started
 from ...kernels import splat
 from .._photo import Photo
 
@@ -98,13 +95,5 @@ def _density(pixels: Tensor) -> Tensor:
 def renderer(engine: str, device: str) -> Renderer:
     """The splatting op on an engine, which is started unless it already runs for that device."""
     if engine not in started() or get(engine).device_type() != device:
-        _start_quietly(engine, device)
+        init_quietly(device, engine)
     return op(_SPEC, adjoint="source")(splat(get(engine).lang, serial=device == "cpu"))
-
-
-def _start_quietly(engine: str, device: str) -> None:
-    """Start an engine without its greetings, which are no news of a fit."""
-    os.environ.setdefault(f"ENABLE_{engine.upper()}_HEADER_PRINT", "False")
-    _ = get(engine).lang  # imported with the real stdout: Taichi logs a complaint when it finds another
-    with contextlib.redirect_stdout(io.StringIO()):
-        init(device, engine=engine)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import walk
+from ...source import root, walk
 from .._carried import carried
 from .._finding import Finding
 from .._subject import BOTH, Subject
-from .._walk import dynamic, root
+from .._walk import dynamic
 
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
 

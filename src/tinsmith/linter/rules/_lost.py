@@ -11,12 +11,12 @@ import ast
 from collections.abc import Iterator
 from functools import cached_property
 
-from ...source import needs_of
+from ...source import needs_of, root
 from .._carried import carried
 from .._finding import Finding
 from .._subject import Subject
 from .._types import types_of
-from .._walk import Loop, Spot, dynamic, is_size, names_in, root
+from .._walk import Loop, Spot, dynamic, is_size, names_in
 
 _INTEGERS = frozenset({"int", "i32", "i64", "u32", "u64"})
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Access, Roles, walk
+from ...source import Access, Roles, root, walk
 from .._finding import Finding
 from .._subject import BOTH, Subject
-from .._walk import is_size, names_in, root
+from .._walk import is_size, names_in
 
 _WAYS_OUT = "{0}[t + 1, ...] = ...  # from {0}[t, ...]: each value at a place of its own"
 _OF_EXTREMES = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import walk
+from ...source import root, walk
 from .._finding import Finding
 from .._subject import BOTH, Subject
 from .._types import Types, types_of
-from .._walk import Spot, dynamic, is_size, names_in, root
+from .._walk import Spot, dynamic, is_size, names_in
 
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})

@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Any
 
-from ...source import Source, called, called_function, is_static, read, walk
+from ...source import Source, called, called_function, is_static, read, root, walk
 from .._carried import carried
 from .._finding import Finding
 from .._subject import Subject
 from .._types import types_of
-from .._walk import Loop, Spot, dynamic, names_in, root
+from .._walk import Loop, Spot, dynamic, names_in
 
 
 def results(subject: Subject) -> Iterator[Finding]:

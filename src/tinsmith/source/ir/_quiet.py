@@ -11,7 +11,7 @@ import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .._called import called
+from .._nodes import called
 from .._read import Source
 from .._walk import walk
 from ._values import Bound, Struct

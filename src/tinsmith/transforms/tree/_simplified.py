@@ -11,7 +11,7 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator
 
-from ...source import called
+from ...source import called, root
 
 _PURE_CALLS = frozenset({"int", "float", "min", "max", "abs", "static", "cast", "floor", "ceil", "sqrt", "i32", "i64"})
 _PURE_NODES = (
@@ -148,10 +148,4 @@ def _changed(tree: ast.FunctionDef) -> frozenset[str]:
     targets = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript | ast.Attribute)]
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node).startswith("atomic_")]
     stored = [node for node in targets if isinstance(node.ctx, ast.Store)]
-    return frozenset(map(_root, [*stored, *(node.args[0] for node in calls if node.args)]))
-
-
-def _root(node: ast.AST) -> str:
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return frozenset(map(root, [*stored, *(node.args[0] for node in calls if node.args)]))

@@ -1,9 +1,14 @@
-"""What a syntax tree calls, by the name that stands there: enough where only the engines' own functions are meant."""
+"""What nodes of a syntax tree say by themselves: whom they call, whose element they are, which names they use.
+
+A call is known by the name that stands there: enough where only the engines' own functions are meant.
+"""
 
 from __future__ import annotations
 
 import ast
 from typing import TypeGuard
+
+from ._walk import walk
 
 
 def called(node: ast.AST) -> str:
@@ -21,3 +26,15 @@ def is_static(loop: ast.AST) -> TypeGuard[ast.For]:
 def iterated(loop: ast.For) -> ast.expr:
     """What a loop runs over, without the `ti.static(...)` around it."""
     return loop.iter.args[0] if isinstance(loop.iter, ast.Call) and called(loop.iter) == "static" else loop.iter
+
+
+def root(node: ast.AST) -> str:
+    """The name under `name[...]`, `name.x` and their nests; "" for other expressions."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def names_in(node: ast.AST) -> frozenset[str]:
+    """All names that a node uses."""
+    return frozenset([one.id for one in walk(node) if isinstance(one, ast.Name)])
