@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,6 +18,7 @@ from ..source import (
     Source,
     called,
     called_function,
+    copied,
     needs_of,
     roles_of,
     root,
@@ -210,7 +210,7 @@ def with_one_name_a_field(subject: Subject) -> Subject:
     if not chains:
         return subject
     names = {text: text.replace(".", "__") for text in chains}
-    tree = _Renaming(names).visit(copy.deepcopy(subject.tree))
+    tree = _Renaming(names).visit(copied(subject.tree))
     labels = {name: text for text, name in names.items()}
     return replace(subject, source=replace(subject.source, tree=tree), labels=labels)
 

@@ -14,7 +14,7 @@ from ._references import called_function
 from ._roles import Access, Roles, roles_of
 from ._sizes import static_size
 from ._stacks import Nest, carrying_nests
-from ._walk import walk
+from ._walk import copied, walk
 
 __all__ = [
     "Access",
@@ -34,6 +34,7 @@ __all__ = [
     "called_function",
     "carrying_nests",
     "constants_of",
+    "copied",
     "draws",
     "free",
     "handed",

@@ -8,7 +8,6 @@ objects that it belongs to, or is given, are names that it captures then: what i
 from __future__ import annotations
 
 import ast
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 from ._followed import Followed
 from ._pictures import MISSING
 from ._read import Source
+from ._walk import copied
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class _Hander:
 
     def handed(self, scope: Scope, own: Mapping[str, str] | None) -> Handed:
         """`own` says what arrays are called in this scope; None where they keep their names."""
-        tree = copy.deepcopy(scope.source.tree)
+        tree = copied(scope.source.tree)
         hand = _Hand(self, scope, own)
         tree.body = [hand.visit(statement) for statement in tree.body]
         return Handed(tree, hand.names, hand.texts)

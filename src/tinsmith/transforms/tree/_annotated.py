@@ -7,13 +7,14 @@ the engine which arrays have a gradient without asking any tensor.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Mapping
+
+from ...source import copied
 
 
 def annotated(tree: ast.FunctionDef, annotations: Mapping[str, str]) -> ast.FunctionDef:
     """A kernel with new annotations: their source, for every parameter."""
-    twin = copy.deepcopy(tree)
+    twin = copied(tree)
     twin.returns = None
     for argument in twin.args.args:
         argument.annotation = ast.parse(annotations[argument.arg], mode="eval").body

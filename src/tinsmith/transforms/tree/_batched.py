@@ -9,11 +9,10 @@ safely is named, with its line, and is launched once a sample instead.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Mapping
 from typing import Any
 
-from ...source import called, is_static
+from ...source import called, copied, is_static
 from ._loops import NotRewritable, header, is_setting, load, over, store
 
 
@@ -31,7 +30,7 @@ def batched(
     Raises:
         NotRewritable: the kernel uses an array in a way that cannot be rewritten.
     """
-    twin = copy.deepcopy(tree)
+    twin = copied(tree)
     index = _free_name(twin)
     loops = _Loops(batch, ranks, index)
     body = _working(twin.body)

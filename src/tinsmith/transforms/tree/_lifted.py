@@ -7,8 +7,9 @@ No engine differentiates by a scalar argument. An array of one element can be: e
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterable
+
+from ...source import copied
 
 
 def lifted(tree: ast.FunctionDef, names: Iterable[str]) -> ast.FunctionDef:
@@ -16,7 +17,7 @@ def lifted(tree: ast.FunctionDef, names: Iterable[str]) -> ast.FunctionDef:
     lifter = _Lift(frozenset(names))
     if not lifter.names:
         return tree
-    twin = copy.deepcopy(tree)
+    twin = copied(tree)
     twin.body = [lifter.visit(statement) for statement in twin.body]
     return twin
 

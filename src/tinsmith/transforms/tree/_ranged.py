@@ -8,10 +8,9 @@ an `ndrange` takes 0.6 of the time, but its reverse twice, so a reverse kernel k
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Mapping
 
-from ...source import is_static
+from ...source import copied, is_static
 from ._loops import header, is_over_array, name_of, over
 
 
@@ -23,7 +22,7 @@ def ranged(tree: ast.FunctionDef, ranks: Mapping[str, int], *, lines_only: bool 
         ranks: dims of every array.
         lines_only: rewrite loops over one dimension alone.
     """
-    twin = copy.deepcopy(tree)
+    twin = copied(tree)
     most = 1 if lines_only else max(ranks.values(), default=0)
     twin.body = [_statement(statement, ranks, most) for statement in twin.body]
     return twin

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Mapping
+
+from ...source import copied
 
 
 def renamed(tree: ast.FunctionDef, names: Mapping[str, str]) -> ast.FunctionDef:
@@ -18,7 +19,7 @@ def renamed(tree: ast.FunctionDef, names: Mapping[str, str]) -> ast.FunctionDef:
     """
     if all(old == new for old, new in names.items()):
         return tree
-    twin: ast.FunctionDef = _Rename(names).visit(copy.deepcopy(tree))
+    twin: ast.FunctionDef = _Rename(names).visit(copied(tree))
     unique = {argument.arg: argument for argument in reversed(twin.args.args)}
     twin.args.args = [argument for argument in twin.args.args if unique[argument.arg] is argument]
     return twin

@@ -6,9 +6,8 @@ Waking an engine's thread pool costs about 150 us; a small problem is done soone
 from __future__ import annotations
 
 import ast
-import copy
 
-from ...source import called, is_static
+from ...source import called, copied, is_static
 from ._loops import is_setting
 
 
@@ -18,7 +17,7 @@ def serial(tree: ast.FunctionDef) -> ast.FunctionDef:
     Engines do not serialise loops over an array or a field, and complain of each: `ranged` comes
     before, and leaves only those over a single element, and over fields that are sparse.
     """
-    twin = copy.deepcopy(tree)
+    twin = copied(tree)
     twin.body = _body(twin.body)
     return twin
 

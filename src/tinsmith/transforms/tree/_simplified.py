@@ -8,10 +8,9 @@ kernel in which a statement stands beside loops, not even the latter, which has 
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterable, Iterator
 
-from ...source import called, root
+from ...source import called, copied, root
 
 _PURE_CALLS = frozenset({"int", "float", "min", "max", "abs", "static", "cast", "floor", "ceil", "sqrt", "i32", "i64"})
 _PURE_NODES = (
@@ -32,7 +31,7 @@ _PURE_NODES = (
 def simplified(tree: ast.FunctionDef, arrays: Iterable[str]) -> ast.FunctionDef:
     """A kernel without second names for arrays, and without sizes computed beside its loops."""
     known = frozenset(arrays)
-    twin = copy.deepcopy(tree)
+    twin = copied(tree)
     counts = _stores(twin)
     aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
     twin.body = _replaced(twin.body, aliases)
@@ -40,7 +39,7 @@ def simplified(tree: ast.FunctionDef, arrays: Iterable[str]) -> ast.FunctionDef:
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
         if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
-            sizes[name] = _Replace(sizes).visit(copy.deepcopy(_unwrapped(value)))
+            sizes[name] = _Replace(sizes).visit(copied(_unwrapped(value)))
     twin.body = _replaced(twin.body, sizes)
     return twin
 
@@ -116,7 +115,7 @@ class _Replace(ast.NodeTransformer):
             return node
         value = self.names[node.id]
         plain = value.args[0] if called(value) == "static" and isinstance(value, ast.Call) else value
-        return ast.copy_location(copy.deepcopy(plain if isinstance(plain, ast.Name) else value), node)
+        return ast.copy_location(copied(plain if isinstance(plain, ast.Name) else value), node)
 
 
 class _Drop(ast.NodeTransformer):

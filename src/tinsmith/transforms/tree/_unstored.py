@@ -8,11 +8,10 @@ pass left behind.
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterable
 from typing import Any
 
-from ...source import called
+from ...source import called, copied
 
 
 def unstored(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:
@@ -20,7 +19,7 @@ def unstored(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool
 
     What an atomic on them returns becomes 0, because nobody may need it. To ask whether anybody does: `keep_returns`.
     """
-    return _Leave(frozenset(arrays), keep_returns=keep_returns).visit(copy.deepcopy(tree))
+    return _Leave(frozenset(arrays), keep_returns=keep_returns).visit(copied(tree))
 
 
 class _Leave(ast.NodeTransformer):
