@@ -54,6 +54,7 @@ CASES = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_samples_agree_with_the_twin(engine, case):
     resolution, levels, part, told = case

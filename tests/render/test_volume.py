@@ -68,6 +68,7 @@ CASES = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_agree_with_the_twin(engine, case):
     make, options = CASES[case]
