@@ -11,7 +11,8 @@ from ._nodes import called, is_static, names_in, root
 from ._pictures import MISSING, is_plain_object
 from ._read import Source, Unrun, read
 from ._references import called_function
-from ._roles import Access, Roles, roles_of
+from ._role_walk import roles_of
+from ._roles import Access, Roles
 from ._sizes import static_size
 from ._stacks import Nest, carrying_nests
 from ._walk import copied, walk
