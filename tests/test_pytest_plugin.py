@@ -162,6 +162,7 @@ def test_hints_of_what_passes_are_shown_where_asked(pytester, run):
     run("--tinsmith-check").stdout.no_fnmatch_line("*TS202*")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_strict_fails_on_warnings(pytester, run, engine):
     pytester.makepyfile(fine=WARNED.format(engine=engine))

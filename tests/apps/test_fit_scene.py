@@ -32,6 +32,7 @@ FILES = {
 }
 
 
+@pytest.mark.thinned(2)
 def test_it_gets_better_and_writes_what_it_says(engine, fitting):
     seen = []
     reached = fit_scene(

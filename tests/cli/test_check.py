@@ -379,6 +379,7 @@ def test_another_module_of_a_dotted_name_is_refused(folder):
         imported(folder / "two/pack/kernels.py")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("run", [(), ("--run",)])
 def test_in_a_process_of_its_own_standard_output_is_the_report(write, run):
     write("fine.py", RIGHT, 'print("the file says this")\n')

@@ -16,7 +16,7 @@ from support.engine_keeper import ENGINES
 from tinsmith.source.interpreter import _rules
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-PARTS = 6
+PARTS = 10
 """Each engine's kernels in so many tests, of which the ordinary run takes one."""
 
 
@@ -42,7 +42,7 @@ def assert_all_agree(engine, seeds, log=None):
 @pytest.mark.parametrize("name", ENGINES)
 def test_three_hundred_kernels(name, part):
     """Taichi gets the even seeds, Quadrants the odd ones."""
-    assert_all_agree(name, range(ENGINES.index(name) + 50 * part, 50 * (part + 1), 2))
+    assert_all_agree(name, range(ENGINES.index(name) + 30 * part, 30 * (part + 1), 2))
 
 
 @pytest.mark.slow

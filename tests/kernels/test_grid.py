@@ -41,6 +41,7 @@ def tensors(levels):
     return torch.tensor([level.scale for level in levels]), torch.tensor(rows, dtype=torch.int32)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize(("apart", "atomic"), [(True, False), (False, True)])
 @pytest.mark.parametrize(
     ("n_dims", "n_features", "interpolation", "kind"),

@@ -90,6 +90,7 @@ def check_cell(layers, lang, w_batched, x_batched, persistent, managed):
             torch.testing.assert_close(mine, truth, msg=lambda words, where=where: f"{where}: {words}")
 
 
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize(
     ("persistent", "managed"),
     [(True, False), (True, True), (False, True)],

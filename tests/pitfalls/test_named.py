@@ -72,6 +72,7 @@ def test_the_gradient_is_right(name, op, inputs):
     assert ts.gradcheck(op, *inputs).ok
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("name", COMPILED)
 def test_the_engine_s_gradient_is_what_the_page_says(name, engine, op, inputs):
     """On Quadrants with its gradient stack, as tests run it."""

@@ -10,12 +10,14 @@ from support.roundtrip import assert_same, text, twin
 pytestmark = pytest.mark.thinned(3)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", rows.ALL, ids=str)
 def test_float32(row, lang):
     assert_same(row.build(lang, lang.f32), *row.draw(Draw(torch.float32)), exact=row.is_exact)
 
 
+@pytest.mark.thinned(5)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", rows.ALL, ids=str)
 def test_float64(row, lang64):
