@@ -131,39 +131,3 @@ class _Sequential:
 
     def refused(self, construct: str, one: nodes.Atomic) -> NotCovered:
         return NotCovered(construct, one.line, f"{self.path}:{one.line}")
-
-
-def written_once(tasks: Sequence[Sequence[Step]]) -> frozenset[int]:
-    """Stores (by `id`) to elements that nothing else writes or reads: there is no earlier value to clear for."""
-    uses: dict[str, int] = {}
-    for steps in tasks:
-        for access in (*loads_in(steps), *stores_in(steps)):
-            uses[access.array] = uses.get(access.array, 0) + 1
-    found: set[int] = set()
-    for steps in tasks:
-        _once(steps, (), uses, found, _copies(steps))
-    return frozenset(found)
-
-
-def _once(
-    steps: Sequence[Step],
-    names: tuple[str, ...] | None,
-    uses: dict[str, int],
-    found: set[int],
-    copies: dict[str, nodes.Local],
-) -> None:
-    """`names` are those of all loops around; None inside one without a name."""
-    for step in steps:
-        match step:
-            case nodes.Store() if names is not None and uses[step.array] == 1:
-                index = [_original(one, copies) for one in step.index]
-                if all(nodes.Local(name, "i32") in index for name in names):
-                    found.add(id(step))
-            case Branch():
-                _once(step.body, names, uses, found, copies)
-                _once(step.orelse, names, uses, found, copies)
-            case Loop():
-                inside = None if names is None or not step.names else (*names, *step.names)
-                _once(step.body, inside, uses, found, copies)
-            case _:
-                pass

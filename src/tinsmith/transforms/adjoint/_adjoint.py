@@ -8,9 +8,9 @@ from dataclasses import replace
 from ...source.ir import nodes, walk
 from .._bits import Part, check_bits
 from ..polish import pruned, scoped
-from ._access import written_once
 from ._activity import Activity, activities_of
 from ._form import plain_steps
+from ._once import written_once
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._reversible import Reversible, Wanted, adjoint_names, reversibles
 from ._split import split
@@ -52,7 +52,7 @@ def adjoint(
     tasks = [unordered(task, activity) for task, activity in zip(tasks, activities, strict=True)]
     tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
     gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
-    once = written_once([task.steps for task in tasks])
+    once = written_once([task.steps for task in tasks], active)
     found = [
         reversed_task(Given(task.kernel, number, task.steps, task.own, activity, task.names, gradients, once))
         for number, (task, activity) in enumerate(zip(tasks, activities, strict=True))

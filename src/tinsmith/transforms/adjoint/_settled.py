@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...source.ir import nodes
-from ._form import Branch, Loop, Step, steps_in
+from ._form import Branch, Loop, Step, steps_in, whole_numbers
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def settled(steps: Sequence[Step], arrays: frozenset[str]) -> frozenset[str]:
         steps: what one thread runs: the body of a parallel loop, or a serial task.
         arrays: no element of which another thread touches.
     """
-    reading = _Reading(_definitions(steps))
+    reading = _Reading(whole_numbers(steps))
     reading.block(steps, ())
     raced = {one.array for one in steps_in(steps) if isinstance(one, nodes.Atomic)}
     found = set[str]()
@@ -109,8 +109,8 @@ class _Reading:
         match expr:
             case nodes.Const() if expr.type == "i32":
                 return "", int(expr.value)
-            case nodes.Local() if expr.name in self.definitions:
-                return self.place(self.definitions[expr.name])
+            case nodes.Local(name, "i32") if name in self.definitions:
+                return self.place(self.definitions[name])
             case nodes.Local():
                 return expr.name, 0
             case nodes.Binary("+" | "-", left, nodes.Const(value)):
@@ -122,15 +122,3 @@ class _Reading:
                 return None if inner is None else (inner[0], inner[1] + int(value))
             case _:
                 return None
-
-
-def _definitions(steps: Sequence[Step]) -> dict[str, nodes.Expr]:
-    """Integers that get their value at one place, from others."""
-    found: dict[str, nodes.Expr] = {}
-    again: set[str] = set()
-    for step in steps_in(steps):
-        if isinstance(step, nodes.Assign):
-            again |= {step.name} & found.keys()
-            if step.value.type == "i32" and not isinstance(step.value, nodes.Load):
-                found[step.name] = step.value
-    return {name: value for name, value in found.items() if name not in again}
