@@ -65,3 +65,25 @@ def test_float32_agrees_with_the_twin_in_float64(lang64, row):
     y = op(x)
     assert y.dtype == torch.float32
     torch.testing.assert_close(y.double(), twin(x.double()), rtol=1e-3, atol=1e-3)
+
+
+def test_the_angles_of_high_frequencies_are_exact(lang):
+    """Up to 8192 pi: multiplied by a rounded pi, as Quadrants' fast_math would have it, 4e-4 were wrong."""
+    op, x = built(lang, "f32", *ROWS[1]), 8 * torch.rand(500, 3) - 4
+    x[:100] = (16 * x[:100]).round() / 16
+    x.requires_grad_()
+    y, twins = op(x), x.detach().double().requires_grad_()
+    expected = reference.frequency(twins, 12)
+    torch.testing.assert_close(y.double(), expected, rtol=0, atol=3e-6)
+    weight = torch.randn_like(y)
+    (gradient,) = torch.autograd.grad(y, x, weight)
+    (of_the_twin,) = torch.autograd.grad(expected, twins, weight.double())
+    torch.testing.assert_close(gradient.double(), of_the_twin, rtol=0, atol=3e-6 * of_the_twin.abs().max().item())
+
+
+@pytest.mark.parametrize("fp", ["f32", "f64"])
+def test_a_position_that_is_no_number_shows(lang, fp):
+    dtype = torch.float32 if fp == "f32" else torch.float64
+    x = torch.tensor([[float("inf"), 0.5, 0.2], [float("nan"), -float("inf"), 0.2]], dtype=dtype)
+    y = built(lang, fp, *ROWS[1])(x)
+    assert torch.equal(y.isnan(), reference.frequency(x, 12).isnan())

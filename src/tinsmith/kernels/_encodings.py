@@ -20,16 +20,41 @@ OCTAVES = 4
 """Frequencies from one sin and cos that are worked out to the next: doubling angles doubles the error."""
 
 
+TERMS = {"f32": 5, "f64": 9}
+"""Of the series of sin and cos up to a quarter of a half turn, beyond which the type's last digit does not change."""
+
+
 def frequency(lang: ModuleType, *, fp: str, n_frequencies: int) -> Any:
     """Build the kernel of `reference.frequency`: x [n, d] -> y [n, 2 d n_frequencies].
 
-    Half turns are reduced to [-1, 1], which is exact, and only every fourth frequency takes a sin and a cos: the
-    others are double angles, which halves the time on the CPU. With 12 frequencies in float32 the error is 2e-6,
-    that of the sin of large angles 4e-4 (and of Quadrants, whose fast_math multiplies out what was reduced).
+    Half turns are reduced to [-1/4, 1/4], which is exact, and sin and cos of that are their series: an engine's own
+    take several times as long on the CPU, and in float32 multiply large angles by a rounded pi. Only every fourth
+    frequency takes them: the others are double angles. With 12 frequencies in float32 the error is 2e-6, that of the
+    sin of large angles 4e-4.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    octaves = OCTAVES
+    octaves, last = OCTAVES, TERMS[fp] - 1
+    sines = tuple((-1) ** n * math.pi ** (2 * n + 1) / math.factorial(2 * n + 1) for n in range(last + 1))
+    cosines = tuple((-1) ** n * math.pi ** (2 * n) / math.factorial(2 * n) for n in range(last + 1))
+
+    @lang.func
+    def sin_and_cos(turns):
+        """Of so many half turns."""
+        quarters = lang.floor(turns * real(2.0) + real(0.5))
+        left = turns - quarters * real(0.5)
+        square = left * left
+        s, c = real(sines[last]), real(cosines[last])
+        for n in lang.static(range(last)):
+            s = s * square + real(sines[last - 1 - n])
+            c = c * square + real(cosines[last - 1 - n])
+        s *= left
+        quadrant = quarters - real(4.0) * lang.floor(quarters * real(0.25))
+        if quadrant == real(1.0) or quadrant == real(3.0):
+            s, c = c, -s
+        if quadrant > real(1.5):
+            s, c = -s, -c
+        return lang.Vector([s, c])
 
     @lang.kernel
     def frequency(x: array, y: array):
@@ -37,9 +62,8 @@ def frequency(lang: ModuleType, *, fp: str, n_frequencies: int) -> Any:
             s, c = real(0.0), real(1.0)
             for k in lang.static(range(n_frequencies)):
                 if lang.static(k % octaves == 0):
-                    turns = x[i, dim] * real(2.0**k)
-                    angle = (turns - real(2.0) * lang.floor(turns * real(0.5) + real(0.5))) * real(math.pi)
-                    s, c = lang.sin(angle), lang.cos(angle)
+                    both = sin_and_cos(x[i, dim] * real(2.0**k))
+                    s, c = both[0], both[1]
                 else:
                     s, c = real(2.0) * s * c, real(1.0) - real(2.0) * s * s
                 y[i, (dim * n_frequencies + k) * 2] = s
