@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 
+import numpy as np
 import pytest
 
 from tinsmith import ConfigError
@@ -264,6 +266,9 @@ REFUSED = [
     ("network", {"otype": "FullyFusedMLP", "n_hidden_layers": 0}, ["a whole number, 1 or more"]),
     ("optimizer", {"beta1": 1}, ["a number, 0 or more, below 1"]),
     ("optimizer", {"learning_rate": float("nan")}, ["came      nan", "a number, 0 or more"]),
+    ("optimizer", {"learning_rate": 10**400}, ["a number, 0 or more"]),
+    ("encoding", {"n_bins": 10**400}, ["a whole number, 1 or more"]),
+    ("encoding", {"n_bins": np.True_}, ["a whole number, 1 or more"]),
     ("optimizer", {"adabound": 1}, ["came      1", "true or false"]),
     ("optimizer", {"nested": {"otype": "SGD"}}, ["`optimizer.nested` is no key of Adam"]),
     ("optimizer", {"otype": "EMA", "nested": {"otype": "Adm"}}, ["`optimizer.nested.otype`", "Did you mean `Adam`?"]),
@@ -278,6 +283,22 @@ def test_what_is_refused(kind, config, words):
     with pytest.raises(ConfigError) as caught:
         resolved(kind, config)
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("encoding", "SphericalHarmonics"), ("network", "FullyFusedMLP"), ("optimizer", "Adam")]
+)
+def test_a_short_text_is_not_taken_for_a_name(kind, name):
+    assert resolved(kind, json.dumps({"otype": name})) == resolved(kind, {"otype": name})
+    assert resolved(kind, f' {{"otype":"{name}"}}') == resolved(kind, {"otype": name})
+
+
+@pytest.mark.parametrize("scalar", [np.float32, np.float64, np.int64, np.uint8])
+def test_scalars_of_numpy_are_numbers(scalar):
+    section = resolved("encoding", {"otype": "HashGrid", "n_levels": scalar(4), "per_level_scale": scalar(3)})
+    assert section == resolved("encoding", {"otype": "HashGrid", "n_levels": 4, "per_level_scale": 3.0})
+    assert type(section.options["n_levels"]) is int
+    assert type(section.options["per_level_scale"]) is float
 
 
 def test_a_refusal_names_the_place_in_the_whole():

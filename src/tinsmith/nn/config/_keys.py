@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -54,7 +55,7 @@ class Number:
     open: bool = False
 
     def taken(self, value: Any) -> float:
-        if _is_number(value) and math.isfinite(value) and self._holds(value):
+        if _is_number(value) and self._holds(value):
             return float(value)
         raise Unfit(f"a number{self._range()}")
 
@@ -98,8 +99,12 @@ class Choice:
         raise Unfit("one of " + ", ".join(self.names))
 
 
-def _is_number(value: Any) -> bool:  # numpy's scalars too, which are no subclasses; true and false are no numbers
-    return not isinstance(value, bool) and hasattr(value, "__float__") and hasattr(value, "__trunc__")
+def _is_number(value: Any) -> bool:
+    """Whether it is a finite number; numpy's scalars are registered as numbers, true and false are none."""
+    try:
+        return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an int that no float holds
+        return False
 
 
 @dataclasses.dataclass(frozen=True)

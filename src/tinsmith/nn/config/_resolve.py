@@ -47,7 +47,7 @@ def resolved(
 def _refuse_otype(kind: str, given: str, where: str) -> None:
     """Raises ConfigError for the bare name of a component, where no file is called so."""
     names = _otypes(CATALOGS[kind])
-    guess = _nearest(given, names)
+    guess = "" if given.lstrip().startswith("{") else _nearest(given, names)  # a JSON text may look like one
     if guess and not Path(given).exists() and (Path(given).suffix, Path(given).name) == ("", given):
         rows = [("came", _shown(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
         article = "an" if kind[0] in "aeiou" else "a"
