@@ -125,3 +125,33 @@ def test_nothing_left_to_optimize_is_refused():
     with pytest.raises(ConfigError, match="leaves Adam no parameter to optimize") as caught:
         make_optimizer([wide], {"optimize_matrix_params": False})
     assert "optimize_matrix_params      false" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(2, 2), (4,)])
+def test_without_epsilon_what_no_gradient_met_stays(shape, dtype):
+    (w,) = parameters(shape, dtype=dtype)
+    before = w.detach().clone()
+    config = {"epsilon": 0, "l2_reg": 0, "skip_zero_grad_non_matrix_params": False}
+    came = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=dtype).reshape(shape)
+    train(make_optimizer([w], config), [w], [[came]] * 3)
+    assert torch.equal(w.detach().flatten()[:3], before.flatten()[:3])
+    torch.testing.assert_close(w.detach().flatten()[3], before.flatten()[3] - 3e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("config", [{}, {"relative_decay": 0.1, "skip_zero_grad_non_matrix_params": False}])
+def test_moments_of_half_precision_do_not_vanish(config, dtype):
+    """A gradient of 1e-3 has a second moment of 1e-9 after a step, which is 0 in float16, as is epsilon."""
+    config = {"learning_rate": 0.01, **config}
+    came = [torch.tensor([0.0, 1e-3, -1e-3, 1.0])] * 3
+    (half,), (full,) = parameters((4,), dtype=dtype), parameters((4,), dtype=torch.float32)
+    with torch.no_grad():
+        full.copy_(half)
+    optimizer = make_optimizer([half], config)
+    train(optimizer, [half], [[one.to(dtype)] for one in came[:2]])
+    resumed = make_optimizer([half], config)
+    resumed.load_state_dict(optimizer.state_dict())
+    train(resumed, [half], [[came[2].to(dtype)]])
+    train(make_optimizer([full], config), [full], [[one.to(dtype).float()] for one in came])
+    torch.testing.assert_close(half.detach().float(), full.detach(), rtol=0, atol=3 * torch.finfo(dtype).eps)

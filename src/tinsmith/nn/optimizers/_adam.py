@@ -25,6 +25,7 @@ class Adam(torch.optim.Adam):
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], betas: tuple[float, float], epsilon: float) -> None:
+        epsilon = epsilon or torch.finfo(torch.float32).tiny  # 0 / 0, of what no gradient met yet, would be no number
         super().__init__(groups, betas=betas, eps=epsilon, fused=True)
         for group in self.param_groups:
             group["epsilon"], group["step"] = epsilon, 0

@@ -81,30 +81,35 @@ class EntrywiseAdam(torch.optim.Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As of any Optimizer. (torch's makes counts of steps floats of the parameter's dtype: of half precision.)"""
+        """As of any Optimizer. (torch's makes floats of the parameter's dtype of all state: of half precision.)"""
         super().load_state_dict(state_dict)
         for i, parameter in enumerate(p for group in self.param_groups for p in group["params"]):
-            if i in state_dict["state"]:
-                self.state[parameter]["steps"] = state_dict["state"][i]["steps"].to(parameter.device).clone()
+            for name, saved in state_dict["state"].get(i, {}).items():
+                dtype = saved.dtype if name == "steps" else _computed_in(parameter)
+                self.state[parameter][name] = saved.to(parameter.device, dtype, copy=True)
 
     def _update(self, parameter: torch.Tensor, came: torch.Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
             shape = parameter.shape if self.extras.skip_zero_grad else ()
-            state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+            for name in ("exp_avg", "exp_avg_sq"):
+                state[name] = torch.zeros_like(parameter, dtype=_computed_in(parameter))
             state["steps"] = torch.zeros(shape, dtype=torch.int32, device=parameter.device)
         skips, steps = self.extras.skip_zero_grad, state["steps"]
-        kept = [parameter, state["exp_avg"], state["exp_avg_sq"], *([steps] if skips else [])]
+        weights = parameter.to(_computed_in(parameter))  # the parameter itself, but of half precision
+        kept = [weights, state["exp_avg"], state["exp_avg_sq"], *([steps] if skips else [])]
         if not skips:
             steps += 1
         flat = [tensor.reshape(-1) for tensor in kept]
-        for g, w, m, v, *counts in _chunks([came.reshape(-1), *flat]):
+        for g, w, m, v, *counts in _chunks([came.reshape(-1).to(weights.dtype), *flat]):
             met = g != 0 if skips else None
             rate = _rate(steps if met is None else counts[0].add_(met), group, w.dtype)
             self._update_entries(group, rate, g, w, m, v, met)
         for tensor, entries in zip(kept, flat, strict=True):
             if not tensor.is_contiguous():  # then the flat one is a copy
                 tensor.copy_(entries.view(tensor.shape))
+        if weights is not parameter:
+            parameter.copy_(weights)
 
     def _update_entries(
         self,
@@ -138,6 +143,11 @@ class EntrywiseAdam(torch.optim.Optimizer):
         if not self.extras.adabound:
             return rate
         return rate.clamp_(0.1 - 0.1 / ((1 - beta2) * step + 1), 0.1 + 0.1 / ((1 - beta2) * step))
+
+
+def _computed_in(parameter: torch.Tensor) -> torch.dtype:
+    """float32 for half precision, as tiny-cuda-nn: the square of a small gradient would be 0 there, and so epsilon."""
+    return torch.float32 if parameter.dtype in (torch.float16, torch.bfloat16) else parameter.dtype
 
 
 def _rate(steps: torch.Tensor, group: dict[str, Any], dtype: torch.dtype) -> torch.Tensor:
