@@ -114,6 +114,42 @@ def test_lookahead():
         _close(w, slow)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_lookahead_may_go_none_or_all_of_the_way(alpha):
+    (w,) = parameters((3, 2))
+    start = w.detach().clone()
+    drawn = gradients([w], 4)
+    optimizer = make_optimizer([w], {"otype": "Lookahead", "alpha": alpha, "n_steps": 2, "nested": SGD})
+    train(optimizer, [w], drawn)
+    _close(w, start - alpha * 0.1 * sum(came for (came,) in drawn))
+    with averaged(optimizer):
+        _close(w, start - alpha * 0.1 * sum(came for (came,) in drawn))
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_lookahead_within_a_lookahead_counts_for_itself(resumed):
+    (w,) = parameters((3, 2))
+    outer = inner = fast = w.detach().clone()
+    drawn = gradients([w], 7)
+    config = {"otype": "Lookahead", "alpha": 0.3, "n_steps": 2, "nested": SGD}
+    config = {"otype": "Lookahead", "alpha": 0.6, "n_steps": 3, "nested": config}
+    optimizer = make_optimizer([w], config)
+    for step, (came,) in enumerate(drawn, 1):
+        fast = fast - 0.1 * came
+        if step % 2 == 0:
+            inner = fast = inner * 0.7 + fast * 0.3
+        if step % 3 == 0:
+            outer = fast = outer * 0.4 + fast * 0.6
+    train(optimizer, [w], drawn[:4])
+    if resumed:
+        saved, optimizer = optimizer.state_dict(), make_optimizer([w], config)
+        optimizer.load_state_dict(saved)
+    train(optimizer, [w], drawn[4:])
+    _close(w, fast)
+    with averaged(optimizer):
+        _close(w, outer)
+
+
 def test_exponential_decay():
     (w,) = parameters((3, 2))
     config = {"otype": "ExponentialDecay", "decay_base": 0.5, "decay_start": 2, "decay_interval": 3, "decay_end": 6}

@@ -14,20 +14,31 @@ from ._wrapper import Wrapper, check_saved_by, parameters_of
 class Lookahead(Wrapper):
     """Every `n_steps` steps, goes back from where the nested optimizer is to `alpha` of the way; that is for inference.
 
+    The library counts steps in the groups, which a Lookahead within shares: here each counts its own.
+
     Args:
         nested: what takes the steps.
         library: pytorch_optimizer's Lookahead around it.
+        alpha: how much of the way; 1 too, which the library refuses to be made with.
+        n_steps: how often.
     """
 
-    def __init__(self, nested: torch.optim.Optimizer, library: Any) -> None:
+    def __init__(self, nested: torch.optim.Optimizer, library: Any, alpha: float, n_steps: int) -> None:
         super().__init__(nested)
         self._library = library
+        library.alpha = alpha
+        self.n_steps = n_steps
+        self._steps = 0
 
     def __getstate__(self) -> dict[str, Any]:
         raise ArgumentError(cannot_be_pickled(self._library))
 
     def _step(self) -> None:
-        self._library.step()
+        self.nested.step()
+        self._steps += 1
+        if self._steps % self.n_steps == 0:
+            for group in self.param_groups:
+                self._library.update(group)
 
     def weights(self) -> list[torch.Tensor]:
         """The slow weights."""
@@ -35,10 +46,11 @@ class Lookahead(Wrapper):
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs to go on bit for bit."""
-        return {"wrapper": type(self).__name__, "library": self._library.state_dict()}
+        return {"wrapper": type(self).__name__, "library": self._library.state_dict(), "steps": self._steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a run with the same configuration and parameters."""
         check_saved_by(type(self).__name__, state_dict)
         self._library.load_state_dict(state_dict["library"])
+        self._steps = state_dict["steps"]
         self._share()

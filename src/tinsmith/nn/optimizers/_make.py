@@ -124,7 +124,7 @@ def _shampoo(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
 def _lookahead(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
     kind = from_library(section, "Lookahead")
     nested = made(section.nested[0], given)
-    return Lookahead(nested, kind(nested, k=section.options["n_steps"], alpha=section.options["alpha"]))
+    return Lookahead(nested, kind(nested), section.options["alpha"], section.options["n_steps"])
 
 
 def _composite(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
