@@ -95,7 +95,8 @@ def one_blob(lang: ModuleType, *, fp: str, n_bins: int) -> Any:
     @lang.func
     def below(distance):
         """The share of the bump that lies below a boundary at this distance from its centre."""
-        u = lang.max(real(-1.0), lang.min(real(1.0), distance * real(1.0 * n_bins)))
+        u = distance * real(1.0 * n_bins)
+        u = lang.select(u > real(1.0), real(1.0), lang.select(u < real(-1.0), real(-1.0), u))  # min loses NaN
         uu = u * u
         return u * (real(15.0) - uu * (real(10.0) - real(3.0) * uu)) * real(0.0625) + real(0.5)
 

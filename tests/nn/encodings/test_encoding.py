@@ -114,6 +114,14 @@ def test_float32_agrees_with_the_twin_in_float64(engine, row):
     torch.testing.assert_close(y.double(), twin(x.double(), encoding.params.double()), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("row", ["HashGrid", "Frequency", "TriangleWave", "OneBlob"])
+def test_what_is_no_number_stays_none(engine, row):
+    config, n_dims, _ = ROWS[row]
+    x = torch.rand(3, n_dims)
+    x[1] = torch.nan
+    assert Encoding(n_dims, config, engine=engine)(x).isnan().all(1).tolist() == [False, True, False]
+
+
 def test_empty_gives_nothing(engine):
     y = Encoding(3, {"otype": "Empty"}, engine=engine)(torch.rand(5, 3, requires_grad=True))
     assert y.shape == (5, 0)
