@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -148,6 +149,23 @@ def test_a_checkpoint_of_another_run(stopped, learning, what, monkeypatch):
         learn_image(options)
     line = next(line for line in str(refused.value).splitlines() if line.strip().startswith(key))
     assert "<- this run has" in line
+
+
+@pytest.mark.parametrize(
+    ("part", "otype", "key", "values"),
+    [
+        ("network", "MLP", "n_neurons", (8, 9)),
+        ("optimizer", "Adam", "skip_zero_grad_non_matrix_params", (True, False)),
+    ],
+)
+def test_of_another_configuration_the_key_is_shown(part, otype, key, values, learning):
+    first, second = ({**FREQUENCY, part: {"otype": otype, key: value}} for value in values)
+    learn_image(learning(first, steps=1))
+    with pytest.raises(CheckpointError) as refused:
+        learn_image(learning(second, steps=2, resume=True))
+    row = next(line for line in str(refused.value).splitlines() if line.strip().startswith(part))
+    sides = row.split("<- this run has")
+    assert [f'"{key}": {json.dumps(value)}' in side for value, side in zip(values, sides, strict=True)] == [True, True]
 
 
 def test_another_photograph_and_a_renamed_one(stopped, photo, tmp_path):

@@ -12,6 +12,10 @@ FILE = "checkpoint.safetensors"
 
 _NAMES = ("photograph", "dataset")
 
+_LONG = 40  # letters
+_GLIMPSE = 12
+_KEY = 60  # a key of a configuration with its value
+
 _AFRESH = "Leave out --resume to start afresh; that overwrites it."
 
 
@@ -43,12 +47,21 @@ def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapp
         return
     rows: list[tuple[str, ...]] = [("file", str(path))]
     for key, value in ours.items():
-        note = ("",) if theirs.get(key) == value else (f"this {what} has {_short(value)}",)
-        rows.append((key, _short(theirs.get(key)), *note))
+        came, wanted = _shortened(str(theirs.get(key)), str(value))
+        rows.append((key, came, "" if theirs.get(key) == value else f"this {what} has {wanted}"))
     remedy = "Resume with the input and options that it was made with, or leave out --resume to start afresh."
     raise CheckpointError(refusal(f"the checkpoint is of another {what}", rows, remedy))
 
 
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) < 40 else text[:12] + "..."
+def _shortened(came: str, wanted: str) -> list[str]:
+    """Both, each from the place on where they first differ if it is long: the value of one key among many, say."""
+    same = next((place for place, pair in enumerate(zip(came, wanted, strict=False)) if pair[0] != pair[1]), 0)
+    begin = came.rfind(", ", 0, same) + len(", ") if ", " in came[:same] else 0
+    return [_short(text, begin) for text in (came, wanted)]
+
+
+def _short(text: str, begin: int) -> str:
+    if len(text) < _LONG:
+        return text
+    size = _KEY if begin else _GLIMPSE
+    return "..." * (begin > 0) + text[begin : begin + size] + "..." * (begin + size < len(text))
