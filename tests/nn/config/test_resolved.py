@@ -272,6 +272,12 @@ REFUSED = [
     ("optimizer", {"adabound": 1}, ["came      1", "true or false"]),
     ("optimizer", {"nested": {"otype": "SGD"}}, ["`optimizer.nested` is no key of Adam"]),
     ("optimizer", {"otype": "EMA", "nested": {"otype": "Adm"}}, ["`optimizer.nested.otype`", "Did you mean `Adam`?"]),
+    (
+        "optimizer",
+        {"otype": "Shampoo", "beta2": 0.9},
+        ["`optimizer.beta2` of Shampoo", "0.99, the default: tiny-cuda-nn takes moments"],
+    ),
+    ("optimizer", {"otype": "Shampoo", "relative_decay": 0.1}, ["0.0, the default: no decay is part of"]),
     ("optimizer", {"otype": "Lookahead", "alpha": 1.5}, ["a number, 0 or more, at most 1"]),
     ("optimizer", {"n_params_to_optimize": 3}, ["would do nothing", "nested in a Composite"]),
     ("optimizer", [], ["`optimizer` is no optimizer", "an object such as {'otype': 'Adam'}"]),

@@ -212,10 +212,9 @@ _BETA = Number(0, below=1)
 _RATE = Number(0)
 _LEARNING_RATE = Key("learning_rate", _RATE, 1e-3)
 _DECAYS = (Key("relative_decay", _RATE, 0.0), Key("absolute_decay", _RATE, 0.0))
-
-
-def _betas(beta2: float) -> tuple[Key, ...]:
-    return (Key("beta1", _BETA, 0.9), Key("beta2", _BETA, beta2), Key("epsilon", _RATE, 1e-8))
+_BETAS = (Key("beta1", _BETA, 0.9), Key("beta2", _BETA, 0.999), Key("epsilon", _RATE, 1e-8))
+_NO_MOMENTS = "tiny-cuda-nn takes moments of the gradient first, which the library's Shampoo does not"
+_NO_DECAY = "no decay is part of the library's Shampoo"
 
 
 OPTIMIZERS = Catalog(
@@ -225,7 +224,7 @@ OPTIMIZERS = Catalog(
             "Adam",
             (
                 _LEARNING_RATE,
-                *_betas(0.999),
+                *_BETAS,
                 Key("l2_reg", _RATE, 1e-8),
                 *_DECAYS,
                 Key("adabound", Flag(), default=False),
@@ -238,19 +237,22 @@ OPTIMIZERS = Catalog(
                 Key("skip_zero_grad_non_matrix_params", Flag(), default=True),
             ),
         ),
-        Component("Novograd", (_LEARNING_RATE, *_betas(0.999), *_DECAYS)),
+        Component("Novograd", (_LEARNING_RATE, *_BETAS, *_DECAYS)),
         Component("SGD", (_LEARNING_RATE, Key("l2_reg", _RATE, 1e-8))),
         Component(
             "Shampoo",
             (
                 _LEARNING_RATE,
-                *_betas(0.99),
+                Key("beta1", _BETA, 0.9, only=_NO_MOMENTS),
+                Key("beta2", _BETA, 0.99, only=_NO_MOMENTS),
+                Key("epsilon", _RATE, 1e-8),
                 Key("beta3", _BETA, 0.9),
                 Key("beta_shampoo", _BETA, 0.9),
                 Key("identity", _RATE, 0.01),
                 Key("cg_on_momentum", Flag(), default=True),
                 Key("l2_reg", _RATE, 1e-5),
-                *_DECAYS,
+                Key("relative_decay", _RATE, 0.0, only=_NO_DECAY),
+                Key("absolute_decay", _RATE, 0.0, only=_NO_DECAY),
                 Key("frobenius_normalization", Flag(), default=True),
             ),
         ),

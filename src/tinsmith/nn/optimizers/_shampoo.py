@@ -2,7 +2,7 @@
 
 Both precondition the gradient with inverse roots of L and R (moving averages of g g' and g' g), keep a moving
 average of the result, and give it the length that a diagonal method's update would have. What tiny-cuda-nn
-alone has is refused where it is set.
+alone has is refused where it is read, but for `cg_on_momentum`, which makes no difference here.
 """
 
 from __future__ import annotations
@@ -12,18 +12,11 @@ from typing import Any
 
 import torch
 
-from ..._errors import ConfigError, refusal
-from ..config import Section, resolved
+from ..config import Section
 from ._gradients import lent
 from ._library import Borrowed, from_library
 from ._wrapper import parameters_of
 
-_ELSEWHERE = {
-    "beta1": "moments of the gradient come before the preconditioner there; here there are none",
-    "beta2": "moments of the gradient come before the preconditioner there; here there are none",
-    "relative_decay": "no decay is part of the library's Shampoo",
-    "absolute_decay": "no decay is part of the library's Shampoo",
-}
 _RMSPROP, _NO_GRAFT = 3, 0  # its LayerWiseGrafting
 _TENSORS = ("statistics", "pre_conditioners")
 
@@ -38,7 +31,6 @@ class Shampoo(Borrowed):
     """
 
     def __init__(self, section: Section, parameters: Sequence[torch.Tensor]) -> None:
-        _refuse_what_is_not_there(section)
         o = section.options
         library = from_library(section, "ScalableShampoo")(
             list(parameters),
@@ -93,11 +85,3 @@ def _copied(value: Any, like: torch.Tensor) -> Any:
     if isinstance(value, list):
         return [_copied(item, like) for item in value]
     return value.to(like.device).clone() if isinstance(value, torch.Tensor) else value
-
-
-def _refuse_what_is_not_there(section: Section) -> None:
-    defaults = resolved("optimizer", {"otype": section.otype}).options
-    for key, why in _ELSEWHERE.items():
-        if section.options[key] != defaults[key]:
-            rows = [("came", str(section.options[key])), ("expected", f"{defaults[key]}, the default: {why}")]
-            raise ConfigError(refusal(f"`{section.where}.{key}` of {section.otype} does not fit.", rows))
