@@ -210,6 +210,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at):
         (lambda o: o.step([-1]), ShapeError, ["A row is named that there is not"]),
         (lambda o: o.step([1, 2, 1]), ArgumentError, ["named more than once", "Name each row once"]),
         (lambda o: o.step(torch.ones(4, dtype=torch.bool)), ShapeError, ["mask of rows", "(5,)", "(4,)"]),
+        (lambda o: o.step([[1, 2]]), ShapeError, ["named by one number each", "(1, 2)", "NetworkArray.rows"]),
         (lambda o: o.step([1], [None]), ArgumentError, ["not as many gradients", "parameters  2", "gradients   1"]),
         (
             lambda o: o.step([1, 2], [torch.ones(5, 3, 2), None]),
@@ -222,6 +223,11 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at):
             lambda o: o.load_state_dict(RowOptimizer(parameters((4, 2))).state_dict()),
             CheckpointError,
             ["expected  5 rows", "came      4 rows"],
+        ),
+        (
+            lambda o: o.load_state_dict(RowOptimizer(parameters(*SHAPES), {"otype": "EMA"}).state_dict()),
+            CheckpointError,
+            ["expected  no EMA", "came      an EMA"],
         ),
     ],
 )
@@ -260,6 +266,8 @@ def test_what_is_refused(call, error, words):
             ["`optimizer.nested`: Lookahead does not work by rows", "in ExponentialDecay and EMA"],
         ),
         (SHAPES, lambda given: make_optimizer(given, {"otype": "EMA"}), ConfigError, ["EMA does not work by rows"]),
+        (SHAPES, torch.optim.Adafactor, ConfigError, ["Adafactor does not work by rows", "depends on the others"]),
+        (SHAPES, torch.optim.LBFGS, ConfigError, ["LBFGS does not work by rows"]),
     ],
 )
 def test_what_cannot_be_made(shapes, config, error, words):
@@ -282,3 +290,25 @@ def test_rows_that_are_no_whole_numbers():
     optimizer = RowOptimizer([weights], {"otype": "SGD"})
     with pytest.raises(ArgumentError, match="float32"):
         optimizer.step(rows=[0.5], gradients=[torch.ones(1, 3)])
+
+
+def test_rows_without_steps_are_averaged_to_what_they_are_now():
+    """Not to what they were when the optimizer was made: weights are loaded after that."""
+    (given,) = parameters((5, 3, 2))
+    optimizer = RowOptimizer([given], {"otype": "EMA", "decay": 0.5})
+    for steps in (0, 1):
+        with torch.no_grad():
+            given.add_(1.0)
+        if steps:
+            optimizer.step([1, 3], [torch.ones(2, 3, 2, dtype=given.dtype)])
+        own = given.detach().clone()
+        with averaged(optimizer):
+            assert torch.equal(given, own)
+        assert torch.equal(given, own)
+
+
+def test_a_state_without_averages_is_refused_where_there_are_some():
+    given = parameters(*SHAPES)
+    optimizer = RowOptimizer(given, {"otype": "EMA"})
+    with pytest.raises(CheckpointError, match="expected  an EMA\n  came      no EMA"):
+        optimizer.load_state_dict(RowOptimizer(given).state_dict())

@@ -82,6 +82,16 @@ class RowAverages:
         self.decay = decay
         self.averages = [parameter.detach().clone() for parameter in parameters]
 
+    def weights(self, parameters: Sequence[torch.Tensor], counts: torch.Tensor) -> list[torch.Tensor]:
+        """The averages; of rows without steps the parameters as they are, which may have been loaded since."""
+        if int(counts.min()):
+            return self.averages
+        found: list[torch.Tensor] = []
+        for average, parameter in zip(self.averages, parameters, strict=True):
+            has_steps = (counts > 0).to(average.device).reshape(-1, *[1] * (average.ndim - 1))
+            found.append(torch.where(has_steps, average, parameter.detach()))
+        return found
+
     def update(self, parameters: Sequence[torch.Tensor], index: torch.Tensor | None, counts: torch.Tensor) -> None:
         """After a step of these rows (None: all); `counts` are all rows' steps, this one too."""
         for average, parameter in zip(self.averages, parameters, strict=True):

@@ -25,6 +25,8 @@ from ._wrapper import Wrapper, parameters_of, swapped
 
 Factory = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 Rows = torch.Tensor | Sequence[int] | None
+_WEIGH_WHOLE_PARAMETERS = ("Adafactor", "LBFGS", "Muon")
+"""Of torch's, by name since torch 2.9 is the first with Muon. Adafactor's state would not give it away."""
 
 
 class RowOptimizer:
@@ -37,7 +39,7 @@ class RowOptimizer:
     What works is an optimizer whose update of an entry depends on that entry alone. From a configuration: Adam,
     SGD, and Composites of them, whose `n_params_to_optimize` count the numbers of one row; around them
     ExponentialDecay and EMA, which go by each row's own steps (the learning rates in `param_groups` are those
-    before the decay). Of torch's: most, not Muon or LBFGS.
+    before the decay). Of torch's: most, not Adafactor, Muon or LBFGS.
 
     Args:
         params: as for `make_optimizer`; each (rows, ...), with the same number of rows.
@@ -75,6 +77,11 @@ class RowOptimizer:
         self._counts_differed = False
         ema = None if self._wrapping is None else self._wrapping.ema
         self._averages = None if ema is None else RowAverages(self._parameters, ema)
+
+    @property
+    def parameters(self) -> list[torch.Tensor]:
+        """What is optimized, in the order in which `step` takes gradients."""
+        return list(self._parameters)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -158,7 +165,9 @@ class RowOptimizer:
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
         """Within, the parameters hold the averages of EMA, if the configuration has one; then their own again."""
-        return swapped(self._parameters, self._parameters if self._averages is None else self._averages.averages)
+        if self._averages is None:
+            return swapped(self._parameters, self._parameters)
+        return swapped(self._parameters, self._averages.weights(self._parameters, self.counts))
 
     def _check(self, gradients: Sequence[torch.Tensor | None] | None, k: int) -> None:
         if gradients is None:
@@ -190,6 +199,11 @@ class RowOptimizer:
             came = "another optimizer's" if saved is None else f"{len(saved)} rows, {len(parts)} parts"
             rows = [("expected", f"{len(self.counts)} rows, {len(self._parts)} parts"), ("came", came)]
             raise CheckpointError(refusal("The state is not of this RowOptimizer.", rows))
+        if (state_dict.get("averages") is None) != (self._averages is None):
+            expected, came = ("no EMA", "an EMA") if self._averages is None else ("an EMA", "no EMA")
+            raise CheckpointError(
+                refusal("The state is not of this RowOptimizer.", [("expected", expected), ("came", came)])
+            )
         for part, given in zip(self._parts, parts, strict=True):
             part.load_state_dict(given)
         self.counts, self._counts_differed = saved.cpu().clone(), True
@@ -215,6 +229,8 @@ def _parts(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
     if isinstance(optimizer, Wrapper):
         headline = f"{type(optimizer).__name__} does not work by rows."
         raise ConfigError(refusal(headline, [], "Give an optimizer that nothing is wrapped around."))
+    if type(optimizer).__name__ in _WEIGH_WHOLE_PARAMETERS:
+        raise ConfigError(_no_rows(optimizer, "an entry's step depends on the others of its parameter"))
     return [optimizer]
 
 
@@ -237,6 +253,10 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
     if given.numel() and (given.is_floating_point() or given.is_complex()):
         table = [("came", str(given.dtype)), ("expected", "a mask, or whole numbers")]
         raise ArgumentError(refusal("Rows are not named by such numbers.", table))
+    if given.ndim > 1:
+        table = [("expected", "(k,)"), ("came", str(tuple(given.shape)))]
+        remedy = "Count rows from 0: of places in a grid, `NetworkArray.rows` makes such numbers."
+        raise ShapeError(refusal("Rows are named by one number each.", table, remedy))
     index = given.to(torch.int64).reshape(-1)
     if bool(((index < 0) | (index >= n_rows)).any()):
         table = [("rows", f"0 to {n_rows - 1}"), ("came", f"{int(index.min())} to {int(index.max())}")]
