@@ -126,6 +126,36 @@ def test_networks_named_learn_as_they_would_among_all(engine):
     torch.testing.assert_close(few.params[[5, 0]], all_.params[[5, 0]], rtol=1e-9, atol=1e-12)
 
 
+TABLE = {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 6, "base_resolution": 4}
+
+
+@pytest.mark.parametrize("names", [["params"], ["encoding.params"], ["encoding.params", "params"]])
+def test_a_few_learn_with_an_optimizer_of_some_parameters_in_any_order(names):
+    x, target = batch(0, 2, 3)
+    found = []
+    for at in (None, [0, 1, 2, 3, 4, 5]):
+        model = NetworkArray((2, 3), 2, 3, NETWORK, TABLE)
+        optimizer = RowOptimizer([model.get_parameter(name) for name in names], {"otype": "SGD", "learning_rate": 0.1})
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        shown = (x, target) if at is None else (x.flatten(0, 1), target.flatten(0, 1))
+        Trainer(model, optimizer, "L2").training_step(*shown, at=at)
+        changed = [name for name, p in model.named_parameters() if not torch.equal(p, before[name])]
+        assert sorted(changed) == sorted(names)
+        found.append(weights(model))
+    torch.testing.assert_close(*found)
+
+
+def test_a_few_learn_after_a_part_was_frozen():
+    model = NetworkArray((2, 3), 2, 3, NETWORK, TABLE)
+    trainer = Trainer(model, ADAM, "L2")
+    trainer.training_step(*batch(0, 2, 3))
+    model.encoding.requires_grad_(False)
+    before = [p.detach().clone() for p in (model.params, model.encoding.params)]
+    trainer.training_step(*batch(1, 2), at=[1, 2])
+    changed = [not torch.equal(*pair) for pair in zip(before, (model.params, model.encoding.params), strict=True)]
+    assert changed == [True, False]
+
+
 def _moments(trainer):
     (part,) = trainer.optimizer.state_dict()["parts"]
     return {name: held.clone() for name, held in part["state"][0].items() if held.ndim}

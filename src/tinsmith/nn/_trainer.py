@@ -113,9 +113,7 @@ class Trainer:
         array, optimizer = self._by_rows()
         part, rows = array.part(at), array.rows(at)
         losses = self._losses(part, x, target)
-        learning = [parameter for parameter in part.parameters() if parameter.requires_grad]
-        gradients = torch.autograd.grad(losses.sum(), learning)
-        optimizer.step(rows, list(gradients))
+        optimizer.step(rows, _gradients(losses, array, part, optimizer.parameters))
         return losses.detach()
 
     def _losses(self, model: torch.nn.Module, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -272,6 +270,17 @@ def _optimizer(
         except ConfigError:  # it works for all networks at once only; what is wrong with it is told below
             return make_optimizer(model, section)
     return make_optimizer(model, section)
+
+
+def _gradients(
+    losses: torch.Tensor, array: NetworkArray, part: NetworkArray, optimized: list[torch.Tensor]
+) -> list[torch.Tensor | None]:
+    """Those of a part, for the array's parameters that are optimized: None for what is frozen by now."""
+    of_part = dict(part.named_parameters())
+    twins = {id(parameter): of_part[name] for name, parameter in array.named_parameters()}
+    learning = {id(one): twins[id(one)] for one in optimized if id(one) in twins and twins[id(one)].requires_grad}
+    found = dict(zip(learning, torch.autograd.grad(losses.sum(), list(learning.values())), strict=True))
+    return [found.get(id(one)) for one in optimized]
 
 
 def _loss(given: str | Config | LossFunction | None) -> LossFunction:
