@@ -13,7 +13,7 @@ from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._stage import FieldArray, Links
 from ._streams import in_order
-from ._tracing import apart, constant_when_traced, has_older_batch, is_plain, is_transformed
+from ._tracing import apart, constant_when_traced, has_modes, has_older_batch, is_plain, is_transformed
 
 __all__ = [
     "Answer",
@@ -33,6 +33,7 @@ __all__ = [
     "declared_spec",
     "examined",
     "example_inputs",
+    "has_modes",
     "has_older_batch",
     "in_order",
     "is_plain",

@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call
 
 import tinsmith as ts
@@ -241,3 +242,55 @@ def test_the_gradient_of_a_loss_is_there_once():
 
 def test_numbers_of_dims_of_numpy():
     assert NetworkArray(2, np.int64(3), 2, SMALL)(normal(2, 5, 3, dtype=torch.float32)).shape == (2, 5, 2)
+
+
+# Gradients of several at once, modes, other defaults ----------------------------------------------
+@pytest.mark.parametrize("width", [4, 8])
+def test_many_gradients_of_a_loss_at_once(engine, width):
+    net = NetworkArray((2, 3), 3, 2, SMALL | {"n_neurons": width}, dtype=F64, engine=engine)
+    of_each = torch.eye(6, dtype=F64)
+
+    def losses():
+        return net.loss(normal(2, 3, 5, 3), normal(2, 3, 5, 2, seed=1)).flatten()
+
+    def gradient(weights, of, **named):
+        return torch.autograd.grad(of, net.params, weights, retain_graph=True, **named)[0]
+
+    wanted = torch.stack([gradient(weights, losses()) for weights in of_each])
+    older, newer = losses(), losses()
+    for _ in range(2):  # the second goes back without what the forward pass kept
+        torch.testing.assert_close(gradient(of_each, older, is_grads_batched=True), wanted, **CLOSE)
+        torch.testing.assert_close(torch.func.vmap(lambda weights: gradient(weights, newer))(of_each), wanted, **CLOSE)
+
+
+def test_plain_calls_after_fake_tensors(engine):
+    net, x = array(engine=engine), normal(2, 3, 29, 3)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        net(torch.zeros(2, 3, 29, 3, dtype=F64))
+    found = net(x)
+    assert type(found) is torch.Tensor
+    torch.testing.assert_close(found, by_matrices(net)(x), **CLOSE)
+
+
+def test_scattered_points_under_transforms_whatever_the_way(engine):
+    net, points, cells = array(engine=engine, way="fused"), normal(4, 9, 3), torch.randint(0, 6, (9,))
+    each = torch.stack([net.routed(one, cells) for one in points])
+    torch.testing.assert_close(torch.func.vmap(lambda one: net.routed(one, cells))(points), each, **CLOSE)
+    slope = torch.func.grad(lambda one: net.routed(one, cells).square().sum())(points[0])
+    one = points[0].requires_grad_()
+    torch.testing.assert_close(slope, torch.autograd.grad(net.routed(one, cells).square().sum(), one)[0], **CLOSE)
+
+
+def test_scattered_points_where_torch_makes_halves(engine):
+    net = array(engine=engine)
+    points, cells = normal(70_000, 3), torch.randint(0, 6, (70_000,))
+    wanted = net.routed(points, cells)
+    torch.set_default_dtype(torch.float16)
+    try:
+        assert torch.equal(net.routed(points, cells), wanted)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_cells_named_by_numpys_short_integers():
+    assert array().rows(np.array([5, 2], np.uint16)).tolist() == [5, 2]

@@ -133,6 +133,7 @@ class NetworkArray(torch.nn.Module):
             rows = [("came", f"{tuple(given.shape)} {given.dtype}"), ("grid", str(self.grid_shape))]
             remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
             raise ArgumentError(refusal("`at` names no cells", rows, remedy))
+        given = given.long()  # torch compares no uint16
         sizes = torch.tensor(self.grid_shape if is_places else [self.cells], device=given.device)
         outside = (given < 0) | (given >= sizes)
         if bool(outside.any()):
@@ -140,7 +141,7 @@ class NetworkArray(torch.nn.Module):
             remedy = f"Count cells from 0 to {self.cells - 1}, or each axis of the grid from 0."
             raise ArgumentError(refusal("`at` names a cell outside the grid", rows, remedy))
         steps = torch.tensor([math.prod(self.grid_shape[axis + 1 :]) for axis in range(len(self.grid_shape))])
-        found = (given * steps.to(given.device)).sum(1) if is_places else given.long()
+        found = (given * steps.to(given.device)).sum(1) if is_places else given
         if len(found.unique()) != len(found):
             raise ArgumentError(refusal("`at` names a cell twice", remedy="Name each once."))
         return found
@@ -232,7 +233,7 @@ class NetworkArray(torch.nn.Module):
         self._check_points(points, cells)
         cells = cells.long()
         points = self.encoding.routed(points, cells) if self.encoding else points
-        if self._is_fused(points):
+        if self._is_fused(points) and not self._is_transformed():  # no transform goes through the sorting
             found = sorted_by(cells, self.cells, self.engine)
             return found.restore(
                 _fused.outputs(self.layout, self.params, found.sort(points), found.samples, self.engine)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import Op, constant_when_traced, language
+from ...bridge import Op, constant_when_traced, has_older_batch, is_transformed, language
 from ...kernels import NetworkShape, backward_networks, forward_networks, learning_networks
 from ._layout import Layout
 from ._samples import Samples
@@ -52,7 +52,11 @@ class _Learned(torch.autograd.Function):
         (grad_losses,), (params, x, target) = gradients, ctx.saved_tensors
         with torch.no_grad():  # gone back over again, a graph works its gradient out again: it was given away
             slopes = ctx.slopes.pop() if ctx.slopes else ctx.op(x, target, params, *ctx.samples).slopes
-            slopes.view(len(grad_losses), -1).mul_(grad_losses[:, None])  # a copy would be half as much memory again
+            each = slopes.view(len(grad_losses), -1)
+            if has_older_batch(gradients) or is_transformed():  # of many gradients at once
+                slopes = (each * grad_losses[:, None]).view(slopes.shape)
+            else:
+                each.mul_(grad_losses[:, None])  # a copy would be half as much memory again
         return _Once.apply(slopes, params) if torch.is_grad_enabled() else slopes, None, None, None, None
 
 

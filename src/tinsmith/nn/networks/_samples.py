@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...bridge import Op, apart, constant_when_traced, language, op
+from ...bridge import Op, apart, constant_when_traced, has_modes, language, op
 from ...engines import NAMES
 from ...kernels import counting_sort, move_rows
 
@@ -28,7 +28,7 @@ class Samples(NamedTuple):
 
 def equal_batches(cells: int, batch: int, device: torch.device) -> Samples:
     """Of `cells` networks with `batch` samples each, one after the other in memory."""
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or has_modes():  # fake tensors would be kept for true ones
         return _laid_out(cells, batch, device)
     return _kept(cells, batch, device, torch.get_num_threads())
 
@@ -101,7 +101,7 @@ def sorted_by(cells: torch.Tensor, count: int, engine: str | None) -> Sorting:
         place = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order), device=order.device)).int()
         start = torch.nn.functional.pad(torch.bincount(cells, minlength=count).cumsum(0), (1, 0)).int()
     tasks = _tasks(count, cells.device.type)
-    shares = torch.linspace(0, len(cells), tasks + 1, device=cells.device).int()
+    shares = torch.linspace(0, len(cells), tasks + 1, dtype=torch.float64, device=cells.device).int()
     first = torch.searchsorted(start, shares, out_int32=True).clamp(max=count)
     first[0], first[-1] = 0, count
     return Sorting(Samples(start, first), place, engine)
