@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 
 import pytest
 import torch
@@ -312,3 +313,32 @@ def test_a_state_without_averages_is_refused_where_there_are_some():
     optimizer = RowOptimizer(given, {"otype": "EMA"})
     with pytest.raises(CheckpointError, match="expected  an EMA\n  came      no EMA"):
         optimizer.load_state_dict(RowOptimizer(given).state_dict())
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+def test_averages_go_where_the_parameters_go(steps):
+    model = torch.nn.Module()
+    model.weights, _ = parameters(*SHAPES, dtype=torch.float32)
+    optimizer = RowOptimizer(model, {"otype": "EMA", "nested": {"otype": "SGD"}})
+    for _ in range(steps):
+        optimizer.step([2], [torch.ones(1, 3, 2)])
+    model.double()
+    optimizer.step([1, 3], [torch.ones(2, 3, 2, dtype=torch.float64)])
+    with averaged(optimizer):
+        assert model.weights.dtype == torch.float64
+    assert [average.dtype for average in optimizer.state_dict()["averages"]] == [torch.float64]
+
+
+@pytest.mark.parametrize("name", ["Adam", "Composite", "wrapped"])
+def test_pickled_with_its_parameters_an_optimizer_goes_on(name):
+    given = parameters(*SHAPES)
+    optimizer = RowOptimizer(given, OPTIMIZERS[name])
+    drawn = gradients(given, 4)
+    for rows, came in zip(([0, 2], None), drawn[:2], strict=True):
+        _step(optimizer, given, rows, came, compact=False)
+    again, twin = pickle.loads(pickle.dumps((optimizer, given)))[::-1]
+    for rows, came in zip(([2, 4], None), drawn[2:], strict=True):
+        _step(optimizer, given, rows, came, compact=True)
+        _step(twin, again, rows, came, compact=True)
+    for p, q in zip(given, again, strict=True):
+        assert torch.equal(p, q)

@@ -84,6 +84,7 @@ class RowAverages:
 
     def weights(self, parameters: Sequence[torch.Tensor], counts: torch.Tensor) -> list[torch.Tensor]:
         """The averages; of rows without steps the parameters as they are, which may have been loaded since."""
+        self._follow(parameters)
         if int(counts.min()):
             return self.averages
         found: list[torch.Tensor] = []
@@ -94,6 +95,7 @@ class RowAverages:
 
     def update(self, parameters: Sequence[torch.Tensor], index: torch.Tensor | None, counts: torch.Tensor) -> None:
         """After a step of these rows (None: all); `counts` are all rows' steps, this one too."""
+        self._follow(parameters)
         for average, parameter in zip(self.averages, parameters, strict=True):
             own = counts if index is None else counts[index]
             newest = ((1 - self.decay) / (1 - self.decay ** own.to(torch.float64))).to(average.dtype)
@@ -104,3 +106,8 @@ class RowAverages:
                 at = index.to(average.device)
                 part = average.index_select(0, at).lerp_(parameter.detach().index_select(0, at), newest)
                 average.index_copy_(0, at, part)
+
+    def _follow(self, parameters: Sequence[torch.Tensor]) -> None:
+        """To the dtype and device that the parameters have now: `module.to(...)` may come after the optimizer."""
+        pairs = zip(self.averages, parameters, strict=True)
+        self.averages = [average.to(parameter.device, parameter.dtype) for average, parameter in pairs]

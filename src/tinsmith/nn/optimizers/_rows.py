@@ -8,6 +8,7 @@ a row's step depends on besides is how many it has had: rows of one count go tog
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -213,13 +214,12 @@ class RowOptimizer:
 
 
 def _from_configuration(section: Section, given: Sequence[Slot]) -> Factory:
-    matrix = [slot.matrix for slot in given]
+    return functools.partial(_made_over, section, tuple(slot.matrix for slot in given))  # a closure has no pickle
 
-    def over(parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
-        networks = len(parameters[0])
-        return made(section, [Slot(p, is_matrix, networks) for p, is_matrix in zip(parameters, matrix, strict=True)])
 
-    return over
+def _made_over(section: Section, matrix: tuple[bool, ...], parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+    networks = len(parameters[0])
+    return made(section, [Slot(p, is_matrix, networks) for p, is_matrix in zip(parameters, matrix, strict=True)])
 
 
 def _parts(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:
