@@ -181,7 +181,7 @@ def test_what_is_frozen_stays_where_a_few_learn():
 def test_cells_of_any_integer_type():
     points, cells = normal(4, 3), torch.tensor([0, 5, 1, 0])
     for net in (array(), by_matrices(array()), array(TABLE)):
-        for dtype in (torch.uint8, torch.int16, torch.int32):
+        for dtype in (torch.uint8, torch.int16, torch.int32, torch.uint16):
             assert torch.equal(net.routed(points, cells.to(dtype)), net.routed(points, cells))
 
 

@@ -278,7 +278,7 @@ class NetworkArray(torch.nn.Module):
             raise ShapeError(refusal("`points` and `cells` do not fit the NetworkArray", rows))
         if cells.is_floating_point() or cells.dtype == torch.bool:
             raise DtypeError(refusal("`cells` are no integers", [("came", str(cells.dtype))]))
-        low, high = torch.aminmax(cells) if len(cells) else (0, 0)
+        low, high = torch.aminmax(cells.long()) if len(cells) else (0, 0)
         if not 0 <= int(low) <= int(high) < self.cells:
             rows = [("came", f"{int(low)} to {int(high)}"), ("expected", f"0 to {self.cells - 1}")]
             remedy = "Count cells from 0, along the grid's last axis first."
