@@ -177,6 +177,14 @@ def test_a_few_are_refused_where_that_cannot_be(engine):
         Trainer(array(engine), LOOKAHEAD).training_step(*batch(0, 1), at=[0])
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_compiled_array_is_refused(engine):
+    """Its loss would be one mean over all networks, of which none learned as if alone."""
+    with pytest.raises(ArgumentError, match="does not see the networks of a compiled array") as refused:
+        Trainer(torch.compile(array(engine)))
+    assert "Pass the array itself" in str(refused.value)
+
+
 def test_an_optimizer_is_named_as_a_loss_is(engine):
     for model in (mlp(), array(engine)):
         named, configured = Trainer(model, "sgd", "L2").optimizer, Trainer(model, {"otype": "SGD"}, "L2").optimizer

@@ -51,6 +51,7 @@ class Trainer:
 
     Raises:
         ConfigError: a configuration that is not understood, or `log_dir` without tensorboard.
+        ArgumentError: the model is `torch.compile` of a NetworkArray, or `log_every` is less than 1.
 
     Example:
         >>> array = ts.nn.NetworkArray((4, 4), 2, 1, {"n_neurons": 8, "n_hidden_layers": 1})
@@ -71,6 +72,9 @@ class Trainer:
     ) -> None:
         if log_every < 1:
             raise ArgumentError(refusal("`log_every` is too small", [("came", str(log_every)), ("wanted", ">= 1")]))
+        if isinstance(getattr(model, "_orig_mod", None), NetworkArray):
+            remedy = "Pass the array itself: a step of it is a few launches, of which a compiler makes no fewer."
+            raise ArgumentError(refusal("The Trainer does not see the networks of a compiled array.", remedy=remedy))
         self.model = model
         self.optimizer = _optimizer(model, optimizer)
         self.loss = _loss(loss)
