@@ -51,7 +51,10 @@ class _Learned(torch.autograd.Function):
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         (grad_losses,), (params, x, target) = gradients, ctx.saved_tensors
         with torch.no_grad():  # gone back over again, a graph works its gradient out again: it was given away
-            slopes = ctx.slopes.pop() if ctx.slopes else ctx.op(x, target, params, *ctx.samples).slopes
+            if ctx.slopes:
+                slopes = ctx.slopes.pop()
+            else:  # detached: within a transform an op looks for its own gradient, which takes minutes to generate
+                slopes = ctx.op(x.detach(), target.detach(), params.detach(), *ctx.samples).slopes
             each = slopes.view(len(grad_losses), -1)
             if has_older_batch(gradients) or is_transformed():  # of many gradients at once
                 slopes = (each * grad_losses[:, None]).view(slopes.shape)
