@@ -90,8 +90,8 @@ def test_components_of_a_vector(lang64):
     assert not clears(pairs)
 
 
-def test_an_input_s_own_adjoint_is_cleared(lang64):
-    """Scratch that a first kernel fills, a second overwrites in part and reads."""
+def test_scratch_that_a_second_kernel_overwrites_in_part(lang64):
+    """What the first stored there had no part in the outputs."""
 
     @lang64.kernel
     def fill(x: lang64.types.ndarray(), t: lang64.types.ndarray()):
