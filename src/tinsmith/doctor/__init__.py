@@ -3,7 +3,8 @@
 from ..linter import RULES, Finding, lint_file
 from ._check import check, check_example, check_file, not_run
 from ._examples import ops_of, ops_with_examples
-from ._gradcheck import Gradcheck, gradcheck
+from ._gradcheck import gradcheck
+from ._gradcheck_result import Gradcheck
 from ._lint import lint
 from ._records import as_json, as_sarif
 from ._report import Report, joined

@@ -11,10 +11,11 @@ from ..bridge import Examined, Op, examined, example_inputs
 from ..engines import init, of_kernel, started
 from ..linter import SEVERITIES, Finding, in_order, lint_file
 from ._excerpt import shown_path, unwarned
-from ._gradcheck import Gradcheck, gradcheck
+from ._gradcheck import gradcheck
+from ._gradcheck_result import Gradcheck
 from ._lint import lint
 from ._report import Report
-from .sanitize import sanitize
+from .sanitize import HAZARDS, is_hazard, sanitize
 
 
 def check(op: Op, *inputs: Any, **named: Any) -> Report:
@@ -85,7 +86,7 @@ def labelled(op: Op, label: str, inputs: tuple[Any, ...], named: dict[str, Any])
     gradients: dict[str, Gradcheck] = {}
 
     def compared() -> list[Finding]:
-        harmful = next((one for one in found.get("sanitizer", []) if one.rule in _HARMFUL), None)
+        harmful = next(filter(is_hazard, found.get("sanitizer", [])), None)
         if harmful:
             return [_left_out(label, harmful)]
         gradients[label] = gradcheck(op, *inputs, **named)
@@ -145,15 +146,9 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
     return untold(linted, seen, is_first=True) + untold(seen, linted, is_first=False)
 
 
-_HARMFUL = {
-    "TS604": "compiled kernels that leave their arrays harm memory",
-    "TS610": "an element that is never written may hold anything, and its gradient too",
-}
-
-
 def _left_out(label: str, harmful: Finding) -> Finding:
     """A hint: what keeps the gradient check from running is itself an error."""
-    words = f"gradient check of op `{label}` was left out: {_HARMFUL[harmful.rule]}"
+    words = f"gradient check of op `{label}` was left out: {HAZARDS[harmful.rule]}"
     return Finding("TS002", "info", harmful.path, harmful.line, harmful.column, words)
 
 

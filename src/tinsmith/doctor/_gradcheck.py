@@ -9,17 +9,16 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import torch
 
 from .._errors import GradientError, KernelError, TinsmithError
 from ..bridge import Cotangents, Examined, Op, examined, judged
 from ..linter import Finding, in_order, unsuppressed
-from ..source.ir import NotCovered
 from ._budget import OPERATIONS, Budget, TooLong
+from ._gradcheck_result import Gradcheck
 from .gradients import (
     Compared,
     Comparison,
@@ -37,81 +36,12 @@ from .gradients import (
     told,
     values_that_differ,
 )
+from .sanitize import Look, look
 
 LARGE = 4096
 """Elements of all inputs together beyond which random directions stand for them."""
 SECONDS = 30.0
 """Time for differences beyond which random directions stand for elements."""
-
-
-@dataclass(frozen=True)
-class Gradcheck:
-    """What a gradient check found. `print` it to read it.
-
-    Attributes:
-        name: the op's.
-        origin: where its gradient comes from.
-        ok: whether nothing of severity "error" was found: the gradient is right, or there is nothing to differentiate.
-        findings: what was found.
-        inputs: of each differentiable input, the op's gradient, the oracle's, and differences.
-        notes: how it was checked, and what was left out.
-        was_refused: whether the gradient cannot be had, also where a comment leaves the finding out.
-
-    Example:
-        >>> @ts.op("x[n] -> y[n]")
-        ... @ti.kernel
-        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
-        ...     for i in x:
-        ...         y[i] = x[i] * x[i]
-        >>> result = ts.gradcheck(square, torch.rand(5))
-        >>> result.verdict, result.findings, result.errors["x"].shape
-        ('right', [], (5,))
-    """
-
-    name: str
-    origin: str
-    findings: list[Finding]
-    inputs: tuple[Compared, ...] = ()
-    notes: tuple[str, ...] = field(default=())
-    was_refused: bool = False
-
-    @property
-    def ok(self) -> bool:
-        return not any(one.severity == "error" for one in self.findings)
-
-    @property
-    def verdict(self) -> Literal["right", "wrong", "refused", "nothing to differentiate"]:
-        """In a word, or in three where no input is a tensor of floats: no gradient was compared, so none is right.
-
-        A gradient that was refused is none, so `.ok` is false, but nobody was told a wrong one.
-        """
-        if self.was_refused:
-            return "refused"
-        if not self.ok:
-            return "wrong"
-        return "right" if self.inputs else "nothing to differentiate"
-
-    @property
-    def errors(self) -> dict[str, np.ndarray]:
-        """By input, how far each element is from the oracle's, or from differences where there is no oracle."""
-        pairs = ((one.name, one.op, one.reference) for one in self.inputs)
-        return {name: (op - true).abs().cpu().numpy() for name, op, true in pairs if true is not None}
-
-    @property
-    def summary(self) -> str:
-        """Its text without the findings."""
-        origin = f", {self.origin}" if self.inputs or self.was_refused else ""  # where no gradient is from, nobody asks
-        verdict = "WRONG" if self.verdict == "wrong" else self.verdict
-        lines = [f"the gradient of op `{self.name}`{origin}: {verdict}"]
-        if self.inputs and all(one.is_zero for one in self.inputs):
-            lines[0] += ", but nothing but zeros was compared"
-        lines += [f"  {note}" for note in self.notes]
-        width = max([0, *(len(one.name) for one in self.inputs)])
-        lines += [f"  {one.name:{width}}  {_line(one)}" for one in self.inputs]
-        return "\n".join(lines)
-
-    def __str__(self) -> str:
-        return "\n".join([self.summary, *map(str, self.findings)])
 
 
 def gradcheck(
@@ -131,6 +61,9 @@ def gradcheck(
     in its own precision, and differences are those of its interpreted kernels. Inputs with more than 4096 elements in
     all are checked along random directions; so is what would take longer than half a minute. What the interpreter
     cannot run, or not in 400,000 operations, is checked without the oracle; the result says so.
+
+    The kernels are interpreted once before anything is launched: where that run leaves an array, divides an integer by
+    zero, reads what nothing wrote or does not end, nothing is launched, and the verdict is "not compared".
 
     An op that is alone against the other two is wrong (TS701). At a kink (`max` of equal numbers) any number between
     the two slopes is a derivative; there, and where there is none, TS702 says which was chosen.
@@ -199,10 +132,14 @@ class _Check:
         self.function = of_op(call)
         self.notes: list[str] = ["in float64" if is_double else "in the op's own precision, which is less than float64"]
         self.findings: list[Finding] = []
+        self.look = Look()
 
     def result(self, given: Cotangents | None) -> Gradcheck:
         """Run it."""
         values = {name: one.detach() for name, one in self.call.inputs.items() if one.is_floating_point()}
+        self.look = look(self.call)
+        if self.look.obstacle:
+            return self._not_compared(self.look)
         with torch.no_grad():
             self.function(values)  # compiles
             (here, taken), (again, taken_again) = (_timed(self.function, values) for _ in range(2))
@@ -252,19 +189,27 @@ class _Check:
         self.notes.append("the gradient was refused, so there is nothing to compare")
         return self._finished(was_refused=True)
 
+    def _not_compared(self, seen: Look) -> Gradcheck:
+        """Nothing was launched: say why, as an error."""
+        path, line = self.call.starts[0]
+        endless = Finding("TS002", "error", path, line, 0, f"the gradient check was left out: {seen.obstacle}")
+        self.findings += seen.hazards or [endless]
+        self.notes = []
+        return replace(self._finished(), obstacle=seen.obstacle)
+
     def _oracle(self, values: Tensors, cotangents: Tensors) -> tuple[Tensors, tuple[Function, Tensors, float] | None]:
         """The oracle's gradient; and the interpreted op, its outputs, and the time of a run."""
+        if self.look.unknown:
+            self.notes.append(f"without the oracle: {self.look.unknown}")
+            return {}, None
         wide = {name: one.double() for name, one in values.items()}
-        function = of_interpreter(self.call, Budget(OPERATIONS))
         try:
-            gradient = pulled_back(function, wide, cotangents)
+            gradient = pulled_back(of_interpreter(self.call, Budget(OPERATIONS)), wide, cotangents)
             plain = of_interpreter(self.call)
             begin = time.perf_counter()
             with torch.no_grad():
                 outputs = plain(wide)
             return gradient, (plain, outputs, time.perf_counter() - begin)
-        except NotCovered as reason:
-            self.notes.append(f"without the oracle: {reason.construct}, at {reason.place}, is not known to it")
         except TooLong:
             self.notes.append(f"without the oracle: it would take more than {OPERATIONS:,} operations")
         except KernelError as reason:
@@ -338,21 +283,3 @@ def _timed(function: Function, values: Tensors) -> tuple[Tensors, float]:
 
 def _first_line(reason: TinsmithError) -> str:
     return str(reason).splitlines()[0]
-
-
-def _line(one: Compared) -> str:
-    """How far the derivatives by one input are apart at most."""
-    shape = f"({', '.join(map(str, one.op.shape))})"
-    parts = []
-    if one.oracle is not None:
-        parts.append(f"op - oracle {_greatest(one.op, one.oracle):.1e}")
-    if one.differences is not None:
-        parts.append(f"op - differences {_greatest(one.op, one.differences):.1e}")
-    else:
-        parts.append(f"op - differences {one.along:.1e} along directions")
-    return f"{shape}  {', '.join(parts)}"
-
-
-def _greatest(left: torch.Tensor, right: torch.Tensor) -> float:
-    apart = (left - right).abs()[~right.isnan()]
-    return apart.max().item() if apart.numel() else 0.0

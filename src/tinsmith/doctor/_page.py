@@ -15,7 +15,7 @@ from ._style import STYLE
 from ._terminal import told_aside
 
 if TYPE_CHECKING:
-    from ._gradcheck import Gradcheck
+    from ._gradcheck_result import Gradcheck
     from ._report import Report
     from .gradients import Compared
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .._errors import CheckError
 from ..linter import SEVERITIES, Finding, Severity, in_order
-from ._gradcheck import Gradcheck
+from ._gradcheck_result import Gradcheck
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -77,6 +77,8 @@ class Report:
             right = {f"op `{label}`" for label, one in self.gradients.items() if one.verdict == "right"}
             return "right" if self.name in right else "no errors"
         rules = {one.rule for one in self.of("error")}
+        if not rules and all(one.ok or one.verdict == "not compared" for one in self.gradients.values()):
+            return "not checked"
         if not rules or rules - NOT_LOOKED_AT - {"TS703"}:
             return "wrong"
         return "not checked" if rules & NOT_LOOKED_AT else "refused"

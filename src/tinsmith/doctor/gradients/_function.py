@@ -104,6 +104,9 @@ class _Counter:
     def begins(self, held: Mapping[str, Any]) -> None:
         """Nothing to be told."""
 
+    def turned(self, line: int, turn: int) -> None:
+        """Nothing to report."""
+
     def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """What is not there is left out, and is the sanitizer's to tell."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,8 +20,21 @@ from ._integers import is_unsigned, limits, lost, overflow, written
 from ._log import Log
 
 
+class LongestWhile(NamedTuple):
+    """The entry of a `while` that took most operations so far: its line, its turns, and those operations."""
+
+    line: int
+    turns: int
+    operations: int
+
+
 class Numbers:
-    """Told of every operation. `line` is the last that ran."""
+    """Told of every operation.
+
+    Attributes:
+        line: the last that ran.
+        longest_while: what a run that was stopped may have hung in.
+    """
 
     def __init__(self, here: Here, log: Log, columns: Columns, budget: Budget, births: Births) -> None:
         self._here = here
@@ -32,6 +45,9 @@ class Numbers:
         self._cuts = Cuts()
         self.count = budget.count
         self.line = 0
+        self._budget = budget
+        self._entered: dict[int, int] = {}
+        self.longest_while = LongestWhile(0, 0, 0)
 
     def begin(self, kernel: nodes.Kernel) -> None:
         """A kernel is run."""
@@ -40,6 +56,14 @@ class Numbers:
     def begins(self, held: Mapping[str, Any]) -> None:
         """The kernel's locals are in `held`."""
         self._here.held = held
+
+    def turned(self, line: int, turn: int) -> None:
+        """A `while` begins another turn: note how much of the budget it took since it was entered."""
+        if turn == 0:
+            self._entered[line] = self._budget.left
+        spent = self._entered[line] - self._budget.left
+        if spent > self.longest_while.operations:
+            self.longest_while = LongestWhile(line, turn, spent)
 
     def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """An index is not in its array."""

@@ -70,7 +70,7 @@ def _found(call: Examined) -> list[Finding]:
         kernels = [lowered.kernel for lowered in call.kernels]
     except NotCovered as reason:
         return [_not_interpreted(call, reason)]
-    run = _Run(call)
+    run = Run(call)
     try:
         run.go()
     except TooLong:
@@ -83,7 +83,7 @@ def _found(call: Examined) -> list[Finding]:
     return in_order([*run.log.findings(), *narrow])
 
 
-class _Run:
+class Run:
     """One run, and who is told of it."""
 
     def __init__(self, call: Examined) -> None:
@@ -93,13 +93,20 @@ class _Run:
         self.memory = Memory(self.here, self.log, self.columns, call.made, call.uninitialised, call.outputs)
         self.numbers = Numbers(self.here, self.log, self.columns, Budget(OPERATIONS), self.births)
 
+    def forward(
+        self, leaves: Mapping[str, torch.Tensor], *, with_gradient: bool, seeded: bool = False
+    ) -> dict[str, torch.Tensor]:
+        """Run forwards; the outputs are connected with `leaves` where a gradient is wanted."""
+        with torch.set_grad_enabled(with_gradient):
+            outputs = self.call.run(leaves, faithful=True, seeded=seeded, observer=self._observe)
+        self.memory.end()
+        return outputs
+
     def go(self) -> None:
         """Run forwards and in reverse."""
         has_gradient = self.call.gradient != "backward"  # one by hand need not have the autograd's trouble
         leaves = self.call.leaves() if has_gradient else {}
-        with torch.set_grad_enabled(has_gradient):
-            outputs = self.call.run(leaves, faithful=True, observer=self._observe)
-        self.memory.end()
+        outputs = self.forward(leaves, with_gradient=has_gradient)
         floats = [one for one in outputs.values() if one.is_floating_point()]
         gradient = _pulled_back(floats, leaves)
         self.births.found(self.log, self.columns, [one.detach() for one in floats], list(gradient.values()))

@@ -83,7 +83,7 @@ class Statements:
             case nodes.For():
                 return self._for(stmt)
             case nodes.While(body):
-                return _repeated(self.block(body))
+                return _repeated(self.block(body), stmt.line, self.expressions.watch)
             case nodes.Break():
                 return lambda _: BREAK
             case nodes.Continue():
@@ -185,7 +185,7 @@ def _branch(condition: Run, body: Step, orelse: Step) -> Step:
 
 def _counted(names: tuple[str, ...], bounds: list[tuple[Run, Run]], body: Step) -> Step:
     def loop(held: Locals) -> None:
-        for indices in itertools.product(*(range(begin(held), end(held)) for begin, end in bounds)):
+        for indices in _indices([range(begin(held), end(held)) for begin, end in bounds]):
             held.update(zip(names, indices, strict=True))
             if body(held) == BREAK:
                 return
@@ -193,9 +193,23 @@ def _counted(names: tuple[str, ...], bounds: list[tuple[Run, Run]], body: Step) 
     return loop
 
 
-def _repeated(body: Step) -> Step:
+def _indices(ranges: list[range]) -> Iterable[tuple[int, ...]]:
+    """Every combination, the last fastest; unlike `itertools.product` without a list of what may be billions."""
+    if not ranges:
+        return [()]
+    return ((at, *rest) for at in ranges[0] for rest in _indices(ranges[1:]))
+
+
+def _repeated(body: Step, line: int, watch: Watch | None) -> Step:
     def loop(held: Locals) -> None:
         while body(held) != BREAK:
             continue
 
-    return loop
+    def watched(held: Locals) -> None:
+        assert watch is not None
+        for turn in itertools.count():
+            watch.turned(line, turn)
+            if body(held) == BREAK:
+                return
+
+    return loop if watch is None else watched

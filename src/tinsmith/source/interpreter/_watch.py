@@ -23,6 +23,9 @@ class Watch(Protocol):
     def count(self, operations: int) -> None:
         """A statement is run that takes so many operations. May raise, to end the run."""
 
+    def turned(self, line: int, turn: int) -> None:
+        """A `while` begins another turn, counted from 0 each time that the loop is entered."""
+
     def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """An index is not in its array."""
 

@@ -1,0 +1,108 @@
+"""The result of a gradient check: its verdict, its findings, and the derivatives that were compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+
+from ..linter import Finding
+from .gradients import Compared
+
+
+@dataclass(frozen=True)
+class Gradcheck:
+    """What a gradient check found. `print` it to read it.
+
+    Attributes:
+        name: the op's.
+        origin: where its gradient comes from.
+        ok: whether nothing of severity "error" was found, and nothing kept the check from launching the op.
+        findings: what was found.
+        inputs: of each differentiable input, the op's gradient, the oracle's, and differences.
+        notes: how it was checked, and what was left out.
+        was_refused: whether the gradient cannot be had, also where a comment leaves the finding out.
+        obstacle: why nothing was compared, where that is so, also where a comment leaves the finding out.
+
+    Example:
+        >>> @ts.op("x[n] -> y[n]")
+        ... @ti.kernel
+        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i] * x[i]
+        >>> result = ts.gradcheck(square, torch.rand(5))
+        >>> result.verdict, result.findings, result.errors["x"].shape
+        ('right', [], (5,))
+    """
+
+    name: str
+    origin: str
+    findings: list[Finding]
+    inputs: tuple[Compared, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+    was_refused: bool = False
+    obstacle: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.obstacle and not any(one.severity == "error" for one in self.findings)
+
+    @property
+    def verdict(self) -> Literal["right", "wrong", "refused", "not compared", "nothing to differentiate"]:
+        """In a word or a few; "right" only where derivatives were compared.
+
+        "refused": there is no gradient to compare, so `.ok` is false, but no call gives a wrong one. "not compared":
+        launching the kernel on these inputs would be dangerous or meaningless. "nothing to differentiate": no input is
+        a tensor of floats.
+        """
+        if self.was_refused:
+            return "refused"
+        if self.obstacle:
+            return "not compared"
+        if not self.ok:
+            return "wrong"
+        return "right" if self.inputs else "nothing to differentiate"
+
+    @property
+    def errors(self) -> dict[str, np.ndarray]:
+        """By input, how far each element is from the oracle's, or from differences where there is no oracle."""
+        pairs = ((one.name, one.op, one.reference) for one in self.inputs)
+        return {name: (op - true).abs().cpu().numpy() for name, op, true in pairs if true is not None}
+
+    @property
+    def summary(self) -> str:
+        """Its text without the findings."""
+        origin = f", {self.origin}" if self.inputs or self.was_refused else ""  # where no gradient is from, nobody asks
+        verdict = "WRONG" if self.verdict == "wrong" else self.verdict
+        lines = [f"the gradient of op `{self.name}`{origin}: {verdict}"]
+        if self.inputs and all(one.is_zero for one in self.inputs):
+            lines[0] += ", but nothing but zeros was compared"
+        if self.obstacle:
+            lines.append(f"  {self.obstacle}, so nothing was launched")
+        lines += [f"  {note}" for note in self.notes]
+        width = max([0, *(len(one.name) for one in self.inputs)])
+        lines += [f"  {one.name:{width}}  {_line(one)}" for one in self.inputs]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary, *map(str, self.findings)])
+
+
+def _line(one: Compared) -> str:
+    """How far the derivatives by one input are apart at most."""
+    shape = f"({', '.join(map(str, one.op.shape))})"
+    parts = []
+    if one.oracle is not None:
+        parts.append(f"op - oracle {_greatest(one.op, one.oracle):.1e}")
+    if one.differences is not None:
+        parts.append(f"op - differences {_greatest(one.op, one.differences):.1e}")
+    else:
+        parts.append(f"op - differences {one.along:.1e} along directions")
+    return f"{shape}  {', '.join(parts)}"
+
+
+def _greatest(left: torch.Tensor, right: torch.Tensor) -> float:
+    apart = (left - right).abs()[~right.isnan()]
+    return apart.max().item() if apart.numel() else 0.0

@@ -1,0 +1,185 @@
+"""A gradient check looks before it launches: what would harm the process, or mean nothing, is named and not run."""
+
+import inspect
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith.doctor import check
+from tinsmith.doctor.sanitize import _look, _sanitize
+from tinsmith.engines import of_kernel
+from tinsmith.testing import assert_differentiable
+
+X = torch.tensor([0.5, 1.5, 2.5, 3.5, 4.5])
+INTEGERS = torch.tensor([4, 0, 2, 5, 1], dtype=torch.int32)
+
+
+@pytest.fixture
+def nothing_is_launched(monkeypatch):
+    """A call of an op fails the test: a compiled kernel would take the process along."""
+    monkeypatch.setattr(ts.Op, "__call__", lambda *_, **__: pytest.fail("the op was launched"))
+
+
+LEAVES = "compiled kernels that leave their arrays harm memory"
+BY_ZERO = "an integer by zero ends the process"
+
+
+def wrong_indices(lang):
+    """Ops, their inputs, the rule and a part of the reason, by what is wrong with a launch."""
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def neighbours(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i - 1] + x[i + 1]  # here
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def behind(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i + 1]  # here
+
+    @ts.op("x[n], k[n]: i32 -> y[n]")
+    @lang.kernel
+    def gather(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in k:
+            y[i] = x[k[i]]  # here
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def binned(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[int(2.0 * x[i])] += x[i]  # here
+
+    return {
+        "neighbours": (neighbours, (X,), "TS604", LEAVES),
+        "behind": (behind, (X,), "TS604", LEAVES),
+        "an index from data": (gather, (X, INTEGERS), "TS604", LEAVES),
+        "an index from a float": (binned, (X,), "TS604", LEAVES),
+    }
+
+
+def wrong_values(lang):
+    """The same of ops that stay in their arrays."""
+
+    @ts.op("x[n], k[n]: i32 -> y[n]")
+    @lang.kernel
+    def divided(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * (7 // k[i])  # here
+
+    @ts.op("x[n], k[n]: i32 -> y[n]")
+    @lang.kernel
+    def remainder(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * (7 % k[i])  # here
+
+    @ts.op("x[n] -> y[n]", init={"y": "empty"})
+    @lang.kernel
+    def garbage(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] += x[i]  # here
+
+    @ts.op("x[n] -> y[n]", init={"y": "empty"})
+    @lang.kernel
+    def gaps(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(1, x.shape[0]):
+            y[i] = x[i]  # here
+
+    return {
+        "division": (divided, (X, INTEGERS), "TS607", BY_ZERO),
+        "modulo": (remainder, (X, INTEGERS), "TS607", BY_ZERO),
+        "uninitialised": (garbage, (X,), "TS602", "read before it is written may be anything"),
+        "never written": (gaps, (X,), "TS610", "never written may hold anything"),
+    }
+
+
+NAMES = ["neighbours", "behind", "an index from data", "an index from a float"]
+NAMES += ["division", "modulo", "uninitialised", "never written"]
+
+
+@pytest.mark.usefixtures("nothing_is_launched")
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_dangerous_or_meaningless_is_not_launched(lang, name):
+    op, inputs, rule, reason = (wrong_indices(lang) | wrong_values(lang))[name]
+    result = ts.gradcheck(op, *inputs)
+    assert (result.verdict, result.ok) == ("not compared", False)
+    assert {one.rule for one in result.findings} == {rule}
+    line = line_of(op, "# here")
+    assert {(one.line, one.severity) for one in result.findings} == {(line, "error")}
+    first, second = result.summary.splitlines()
+    assert first == f"the gradient of op `{op.name}`: not compared"
+    assert second.endswith(f"{reason} (line {line}), so nothing was launched") or f"{reason}, " in second
+    report = check(op, *inputs)
+    assert report.verdict == "wrong" and rule in {one.rule for one in report.of("error")}
+
+
+@pytest.mark.usefixtures("nothing_is_launched")
+def test_a_comment_makes_no_launch_safer(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def behind(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i + 1]  # tinsmith: ignore[TS604]
+
+    result = ts.gradcheck(behind, X)
+    assert (result.findings, result.verdict, result.ok) == ([], "not compared", False)
+    report = check(behind, X)
+    assert (report.verdict, report.ok) == ("not checked", False)
+    with pytest.raises(ts.CheckError, match="not compared"):
+        assert_differentiable(behind, X)
+
+
+@pytest.mark.usefixtures("nothing_is_launched")
+def test_a_loop_that_may_never_end_is_not_launched(lang, monkeypatch):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def grow(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            v = x[i]
+            while v > 0.0:  # here
+                v = v * 1.5
+            y[i] = v
+
+    monkeypatch.setattr(_sanitize, "OPERATIONS", 4000)
+    monkeypatch.setattr(_look, "OPERATIONS", 4000)
+    result = ts.gradcheck(grow, X)
+    assert result.verdict == "not compared"
+    assert f"the `while` in line {line_of(grow, '# here')} had not ended after 799 turns" in result.findings[0].message
+    assert check(grow, X).verdict == "not checked"
+
+
+def test_a_loop_that_ends_is_compared_though_the_interpreter_was_stopped(lang, monkeypatch):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def shrink(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            v = x[i]
+            while v > 1.0:
+                v = v * 0.5
+            y[i] = v
+
+    monkeypatch.setattr(_sanitize, "OPERATIONS", 50)
+    monkeypatch.setattr(_look, "OPERATIONS", 50)
+    result = ts.gradcheck(shrink, X)
+    assert result.verdict == "right"
+    assert "without the oracle: it would take more than 50 operations" in result.notes
+
+
+def test_a_range_of_billions_is_stopped_and_not_listed(lang):
+    @ts.op("x[n], k[n]: i32 -> y[n]")
+    @lang.kernel
+    def far(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            for _ in range(k[i]):
+                y[i] += x[i]
+
+    with pytest.raises(ts.ShapeError, match="was stopped after 400,000 operations"):
+        ts.sanitize(far, torch.rand(1), torch.tensor([2**31 - 1], dtype=torch.int32))
+
+
+def line_of(op, text):
+    """The line of the op's kernel that holds `text`."""
+    lines, first = inspect.getsourcelines(of_kernel(op.kernel).function_of(op.kernel))
+    return next(first + place for place, line in enumerate(lines) if text in line)
