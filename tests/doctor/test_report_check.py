@@ -287,19 +287,3 @@ def test_garbage_is_not_differentiated(lang, monkeypatch):
     assert [(one.rule, one.severity) for one in report.findings] == [("TS002", "info"), ("TS610", "error")]
     assert "an element that is never written may hold anything" in report.findings[0].message
     assert report.verdict == "wrong" and not report.ok
-
-
-def test_zeros_are_no_evidence(lang):
-    @ts.op("x[n], k[n] -> y[n]")
-    @lang.kernel
-    def far(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
-        for i in x:
-            if x[i] < 0.0:
-                y[i] = x[i] * k[i]
-
-    report = check(far, X.float(), X.float())
-    assert [(one.rule, one.severity) for one in report.findings] == [("TS705", "info")] * 2
-    assert report.findings[0].message.startswith("every derivative by `x` is 0 at these inputs")
-    assert "right, but nothing but zeros was compared" in str(report).replace("\n", " ")
-    assert str(report).splitlines()[-1].startswith("right: 2 hints")
-    assert check(far, -X.float(), X.float()).findings == []

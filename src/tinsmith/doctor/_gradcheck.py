@@ -26,9 +26,11 @@ from .gradients import (
     Steps,
     Tensors,
     Tolerance,
+    describe_zeros,
     in_double,
     of_interpreter,
     of_op,
+    propose,
     pulled_back,
     pulled_back_apart,
     random_cotangents,
@@ -36,7 +38,7 @@ from .gradients import (
     told,
     values_that_differ,
 )
-from .sanitize import Look, look
+from .sanitize import Look, describe_lines, look
 
 LARGE = 4096
 """Elements of all inputs together beyond which random directions stand for them."""
@@ -106,7 +108,7 @@ def gradcheck(
         wide = in_double(chosen, inputs, named, "ts.gradcheck")
     with same_numbers():
         call = examined(chosen, inputs, named, "ts.gradcheck")
-    check = _Check(wide or call, is_double=wide is not None, eps=eps, rtol=rtol, atol=atol, projections=projections)
+    check = _Check(wide or call, call, is_double=wide is not None, eps=eps, rtol=rtol, atol=atol, projections=projections)
     return check.result(cotangents)
 
 
@@ -116,6 +118,7 @@ class _Check:
     def __init__(
         self,
         call: Examined,
+        given: Examined,
         *,
         is_double: bool,
         eps: float | None,
@@ -124,6 +127,7 @@ class _Check:
         projections: int,
     ) -> None:
         self.call = call
+        self.given = given
         self.is_double = is_double
         self.eps = eps
         self.projections = projections
@@ -158,8 +162,9 @@ class _Check:
         oracle, interpreted = self._oracle(values, cotangents)
         if interpreted is not None and not self.findings:
             self._compare_values(here, interpreted[1], (1e-6, 1e-2), "{}, its interpreted kernels {}")
-        if not values:
-            self.notes = ["no input is a tensor of floats, so no gradient was compared"]
+        if not values or not here:
+            what = "output" if values else "input"
+            self.notes = [f"no {what} is a tensor of floats, so no gradient was compared"]
             return self._finished()
         steps, seconds = self._steps(values, cotangents, here, interpreted, taken)
         count = sum(one.numel() for one in values.values())
@@ -174,7 +179,19 @@ class _Check:
         compared = [comparison.of(name, mine[name], oracle.get(name)) for name in values]
         for one in compared:
             self.findings += told(self.call, one)
+        self._describe_untested(compared, values, cotangents)
         return self._finished(tuple(compared))
+
+    def _describe_untested(self, compared: list[Compared], values: Tensors, cotangents: Tensors) -> None:
+        """Say which derivatives are all 0, with inputs at which they are not, and which lines never ran."""
+        zeros = [one.name for one in compared if one.is_zero]
+        if zeros:
+            dtypes = {name: one.dtype for name, one in self.given.inputs.items()}
+            proposal = None if self.look.unknown else propose(self.call, values, cotangents, zeros, dtypes)
+            all_zero = all(one.untested for one in compared)
+            self.findings.append(describe_zeros(self.call, zeros, proposal, all_zero=all_zero))
+        if self.look.unreached:
+            self.notes.append(f"{describe_lines(self.look.unreached)} never ran at these inputs, so not tested")
 
     def _finished(self, compared: tuple[Compared, ...] = (), *, was_refused: bool = False) -> Gradcheck:
         names = (name for name, one in self.call.inputs.items() if one.is_floating_point())

@@ -12,6 +12,9 @@ from ..linter import Finding
 from .gradients import Compared
 
 
+Verdict = Literal["right", "wrong", "refused", "not compared", "not tested", "nothing to differentiate"]
+
+
 @dataclass(frozen=True)
 class Gradcheck:
     """What a gradient check found. `print` it to read it.
@@ -50,12 +53,12 @@ class Gradcheck:
         return not self.obstacle and not any(one.severity == "error" for one in self.findings)
 
     @property
-    def verdict(self) -> Literal["right", "wrong", "refused", "not compared", "nothing to differentiate"]:
+    def verdict(self) -> Verdict:
         """In a word or a few; "right" only where derivatives were compared.
 
         "refused": there is no gradient to compare, so `.ok` is false, but no call gives a wrong one. "not compared":
-        launching the kernel on these inputs would be dangerous or meaningless. "nothing to differentiate": no input is
-        a tensor of floats.
+        launching the kernel on these inputs would be dangerous or meaningless. "not tested": all derivatives are 0 at
+        these inputs, or none is finite. "nothing to differentiate": no input, or no output, is a tensor of floats.
         """
         if self.was_refused:
             return "refused"
@@ -63,7 +66,9 @@ class Gradcheck:
             return "not compared"
         if not self.ok:
             return "wrong"
-        return "right" if self.inputs else "nothing to differentiate"
+        if not self.inputs:
+            return "nothing to differentiate"
+        return "right" if any(not one.untested for one in self.inputs) else "not tested"
 
     @property
     def errors(self) -> dict[str, np.ndarray]:
@@ -77,8 +82,12 @@ class Gradcheck:
         origin = f", {self.origin}" if self.inputs or self.was_refused else ""  # where no gradient is from, nobody asks
         verdict = "WRONG" if self.verdict == "wrong" else self.verdict
         lines = [f"the gradient of op `{self.name}`{origin}: {verdict}"]
-        if self.inputs and all(one.is_zero for one in self.inputs):
-            lines[0] += ", but nothing but zeros was compared"
+        untested = [one for one in self.inputs if one.untested]
+        if self.verdict == "not tested":
+            reasons = dict.fromkeys(one.untested for one in untested)
+            lines[0] += f", since {' and '.join(reasons)} at these inputs"
+        elif untested:
+            lines[0] += f", but not tested by {', '.join(f'`{one.name}`' for one in untested)}"
         if self.obstacle:
             lines.append(f"  {self.obstacle}, so nothing was launched")
         lines += [f"  {note}" for note in self.notes]

@@ -66,15 +66,18 @@ class Report:
         return not any(one.rule in NOT_LOOKED_AT for one in self.of("error"))
 
     @property
-    def verdict(self) -> Literal["right", "no errors", "wrong", "refused", "not checked"]:
+    def verdict(self) -> Literal["right", "no errors", "wrong", "refused", "not tested", "not checked"]:
         """In a word, with which the printed report ends.
 
         "right": an op's gradient was compared, and nothing is wrong; "no errors": the same of kernels that were only
-        read, of several ops, or of an op that has nothing to differentiate; "refused": the gradient cannot be had, and
+        read, of several ops, or of an op that has nothing to differentiate; "not tested": no errors, but all
+        derivatives are 0 at these inputs; "refused": the gradient cannot be had, and
         a call says so; "not checked": something could not be looked at, and the rest has no errors.
         """
         if self.ok:
             right = {f"op `{label}`" for label, one in self.gradients.items() if one.verdict == "right"}
+            if self.gradients and all(one.verdict == "not tested" for one in self.gradients.values()):
+                return "not tested"
             return "right" if self.name in right else "no errors"
         rules = {one.rule for one in self.of("error")}
         if not rules and all(one.ok or one.verdict == "not compared" for one in self.gradients.values()):

@@ -23,7 +23,8 @@ def assert_differentiable(op: Op, *inputs: Any, **named: Any) -> Report:
         The report, for further assertions: `assert not report.findings`.
 
     Raises:
-        CheckError: an AssertionError that says what is wrong, and where; or that there is nothing to differentiate.
+        CheckError: an AssertionError that says what is wrong, and where; or that there is nothing to differentiate, or
+            that nothing was tested since all derivatives are 0 at these inputs.
         ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does.
 
     Example:
@@ -43,4 +44,6 @@ def assert_differentiable(op: Op, *inputs: Any, **named: Any) -> Report:
     gradient = report.gradient
     if gradient is not None and gradient.verdict == "nothing to differentiate":
         raise CheckError(f"{gradient.summary}\n  Pass tensors of floats: an op of integers alone has no gradient.")
+    if gradient is not None and gradient.verdict == "not tested":
+        raise CheckError(f"{gradient}\n  Pass inputs that the outputs move with.")
     return report

@@ -13,19 +13,23 @@ from ._function import (
     random_cotangents,
     same_numbers,
 )
-from ._told import told, values_that_differ
+from ._proposal import Proposal, propose
+from ._told import describe_zeros, told, values_that_differ
 from ._verdict import Tolerance
 
 __all__ = [
     "Compared",
     "Comparison",
     "Function",
+    "Proposal",
     "Steps",
     "Tensors",
     "Tolerance",
+    "describe_zeros",
     "in_double",
     "of_interpreter",
     "of_op",
+    "propose",
     "pulled_back",
     "pulled_back_apart",
     "random_cotangents",

@@ -55,6 +55,15 @@ class Compared:
         return self.op.numel() > 0 and not self.op.any() and not self.found
 
     @property
+    def untested(self) -> str:
+        """Why a right gradient and a wrong one would look the same here; "" where they would not."""
+        if not self.op.numel():
+            return "the input is empty"
+        if self.is_zero:
+            return "all derivatives are 0"
+        return "" if self.op.isfinite().any() else "no derivative is finite"
+
+    @property
     def reference(self) -> torch.Tensor | None:
         """What the op is held against, element by element."""
         return self.differences if self.oracle is None else self.oracle

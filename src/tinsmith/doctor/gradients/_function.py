@@ -81,9 +81,13 @@ def same_numbers() -> Any:
     return _same_numbers(is_wanted=True)
 
 
-def of_interpreter(call: Examined, budget: Budget | None = None) -> Function:
-    """The kernels, interpreted in float64. Raises TooLong where a budget is spent."""
-    counter = None if budget is None else _Counter(budget)
+class Dangerous(Exception):
+    """A run left an array, or divided an integer by zero."""
+
+
+def of_interpreter(call: Examined, budget: Budget | None = None, *, is_strict: bool = False) -> Function:
+    """The kernels, interpreted in float64. Raises TooLong where a budget is spent, Dangerous where it is strict."""
+    counter = None if budget is None else (_Strict if is_strict else _Counter)(budget)
 
     def observer(*_: Any) -> tuple[Recorder | None, Watch | None]:
         return None, counter
@@ -99,7 +103,11 @@ class _Counter:
     """Counts operations, and lets everything else pass."""
 
     def __init__(self, budget: Budget) -> None:
-        self.count = budget.count
+        self._budget = budget
+
+    def count(self, operations: int, line: int) -> None:
+        """Spend some of the budget."""
+        self._budget.count(operations)
 
     def begins(self, held: Mapping[str, Any]) -> None:
         """Nothing to be told."""
@@ -115,6 +123,18 @@ class _Counter:
 
     def computed(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
         """Nothing to be told."""
+
+
+class _Strict(_Counter):
+    """Ends the run where a launch would be dangerous."""
+
+    def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
+        """Refuse it."""
+        raise Dangerous
+
+    def divided(self, operator: str, left: int, line: int) -> None:
+        """Refuse it."""
+        raise Dangerous
 
 
 def random_cotangents(outputs: Mapping[str, torch.Tensor]) -> Tensors:

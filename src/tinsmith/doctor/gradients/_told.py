@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -11,6 +11,7 @@ from ...linter import Finding, Severity
 from ...source.ir import NotCovered, nodes, walk
 from ..sanitize import Columns
 from ._compared import Compared, Found
+from ._proposal import Proposal
 from ._verdict import Kind, Point
 
 _SEVERITIES: dict[Kind, tuple[str, Severity]] = {
@@ -27,11 +28,6 @@ def told(call: Examined, compared: Compared) -> list[Finding]:
     """What is the matter with the gradient by one input."""
     read, stored = _places(call, compared.name)
     found = []
-    if compared.is_zero:
-        words = (
-            f"every derivative by `{compared.name}` is 0 at these inputs, where a right gradient and a lost one look "
-        )
-        found.append(Finding("TS705", "info", *read, words + "the same: inputs that the outputs move with tell more"))
     for one in compared.found:
         rule, severity = _SEVERITIES[one.kind]
         parts = {"where": _where(compared, one), "numbers": _numbers(one.point), "slopes": _slopes(one.point)}
@@ -40,6 +36,20 @@ def told(call: Examined, compared: Compared) -> list[Finding]:
         place = stored if severity == "error" else read
         found.append(Finding(rule, severity, *place, words, remedy))
     return found
+
+
+def describe_zeros(call: Examined, zeros: Sequence[str], proposal: Proposal | None, *, all_zero: bool) -> Finding:
+    """A finding about inputs by which all derivatives are 0: a warning where nothing else was compared either."""
+    names = [f"`{name}`" for name in zeros]
+    by = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    what = "nothing was tested" if all_zero else f"the gradient by {by} was not tested"
+    words = f"every derivative by {by} is 0 at these inputs, where a right gradient and a lost one look the same: {what}"
+    if proposal and len(proposal.moved) == len(zeros):
+        words += "; other inputs tell more"
+    elif proposal:
+        words += f"; other inputs tell more of {', '.join(f'`{name}`' for name in proposal.moved)}"
+    place = _places(call, zeros[0])[0]
+    return Finding("TS705", "warning" if all_zero else "info", *place, words, proposal.code if proposal else "")
 
 
 _WORDS = {

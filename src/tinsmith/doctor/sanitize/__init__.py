@@ -1,7 +1,7 @@
 """The sanitizer: kernels interpreted at small sizes, and what went wrong in the run."""
 
 from ._columns import Columns
-from ._look import HAZARDS, Look, is_hazard, look
+from ._look import HAZARDS, Look, describe_lines, is_hazard, look
 from ._sanitize import sanitize
 
-__all__ = ["Columns", "HAZARDS", "Look", "is_hazard", "look", "sanitize"]
+__all__ = ["Columns", "HAZARDS", "Look", "describe_lines", "is_hazard", "look", "sanitize"]

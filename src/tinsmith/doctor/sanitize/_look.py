@@ -7,7 +7,7 @@ one that never ends takes it along. The interpreter survives all three and says 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -16,7 +16,7 @@ from ..._errors import KernelError
 from ...bridge import Examined
 from ...linter import Finding, in_order
 from ...source.interpreter import NoRule
-from ...source.ir import NotCovered
+from ...source.ir import NotCovered, nodes, types, walk
 from .._budget import OPERATIONS, TooLong
 from ._sanitize import Run
 
@@ -38,6 +38,7 @@ class Look:
         outputs: of the run, by name; None where it did not reach its end.
         seconds: that it took.
         unknown: why the run did not reach its end, "it" being the interpreter; "" where it did.
+        unreached: lines that work with floats and never ran; empty where the run did not reach its end.
         is_endless: whether it was stopped in a `while` that may never end.
     """
 
@@ -45,6 +46,7 @@ class Look:
     outputs: Mapping[str, torch.Tensor] | None = None
     seconds: float = 0.0
     unknown: str = ""
+    unreached: tuple[int, ...] = ()
     is_endless: bool = False
 
     @property
@@ -69,7 +71,8 @@ def look(call: Examined) -> Look:
     try:
         begin = time.perf_counter()
         outputs = run.forward({}, with_gradient=False, seeded=call.draws)
-        return Look(_hazards(run), outputs, time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        return Look(_hazards(run), outputs, seconds, unreached=_unreached(call, run.numbers.reached))
     except TooLong:
         longest = run.numbers.longest_while
         if 2 * longest.operations > OPERATIONS:
@@ -90,3 +93,39 @@ def _hazards(run: Run) -> list[Finding]:
 
 
 _WORST_FIRST = ("TS604", "TS607", "TS602", "TS610")
+
+
+def _unreached(call: Examined, reached: Mapping[str, set[int]]) -> tuple[int, ...]:
+    """Lines that give a float to a local or an array, and did not run."""
+    found: set[int] = set()
+    for lowered in call.kernels:
+        kernel = lowered.kernel
+        wanted = {stmt.line for stmt in walk.statements(kernel.body) if _makes_float(kernel, stmt)}
+        found |= wanted - reached.get(kernel.path, set())
+    return tuple(sorted(found))
+
+
+def _makes_float(kernel: nodes.Kernel, stmt: nodes.Stmt) -> bool:
+    match stmt:
+        case nodes.Assign(name):
+            return types.is_float(kernel.locals[name])
+        case nodes.Store() | nodes.Atomic():
+            return types.is_float(kernel.arrays[stmt.array].type)
+    return False
+
+
+def describe_lines(lines: Sequence[int]) -> str:
+    """Lines in words, consecutive ones as a range.
+
+    Example:
+        >>> describe_lines([3, 4, 5, 9])
+        'lines 3-5, 9'
+    """
+    spans: list[list[int]] = []
+    for line in lines:
+        if spans and line == spans[-1][1] + 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+    return f"line{'s' if len(lines) > 1 else ''} {', '.join(texts)}"

@@ -34,6 +34,7 @@ class Numbers:
     Attributes:
         line: the last that ran.
         longest_while: what a run that was stopped may have hung in.
+        reached: lines that ran, by file.
     """
 
     def __init__(self, here: Here, log: Log, columns: Columns, budget: Budget, births: Births) -> None:
@@ -43,15 +44,22 @@ class Numbers:
         self._births = births
         self._hashing: frozenset[int] = frozenset()
         self._cuts = Cuts()
-        self.count = budget.count
         self.line = 0
         self._budget = budget
         self._entered: dict[int, int] = {}
         self.longest_while = LongestWhile(0, 0, 0)
+        self.reached: dict[str, set[int]] = {}
+        self._lines: set[int] = set()
 
     def begin(self, kernel: nodes.Kernel) -> None:
         """A kernel is run."""
         self._hashing = hashing_lines(kernel)
+        self._lines = self.reached.setdefault(kernel.path, set())
+
+    def count(self, operations: int, line: int) -> None:
+        """A statement is run."""
+        self._lines.add(line)
+        self._budget.count(operations)
 
     def begins(self, held: Mapping[str, Any]) -> None:
         """The kernel's locals are in `held`."""

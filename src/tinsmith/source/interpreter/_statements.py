@@ -52,12 +52,12 @@ class Statements:
 
     def _watched(self, step: Step, stmt: nodes.Stmt, watch: Watch) -> Step:
         """A statement whose operations are counted, and that leaves memory alone where its index is not there."""
-        count, operations = watch.count, cost(stmt)
+        count, operations, line = watch.count, cost(stmt), stmt.line
         result = stmt.result if isinstance(stmt, nodes.Atomic) else None
         zero = None if result is None else self.expressions.run(nodes.Const(0, self.types[result]))({})
 
         def counted(held: Locals) -> str | None:
-            count(operations)
+            count(operations, line)
             try:
                 return step(held)
             except Missing:

@@ -20,8 +20,8 @@ class Watch(Protocol):
     def begins(self, held: Mapping[str, Any]) -> None:
         """A run begins. `held` are its locals, loop variables among them, as they change."""
 
-    def count(self, operations: int) -> None:
-        """A statement is run that takes so many operations. May raise, to end the run."""
+    def count(self, operations: int, line: int) -> None:
+        """A statement on a line is run that takes so many operations. May raise, to end the run."""
 
     def turned(self, line: int, turn: int) -> None:
         """A `while` begins another turn, counted from 0 each time that the loop is entered."""
