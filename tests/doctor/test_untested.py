@@ -1,4 +1,4 @@
-"""Where all derivatives are 0, or none is finite, nothing was tested: the verdict says so, and inputs that tell more."""
+"""Where all derivatives are 0 or none is finite, nothing was tested. A check says so, and which inputs tell more."""
 
 import pytest
 import torch

@@ -108,8 +108,8 @@ def gradcheck(
         wide = in_double(chosen, inputs, named, "ts.gradcheck")
     with same_numbers():
         call = examined(chosen, inputs, named, "ts.gradcheck")
-    check = _Check(wide or call, call, is_double=wide is not None, eps=eps, rtol=rtol, atol=atol, projections=projections)
-    return check.result(cotangents)
+    options: dict[str, Any] = {"eps": eps, "rtol": rtol, "atol": atol, "projections": projections}
+    return _Check(wide or call, call, is_double=wide is not None, **options).result(cotangents)
 
 
 class _Check:

@@ -11,7 +11,6 @@ import torch
 from ..linter import Finding
 from .gradients import Compared
 
-
 Verdict = Literal["right", "wrong", "refused", "not compared", "not tested", "nothing to differentiate"]
 
 

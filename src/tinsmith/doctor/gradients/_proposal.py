@@ -124,8 +124,6 @@ def _drawn(recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor]) -
     return {name: recipe.draw(values[name], generator) for name, recipe in recipes.items()}
 
 
-def _code(
-    recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor], dtypes: Mapping[str, torch.dtype]
-) -> str:
+def _code(recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor], dtypes: Mapping[str, torch.dtype]) -> str:
     lines = [f"{name} = {recipe.code(values[name], dtypes[name])}" for name, recipe in recipes.items()]
     return "\n".join(["torch.manual_seed(0)", *lines])

@@ -43,7 +43,8 @@ def describe_zeros(call: Examined, zeros: Sequence[str], proposal: Proposal | No
     names = [f"`{name}`" for name in zeros]
     by = " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
     what = "nothing was tested" if all_zero else f"the gradient by {by} was not tested"
-    words = f"every derivative by {by} is 0 at these inputs, where a right gradient and a lost one look the same: {what}"
+    words = f"every derivative by {by} is 0 at these inputs, where a right gradient and a lost one look the same: "
+    words += what
     if proposal and len(proposal.moved) == len(zeros):
         words += "; other inputs tell more"
     elif proposal:
