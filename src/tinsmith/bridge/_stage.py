@@ -17,7 +17,7 @@ import torch
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
 from ..engines import COMPILING, NAMES, Compiled, Engine, FieldFacts, Language, Parameter, array_text, get, of_kernel
-from ..source import Constants, Roles, Source, build, constants_of, read, roles_of
+from ..source import Constants, Roles, Source, build, constants_of, lent_names, read, roles_of
 from ..source.ir import Lowered, lower, nodes, types
 from ..transforms import (
     NotRewritable,
@@ -141,7 +141,8 @@ class Stage:
         self.parameters: dict[str, Parameter] = {parameter.name: parameter for parameter in linked}
         self.arrays = tuple(name for name in self.parameters if name in set(arrays))
         values = [name for name in self.arrays if self.parameters[name].kind in ("scalar", "matrix")]
-        plain = simplified(self.source.tree, [name for name in self.arrays if name not in values])
+        self._lent = lent_names(self.source, self.home, self.owner)
+        plain = simplified(self.source.tree, [name for name in self.arrays if name not in values], self._lent)
         self.source = replace(self.source, tree=lifted(plain, values))
         if may_write_fields:  # what it returns besides, a layer has no use for
             self.source = replace(self.source, tree=_without_result(self.source.tree))
@@ -318,7 +319,7 @@ class Stage:
         ranks = {name: array.rank for name, array in arrays.items()}
         batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
         if batch:
-            tree = batched(tree, batch, ranks, is_reverse=variant.adjoint)
+            tree = batched(tree, batch, ranks, self._lent, is_reverse=variant.adjoint)
         ranks = self._field_ranks() | {name: rank + (name in batch) for name, rank in ranks.items()}
         tree = ranged(tree, ranks, lines_only=variant.adjoint and not variant.is_serial)
         return serial(tree) if variant.is_serial else tree

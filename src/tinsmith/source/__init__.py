@@ -10,7 +10,7 @@ from ._needs import Needs, needs_of
 from ._nodes import called, is_static, names_in, root
 from ._pictures import MISSING, is_plain_object
 from ._read import Source, Unrun, read
-from ._references import called_function
+from ._references import called_function, lent_names
 from ._role_walk import roles_of
 from ._roles import Access, Roles
 from ._sizes import static_size
@@ -41,6 +41,7 @@ __all__ = [
     "handed",
     "is_plain_object",
     "is_static",
+    "lent_names",
     "names_in",
     "needs_of",
     "read",

@@ -15,6 +15,29 @@ from ._walk import walk
 
 Kind = Literal["read", "write", "add"]
 
+_READING_METHODS = frozenset(
+    {
+        "all",
+        "any",
+        "cast",
+        "cross",
+        "determinant",
+        "dot",
+        "inverse",
+        "max",
+        "min",
+        "norm",
+        "norm_inv",
+        "norm_sqr",
+        "normalized",
+        "outer_product",
+        "sum",
+        "trace",
+        "transpose",
+    }
+)
+"""Methods of vectors and matrices that leave them as they are."""
+
 
 def reference_kinds(source: Source, parameter: str, engine: Followed, depth: int = 0) -> tuple[Kind, ...]:
     """What a function does with a parameter, a read first; () where it gets a copy of what it is given."""
@@ -44,12 +67,34 @@ def lent_arguments(call: ast.Call, callee: Any, engine: Followed) -> list[ast.ex
     return [argument for argument, inner, name in _given(call, callee, engine) if inner.is_template(name)]
 
 
-def called_function(source: Source, node: ast.expr) -> Any:
-    """The Python value of `name` or `name.attribute...` in a function, None if it has none."""
+def lent_names(source: Source, engine: Followed, owner: Any = None) -> frozenset[str]:
+    """Names that calls may change: what template parameters stand for, and objects of methods that change them.
+
+    Args:
+        source: the kernel.
+        engine: whose functions are followed.
+        owner: the object of a data-oriented kernel, to find its methods.
+    """
+    found: set[str] = set()
+    for node in source.nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        callee = called_function(source, node.func, owner)
+        lent = lent_arguments(node, callee, engine)
+        if callee is None and isinstance(node.func, ast.Attribute) and node.func.attr not in _READING_METHODS:
+            lent = [node.func.value, *node.args]  # a method of a local, or of a template argument: it may do anything
+        found |= {root(argument) for argument in lent}
+    return frozenset(found - {""})
+
+
+def called_function(source: Source, node: ast.expr, owner: Any = None) -> Any:
+    """The Python value of `name` or `name.attribute...` in a function, None if it has none. `owner` is its `self`."""
     if isinstance(node, ast.Attribute):
-        return getattr(called_function(source, node.value), node.attr, None)
+        return getattr(called_function(source, node.value, owner), node.attr, None)
     if not isinstance(node, ast.Name):
         return None
+    if node.id == "self" and node.id in source.parameters:
+        return owner
     try:
         return source.lookup(node.id)
     except KeyError:

@@ -10,7 +10,7 @@ from ._followed import Followed
 from ._nodes import called, is_static, iterated
 from ._places import Loop, Names, changed_arrays
 from ._read import Source, read
-from ._references import reference_kinds
+from ._references import called_function, reference_kinds
 from ._roles import Access, Kind, Roles
 
 
@@ -220,7 +220,7 @@ class _Walker(ast.NodeVisitor):
 
     def _engine_function(self, node: ast.Call) -> bool:
         """Follow a call that is handed an array, or an element by reference; False where there is nothing to follow."""
-        callee = self._resolve(node.func)
+        callee = called_function(self.source, node.func, self.owner)
         function = self.engine.inner_function(callee)
         if function is None or self.depth > 16 or any(isinstance(argument, ast.Starred) for argument in node.args):
             return False
@@ -255,19 +255,6 @@ class _Walker(ast.NodeVisitor):
         walker.names = Names(inner.tree, forms, f"{self.names.prefix}{self.order}.")
         walker.run()
         self.order = walker.order
-
-    def _resolve(self, node: ast.expr) -> Any:
-        """The Python value of `name` or `name.attribute...`, None if it has none."""
-        if isinstance(node, ast.Attribute):
-            return getattr(self._resolve(node.value), node.attr, None)
-        if not isinstance(node, ast.Name):
-            return None
-        if node.id == "self" and node.id in self.source.parameters:
-            return self.owner
-        try:
-            return self.source.lookup(node.id)
-        except KeyError:
-            return None
 
 
 def _extent(bounds: list[ast.expr]) -> tuple[int, int] | None:

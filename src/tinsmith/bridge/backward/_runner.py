@@ -89,12 +89,15 @@ class Runner:
             _Pass(self, self._views(memory, sample), scalars, launch).run()
 
     def _views(self, memory: Mapping[str, torch.Tensor], sample: int) -> dict[str, torch.Tensor]:
-        return {name: self._sample(name, tensor, sample) for name, tensor in memory.items()}
+        """One sample's part of memory."""
+        owners = {gradient: name for name, gradient in self._program.gradients.items()}
+        batched = self._situation.batched
+        return {name: one[sample] if owners.get(name, name) in batched else one for name, one in memory.items()}
 
     def _memory(
         self, saved: Mapping[str, torch.Tensor], cotangents: Sequence[torch.Tensor | None]
     ) -> dict[str, torch.Tensor]:
-        """Values that are read, cotangents, and adjoints at zero."""
+        """What all samples share: values that are read, cotangents, and adjoints of the op's arrays at zero."""
         program, buffers = self._program, self._situation.buffers
         memory = {name: saved[name] for name in program.reads if name in saved}
         given = dict(zip(self._signature.outputs, cotangents, strict=True))
@@ -102,24 +105,19 @@ class Runner:
             if name in given:
                 is_spoiled = name in program.spoils
                 memory[gradient] = adjoint_of(given[name], buffers[name], self._device, is_spoiled)
-            else:
+            elif name in buffers:
                 memory[gradient] = self._zeros(name)
         return memory
 
     def _zeros(self, name: str) -> torch.Tensor:
-        """Memory like an array of the op's, or one element for a local of the top level."""
-        buffer = self._situation.buffers.get(name)
-        if buffer is not None:
-            return zeros(buffer, self._device)
-        lead = () if self._samples is None or name not in self._situation.private else (self._samples,)
-        shape = lead + tuple(self._shapes[name])
-        return zeros(Buffer(name, shape, DTYPES[self._program.arrays[name].type]), self._device)
+        """Memory like an array of the op's."""
+        return zeros(self._situation.buffers[name], self._device)
 
-    def _sample(self, name: str, tensor: torch.Tensor, sample: int) -> torch.Tensor:
-        """One sample's part of memory."""
-        owner = next((one for one, gradient in self._program.gradients.items() if gradient == name), name)
-        is_batched = owner in self._situation.batched or owner in self._situation.private
-        return tensor[sample] if is_batched else tensor
+    def own_adjoints(self) -> dict[str, torch.Tensor]:
+        """Adjoints, at zero, of what only one pass knows: locals of the top level, and memory of generated kernels."""
+        buffers = self._situation.buffers
+        gradients = self._program.gradients
+        return {gradient: self.like(name) for name, gradient in gradients.items() if name not in buffers}
 
     def like(self, name: str) -> torch.Tensor:
         """Memory at zero with an array's shape, for one pass."""
@@ -169,7 +167,7 @@ class _Pass:
         self, runner: Runner, memory: Mapping[str, torch.Tensor], scalars: Mapping[str, Any], launch: Launches
     ) -> None:
         self.runner = runner
-        self.memory = dict(memory)
+        self.memory = {**memory, **runner.own_adjoints()}
         self.scalars = dict(scalars)
         self.launch = launch
         self.waiting: list[Step] = []

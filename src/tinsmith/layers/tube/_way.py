@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..._errors import KernelError, RegistrationError, refusal
-from ...source import Roles, constants_of, read, roles_of, static_size
+from ...source import Roles, constants_of, lent_names, read, roles_of, static_size
 from ...transforms import simplified
 from ._blueprint import Blueprint
 from ._parts import KernelPart
@@ -77,7 +77,8 @@ def _roles(kernel: KernelPart) -> dict[str, Roles]:
     kinds = {parameter.name: parameter.kind for parameter in kernel.parameters}
     arrays = [name for name in kernel.linked if kinds[name] not in ("scalar", "matrix")]
     source = read(kernel.function)
-    plain = replace(source, tree=simplified(source.tree, arrays))
+    lent = lent_names(source, kernel.engine, kernel.owner)
+    plain = replace(source, tree=simplified(source.tree, arrays, lent))
     return roles_of(plain, arrays, kernel.engine, kernel.owner)
 
 

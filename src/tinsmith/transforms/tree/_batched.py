@@ -9,15 +9,21 @@ safely is named, with its line, and is launched once a sample instead.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...source import called, copied, is_static
-from ._loops import NotRewritable, header, is_setting, load, over, store
+from ._loops import NotRewritable, header, is_serialized, is_setting, load, over, store
+from ._simplified import changed_in_place
 
 
 def batched(
-    tree: ast.FunctionDef, batch: Mapping[str, int], ranks: Mapping[str, int], *, is_reverse: bool = False
+    tree: ast.FunctionDef,
+    batch: Mapping[str, int],
+    ranks: Mapping[str, int],
+    lent: Collection[str] = (),
+    *,
+    is_reverse: bool = False,
 ) -> ast.FunctionDef:
     """A kernel that runs a whole batch in one launch.
 
@@ -25,6 +31,7 @@ def batched(
         tree: the kernel; its annotations are left alone.
         batch: arrays that have the leading batch dimension, with their rank without it.
         ranks: rank without batch of every array of the kernel.
+        lent: names that the functions which it calls may change.
         is_reverse: whether an engine will differentiate it.
 
     Raises:
@@ -34,15 +41,16 @@ def batched(
     index = _free_name(twin)
     loops = _Loops(batch, ranks, index)
     body = _working(twin.body)
-    shared = _shared_locals(body)
+    shared = _shared_locals(body, lent)
     if is_reverse:
         _check_lengths(body, ranks)
+        _check_order(body)
     if shared or any(_does_work(statement, ranks, batch) for statement in body):
         _check_whole(body, shared, is_reverse=is_reverse)
         whole = [loops.inner(statement) for statement in body if not is_setting(statement)]
-        twin.body = [ast.For(store(index), ast.Call(load("range"), [loops.size()], []), whole, [])]
+        twin.body = [loops.over_batch(whole)]
     else:
-        twin.body = [part for statement in body for part in loops.outer(statement)]
+        twin.body = loops.outer(body)
     shifter = _Shift(batch, index)
     shifted: list[Any] = [shifter.visit(statement) for statement in twin.body]
     twin.body = shifted
@@ -61,22 +69,42 @@ class _Loops:
         """The batch size, read off the first batched array. Marked so that `_Shift` leaves it alone."""
         return _Raw(f"{next(iter(self.batch))}.shape[0]").node
 
-    def outer(self, statement: ast.stmt) -> list[ast.stmt]:
-        """A top-level statement: loops run over the batch too."""
-        if not isinstance(statement, ast.For):
-            return [statement]
-        if is_static(statement):
-            statement.body = [part for inner in statement.body for part in self.outer(inner)]
-            return [statement]
-        targets, sizes, first = header(statement, self.ranks)
-        statement.target, statement.iter = over([store(self.index), *targets], [self.size(), *sizes])
-        statement.body = first + statement.body
-        return [statement]
+    def over_batch(self, body: list[ast.stmt]) -> ast.For:
+        """A loop over the samples, each of which runs `body`."""
+        return ast.For(store(self.index), ast.Call(load("range"), [self.size()], []), body, [])
+
+    def outer(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        """Top-level statements: loops run over the batch too."""
+        found: list[ast.stmt] = []
+        settings: list[ast.stmt] = []  # of the loop that comes next
+        for statement in body:
+            if is_setting(statement):
+                settings.append(statement)
+            elif not isinstance(statement, ast.For):
+                found.append(statement)
+            else:
+                found += self._loop(statement, settings)
+                settings = []
+        return found
+
+    def _loop(self, loop: ast.For, settings: list[ast.stmt]) -> list[ast.stmt]:
+        """A top-level loop with its settings."""
+        if any(map(is_serialized, settings)):
+            # With the batch as one more dimension of it, a `break` would end the loop for all samples. The settings
+            # are left out: the loop is not the outermost one any more, and so runs in order.
+            return [self.over_batch([self.inner(loop)])]
+        if is_static(loop):
+            loop.body = self.outer(loop.body)
+        else:
+            targets, sizes, first = header(loop, self.ranks)
+            loop.target, loop.iter = over([store(self.index), *targets], [self.size(), *sizes])
+            loop.body = first + loop.body
+        return [*settings, loop]
 
     def inner(self, statement: ast.stmt) -> ast.stmt:
         """A statement that has become the body of the loop over the batch: no loop over an array is left in it."""
         if is_static(statement):
-            statement.body = [self.inner(part) for part in statement.body]
+            statement.body = [self.inner(part) for part in statement.body if not is_setting(part)]
         elif isinstance(statement, ast.For) and called(statement.iter) != "range":
             targets, sizes, first = header(statement, self.ranks)
             statement.target, statement.iter = over(targets, sizes)
@@ -192,13 +220,13 @@ def _has_elements(tree: ast.AST, arrays: Mapping[str, int]) -> bool:
     return any(isinstance(node.value, ast.Name) and node.value.id in arrays for node in subscripts)
 
 
-def _shared_locals(body: list[ast.stmt]) -> set[str]:
+def _shared_locals(body: list[ast.stmt], lent: Collection[str]) -> set[str]:
     """Variables made outside all loops that loops change: a batch must not share one."""
     outside: set[str] = set()
     changed: set[str] = set()
-    for statement in body:
+    for statement in (part for one in body for part in _tops(one)):
         if isinstance(statement, ast.For):
-            changed |= _stored(statement)
+            changed |= _stored(statement) | changed_in_place(statement) | _names(statement).intersection(lent)
         else:
             outside |= _stored(statement)
     return outside & changed
@@ -229,10 +257,11 @@ def _check_lengths(body: list[ast.stmt], arrays: Mapping[str, int]) -> None:
     than one dimension it looks at other elements than the loop does, past the end of the array.
     """
     data: set[str] = set()
-    assigned = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Assign)]
+    nodes = [node for statement in body for node in ast.walk(statement)]
+    assigned = [node for node in nodes if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign)]
     for _ in assigned:  # a name may stand for a name that stands for an element
         for node in assigned:
-            if _has_elements(node.value, arrays) or _names(node.value) & data:
+            if node.value and (_has_elements(node.value, arrays) or _names(node.value) & data):
                 data |= _stored(node)
     tops = [inner for statement in body for inner in _tops(statement)]
     for node in (inner for top in tops for inner in ast.walk(top) if inner is not top):
@@ -242,8 +271,16 @@ def _check_lengths(body: list[ast.stmt], arrays: Mapping[str, int]) -> None:
             )
 
 
+def _check_order(body: list[ast.stmt]) -> None:
+    """Refuse loops that run in order: each sample has one of its own, inside a loop over the batch."""
+    settings = [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Expr)]
+    serial = [node for node in settings if is_serialized(node)]
+    if serial:
+        raise NotRewritable("a serial loop, which would lie inside that over the batch", serial[0])
+
+
 def _tops(statement: ast.stmt) -> list[ast.stmt]:
-    """Top-level loops, those of a static loop among them."""
+    """Top-level statements, those of a static loop among them."""
     if is_static(statement):
         return [inner for part in statement.body for inner in _tops(part)]
     return [statement]

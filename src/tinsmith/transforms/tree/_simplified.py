@@ -8,7 +8,7 @@ kernel in which a statement stands beside loops, not even the latter, which has 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from ...source import called, copied, root
 
@@ -28,14 +28,20 @@ _PURE_NODES = (
 )
 
 
-def simplified(tree: ast.FunctionDef, arrays: Iterable[str]) -> ast.FunctionDef:
-    """A kernel without second names for arrays, and without sizes computed beside its loops."""
+def simplified(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection[str] = ()) -> ast.FunctionDef:
+    """A kernel without second names for arrays, and without sizes computed beside its loops.
+
+    Args:
+        tree: the kernel.
+        arrays: names of its arrays.
+        lent: names that the functions which it calls may change.
+    """
     known = frozenset(arrays)
     twin = copied(tree)
     counts = _stores(twin)
     aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
     twin.body = _replaced(twin.body, aliases)
-    changed = _changed(twin)
+    changed = changed_in_place(twin).union(lent)
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
         if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
@@ -142,7 +148,7 @@ def _stores(tree: ast.FunctionDef) -> dict[str, int]:
     return counts
 
 
-def _changed(tree: ast.FunctionDef) -> frozenset[str]:
+def changed_in_place(tree: ast.AST) -> frozenset[str]:
     """Names that are changed without being given a value: by `atomic_add(n, 1)`, or in a part, `v[0] = 1`."""
     targets = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript | ast.Attribute)]
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node).startswith("atomic_")]

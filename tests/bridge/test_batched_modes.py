@@ -1,0 +1,127 @@
+"""Whichever way a batch comes to an op, it means a loop of calls, for kernels whose samples could meet.
+
+Values, gradients and second derivatives of every way are compared with twins in torch, one sample at a time.
+"""
+
+import pytest
+import torch
+from torch.func import grad, hessian, jacfwd, jacrev, vmap
+
+import cases
+import tinsmith as ts
+from support.batched_kernels import ROWS
+
+pytestmark = [
+    pytest.mark.thinned(3),
+    # torch's forward mode compiles its own formulas when it is first used
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+]
+
+SAMPLES = 3
+CLOSE = {"rtol": 1e-8, "atol": 1e-10}
+
+
+@pytest.fixture(params=ROWS, ids=lambda row: row.name)
+def row(request):
+    return request.param
+
+
+@pytest.fixture
+def batch(row):
+    return [torch.rand(SAMPLES, *shape, dtype=torch.float64) + 0.4 for shape in row.shapes]
+
+
+def op_of(row, lang, *, is_batched=False):
+    """The row's op, with `*b` in front of all dims or without."""
+    widen = (lambda text: text.replace("[]", "[*b]").replace("[n", "[*b, n")) if is_batched else str
+    return ts.op(widen(row.spec), scratch=row.scratch and widen(row.scratch))(row.build(lang))
+
+
+def loss_of(function):
+    """A loss with curvature, whose slopes differ from element to element."""
+
+    def loss(*inputs):
+        outputs = cases.tensors(function(*inputs))
+        pairs = zip(outputs, cases.cotangents(outputs), strict=True)
+        return sum((seed * (out + 0.3 * out * out)).sum() for out, seed in pairs)
+
+    return loss
+
+
+def summed(function):
+    """The sum of the losses of a batch."""
+
+    def loss(*batch):
+        columns = cases.tensors(function(*batch))
+        return sum(loss_of(lambda sample=sample: sample)() for sample in zip(*columns, strict=True))
+
+    return loss
+
+
+def gradients(loss, inputs):
+    fresh = [x.clone().requires_grad_() for x in inputs]
+    return torch.autograd.grad(loss(*fresh), fresh, allow_unused=True, materialize_grads=True)
+
+
+def of_each(function, batch):
+    """What a function of one sample gives for each."""
+    results = [cases.tensors(function(*sample)) for sample in zip(*batch, strict=True)]
+    return tuple(torch.stack(column) for column in zip(*results, strict=True))
+
+
+def flat(nested):
+    return [one for part in nested for one in flat(part)] if isinstance(nested, tuple) else [nested]
+
+
+def assert_same(found, wanted, way):
+    for mine, theirs in zip(flat(found), flat(wanted), strict=True):
+        torch.testing.assert_close(mine, theirs, msg=lambda text: f"{way}: {text}", **CLOSE)
+
+
+def test_values_and_gradients_of_a_batch(lang64, row, batch):
+    op, whole = op_of(row, lang64), op_of(row, lang64, is_batched=True)
+    values = of_each(row.twin, batch)
+    assert_same(tuple(cases.tensors(whole(*batch))), values, "values of *b")
+    assert_same(tuple(cases.tensors(vmap(op)(*batch))), values, "values of vmap")
+    wanted = of_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
+    assert_same(gradients(summed(whole), batch), wanted, "*b, then backward")
+    assert_same(gradients(summed(vmap(op)), batch), wanted, "vmap, then backward")
+    assert_same(vmap(grad(loss_of(op), tuple(range(len(batch)))))(*batch), wanted, "vmap of grad")
+
+
+def test_gradients_where_one_input_alone_has_samples(lang64, row, batch):
+    op, places = op_of(row, lang64), tuple(range(len(batch)))
+    for place in places:
+        mixed = [x if place == other else x[:1].expand_as(x) for other, x in enumerate(batch)]
+        wanted = of_each(lambda *sample: gradients(loss_of(row.twin), sample), mixed)
+        dims = tuple(0 if place == other else None for other in places)
+        given = [x if dim == 0 else x[0] for x, dim in zip(batch, dims, strict=True)]
+        assert_same(vmap(grad(loss_of(op), places), dims)(*given), wanted, f"vmap of grad, dims {dims}")
+        shared = tuple(one if dim == 0 else one.sum(0) for one, dim in zip(wanted, dims, strict=True))
+        assert_same(gradients(summed(vmap(op, dims)), given), shared, f"vmap, then backward, dims {dims}")
+
+
+def test_jacobians(lang64, row, batch):
+    op, one = op_of(row, lang64), tuple(x[0] for x in batch)
+    places = tuple(range(len(one)))
+    wanted = torch.autograd.functional.jacobian(row.twin, one)
+    assert_same(jacrev(op, places)(*one), wanted, "jacrev")
+    assert_same(jacfwd(op, places)(*one), wanted, "jacfwd")
+    assert_same(torch.autograd.functional.jacobian(op, one, vectorize=True), wanted, "jacobian(vectorize=True)")
+
+
+def test_second_derivatives(lang64, row, batch):
+    op, one = op_of(row, lang64), tuple(x[0] for x in batch)
+    places = tuple(range(len(one)))
+    wanted = torch.autograd.functional.hessian(loss_of(row.twin), one)
+    assert_same(hessian(loss_of(op), places)(*one), wanted, "hessian")
+    assert_same(jacrev(jacrev(loss_of(op), places), places)(*one), wanted, "jacrev of jacrev")
+
+
+@pytest.mark.slow
+def test_compiled_gradients_of_a_batch(lang64, row, batch):
+    torch._dynamo.reset()
+    whole = op_of(row, lang64, is_batched=True)
+    compiled = torch.compile(lambda *given: whole(*given), backend="aot_eager", fullgraph=True)
+    wanted = of_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
+    assert_same(gradients(summed(compiled), batch), wanted, "compile")
