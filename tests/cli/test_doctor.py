@@ -12,7 +12,7 @@ import torch
 from typer.testing import CliRunner
 
 from support.engine_keeper import load_quietly
-from tinsmith import engines
+from tinsmith import bridge, engines
 from tinsmith.cli import app
 
 GOOD = engines.Probe("kernels carry `_primal`", "taichi", True, "seen on [n] kernels")
@@ -23,6 +23,7 @@ BAD = engines.Probe("launch takes a gradient pointer", "quadrants", False, "no s
 def doctor(monkeypatch):
     def run(*probes):
         monkeypatch.setattr(engines, "probes", lambda: iter(probes))
+        monkeypatch.setattr(bridge, "torch_probes", lambda: ())
         return CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
 
     return run
@@ -79,6 +80,7 @@ def test_a_setuptools_that_does_not_load_is_told(doctor, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "setuptools", sys)
     monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
+    monkeypatch.setattr(bridge, "torch_probes", lambda: ())
     assert "torch.compile" not in CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"}).stdout
 
 
@@ -90,7 +92,27 @@ def test_a_probe_that_fails_is_named_and_is_the_exit_code(doctor):
     assert "1 of 2 probes failed" in result.stdout
 
 
-def test_the_engines_installed_here_are_as_we_know_them():
+def test_a_probe_of_torch_that_fails_is_named_and_is_the_exit_code(doctor, monkeypatch):
+    monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
+    monkeypatch.setattr(bridge._torch_probes.tracing, "is_transformed", lambda: False)
+    result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "250"})
+    assert result.exit_code == 1
+    line = next(line for line in result.stdout.splitlines() if "an active transform of torch.func is seen" in line)
+    assert "torch" in line and "NO" in line and "wrong gradients" in line
+    assert "1 of " in result.stdout and "cannot be trusted with these versions" in result.stdout
+
+
+def test_a_torch_that_lost_a_name_is_told(monkeypatch):
+    """The bridge then cannot be imported at all."""
+    monkeypatch.setattr(engines, "probes", lambda: iter([GOOD]))
+    monkeypatch.delattr(bridge, "torch_probes")
+    result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "250"})
+    assert result.exit_code == 1
+    line = next(line for line in result.stdout.splitlines() if "the bridge can be imported" in line)
+    assert "no op can be made with this torch" in line and "torch_probes" in line
+
+
+def test_what_is_installed_here_is_as_we_know_it():
     for engine in engines.installed():
         load_quietly(engine)  # first imported by the command, an engine would keep the test's stdout for its own
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})

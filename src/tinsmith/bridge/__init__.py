@@ -13,7 +13,16 @@ from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._stage import FieldArray, Links
 from ._streams import in_order
-from ._tracing import apart, constant_when_traced, has_modes, has_older_batch, is_plain, is_transformed
+from ._torch_probes import torch_probes
+from ._tracing import (
+    apart,
+    constant_when_traced,
+    has_modes,
+    has_older_batch,
+    is_plain,
+    is_transformed,
+    plain_apply,
+)
 
 __all__ = [
     "Answer",
@@ -42,5 +51,7 @@ __all__ = [
     "language",
     "op",
     "oracle",
+    "plain_apply",
     "reference_to",
+    "torch_probes",
 ]

@@ -18,7 +18,7 @@ from ._core import Call
 from ._gradients import materialized, no_forward_mode, saved_names
 from ._packing import packed_backward
 from ._plan import Plan
-from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches
+from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches, plain_apply
 
 Apply = Callable[..., Any]
 
@@ -84,12 +84,8 @@ def run_lean(apply: Apply, run: Run, tensors: Sequence[torch.Tensor]) -> tuple[t
 
 @lru_cache(maxsize=1024)  # an object's op has its class's name; who makes names in a loop keeps no class for each
 def lean_as(op: str) -> Apply:
-    """`Lean.apply` of a `Lean` with the op's name: profilers, `grad_fn` and anomaly mode show a Function's own.
-
-    Without `apply`'s look for transforms: an op has looked already, and it costs 1 us a call.
-    """
-    named = type(op, (Lean,), {"__module__": __name__})
-    return super(torch.autograd.Function, named).apply  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
+    """`Lean.apply` of a `Lean` with the op's name: profilers, `grad_fn` and anomaly mode show a Function's own."""
+    return plain_apply(type(op, (Lean,), {"__module__": __name__}))
 
 
 def _differentiable(

@@ -21,7 +21,7 @@ from ._gradients import all_names, materialized, saved_names, undifferentiated
 from ._packing import backward_call, forward_call, packed_backward, packed_forward, unpacked
 from ._route import Route, route
 from ._stage import changed_between
-from ._tracing import one_level_down, single_level
+from ._tracing import SingleLevelFunction, apply_at_one_level, one_level_down
 from .derived import SecondOrder, pushed_forward
 
 _LIBRARY = Library("tinsmith", "DEF")
@@ -50,7 +50,7 @@ def _launch_fake(handle: int, inputs: Sequence[torch.Tensor], *rest: Any) -> lis
     return [torch.empty(buffer.shape, dtype=buffer.dtype, device=device) for buffer in call.core.made(call)]
 
 
-class _Launch(torch.autograd.Function):
+class _Launch(SingleLevelFunction):
     """The gradient of `launch`, for autograd's own dispatch key: transforms are taken care of above it."""
 
     @staticmethod
@@ -87,7 +87,7 @@ class _Launch(torch.autograd.Function):
         return tuple(pushed_forward(ctx.call, ctx.saved_tensors, tangents[2:]))
 
 
-class _LaunchBackward(torch.autograd.Function):
+class _LaunchBackward(SingleLevelFunction):
     """The derivatives of `launch_backward`: of a gradient in what was saved, and in cotangents."""
 
     @staticmethod
@@ -117,15 +117,8 @@ class _LaunchBackward(torch.autograd.Function):
         return tuple(second.pushed_forward(moved[: ctx.count], moved[ctx.count :]))
 
 
-def _apply(function: Any, *arguments: Any) -> list[torch.Tensor]:
-    """`function.apply` without its look at `torch.func`'s transforms: they have taken their part already."""
-    with single_level():
-        raw: Any = super(torch.autograd.Function, function)
-        return list(raw.apply(*arguments))
-
-
 def _launch_autograd(handle: int, inputs: Sequence[torch.Tensor], *rest: Any) -> list[torch.Tensor]:
-    return _apply(_Launch, handle, rest, *inputs)
+    return list(apply_at_one_level(_Launch, handle, rest, *inputs))
 
 
 def _launch_vmap(info: Any, in_dims: Any, handle: int, inputs: Sequence[torch.Tensor], *rest: Any) -> Any:
@@ -169,7 +162,7 @@ def _backward_fake(
 def _backward_autograd(
     handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any
 ) -> list[torch.Tensor]:
-    return _apply(_LaunchBackward, (handle, len(saved), given), *saved, *cotangents)
+    return list(apply_at_one_level(_LaunchBackward, (handle, len(saved), given), *saved, *cotangents))
 
 
 def _backward_vmap(

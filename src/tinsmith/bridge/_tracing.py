@@ -1,7 +1,8 @@
 """Is a transform, a tracer or a mode active? The questions that only torch's private names answer.
 
 An op asks before it takes the short way: most calls are plain, and whoever traces instead of
-running is served by `_operator`. No other file uses a private name of torch.
+running is served by `_operator`. No other file uses a private name of torch. Each one here has a
+comment that says why no public name does, and a probe in `_torch_probes`, which `tinsmith doctor` runs.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ import torch
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
+# Torch has no public name for whether a transform of torch.func or a dispatch mode is active.
 _has_transforms = torch._C._are_functorch_transforms_active
 _has_modes = torch._C._len_torch_dispatch_stack
+# `torch.is_autocast_enabled` asks for one kind of device, so it would take a call for each, at every call of an op.
 _has_autocast = torch._C._is_any_autocast_enabled
+# The older vmap below has no public name at all: its tensors appear in a backward pass unasked.
 _is_older_batch = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]  # no stub
 
 
@@ -37,6 +41,7 @@ def is_transformed() -> bool:
 
 def has_forward_mode() -> bool:
     """Whether a forward-mode level (`jvp`, dual numbers) is active."""
+    # `torch.autograd.forward_ad` can enter and leave a level; only this number says that one is active.
     return forward_ad._current_level >= 0
 
 
@@ -52,6 +57,7 @@ def one_level_down() -> Iterator[None]:
     A Function runs its forward without gradients of either mode. With nested transforms the
     operator still has the outer levels before it, and they would give zeros in silence.
     """
+    # `torch.enable_grad` has no public twin for forward mode, and the dispatcher's guard has no public name.
     with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
         yield
 
@@ -62,6 +68,7 @@ def apart() -> Iterator[None]:
 
     For tables that are made at a first call, whenever that is, and kept for all others.
     """
+    # `torch.inference_mode(False)` is the public half; nothing public suspends torch.func.
     with torch._C._DisableFuncTorch(), torch.inference_mode(False):
         yield
 
@@ -78,9 +85,33 @@ def constant_when_traced(function: Function) -> Function:
     return function
 
 
-def single_level() -> contextlib.AbstractContextManager[None]:
-    """Inside it a Function may be applied as part of one level of `torch.func`'s transforms."""
-    return enable_single_level_autograd_function()
+class SingleLevelFunction(torch.autograd.function._SingleLevelFunction):
+    """An autograd Function that is one level's gradient of an operator. Apply it inside `single_level`.
+
+    An operator meets the levels of `torch.func` one by one, innermost first, each time at its autograd
+    key. A public Function refuses to be applied there, since it would go through all levels by itself,
+    and so does `torch.library.register_autograd`, which makes one and has no forward mode either.
+    """
+
+    # Only the public Function has this method, which compiled autograd calls.
+    _compiled_autograd_key = torch.autograd.Function._compiled_autograd_key
+
+
+def apply_at_one_level(function: type[SingleLevelFunction], *arguments: Any) -> Any:
+    """Apply `function` as the innermost level's gradient, while transforms of `torch.func` may be active.
+
+    Torch refuses that unless it is told that it is meant.
+    """
+    with enable_single_level_autograd_function():
+        return function.apply(*arguments)  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
+
+
+def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """`function.apply` for code that has asked `is_plain` already.
+
+    Before torch 2.14 `apply` is Python that looks for transforms, for 1 us a call; this is the C function below it.
+    """
+    return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
 
 
 # Torch's older vmap: `torch.autograd.grad(..., is_grads_batched=True)` still uses it, and so do

@@ -1,4 +1,4 @@
-"""`tinsmith doctor`: what is installed here, and whether the engines still are as we know them."""
+"""`tinsmith doctor`: what is installed here, and whether torch and the engines still are as we know them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _PACKAGES = ("torch", "taichi", "quadrants", "numpy")
 
 
 def doctor() -> None:
-    """Show versions, devices and the engine probes; exit code 1 when a probe fails."""
+    """Show versions, devices and the probes of torch and the engines; exit code 1 when a probe fails."""
     with leaving_on_interrupt():
         from ..engines import probes
     console = Console()
     console.print(_table("Versions", ("", "version"), _versions()))
     console.print(_table("Devices", ("", "device"), _devices()))
-    checked = list(probes())
-    console.print(_table("Engine probes", ("engine", "fact", "holds", "detail"), map(_probe_row, checked)))
+    checked = [*_torch_probes(), *probes()]
+    console.print(_table("Probes", ("of", "fact", "holds", "detail"), map(_probe_row, checked)))
     broken = [probe for probe in checked if not probe.ok]
     if broken:
-        console.print(f"{len(broken)} of {len(checked)} probes failed: tinsmith cannot be trusted with these engines.")
+        console.print(f"{len(broken)} of {len(checked)} probes failed: tinsmith cannot be trusted with these versions.")
         raise typer.Exit(1)
     console.print(f"All {len(checked)} probes hold.")
     if not _setuptools_loads():
@@ -65,6 +65,16 @@ def _devices() -> Iterable[tuple[str, str]]:
         yield "cuda", "none that torch can use"
 
 
+def _torch_probes() -> Iterable[Probe]:
+    try:
+        from ..bridge import torch_probes
+    except (AttributeError, ImportError) as error:  # a private name that the bridge takes from torch is gone
+        from ..engines import Probe
+
+        return [Probe("the bridge can be imported", "torch", False, f"no op can be made with this torch: {error}")]
+    return torch_probes()
+
+
 def _setuptools_loads() -> bool:
     """Whether what torch's compiler imports can be, once the probes have loaded the engines: seen on Python 3.11."""
     try:
@@ -79,7 +89,7 @@ def _setuptools_loads() -> bool:
 
 
 def _probe_row(probe: Probe) -> tuple[str, str, str, str]:
-    return probe.engine, probe.name, "yes" if probe.ok else "NO", probe.detail
+    return probe.package, probe.name, "yes" if probe.ok else "NO", probe.detail
 
 
 def _table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:

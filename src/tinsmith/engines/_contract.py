@@ -118,7 +118,7 @@ class Probe:
     """One private fact that we lean on, and whether it still holds."""
 
     name: str
-    engine: str
+    package: str
     ok: bool
     detail: str
 

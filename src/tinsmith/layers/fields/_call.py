@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import is_plain, is_transformed
+from ...bridge import is_plain, is_transformed, plain_apply
 from ._placed import Placed
 from ._program import Program
 from ._roles import Launch
@@ -100,8 +100,7 @@ class _Lean(torch.autograd.Function):
         raise _no_tangent(ctx.call.program.layer)
 
 
-# `_Lean.apply` without its look for transforms: it has been looked already, and that costs time.
-_lean: Any = super(torch.autograd.Function, _Lean).apply  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
+_lean = plain_apply(_Lean)
 
 
 def _pulled_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...]:

@@ -1,0 +1,67 @@
+"""What we lean on in torch's private parts: a release that changes it must fail here, by name."""
+
+import contextlib
+
+import pytest
+import torch
+
+from tinsmith import bridge
+from tinsmith.bridge import _tracing
+
+
+def failed():
+    return {probe.name: probe.detail for probe in bridge.torch_probes() if not probe.ok}
+
+
+def test_every_fact_holds():
+    assert not failed(), "a release of torch changed what tinsmith leans on"
+    assert {probe.package for probe in bridge.torch_probes()} == {"torch"}
+
+
+def raises(*_):
+    raise RuntimeError("must override the setup_context staticmethod")
+
+
+def applied_publicly(_, *arguments):
+    """As with `torch.library.register_autograd`: a Function of the public kind."""
+
+    class Public(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, cotangent):
+            (x,) = ctx.saved_tensors
+            return 3 * x * x * cotangent
+
+    return Public.apply(*arguments)
+
+
+GRADIENT = "a Function applied at one level of torch.func has its gradient"
+TANGENT = "a Function applied at one level of torch.func has its tangent"
+NESTED = "a Function applied at one level leaves the outer levels their part"
+
+FAULTS = [
+    ("is_plain", lambda: True, "an active dispatch mode is seen", "no memory to give it"),
+    ("is_plain", lambda: True, "active autocast is seen", "half-precision"),
+    ("is_transformed", lambda: False, "an active transform of torch.func is seen", "wrong gradients"),
+    ("has_modes", lambda: False, "an active dispatch mode is seen", "fake tensors"),
+    ("has_forward_mode", lambda: False, "an active forward-mode level is seen", "tangent"),
+    ("apply_at_one_level", raises, GRADIENT, "torch.compile of them"),
+    ("apply_at_one_level", raises, TANGENT, "jacfwd"),
+    ("apply_at_one_level", applied_publicly, GRADIENT, "setup_context"),
+    ("one_level_down", contextlib.nullcontext, NESTED, "hessian"),
+    ("plain_apply", raises, "a Function applied without a look for transforms has its gradient", "every plain call"),
+    ("has_older_batch", lambda _: False, "a batch of is_grads_batched=True can be taken apart", "vectorize=True"),
+    ("into_older_batch", raises, "a batch of is_grads_batched=True can be taken apart", "setup_context"),
+    ("apart", contextlib.nullcontext, "tensors can be made outside transforms and inference mode", "first call"),
+    ("constant_when_traced", lambda f: f, "a function marked constant is not traced", "breaks the graph"),
+]
+
+
+@pytest.mark.parametrize(("name", "fault", "fact", "words"), FAULTS)
+def test_a_fact_that_fails_says_what_breaks(monkeypatch, name, fault, fact, words):
+    monkeypatch.setattr(_tracing, name, fault)
+    assert words in failed()[fact]
