@@ -7,11 +7,11 @@ from ._examples import example_inputs
 from ._foresight import Foresight
 from ._language import language
 from ._launcher import Launcher
+from ._links import FieldArray, Links
 from ._making import chain, op
 from ._op import Op
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
-from ._stage import FieldArray, Links
 from ._streams import in_order
 from ._torch_probes import torch_probes
 from ._tracing import (

@@ -91,16 +91,17 @@ class Core:
         self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars))
         self._pace = Pace(config().serial_below)
         self._plans: dict[Any, Plan] = {}
-        self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.stages))
+        self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
         """Pictures of every Python value that the kernels bake in."""
-        return tuple([stage.fingerprint(templates) for stage in self.signature.stages])
+        found = {stage: stage.fingerprint(templates) for stage in self.signature.firsts}
+        return tuple([found[stage.first] for stage in self.signature.stages])
 
     @property
     def varies(self) -> bool:
         """Whether a call's meaning depends on Python values outside its arguments."""
-        return any(stage.varies for stage in self.signature.stages)
+        return any(stage.varies for stage in self.signature.firsts)
 
     def fixed(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
         """The scalar arguments that a plan depends on."""
@@ -211,7 +212,7 @@ class Core:
 
     def check_device(self, device: torch.device) -> None:
         """Refuse tensors that are not where the engine runs: an engine would copy them in silence."""
-        for stage in self.signature.stages:
+        for stage in self.signature.firsts:
             stage.engine.require_ready(self.signature.op)
             runs_on = stage.engine.device_type()
             if device.type != runs_on or device.index not in (None, 0):

@@ -24,10 +24,12 @@ def explain(core: Core) -> str:
     lines = [f"op `{signature.op}`: {signature.spec}"]
     if signature.spec.scratch_text:
         lines.append(f"  scratch: {signature.spec.scratch_text}")
-    for stage in signature.stages:
+    for stage in signature.firsts:
         lines += ["", *_kernel(stage)]
+        count = sum(one.first is stage for one in signature.stages)
+        lines += [f"  launched {count} times"] if count > 1 else []
     lines += ["", *_gradient(core), "", *_batches(core)]
-    texts = [(variant, text) for stage in signature.stages for variant, text in stage.texts.items()]
+    texts = [(variant, text) for stage in signature.firsts for variant, text in stage.texts.items()]
     lines += ["", f"compiled variants: {len(texts)}"]
     for variant, text in texts:
         lines += ["", f"  # {_variant(variant)}", *(f"  {line}" for line in text.rstrip().splitlines())]
@@ -78,7 +80,7 @@ def _saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]:
 
 def _batches(core: Core) -> Iterable[str]:
     """Whether `vmap` and `*b` take one launch, asked of a variant in which every array is batched."""
-    for stage in core.signature.stages:
+    for stage in core.signature.firsts:
         reason = stage.batch_refusal(_all_batched(core, stage))
         yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
 

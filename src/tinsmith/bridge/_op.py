@@ -21,11 +21,13 @@ from ._core import Core
 from ._examples import registered
 from ._explain import explain
 from ._lean import lean_as, run_lean
+from ._links import Links
 from ._packing import register
 from ._pickling import Reference, reference_to
+from ._relaunch import Relaunch
 from ._route import Route, key_of, quick_key_of, route
 from ._signature import Signature, fitting_dtypes, match, settled
-from ._stage import FieldUse, Links, Stage
+from ._stage import FieldUse, Stage
 from ._tracing import has_modes, is_plain, is_tracing, is_transformed
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
 from .derived import SeededCore, has_draws
@@ -93,14 +95,12 @@ class Op:
         options = self._options
         spec = parse(self._text, options.get("scratch"))
         arrays = [item.name for item in spec.items]
-        links = options.get("links") or [None] * len(self._kernels)
-        pairs = zip(self._kernels, links, strict=True)
-        stages = [_stage(kernel, arrays, options, link) for kernel, link in pairs]
+        stages = _stages(self._kernels, arrays, options)
         is_run = not options.get("unrun")
         signature = match(self.name, spec, stages, options.get("init"), options.get("detached", ()), is_run=is_run)
         signature = settled(replace(signature, trusts_engine=bool(options.get("trust_engine"))))
-        for stage in stages:
-            stage.engine.settle()
+        for engine in {stage.engine for stage in stages}:
+            engine.settle()
         core = Core(signature, _reverse_for(signature, options))
         if isinstance(core.reverse, AutoReverse | SourceReverse) and has_draws(signature):
             core = SeededCore(core)
@@ -278,7 +278,7 @@ class Op:
     @property
     def fields(self) -> tuple[FieldUse, ...]:
         """Fields that its kernels and their functions use besides arrays."""
-        return tuple(use for stage in self._core.signature.stages for use in stage.field_uses())
+        return tuple(use for stage in self._core.signature.firsts for use in stage.field_uses())
 
     def lint(self) -> list[Finding]:
         """What is wrong with the kernels, told from their source: see `tinsmith.lint`."""
@@ -340,6 +340,18 @@ def _refuse_unfilled(signature: Signature) -> None:
         if name not in signature.items:
             words = f"`init` of op `{signature.op}` names `{name}`, which no hand-written gradient kernel fills"
             raise SpecError(refusal(words, remedy=f"Leave `{name}` out, or pass `backward=`."))
+
+
+def _stages(kernels: Sequence[Any], arrays: Sequence[str], options: Mapping[str, Any]) -> list[Stage]:
+    """The op's kernels, each analysed once however often it is launched."""
+    links: Sequence[Links | None] = options.get("links") or [None] * len(kernels)
+    stages: list[Stage] = []
+    for kernel, link in zip(kernels, links, strict=True):
+        if link is None or link.again is None:
+            stages.append(_stage(kernel, arrays, options, link))
+        else:
+            stages.append(Relaunch(stages[link.again], link.names))
+    return stages
 
 
 def _stage(kernel: Any, arrays: Sequence[str], options: Mapping[str, Any], links: Links | None = None) -> Stage:

@@ -81,16 +81,36 @@ class Signature:
     def vectors(self) -> tuple[tuple[Parameter, str], ...]:
         """Parameters that are arrays of vectors or matrices, of every stage, and their dims in the spec."""
         dims = {item.name: item.brackets for item in self.kernel_spec.items}
-        found = (stage.parameters[name] for stage in self.stages for name in stage.arrays)
+        found = (stage.parameters[name] for stage in self.firsts for name in stage.arrays)
         return tuple((parameter, dims.get(parameter.name, "")) for parameter in found if parameter.element)
 
     def starts_at_zero(self, name: str) -> bool:
         """Whether the memory of an output, of scratch, or of a gradient (`grad_x`) is zeroed."""
         return self.init.get(name, "zeros") == "zeros"
 
+    @cached_property
+    def firsts(self) -> tuple[Stage, ...]:
+        """The stages without those that launch an earlier one again."""
+        return tuple(dict.fromkeys(stage.first for stage in self.stages))
+
+    @cached_property
+    def places(self) -> dict[Stage, int]:
+        """The place of each stage among the stages."""
+        return {stage: place for place, stage in enumerate(self.stages)}
+
+    @cached_property
+    def by_name(self) -> dict[str, list[Parameter]]:
+        """The parameters of each name, of every stage that has it."""
+        found: dict[str, list[Parameter]] = {}
+        for stage in self.stages:
+            for name, parameter in stage.parameters.items():
+                if stage is stage.first or name not in stage.arrays:
+                    found.setdefault(name, []).append(parameter)
+        return found
+
     def parameters(self, name: str) -> list[Parameter]:
         """The parameter of that name in every stage that has it."""
-        return [stage.parameters[name] for stage in self.stages if name in stage.parameters]
+        return self.by_name.get(name, [])
 
 
 def match(
@@ -108,12 +128,13 @@ def match(
         SpecError: the spec and the parameters do not fit each other.
         KernelError: a kernel returns a value, writes an input, or never writes an output.
     """
-    for stage in stages if is_run else ():
+    firsts = tuple(dict.fromkeys(stage.first for stage in stages))
+    for stage in firsts if is_run else ():
         _check_returns(op, stage)
     items = {item.name: item for item in spec.items}
     parameters = {name: p for stage in reversed(stages) for name, p in stage.parameters.items()}
     for item in spec.items:
-        _check_item(op, item, parameters, stages)
+        _check_item(op, item, parameters, firsts)
     for name, parameter in parameters.items():
         if parameter.kind == "array" and name not in items:
             raise SpecError(_unlisted(op, name, spec))
@@ -131,7 +152,7 @@ def match(
         _checked_init(op, spec, init or {}),
         frozenset(detached),
     )
-    for stage in stages:
+    for stage in firsts:
         if is_run:
             _check_size(op, stage)
         _check_kernel(op, spec, stage)
@@ -255,7 +276,7 @@ def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
 
 def _check_written(signature: Signature) -> None:
     for name in signature.outputs:
-        if not any(name in stage.roles and stage.roles[name].is_written for stage in signature.stages):
+        if not any(name in stage.roles and stage.roles[name].is_written for stage in signature.firsts):
             words = f"no kernel of op `{signature.op}` writes its output `{name}`"
             raise KernelError(
                 refusal(words, [("spec", str(signature.spec))], f"Move `{name}` to the left of `->` if it is an input.")

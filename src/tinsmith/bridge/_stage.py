@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
-from ..engines import COMPILING, NAMES, Compiled, Engine, FieldFacts, Language, Parameter, array_text, get, of_kernel
+from ..engines import COMPILING, NAMES, Compiled, Engine, Language, Parameter, array_text, get, of_kernel
 from ..source import Constants, Roles, Source, build, constants_of, lent_names, read, roles_of
 from ..source.ir import Lowered, lower, nodes, types
 from ..transforms import (
@@ -32,6 +32,7 @@ from ..transforms import (
     simplified,
     unstored,
 )
+from ._links import Links
 from ._uncompiled import places_of, remedy_of, telling
 
 
@@ -43,34 +44,6 @@ class ArrayType(NamedTuple):
     element: tuple[int, ...] = ()
     has_gradient: bool = False
     is_batched: bool = False
-
-
-class Links(NamedTuple):
-    """How an op's arrays and arguments are called in one of its kernels, where a name alone does not say.
-
-    `names` leads from the kernel's own parameter names to those of the op; parameters that get the same
-    one are one array. `elements` are the element dims of arrays, by the op's names, where they are known.
-    `fields` are those that become arrays, by what the kernel calls them: `x`, `self.x`. `objects` are what its
-    template parameters stand for, where fields may be found in it.
-    """
-
-    names: Mapping[str, str]
-    elements: Mapping[str, tuple[int, ...]]
-    fields: Mapping[str, FieldArray] = {}
-    objects: Mapping[str, Any] = {}
-
-
-class FieldArray(NamedTuple):
-    """The array of an op that takes a field's place."""
-
-    name: str
-    facts: FieldFacts
-
-    def parameter(self) -> Parameter:
-        """As if the kernel had declared it."""
-        facts = self.facts
-        rank = len(facts.shape)
-        return Parameter(self.name, "array", (facts.dtype,), rank, facts.element, text=f"a field of {rank} dims")
 
 
 class FieldUse(NamedTuple):
@@ -146,7 +119,8 @@ class Stage:
         self.source = replace(self.source, tree=lifted(plain, values))
         if may_write_fields:  # what it returns besides, a layer has no use for
             self.source = replace(self.source, tree=_without_result(self.source.tree))
-        self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner)
+        self._ranks = {name: self.parameters[name].ndim for name in self.arrays}
+        self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner, self._ranks)
         self.texts: dict[Variant, str] = {}
         self._compiled: dict[Variant, Compiled] = {}
         self._lowered: dict[tuple[Variant, types.Defaults], Lowered] = {}
@@ -169,6 +143,16 @@ class Stage:
     @property
     def name(self) -> str:
         return self.source.name
+
+    @property
+    def first(self) -> Stage:
+        """The stage that this one launches again: itself, unless it is a `Relaunch`."""
+        return self
+
+    @property
+    def renamed(self) -> Mapping[str, str]:
+        """Names of scalar arguments in the op, by those that `first` has for them, where they differ."""
+        return {}
 
     @property
     def varies(self) -> bool:
@@ -303,7 +287,7 @@ class Stage:
             return self.source, self.roles
         source = replace(self.source, tree=unstored(self.source.tree, arrays, keep_returns=True))
         bare = replace(self.source, tree=unstored(self.source.tree, arrays))
-        return source, roles_of(bare, self.arrays, self.home, self.owner)
+        return source, roles_of(bare, self.arrays, self.home, self.owner, self._ranks)
 
     def _function(self, variant: Variant) -> Callable[..., Any]:
         names = self.source.namespace() if self.engine is self.home else rehomed(self.source, self.home, self.engine)

@@ -139,8 +139,8 @@ def _laid_out(
             shape, nbytes = (situation.batch or 0, *shape), nbytes * (situation.batch or 0)
         entries.append((compiled.slots[use.parameter], use.place, nbytes, shape, use.gradient))
     scalars = tuple(
-        (parameter.setter, compiled.slots[name], name)
-        for name, parameter in stage.parameters.items()
+        (parameter.setter, compiled.slots[name], stage.renamed.get(name, name))
+        for name, parameter in stage.first.parameters.items()
         if parameter.kind in ("scalar", "matrix") and name not in types
     )
     repeats = (situation.batch or 0) if is_looped else 1
@@ -158,10 +158,8 @@ def _type(situation: Situation, stage: Stage, use: Use) -> ArrayType:
 
 
 def _fingerprint(situation: Situation, stage: Stage) -> tuple[Any, ...]:
-    stages = situation.signature.stages
-    if stage in stages:
-        return situation.fingerprints[stages.index(stage)]
-    return stage.fingerprint(situation.templates)
+    place = situation.signature.places.get(stage)
+    return stage.fingerprint(situation.templates) if place is None else situation.fingerprints[place]
 
 
 def product(sizes: Sequence[int]) -> int:

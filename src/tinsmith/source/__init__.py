@@ -6,6 +6,7 @@ from ._constants import Constants, constants_of
 from ._draws import draws
 from ._followed import Followed
 from ._handed import Handed, Hands, Scope, free, handed
+from ._later_changes import LaterChanges
 from ._needs import Needs, needs_of
 from ._nodes import called, is_static, names_in, root
 from ._pictures import MISSING, is_plain_object
@@ -23,6 +24,7 @@ __all__ = [
     "Followed",
     "Handed",
     "Hands",
+    "LaterChanges",
     "MISSING",
     "Needs",
     "Nest",

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ._nodes import called, names_in, root
+from ._nodes import called, iterated, names_in, root
 from ._walk import walk
 
 MOVING = "~"
@@ -46,19 +46,47 @@ class Loop:
 
 @dataclass(frozen=True)
 class Form:
-    """`constant` plus each atom times its factor."""
+    """`constant` plus each atom times its factor.
+
+    `wide` are atoms that it was made of and that may be vectors: then it spans as many axes as they have entries.
+    """
 
     atoms: Mapping[str, int] = field(default_factory=dict)
     constant: int = 0
+    wide: frozenset[str] = field(default=frozenset(), compare=False)
 
     def plus(self, other: Form, sign: int = 1) -> Form:
         atoms = dict(self.atoms)
         for atom, factor in other.atoms.items():
             atoms[atom] = atoms.get(atom, 0) + sign * factor
-        return Form({atom: factor for atom, factor in atoms.items() if factor}, self.constant + sign * other.constant)
+        left = {atom: factor for atom, factor in atoms.items() if factor}
+        return Form(left, self.constant + sign * other.constant, self.wide | other.wide)
 
     def times(self, factor: int) -> Form:
-        return Form({a: f * factor for a, f in self.atoms.items()} if factor else {}, self.constant * factor)
+        atoms = {a: f * factor for a, f in self.atoms.items()} if factor else {}
+        return Form(atoms, self.constant * factor, self.wide)
+
+    def bound(self, values: Mapping[str, int | str]) -> Form:
+        """The form for one launch: arguments replaced by their values, or by names of that launch's own."""
+        if not values or not self.atoms:
+            return self
+        found = Form(constant=self.constant, wide=frozenset(_bound_atom(atom, values) for atom in self.wide))
+        for atom, factor in self.atoms.items():
+            value = values.get(atom)
+            is_number = isinstance(value, int)
+            one = Form(constant=value) if is_number else Form({_bound_atom(atom, values): 1})
+            found = found.plus(one.times(factor))
+        return found
+
+    @property
+    def number(self) -> int | None:
+        """Its value, where that is known and one axis is all it spans."""
+        return None if self.atoms or self.wide else self.constant
+
+
+def _bound_atom(atom: str, values: Mapping[str, int | str]) -> str:
+    """An atom with names in it replaced. One that holds a name holds its value's text: equal values, equal atoms."""
+    return _NAME.sub(lambda found: str(values.get(found[0], found[0])), atom)
 
 
 class Names:
@@ -74,8 +102,12 @@ class Names:
         self._given = given
         self.prefix = prefix
         self._parameters = {argument.arg for argument in tree.args.args}
+        self._scalars = {
+            one.arg for one in tree.args.args if one.annotation is not None and _is_integer(one.annotation)
+        }
         self._counts, self._once = _assigned(tree)
         self._loops: list[tuple[str, str]] = []
+        self._wide_loops: set[str] = set()
         self._busy: set[str] = set()
 
     def enter(self, loop: ast.For | ast.While) -> tuple[str, ...]:
@@ -83,6 +115,8 @@ class Names:
         names = sorted(names_in(loop.target)) if isinstance(loop, ast.For) else []
         atoms = tuple(f"{name}@{self.key(loop)}" for name in names)
         self._loops.extend(zip(names, atoms, strict=True))
+        if isinstance(loop, ast.For) and not _gives_numbers(loop):
+            self._wide_loops |= set(atoms)
         return atoms
 
     def leave(self, loop: ast.For | ast.While) -> None:
@@ -122,7 +156,7 @@ class Names:
     def _name(self, name: str) -> Form:
         for known, atom in reversed(self._loops):
             if known == name:
-                return Form({atom: 1})
+                return Form({atom: 1}, wide=frozenset({atom} & self._wide_loops))
         if name in self._given:
             return self._given[name]
         if name in self._once and name not in self._busy:
@@ -131,14 +165,33 @@ class Names:
             self._busy.discard(name)
             return found
         is_steady = name not in self._counts and not (self.prefix and name in self._parameters)
-        return Form({name if is_steady else f"{MOVING}{self.prefix}{name}": 1})
+        atom = name if is_steady else f"{MOVING}{self.prefix}{name}"
+        return Form({atom: 1}, wide=frozenset() if name in self._scalars else frozenset({atom}))
 
     def _whole(self, node: ast.expr) -> Form:
         """An expression that is no sum: an atom, which holds the atoms of all names in it."""
         inside = sorted({atom for name in names_in(node) for atom in self._name(name).atoms})
         calls = [child for child in walk(node) if isinstance(child, ast.Call)]
         mark = MOVING if any(not _is_cast(call) and called(call) not in _STEADY_CALLS for call in calls) else ""
-        return Form({f"{mark}<{ast.unparse(node)}|{' '.join(inside)}>": 1})
+        atom = f"{mark}<{ast.unparse(node)}|{' '.join(inside)}>"
+        return Form({atom: 1}, wide=frozenset() if self._is_number(node) else frozenset({atom}))
+
+    def _is_number(self, node: ast.expr) -> bool:
+        """Whether an expression is certainly no vector: operations on numbers alone, or a size."""
+        match node:
+            case ast.Constant():
+                return True
+            case ast.Name():
+                return not self.form(node).wide
+            case ast.UnaryOp(operand=operand):
+                return self._is_number(operand)
+            case ast.BinOp(left=left, right=right):
+                return self._is_number(left) and self._is_number(right)
+            case ast.Call(args=arguments) if _is_cast(node) or called(node) in ("min", "max", "abs"):
+                return all(self._is_number(one) for one in arguments)
+            case ast.Subscript(value=ast.Attribute(attr="shape")):
+                return True
+        return False
 
 
 _STEADY_CALLS = frozenset({"min", "max", "abs", "floor", "ceil", "Vector", "ivec2", "ivec3", "vec2", "vec3", "static"})
@@ -169,15 +222,31 @@ class Moment:
 
 def apart(later: tuple[Form, ...], earlier: tuple[Form, ...], moment: Moment) -> bool:
     """Whether two indices at two moments are certainly different elements."""
-    if len(later) != len(earlier):
-        return False
-    gaps = [_gap(first, second, moment) for first, second in zip(later, earlier, strict=True)]
+    gaps = [_gap(first, second, moment) for first, second in _aligned(later, earlier)]
     known = [gap for gap in gaps if gap is not None]
     if any(gap.never_closes(moment) for gap in known):
         return True
     variables = moment.moved.variables if moment.moved else ()
     pinned = {next(iter(gap.steps)) for gap in known if len(gap.steps) == 1 and (gap.least, gap.most) == (0, 0)}
     return bool(variables) and pinned >= set(variables)
+
+
+def _aligned(first: Sequence[Form], second: Sequence[Form]) -> list[tuple[Form, Form]]:
+    """Pairs of parts of two indices that stand for the same axes: `g[f, base + offset]` and `g[f, i, j]` share `f`."""
+    shorter = min(len(first), len(second))
+    left = next((k for k in range(shorter) if not _same_width(first[k], second[k])), shorter)
+    rest = shorter - left
+    right = next((k for k in range(rest) if not _same_width(first[-1 - k], second[-1 - k])), rest)
+    pairs = [*zip(first[:left], second[:left], strict=True)]
+    pairs += [(first[-1 - k], second[-1 - k]) for k in range(right)]
+    if len(first) == len(second) == left + right + 1:
+        pairs.append((first[left], second[left]))  # all the axes that the others leave
+    return pairs
+
+
+def _same_width(one: Form, other: Form) -> bool:
+    """Whether two parts span equally many axes, as far as is known."""
+    return one.wide == other.wide
 
 
 @dataclass(frozen=True)
@@ -267,6 +336,19 @@ def _definitions(tree: ast.FunctionDef, counts: Mapping[str, int]) -> dict[str, 
             if isinstance(target, ast.Name) and counts[target.id] == 1:
                 found[target.id] = node.value
     return found
+
+
+def _gives_numbers(loop: ast.For) -> bool:
+    """Whether each variable of a loop is a number: not so of `ti.grouped(...)`, or of one name for a whole index."""
+    counted = iterated(loop)
+    name = called(counted) if isinstance(counted, ast.Call) else ""
+    return name == "range" or (name != "grouped" and isinstance(loop.target, ast.Tuple))
+
+
+def _is_integer(annotation: ast.expr | None) -> bool:
+    """Whether a parameter is annotated as an integer: `ti.i32`, `int`."""
+    name = annotation.attr if isinstance(annotation, ast.Attribute) else getattr(annotation, "id", "")
+    return name in ("int", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
 
 def _is_cast(call: ast.Call) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from ._followed import Followed
@@ -14,7 +16,13 @@ from ._references import called_function, reference_kinds
 from ._roles import Access, Kind, Roles
 
 
-def roles_of(source: Source, arrays: Iterable[str], engine: Followed, owner: Any = None) -> dict[str, Roles]:
+def roles_of(
+    source: Source,
+    arrays: Iterable[str],
+    engine: Followed,
+    owner: Any = None,
+    ranks: Mapping[str, int | None] = MappingProxyType({}),
+) -> dict[str, Roles]:
     """How a kernel uses each of its `arrays`, engine functions included.
 
     Args:
@@ -22,10 +30,12 @@ def roles_of(source: Source, arrays: Iterable[str], engine: Followed, owner: Any
         arrays: names of its array parameters.
         engine: whose functions are followed.
         owner: the object of a data-oriented kernel, to find its methods.
+        ranks: how many axes arrays have, where that is known.
     """
     names = tuple(arrays)
     changing = changed_arrays(source.tree, names)
-    walker = _Walker(source, {name: Roles(changing=changing) for name in names}, engine, owner)
+    roles = {name: Roles(changing=changing, rank=ranks.get(name)) for name in names}
+    walker = _Walker(source, roles, engine, owner)
     walker.run()
     return walker.roles
 
@@ -185,9 +195,12 @@ class _Walker(ast.NodeVisitor):
 
     def _note(self, element: ast.Subscript, kind: Kind, is_fetched: bool = False, *, is_plain: bool = False) -> None:
         assert isinstance(element.value, ast.Name)
+        roles = self.roles[element.value.id]
         index, place = self.names.forms(element.slice), self.source.place(element)
+        if len(index) == roles.rank:  # an index for each axis: none of them is a vector
+            index = tuple(replace(form, wide=frozenset()) for form in index)
         access = Access(kind, index, place, self.order, self.loops, is_fetched, self._is_guarded, is_plain, element)
-        self.roles[element.value.id].accesses.append(access)
+        roles.accesses.append(access)
 
     def _self_addition(self, node: ast.Assign) -> ast.expr | None:
         """The `e` of `x[i] = x[i] + e` or `x[i] = e + x[i]`, which is an addition to x."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -45,11 +44,13 @@ class Roles:
     Attributes:
         escapes: a place that we could not follow, or "".
         changing: arrays that the kernel changes, and that an index read from them may change with.
+        rank: how many axes the array has; None where that is not known.
     """
 
     accesses: list[Access] = field(default_factory=list)
     escapes: str = ""
     changing: frozenset[str] = frozenset()
+    rank: int | None = None
 
     def of(self, *kinds: Kind) -> list[Access]:
         return [access for access in self.accesses if access.kind in kinds]
@@ -88,20 +89,6 @@ class Roles:
                     return read_access, change
         return None
 
-    def changed(self, places: frozenset[str], later: Roles, known: Mapping[str, int]) -> tuple[Access, Access] | None:
-        """A read at one of `places`, and a change by a later kernel that may be of the same element.
-
-        `known` are values of arguments, by name.
-        """
-        changes = later.of("write", "add")
-        numbers = {name: (value, value) for name, value in known.items()}
-        for read_access in self.of("read"):
-            for change in changes if read_access.place in places else ():
-                moment = Moment((), None, self.changing | later.changing, _extents(change, read_access) | numbers)
-                if not apart(change.index, read_access.index, moment):
-                    return read_access, change
-        return None
-
     def carried(self) -> tuple[Access, Access] | None:
         """A use and a change of what may be one element, in different iterations of a loop that no engine reverses."""
         pairs = itertools.product(self.accesses, self.of("write", "add"))
@@ -111,9 +98,9 @@ class Roles:
         """Sums may be added up in any order."""
         if one.loops[:1] != change.loops[:1] or one.kind == change.kind == "add":
             return False
-        extents = _extents(change, one)
+        ranges = extents(change, one)
         tasks = [loop for loop in one.loops[:1] if loop.is_task and not loop.is_single]
-        moments = [Moment((), loop, self.changing, extents) for loop in tasks]
+        moments = [Moment((), loop, self.changing, ranges) for loop in tasks]
         pairs = ((one.index, change.index), (change.index, one.index))
         return any(not apart(*pair, moment) for moment in moments for pair in pairs)
 
@@ -125,16 +112,16 @@ class Roles:
         """
         both = zip(change.loops, read_access.loops, strict=False)
         common = tuple(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both))
-        extents = _extents(change, read_access)
-        moments = [Moment(common, None, self.changing, extents)] if change.order >= read_access.order else []
+        ranges = extents(change, read_access)
+        moments = [Moment(common, None, self.changing, ranges)] if change.order >= read_access.order else []
         for place, loop in enumerate(common):
             if loop.is_parallel and not loop.is_single and surely_one(change.index, read_access.index, self.changing):
                 return True
             if not (loop.is_parallel or loop.is_single):
-                moments.append(Moment(common[:place], loop, self.changing, extents))
+                moments.append(Moment(common[:place], loop, self.changing, ranges))
         return any(not apart(change.index, read_access.index, moment) for moment in moments)
 
 
-def _extents(one: Access, other: Access) -> dict[str, tuple[int, int]]:
+def extents(one: Access, other: Access) -> dict[str, tuple[int, int]]:
     """The least and largest values of the variables of loops around two accesses, where these are plain numbers."""
     return {v: loop.extent for loop in one.loops + other.loops for v in loop.variables if loop.extent}

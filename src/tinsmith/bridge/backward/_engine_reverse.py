@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...linter import lint_kernels
-from ...source import Access, Needs, Nest, carrying_nests, needs_of
+from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of
 from .._signature import Signature, is_steady
 from .._stage import Stage
 from ._pullback import Argument, KernelReverse, Request, Rerun
@@ -35,7 +35,7 @@ class EngineReverse(KernelReverse):
         self._instead = instead
         self._made = frozenset(signature.outputs + signature.scratch)
         self._steady = frozenset(name for name in self._made if is_steady(signature, name))
-        self._views = {stage: stage.reversed_view(self._steady) for stage in signature.stages}
+        self._views = {stage: stage.reversed_view(self._steady) for stage in signature.firsts}
         everything = frozenset(signature.arrays) | self._made
         self._nests = {
             stage: carrying_nests(view[0], needs_of(*view, everything, stage.home).locals)
@@ -51,7 +51,9 @@ class EngineReverse(KernelReverse):
 
     def stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
         """A power of two, so that a new size seldom compiles anew."""
-        depths = [self._depth(nest, stage, shapes, values) for nest in self._nests[stage]]
+        nests = self._nests[stage.first]
+        own = {name: values[called] for name, called in stage.renamed.items()} if nests else {}
+        depths = [self._depth(nest, stage.first, shapes, {**values, **own}) for nest in nests]
         needed = max(depths, default=0)
         return 0 if needed <= DEFAULT_STACK else 1 << (needed - 1).bit_length()
 
@@ -72,10 +74,11 @@ class EngineReverse(KernelReverse):
         raise GradientError(refusal(words, rows, remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
-        return frozenset().union(*(self._needs(stage, active).values for stage in self.signature.stages))
+        return frozenset().union(*(self._needs(stage, active).values for stage in self.signature.firsts))
 
     def _needs(self, stage: Stage, active: frozenset[str]) -> Needs:
         """What one stage's reverse reads."""
+        stage = stage.first
         found = self._needed.get((stage, active))
         if found is None:
             with_adjoint = active | (self._made - self._steady)
@@ -100,7 +103,7 @@ class EngineReverse(KernelReverse):
 
     def spoils(self, output: str) -> bool:
         """A plain store's reverse zeroes the adjoint, and that of reading adds to it; an addition's leaves it alone."""
-        roles = [stage.roles[output] for stage in self.signature.stages if output in stage.roles]
+        roles = [stage.roles[output] for stage in self.signature.firsts if output in stage.roles]
         return any(role.is_read or role.of("write") for role in roles)
 
     def reruns(self, name: str) -> Rerun:
@@ -118,18 +121,17 @@ class EngineReverse(KernelReverse):
         key = (active, frozenset(known.items()))
         if key in self._checked or self.signature.trusts_engine:
             return
-        kernels = {id(stage.kernel): stage for stage in self.signature.stages}
+        kernels = {id(stage.kernel): stage for stage in self.signature.firsts}
         for stage in kernels.values():
             self._refuse_known_wrong(stage)
-        for place, stage in enumerate(self.signature.stages):
+        for stage in self.signature.firsts:
             needs = self._needs(stage, active)
             for name in stage.arrays:
                 self._refuse_unordered(stage, name, needs.returns)
                 if name in needs.values:
                     self._refuse_overwritten(stage, name, needs.reads[name])
                 self._refuse_carried(stage, name)
-            for later in self.signature.stages[place + 1 :]:
-                self._refuse_changed(stage, later, needs, known)
+        self._refuse_changed(active, known)
         self._checked.add(key)
 
     def _refuse_known_wrong(self, stage: Stage) -> None:
@@ -177,7 +179,7 @@ class EngineReverse(KernelReverse):
             self._refuse_lost(name, "read", view.of("read")[0].place, "counted up", again[0].place)
 
     def check_whole(self, active: frozenset[str]) -> None:
-        for stage in () if self.signature.trusts_engine else self.signature.stages:
+        for stage in () if self.signature.trusts_engine else self.signature.firsts:
             for name in sorted(self._steady & self._needs(stage, active).values):
                 self._refuse_run_again(stage, name, active)
 
@@ -202,24 +204,31 @@ class EngineReverse(KernelReverse):
         remedy = f"Write each value to a place of its own (`{called}[t + 1]` from `{called}[t]`), or {self._way()}."
         raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
 
-    def _refuse_changed(self, stage: Stage, later: Stage, needs: Needs, known: Mapping[str, int]) -> None:
-        for name in sorted(needs.values & set(later.arrays)):
-            roles, view = stage.roles[name], later.roles[name]
-            changes = view.of("write", "add")
-            if changes and not (roles.escapes or view.escapes):
-                found = roles.changed(needs.reads[name], view, known)
-                changes = [] if found is None else [found[1]]
-            if changes:
-                op, reader, called = self.signature.op, stage.name, self._called(name)
-                words = f"op `{op}` changes a value of `{called}` that its gradient needs, after `{reader}` read it"
-                rows = [(f"changed by `{later.name}`", changes[0].place)]
-                own = "an array of its own to write, in `scratch=`"
-                own = f"a field of its own to write, or {self._way()}" if self._instead else own
-                raise GradientError(refusal(words, rows, f"Give each kernel {own}."))
+    def _refuse_changed(self, active: frozenset[str], known: Mapping[str, int]) -> None:
+        """A launch that overwrites what the reverse of an earlier one reads. The first such reader is named."""
+        found: tuple[Stage, str, tuple[Access, Access, Stage]] | None = None
+        later: dict[str, LaterChanges] = {}
+        for stage in reversed(self.signature.stages):
+            own = {name: known.get(called, called) for name, called in stage.renamed.items()}
+            values = {name: known[name] for name in stage.parameters if name in known} | own
+            needs = self._needs(stage, active)
+            for name in sorted(needs.values & later.keys() & set(stage.arrays), reverse=True):
+                met = later[name].meeting(stage.roles[name], needs.reads[name], values)
+                found = found if met is None else (stage, name, met)
+            for name in stage.arrays:
+                later.setdefault(name, LaterChanges()).add(stage.roles[name], values, stage)
+        if found is not None:
+            reader, name, (_, change, writer) = found
+            op, called = self.signature.op, self._called(name)
+            words = f"op `{op}` changes a value of `{called}` that its gradient needs, after `{reader.name}` read it"
+            own = "an array of its own to write, in `scratch=`"
+            own = f"a field of its own to write, or {self._way()}" if self._instead else own
+            rows = [(f"changed by `{writer.name}`", change.place)]
+            raise GradientError(refusal(words, rows, f"Give each kernel {own}."))
 
     def _called(self, name: str) -> str:
         """What people call an array: `self.x`, where a field that they gave no name of its own became `self_x`."""
-        fields = (called for stage in self.signature.stages for called in stage.links.fields)
+        fields = (called for stage in self.signature.firsts for called in stage.links.fields)
         return next((called for called in fields if called.replace(".", "_") == name), name)
 
     def _way(self) -> str:

@@ -18,7 +18,7 @@ from ...engines import NAMES
 from ...source import build
 from .._identifiers import OURS, identifier, used_names
 from ._placed import Placed, placed
-from ._roles import Launch, Roles, Use, by_key, uses_of
+from ._roles import Launch, Roles, Use, by_key, uses_of_each
 
 
 class OpProgram:
@@ -41,7 +41,7 @@ class OpProgram:
         self._layer = layer
         self._roles = roles
         self._instead = instead
-        found = [uses_of(launch) for launch in launches]
+        found = uses_of_each(launches)
         self._make(launches, found, frozenset(), runs=runs)
         tables = self._tables(found) if runs else frozenset[int]()
         if tables:
@@ -59,8 +59,12 @@ class OpProgram:
         changed = by_key(written)
         self._overwritten = () if runs else tuple(one for one in roles.filled if one.facts.key in changed)
         labels = [{n: u.one.facts.key for n, u in uses.items() if u.one.facts.key in self._told} for uses in found]
-        sources = [used_names(launch.launcher.stage.source.function) for launch in launches]
-        taken = set(OURS).union(*(names - one.keys() for names, one in zip(sources, labels, strict=True)))
+        sources: dict[Callable[..., Any], set[str]] = {}
+        for function in (launch.launcher.stage.source.function for launch in launches):
+            sources[function] = sources.get(function) or used_names(function)
+        taken = set(OURS)
+        for launch, one in zip(launches, labels, strict=True):
+            taken |= sources[launch.launcher.stage.source.function] - one.keys()
         self._names = {one.facts.key: identifier(one.name, taken) for one in self._told.values()}
         self._before = {one.facts.key: identifier(f"{one.name}_before", taken) for one in self._overwritten}
         self._batch = identifier("batch", taken)
@@ -74,19 +78,17 @@ class OpProgram:
         if runs:
             self._check({key for one in labels for key in one.values()})
         arrays = shown | by_key(self._between)
-        links = [
-            self._links(launch, {label: key for label, key in one.items() if key in arrays}, taken)
-            for launch, one in zip(launches, labels, strict=True)
-        ]
+        links = self._linked(launches, labels, arrays.keys(), taken)
         self._arguments = [link.names for link in links]
         kernels = [launch.launcher.stage.kernel for launch in launches]
         copies = [self._copy(one) for one in self._overwritten]
+        moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
         self.op = Op(
             [*(kernel for kernel, _ in copies), *kernels],
             self._spec(),
             scratch=self._items(self._between),
             name=layer,
-            links=[*(link for _, link in copies), *links],
+            links=[*(link for _, link in copies), *moved],
             detached=self._detached(),
             unrun=not runs,
         )
@@ -155,6 +157,29 @@ class OpProgram:
                 raise KernelError(refusal(words, [("at", use.place)], remedy))
 
     # Making the op ----------------------------------------------------------------------------
+    def _linked(
+        self,
+        launches: Sequence[Launch],
+        labels: Sequence[dict[str, int]],
+        arrays: Container[int],
+        taken: set[str],
+    ) -> list[Links]:
+        """How each launch's arrays and arguments are called. A kernel without templates is analysed once."""
+        first: dict[object, tuple[int, Links]] = {}
+        found: list[Links] = []
+        for number, (launch, one) in enumerate(zip(launches, labels, strict=True)):
+            stage = launch.launcher.stage
+            if stage in first and not launch.bound.templates:
+                place, links = first[stage]
+                own = {name: f"{stage.name}_{name}_{number}" for name in launch.bound.scalars}
+                own = {name: wish if wish not in taken else identifier(wish, taken) for name, wish in own.items()}
+                taken |= set(own.values())
+                found.append(links._replace(names={**links.names, **own}, again=place))
+                continue
+            found.append(self._links(launch, {label: key for label, key in one.items() if key in arrays}, taken))
+            first[stage] = number, found[-1]
+        return found
+
     def _links(self, launch: Launch, labels: dict[str, int], taken: set[str]) -> Links:
         own = launch.launcher.stage.parameters
         names, fields = {}, {}

@@ -24,7 +24,7 @@ from ...engines import Engine
 from .._pool import gradient_field
 from ._as_op import OpProgram, foresight
 from ._placed import Placed
-from ._roles import Habits, Launch, Roles, by_key, uses_of
+from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._transfer import Copy, Transfer
 
 _LOCK = threading.RLock()
@@ -210,7 +210,8 @@ class _Uses:
         self._read: set[int] = set()
         self._unseen: set[int] = set()
         self._seen: dict[int, Placed] = {}
-        for use in (use for launch in launches for use in uses_of(launch).values()):
+        different = dict.fromkeys(tuple(uses.values()) for uses in uses_of_each(launches))
+        for use in (use for uses in different for use in uses):
             key = use.one.facts.key
             self._seen.setdefault(key, use.one)
             self._written |= {key} if use.is_written else set()

@@ -79,6 +79,18 @@ def uses_of(launch: Launch) -> dict[str, Use]:
     return found
 
 
+def uses_of_each(launches: Sequence[Launch]) -> list[dict[str, Use]]:
+    """`uses_of` for each launch. Launches of one kernel use the same fields, unless its templates bring others."""
+    known: dict[object, dict[str, Use]] = {}
+    found = []
+    for launch in launches:
+        stage = launch.launcher.stage
+        if launch.bound.templates or stage not in known:
+            known[stage] = uses_of(launch)
+        found.append(known[stage])
+    return found
+
+
 def check_once(fields: Sequence[Placed], role: str, layer: str) -> None:
     """Raise RegistrationError for a field that is there twice: it holds one tensor, and has one gradient."""
     seen: dict[int, Placed] = {}

@@ -19,6 +19,7 @@ class Kernels:
 
     def __init__(self) -> None:
         self._launchers: dict[str, Launcher] = {}
+        self._by_function: dict[Any, list[Launcher]] = {}
         self._arguments: dict[str, tuple[Any, ...]] = {}
         self._launches: tuple[Launch, ...] | None = None
 
@@ -56,20 +57,19 @@ class Kernels:
         if name in self._launchers:
             words = f"{layer} has a kernel `{name}` already"
             raise RegistrationError(refusal(words, remedy="Give the second a name of its own: `kernel_name=`."))
-        launcher = Launcher(kernel, f"{layer}.{name}", self._like(kernel))
+        like = self._like(kernel)
+        launcher = Launcher(kernel, f"{layer}.{name}", like)
         if arguments:  # without any, `change` brings them
             launcher.bound(arguments)
         self._launchers[name], self._arguments[name] = launcher, arguments
+        if like is None and not launcher.signature.templates:
+            self._by_function.setdefault(launcher.stage.source.function, []).append(launcher)
 
     def _like(self, kernel: Any) -> Launcher | None:
         """The launcher of a kernel that was registered before. One with templates is another kernel for each."""
         engine = of_kernel(kernel)
         function, owner = engine.function_of(kernel), engine.owner_of(kernel)
-        for one in self._launchers.values():
-            is_same = one.stage.source.function is function and one.stage.owner is owner
-            if is_same and not one.signature.templates:
-                return one
-        return None
+        return next((one for one in self._by_function.get(function, ()) if one.stage.owner is owner), None)
 
     def change(self, kernel: Any, arguments: tuple[Any, ...], layer: str) -> bool:
         """Give a kernel other arguments. Whether it may work on other fields then.

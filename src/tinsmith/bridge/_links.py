@@ -1,0 +1,38 @@
+"""Links: how the arrays and arguments of an op are called in one of its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ..engines import FieldFacts, Parameter
+
+
+class Links(NamedTuple):
+    """How an op's arrays and arguments are called in one of its kernels, where a name alone does not say.
+
+    `names` leads from the kernel's own parameter names to those of the op; parameters that get the same
+    one are one array. `elements` are the element dims of arrays, by the op's names, where they are known.
+    `fields` are those that become arrays, by what the kernel calls them: `x`, `self.x`. `objects` are what its
+    template parameters stand for, where fields may be found in it. `again` is the place of an earlier kernel of the op
+    that this one is, launched with other scalars.
+    """
+
+    names: Mapping[str, str]
+    elements: Mapping[str, tuple[int, ...]]
+    fields: Mapping[str, FieldArray] = {}
+    objects: Mapping[str, Any] = {}
+    again: int | None = None
+
+
+class FieldArray(NamedTuple):
+    """The array of an op that takes a field's place."""
+
+    name: str
+    facts: FieldFacts
+
+    def parameter(self) -> Parameter:
+        """As if the kernel had declared it."""
+        facts = self.facts
+        rank = len(facts.shape)
+        return Parameter(self.name, "array", (facts.dtype,), rank, facts.element, text=f"a field of {rank} dims")

@@ -1,0 +1,65 @@
+"""Relaunch: a stage of an op launched another time, with other scalar arguments.
+
+A simulation launches one kernel for each step of time. All of its launches share one `Stage`: what was parsed, looked
+up, lowered and compiled. Only the op's names for their scalar arguments are their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..engines import Compiled
+from ..source import Constants
+from ..source.ir import Lowered, nodes, walk
+from ._stage import Stage, Variant
+
+
+class Relaunch(Stage):
+    """A stage that is `first` with other names for its scalar arguments.
+
+    Args:
+        first: the stage.
+        names: the op's names for the kernel's parameters in this launch; of arrays they are those of `first`.
+    """
+
+    def __init__(self, first: Stage, names: Mapping[str, str]) -> None:
+        vars(self).update({name: value for name, value in vars(first).items() if name != "_constants"})
+        self._first = first
+        pairs = ((first.links.names.get(own, own), name) for own, name in names.items())
+        self._renamed = {name: new for name, new in pairs if new != name}
+        found = ((self._renamed.get(name, name), one) for name, one in first.parameters.items())
+        self.parameters = {name: replace(parameter, name=name) for name, parameter in found}
+
+    @property
+    def first(self) -> Stage:
+        return self._first
+
+    @property
+    def renamed(self) -> Mapping[str, str]:
+        return self._renamed
+
+    @property
+    def _constants(self) -> Constants | None:  # pyright: ignore[reportIncompatibleVariableOverride]  # one for all
+        return self._first._constants
+
+    def survey(self, templates: Mapping[str, Any]) -> Constants:
+        return self._first.survey(templates)
+
+    def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+        return self._first.compiled(variant, values, op)
+
+    def lowered(self, variant: Variant, values: Mapping[str, Any]) -> Lowered:
+        """The kernel as IR, its arguments named as they are in the op. Raises NotCovered."""
+        kernel, fields = self._first.lowered(variant, values)
+        if not self._renamed:
+            return Lowered(kernel, fields)
+        arguments = {self._renamed.get(name, name): kind for name, kind in kernel.arguments.items()}
+        body = tuple(walk.changed(one, self._named) for one in kernel.body)
+        return Lowered(replace(kernel, arguments=arguments, body=body), fields)
+
+    def _named(self, expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Argument):
+            return replace(expr, name=self._renamed.get(expr.name, expr.name))
+        return walk.rebuilt(expr, self._named)

@@ -1,0 +1,113 @@
+"""Later changes: which launch may overwrite an element that an earlier launch has read.
+
+A simulation is thousands of launches of a few kernels, told apart by a number: `x[t + 1, i]` is written from `x[t, i]`
+for t = 0, 1, 2, ... Comparing every launch with every later one takes quadratic time. Here changes are filed under the
+numbers that their indices are known to be, so that a read looks at changes of its own elements alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ._places import Form, Moment, apart
+from ._roles import Access, Roles, extents
+
+Values = Mapping[str, "int | str"]
+"""A launch's scalar arguments: numbers, or names of its own for what is not known."""
+
+
+class Filed:
+    """Things under indices of which some axes are known; found again by an index that may be the same."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, tuple[dict[int, int], Any]] = {}
+        self._groups: dict[tuple[int, ...], list[Hashable]] = {}
+        self._under: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[tuple[int, ...], list[Hashable]]] = {}
+
+    def add(self, key: Hashable, known: Mapping[int, int], value: Any) -> None:
+        """File `value` under its known axes. Of equal keys, whose known axes are equal too, the last value is kept."""
+        is_new = key not in self._found
+        self._found[key] = dict(known), value
+        if not is_new:
+            return
+        axes = tuple(sorted(known))
+        self._groups.setdefault(axes, []).append(key)
+        for (group, common), places in self._under.items():
+            if group == axes:
+                places.setdefault(tuple(known[axis] for axis in common), []).append(key)
+
+    def meeting(self, known: Mapping[int, int]) -> Iterator[Any]:
+        """What is filed under indices that agree with `known` on every axis that both know."""
+        for group, keys in self._groups.items():
+            common = tuple(axis for axis in group if axis in known)
+            places = self._under.get((group, common))
+            if places is None:
+                places = self._under[group, common] = {}
+                for key in keys:
+                    numbers = self._found[key][0]
+                    places.setdefault(tuple(numbers[axis] for axis in common), []).append(key)
+            for key in places.get(tuple(known[axis] for axis in common), ()):
+                yield self._found[key][1]
+
+
+@dataclass(frozen=True)
+class _Change:
+    access: Access
+    changing: frozenset[str]
+    by: Any
+
+
+class LaterChanges:
+    """Changes of one array. Launches are added the last first.
+
+    Attributes:
+        compared: how many pairs of a read and a change were compared; tests hold it.
+    """
+
+    def __init__(self) -> None:
+        self._filed = Filed()
+        self._unseen: Any = None
+        self._any: _Change | None = None
+        self.compared = 0
+
+    def add(self, roles: Roles, values: Values, by: Any) -> None:
+        """The changes by a launch, which comes before all that were added; `by` is given back by `meeting`."""
+        for access in roles.of("write", "add"):
+            index = tuple(form.bound(values) for form in access.index)
+            change = _Change(replace(access, index=index), roles.changing, by)
+            key = (access.place, access.kind, *((tuple(sorted(f.atoms.items())), f.constant, f.wide) for f in index))
+            self._filed.add(key, known_axes(index), change)
+            self._any = change
+            self._unseen = self._unseen or (change if roles.escapes else None)
+
+    def meeting(self, roles: Roles, places: Collection[str], values: Values) -> tuple[Access, Access, Any] | None:
+        """A read at one of `places`, a change that may be of the same element, and by whom; None without one."""
+        reads = [access for access in roles.of("read") if access.place in places]
+        hidden = self._any if roles.escapes else self._unseen
+        if hidden is not None:
+            return (reads or [hidden.access])[0], hidden.access, hidden.by
+        for access in reads:
+            index = tuple(form.bound(values) for form in access.index)
+            read = replace(access, index=index)
+            for change in self._filed.meeting(known_axes(index)):
+                self.compared += 1
+                moment = Moment((), None, roles.changing | change.changing, extents(change.access, read))
+                if not apart(change.access.index, index, moment):
+                    return read, change.access, change.by
+        return None
+
+
+def known_axes(index: Sequence[Form]) -> dict[int, int]:
+    """Numbers in an index by their axis: from the front 0, 1, ..., from the back -1, -2, ..., as far as parts are one
+    axis each.
+    """
+    found: dict[int, int] = {}
+    for parts, axes in ((index, range(len(index))), (index[::-1], range(-1, -len(index) - 1, -1))):
+        for part, axis in zip(parts, axes, strict=True):
+            if part.wide:
+                break
+            if part.number is not None:
+                found[axis] = part.number
+    return found
