@@ -107,7 +107,8 @@ ROWS = (
         "TS406",
         """
         A vector that a loop makes out of itself has one place in Taichi's reverse mode, and the last iteration's
-        value in it.
+        value in it. That is so in Taichi's own `kernel.grad()`. Where tinsmith takes a gradient from Taichi, it has
+        Taichi take vectors apart into numbers first, and that comes out right.
         """,
         """
         def k(x: A, y: A):

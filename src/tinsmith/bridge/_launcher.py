@@ -74,7 +74,9 @@ class Launcher:
         is_steady = not (self.signature.templates or self.stage.bakes_numbers)
         return () if is_steady else self.stage.fingerprint(bound.templates)
 
-    def launch(self, bound: Bound, picture: tuple[Any, ...], *, adjoint: bool, is_serial: bool, stack: int = 0) -> None:
+    def launch(
+        self, bound: Bound, picture: tuple[Any, ...], *, adjoint: bool, is_serial: bool = False, stack: int = 0
+    ) -> None:
         """Run the kernel, or its reverse, which reads and adds to the gradient fields.
 
         A launch is part of a call that has seen to it that the engine still is what it was.
@@ -83,7 +85,7 @@ class Launcher:
             bound: the arguments.
             picture: of the values baked in when the call began: a reverse differentiates what ran forward.
             adjoint: whether to run the reverse.
-            is_serial: whether on one thread.
+            is_serial: whether on one thread; never the reverse.
             stack: depth that the reverse's gradient stack needs; 0 leaves it to the engine.
 
         Raises:

@@ -63,7 +63,7 @@ class FieldUse(NamedTuple):
 
 @dataclass(frozen=True)
 class Variant:
-    """Everything that a stage is compiled for."""
+    """Everything that a stage is compiled for. One that is `adjoint`, an engine's own reverse, is never serial."""
 
     arrays: tuple[tuple[str, ArrayType], ...]
     adjoint: bool = False
@@ -71,6 +71,10 @@ class Variant:
     fingerprint: tuple[Any, ...] = ()
     stack: int = 0
     is_simd: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the rule."""
+        assert not (self.adjoint and self.is_serial), "an engine's reverse mode gets the kernel as it was written"
 
 
 class Stage:
@@ -304,8 +308,10 @@ class Stage:
         batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
         if batch:
             tree = batched(tree, batch, ranks, self._lent, is_reverse=variant.adjoint)
+        if variant.adjoint:
+            return tree  # an engine's reverse mode differentiates the loops that the user wrote
         ranks = self._field_ranks() | {name: rank + (name in batch) for name, rank in ranks.items()}
-        tree = ranged(tree, ranks, lines_only=variant.adjoint and not variant.is_serial)
+        tree = ranged(tree, ranks)
         return serial(tree) if variant.is_serial else tree
 
     def _field_ranks(self) -> dict[str, int]:

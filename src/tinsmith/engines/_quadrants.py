@@ -121,7 +121,8 @@ class Quadrants(Engine):
         program = runtime.prog
         # `is_aliased` means nothing here: the loops that it is about are right, and wrong without that optimisation.
         config = program.config()
-        with _shared.without(config, cfg_optimization=is_careful, real_matrix_scalarize=is_simd):
+        off = _shared.without(config, cfg_optimization=is_careful, real_matrix_scalarize=is_simd)
+        with _shared.scalarized(config, is_wanted=adjoint), off:
             result = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
         return Compiled(_shared.launcher(cpp, program, result.compiled_kernel_data), slots, runtime)
@@ -152,6 +153,7 @@ class Quadrants(Engine):
             *(f"context.{name}" for name in _shared.CONTEXT),
             *_fields.PATHS,
             "config.cfg_optimization",
+            "config.force_scalarize_matrix",
             "config.real_matrix_scalarize",
         )
         return Facts(roots, paths)

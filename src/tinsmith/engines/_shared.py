@@ -207,6 +207,23 @@ def without(config: Any, **unwanted: bool) -> Iterator[None]:
             setattr(config, name, value)
 
 
+@contextlib.contextmanager
+def scalarized(config: Any, *, is_wanted: bool) -> Iterator[None]:
+    """Compile with vectors and matrices taken apart into numbers before anything else, where that is wanted.
+
+    Engines take them apart after they have made the reverse kernel, which is wrong then. Taichi 1.7.4 finds too little
+    room for a local that a branch changes beside a vector: its gradient is wrong, zero or NaN
+    (tests/layers/tin/test_time_of_impact.py). Both engines (Taichi 1.7.4, Quadrants 1.3.3) lose old values of vectors
+    that a loop rebuilds from themselves, as `v = v * v.norm()` (tests/bridge/test_trust_engine.py).
+    """
+    before = config.force_scalarize_matrix
+    config.force_scalarize_matrix = before or is_wanted
+    try:
+        yield
+    finally:
+        config.force_scalarize_matrix = before
+
+
 def settle(engine: Engine) -> None:
     """Set up an engine's memory on this thread, so that a first launch may come from any other.
 

@@ -134,7 +134,7 @@ class Taichi(Engine):
         off = _shared.without(
             config, cfg_optimization=is_careful, advanced_optimization=is_aliased, real_matrix_scalarize=is_simd
         )
-        with _stack_depth(config, stack), off:
+        with _stack_depth(config, stack), _shared.scalarized(config, is_wanted=adjoint), off:
             data = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
         return Compiled(_shared.launcher(cpp, program, data), slots, runtime)
@@ -164,6 +164,7 @@ class Taichi(Engine):
             *_fields.PATHS,
             "config.ad_stack_size",
             "config.cfg_optimization",
+            "config.force_scalarize_matrix",
             "config.real_matrix_scalarize",
         )
         return Facts(roots, paths)

@@ -193,6 +193,7 @@ class Pullback:
         values = {**situation.fixed, **situation.templates}
         stack = self._reverse.stack(stage, shapes, values) if request.adjoint else 0
         uses = self._uses(request)
+        is_serial = is_serial and not request.adjoint  # an engine differentiates the user's own loops
         return step(situation, stage, uses, adjoint=request.adjoint, is_serial=is_serial, stack=stack)
 
     def _uses(self, request: Request) -> list[Use]:

@@ -186,7 +186,7 @@ class Program:
                 self._reset()
             self._restore.run([*present, *tensors, *kept, *cotangents], is_serial=serial)
             for launch, picture, stack in zip(reversed(launches), reversed(pictures), reversed(stacks), strict=True):
-                launch.launcher.launch(launch.bound, picture, adjoint=True, is_serial=serial, stack=stack)
+                launch.launcher.launch(launch.bound, picture, adjoint=True, stack=stack)
             self._collect.run([*gradients, *present], is_serial=serial)
 
         self._guarded(device, run)

@@ -1,6 +1,8 @@
 """The serial twin: the same kernel on one CPU thread.
 
 Waking an engine's thread pool costs about 150 us; a small problem is done sooner alone.
+For values, and for gradients that are generated. An engine's own reverse mode is given the loops as the user
+wrote them: it reverses a serial outermost loop in another way than a parallel one.
 """
 
 from __future__ import annotations
