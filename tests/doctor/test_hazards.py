@@ -121,7 +121,7 @@ def test_a_comment_makes_no_launch_safer(lang):
     @lang.kernel
     def behind(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
-            y[i] = x[i + 1]  # tinsmith: ignore[TS604]
+            y[i] = x[i + 1]  # tinsmith: ignore[TS109, TS604]
 
     result = ts.gradcheck(behind, X)
     assert (result.findings, result.verdict, result.ok) == ([], "not compared", False)

@@ -12,6 +12,37 @@ HEAD = {"taichi": "import taichi as ti\n", "quadrants": "import quadrants as ti\
 
 # name: (rule, severity, the engine that alone it is about, the kernel with the mistake in a line marked `#!`, its twin)
 CASES = {
+    "an index behind the end": (
+        "TS109",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = x[i + 1]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in range(x.shape[0] - 1):
+                y[i] = x[i + 1]
+        """,
+    ),
+    "an index before the beginning": (
+        "TS109",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i, j in ti.ndrange(x.shape[0], 3):
+                y[i] += x[i - j]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i, j in ti.ndrange(x.shape[0], 3):
+                if i >= j:
+                    y[i] += x[i - j]
+        """,
+    ),
     "overwritten": (
         "TS101",
         "warning",

@@ -170,4 +170,23 @@ ROWS = (
         """,
         words="For an engine's own reverse mode, the loop below one of one trip.",
     ),
+    Row(
+        "TS109",
+        """
+        Engines do not check indices in an ordinary launch: what lies beside the array is read, or overwritten, and the
+        gradient adds to what lies beside the gradient. An index is named where its loop takes it outside whatever the
+        size of the array is. One that a branch guards, or that data decides, is left to the sanitizer (TS604) and to
+        `check_bounds=True`. A negative index does not count from the end as in Python.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = x[i + 1] - x[i]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in range(x.shape[0] - 1):
+                y[i] = x[i + 1] - x[i]
+        """,
+    ),
 )

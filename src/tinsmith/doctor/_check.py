@@ -143,6 +143,9 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
     narrow = {(one.path, one.line) for one in seen if one.rule == "TS609"}
     # Of a literal that rounds, the run says by what.
     linted = [one for one in linted if one.rule != "TS305" or (one.path, one.line) not in narrow]
+    # Of an index outside, the run names iteration and shape.
+    outside = {(one.path, one.line, one.column) for one in seen if one.rule == "TS604"}
+    linted = [one for one in linted if one.rule != "TS109" or (one.path, one.line, one.column) not in outside]
     return untold(linted, seen, is_first=True) + untold(seen, linted, is_first=False)
 
 

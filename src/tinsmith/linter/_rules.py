@@ -28,6 +28,7 @@ _ALL = (
     Rule(
         "TS108", "state-of-the-outermost-loop", "the outermost serial loop hands state from one iteration to the next"
     ),
+    Rule("TS109", "index-certainly-outside", "an index that leaves its array whatever its size"),
     # Control flow
     Rule("TS201", "mixed-top-level", "statements stand beside loops at the kernel's top level"),
     Rule("TS202", "while-loop", "a `while` in a differentiated kernel"),

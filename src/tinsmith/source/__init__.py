@@ -1,6 +1,7 @@
 """Kernel source as data: read it, ask it questions, build a kernel from it again."""
 
 from ._arity import subscript_arity
+from ._bounds import definitions
 from ._build import build, remade, remade_function
 from ._constants import Constants, constants_of
 from ._draws import draws
@@ -8,8 +9,9 @@ from ._followed import Followed
 from ._handed import Handed, Hands, Scope, free, handed
 from ._later_changes import LaterChanges
 from ._needs import Needs, needs_of
-from ._nodes import called, is_static, names_in, root
+from ._nodes import called, is_static, iterated, names_in, root
 from ._pictures import MISSING, is_plain_object
+from ._places import Form
 from ._read import Source, Unrun, read
 from ._references import called_function, lent_names
 from ._role_walk import roles_of
@@ -22,6 +24,7 @@ __all__ = [
     "Access",
     "Constants",
     "Followed",
+    "Form",
     "Handed",
     "Hands",
     "LaterChanges",
@@ -38,11 +41,13 @@ __all__ = [
     "carrying_nests",
     "constants_of",
     "copied",
+    "definitions",
     "draws",
     "free",
     "handed",
     "is_plain_object",
     "is_static",
+    "iterated",
     "lent_names",
     "names_in",
     "needs_of",

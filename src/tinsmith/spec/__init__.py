@@ -6,7 +6,7 @@ Text becomes values in `_parse`, rules between items are checked in `_agreement`
 of one call are found in `_solve`. Nothing here knows tensors, kernels or engines.
 """
 
-from ._arithmetic import tree_text
+from ._arithmetic import Tree, tree_text
 from ._dims import Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec
 from ._misfits import unexpected_keyword
 from ._parse import DTYPES, parse
@@ -24,6 +24,7 @@ __all__ = [
     "Rest",
     "Solution",
     "Spec",
+    "Tree",
     "parse",
     "solve",
     "tree_text",
