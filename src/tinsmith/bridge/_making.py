@@ -7,7 +7,9 @@ from typing import Any
 
 from .._errors import ArgumentError, refusal
 from ..spec import parse
+from ._chained import check_links, check_repeats
 from ._op import Op
+from ._orders import Order
 
 
 def op(
@@ -20,6 +22,7 @@ def op(
     engine: str | None = None,
     trust_engine: bool = False,
     name: str | None = None,
+    order: Order | None = None,
 ) -> Callable[[Any], Op]:
     """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
 
@@ -36,6 +39,9 @@ def op(
         trust_engine: take the engine's own gradient, where it comes to that, also of kernels like those that it is
             known to get wrong.
         name: for messages; the kernel's own otherwise.
+        order: of a call's arguments: the `"kernel"`'s parameters, or the `"spec"`'s inputs and then what it does not
+            list. Results are always in the spec's order. Left out it is the kernel's, with a warning where inputs and
+            outputs of the same names (`v` and `v_new`) and dims stand in different orders.
 
     Raises:
         SpecError: the spec does not parse, or does not fit the kernel's parameters.
@@ -60,6 +66,7 @@ def op(
         "engine": engine,
         "trust_engine": trust_engine,
         "name": name,
+        "order": order,
     }
     parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
 
@@ -84,10 +91,18 @@ def chain(
     engine: str | None = None,
     trust_engine: bool = False,
     name: str | None = None,
+    order: Order | None = None,
 ) -> Op:
     """One op out of several kernels that run in order, and in reverse in the backward pass.
 
-    Arrays are linked by parameter name. The other arguments are those of `op`.
+    Arrays are linked by parameter name: a kernel reads what an earlier one wrote to the array of that name. A kernel
+    that is listed twice runs twice, on the same arrays: the second launch goes on from what the first one left.
+    Where it would only compute the same again, as `[step, step]` of a `step(x, y)` that reads `x` and overwrites `y`,
+    the chain is refused. The other arguments are those of `op`.
+
+    Raises:
+        KernelError: a kernel is listed again and would compute the same again.
+        ArgumentError: an op is listed that is a chain itself, or has a hand-written gradient.
 
     Example:
         >>> @ti.kernel
@@ -117,5 +132,10 @@ def chain(
         "engine": engine,
         "trust_engine": trust_engine,
         "name": name,
+        "order": order,
     }
-    return Op([kernel.kernel if isinstance(kernel, Op) else kernel for kernel in kernels], spec, **options)
+    pairs = [(one.kernel, one._options.get("backward")) if isinstance(one, Op) else (one, None) for one in kernels]
+    check_links(name or "", pairs)
+    made = Op([kernel for kernel, _ in pairs], spec, **options)
+    check_repeats(made.name, made._core.signature.stages)
+    return made

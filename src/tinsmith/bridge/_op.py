@@ -22,6 +22,7 @@ from ._examples import registered
 from ._explain import explain
 from ._lean import lean_as, run_lean
 from ._links import Links
+from ._orders import call_order, checked_order, warn_of_orders
 from ._packing import register
 from ._pickling import Reference, reference_to
 from ._relaunch import Relaunch
@@ -97,10 +98,15 @@ class Op:
         arrays = [item.name for item in spec.items]
         stages = _stages(self._kernels, arrays, options)
         is_run = not options.get("unrun")
-        signature = match(self.name, spec, stages, options.get("init"), options.get("detached", ()), is_run=is_run)
+        wanted = checked_order(options)
+        order = call_order(spec, stages, wanted)
+        detached = options.get("detached", ())
+        signature = match(self.name, spec, stages, options.get("init"), detached, order=order, is_run=is_run)
         signature = settled(replace(signature, trusts_engine=bool(options.get("trust_engine"))))
         for engine in {stage.engine for stage in stages}:
             engine.settle()
+        if wanted is None:
+            warn_of_orders(signature)
         core = Core(signature, _reverse_for(signature, options))
         if isinstance(core.reverse, AutoReverse | SourceReverse) and has_draws(signature):
             core = SeededCore(core)

@@ -120,9 +120,12 @@ def match(
     init: dict[str, str] | None,
     detached: Iterable[str] = (),
     *,
+    order: Sequence[str],
     is_run: bool = True,
 ) -> Signature:
-    """Match a spec with kernels. One that is not run may leave outputs as they are, and return values.
+    """Match a spec with kernels. `order` are a call's arguments.
+
+    An op that is not run may leave outputs as they are, and return values.
 
     Raises:
         SpecError: the spec and the parameters do not fit each other.
@@ -138,14 +141,12 @@ def match(
     for name, parameter in parameters.items():
         if parameter.kind == "array" and name not in items:
             raise SpecError(_unlisted(op, name, spec))
-    made = {item.name for item in spec.outputs + spec.scratch}
-    order = tuple(dict.fromkeys(n for stage in stages for n in stage.parameters if n not in made))
     kinds = {name: "array" if name in items else parameters[name].kind for name in order}
     signature = Signature(
         op,
         spec,
         tuple(stages),
-        order,
+        tuple(order),
         tuple(name for name in order if kinds[name] == "array"),
         tuple(name for name in order if kinds[name] in ("scalar", "matrix")),
         tuple(name for name in order if kinds[name] == "template"),

@@ -1,0 +1,77 @@
+"""Checks of a chain's kernels, where it is made: each does something that the ones before did not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .._errors import ArgumentError, KernelError, refusal
+from ..source import draws
+from ._stage import Stage
+
+
+def check_links(op: str, kernels: Sequence[Any]) -> None:
+    """Refuse an op in the place of a kernel where a chain would leave out a part of it.
+
+    Args:
+        op: the chain's name, for messages; "" where it is made of the kernels' names.
+        kernels: each an op's `(kernel, backward)`.
+    """
+    for kernel, backward in kernels:
+        words = f"chain `{op}`" if op else "ts.chain"
+        if isinstance(kernel, tuple):
+            words += " takes kernels, and was given an op that is a chain itself"
+            raise ArgumentError(refusal(words, remedy="Pass its kernels one by one: `[*first.kernel, second]`."))
+        if backward is not None:
+            words += " would leave out the hand-written gradient of an op among its kernels"
+            remedy = "Pass the op's `.kernel` to have the gradient generated, or call the ops one after the other."
+            raise ArgumentError(refusal(words, [("op", kernel.__name__)], remedy))
+
+
+def check_repeats(op: str, stages: Sequence[Stage]) -> None:
+    """Refuse a kernel that is launched again and can only compute what it computed before.
+
+    Arrays are linked by name. So a second launch of a kernel reads the same arrays as the first, and does something new
+    only if one of them was changed in between, if what it
+    wrote was, or if it changes what it finds.
+
+    Raises:
+        KernelError: a launch repeats an earlier one.
+    """
+    for place, stage in enumerate(stages):
+        before = [k for k, one in enumerate(stages[:place]) if _is_same(one, stage)]
+        if not before or not _is_settled_by_reads(stage):
+            continue
+        between = stages[before[-1] + 1 : place]
+        read, written = _read(stage), _written(stage)
+        if written & read or any(_written(one) & (read | written) for one in between):
+            continue
+        words = f"chain `{op}` launches kernel `{stage.name}` twice, and the second launch computes the same again"
+        rows = [("reads", f"{_listed(read)}: not changed since the first launch"), ("writes", _listed(written))]
+        remedy = (
+            "Arrays are linked by parameter name. Call an op of one launch again, `y = step(step(x))`; or use kernels "
+            "whose parameters hand the array on, `first(x, t)` and `second(t, y)` with `t` in `scratch=`."
+        )
+        raise KernelError(refusal(words, rows, remedy))
+
+
+def _read(stage: Stage) -> set[str]:
+    return {name for name in stage.arrays if stage.roles[name].is_read}
+
+
+def _written(stage: Stage) -> set[str]:
+    return {name for name in stage.arrays if stage.roles[name].is_written}
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names)) or "nothing"
+
+
+def _is_same(one: Stage, other: Stage) -> bool:
+    return one.source.function is other.source.function and one.owner is other.owner
+
+
+def _is_settled_by_reads(stage: Stage) -> bool:
+    """Whether what a kernel writes follows from what it reads: it adds to nothing, and draws nothing at random."""
+    roles = stage.roles.values()
+    return not (draws(stage.source, stage.home) or any(role.escapes or role.of("add") for role in roles))

@@ -1,0 +1,79 @@
+"""Orders: in which a call gives arguments, and whether results come in one that a caller would mistake for it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
+
+from .._errors import ArgumentError, refusal
+from ..spec import Item, Spec
+from ._signature import Signature
+from ._stage import Stage
+
+Order: TypeAlias = Literal["kernel", "spec"]
+
+
+def checked_order(options: Mapping[str, Any]) -> Order | None:
+    """The order that was asked for; None where nobody did. Raises ArgumentError for another word."""
+    order = options.get("order")
+    if order is not None and order not in get_args(Order):
+        words = f"`order` does not know {order!r}"
+        rows = [("known", ", ".join(map(repr, get_args(Order))))]
+        remedy = 'Leave it out for the order of the kernel\'s parameters, or say order="spec".'
+        raise ArgumentError(refusal(words, rows, remedy))
+    return order
+
+
+def call_order(spec: Spec, stages: Sequence[Stage], order: Order | None) -> tuple[str, ...]:
+    """Names of a call's arguments: in the kernels' order, or the spec's inputs first and then what it does not list."""
+    made = {item.name for item in spec.outputs + spec.scratch}
+    in_kernels = dict.fromkeys(name for stage in stages for name in stage.parameters if name not in made)
+    if order == "spec":
+        return tuple(dict.fromkeys([*(item.name for item in spec.inputs), *in_kernels]))
+    return tuple(in_kernels)
+
+
+def warn_of_orders(signature: Signature) -> None:
+    """Warn where `v, p = step(v, p)` would swap two arrays.
+
+    Results are in the spec's order, arguments in the kernel's. That can be mistaken where outputs are called as inputs
+    are, but for one affix (`v_new`, `next_v`), and two of them with the same dims stand in another order.
+    """
+    pairs = _continued(signature.spec.inputs, signature.spec.outputs)
+    places = {name: place for place, name in enumerate(signature.order)}
+    swapped = next(
+        (
+            (first, second)
+            for place, first in enumerate(pairs)
+            for second in pairs[place + 1 :]
+            if first[0].brackets == second[0].brackets and places[first[0].name] > places[second[0].name]
+        ),
+        None,
+    )
+    if swapped is None:
+        return
+    words = f"the arguments of op `{signature.op}` and its results are in different orders"
+    inputs = sorted((before.name for before, _ in pairs), key=places.__getitem__)
+    rows = [("arguments", f"{', '.join(inputs)}: the kernel's order")]
+    rows += [("results", f"{', '.join(after.name for _, after in pairs)}: the spec's order")]
+    last = swapped[0][1].name
+    remedy = (
+        "Write the spec's outputs in the kernel's order, or order=\"spec\" to call the op in the spec's; "
+        f'order="kernel" keeps it as it is. Results have names: `result.{last}`.'
+    )
+    warnings.warn(refusal(words, rows, remedy), stacklevel=2)
+
+
+def _continued(inputs: Sequence[Item], outputs: Sequence[Item]) -> list[tuple[Item, Item]]:
+    """Inputs with the outputs that are their next values by name and dims, in the order of the outputs.
+
+    Of all affixes that make input names output names, the one that fits most.
+    """
+    found: dict[tuple[str, str], list[tuple[Item, Item]]] = {}
+    for after in outputs:
+        for before in inputs:
+            head, middle, tail = after.name.partition(before.name)
+            if middle and (head or tail) and after.brackets == before.brackets:
+                found.setdefault((head, tail), []).append((before, after))
+    return max(found.values(), key=len, default=[])

@@ -1,0 +1,130 @@
+"""Chains in which a kernel is listed more than once, and ops in the place of kernels."""
+
+import pytest
+import torch
+
+import cases
+import tinsmith as ts
+
+
+def squared(lang):
+    @lang.kernel
+    def step(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    return step
+
+
+def in_place(lang):
+    @lang.kernel
+    def step(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = y[i] * x[i] + x[i]
+
+    return step
+
+
+def added(lang):
+    @lang.kernel
+    def step(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] += x[i] * x[i]
+
+    return step
+
+
+def given():
+    return torch.rand(5, dtype=torch.float64).requires_grad_(), torch.rand(5, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("times", [2, 4])
+@pytest.mark.parametrize(
+    ("make", "after"), [(in_place, lambda x, y: y * x + x), (added, lambda x, y: y + x * x)], ids=["in place", "added"]
+)
+def test_a_kernel_listed_again_goes_on_from_what_it_left(lang64, make, after, times):
+    x, c = given()
+    expected = torch.zeros_like(x)
+    for _ in range(times):
+        expected = after(x, expected)
+    result = ts.chain("x[n] -> y[n]", [make(lang64)] * times)(x)
+    cases.assert_close(result, expected)
+    cases.assert_close(torch.autograd.grad(result, x, c), torch.autograd.grad(expected, x, c))
+
+
+def test_a_kernel_that_only_computes_the_same_again_is_refused(lang):
+    step = squared(lang)
+    with pytest.raises(ts.KernelError, match="launches kernel `step` twice") as refusal:
+        ts.chain("x[n] -> y[n]", [step, step])
+    assert "`x`: not changed since the first launch" in str(refusal.value)
+    assert "y = step(step(x))" in str(refusal.value)
+
+
+def test_one_function_under_two_names_is_one_kernel(lang):
+    def step(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    with pytest.raises(ts.KernelError, match="launches kernel `step` twice"):
+        ts.chain("x[n] -> y[n]", [lang.kernel(step), lang.kernel(step)])
+
+
+def test_scratch_may_be_cleared_again(lang64):
+    @lang64.kernel
+    def clear(t: lang64.types.ndarray()):
+        for i in t:
+            t[i] = 0.0
+
+    @lang64.kernel
+    def gather(x: lang64.types.ndarray(), t: lang64.types.ndarray()):
+        for i in x:
+            t[i // 2] += x[i] * x[i]
+
+    @lang64.kernel
+    def add(t: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in y:
+            y[i] += t[i // 2] * t[i // 2]
+
+    op = ts.chain("x[n] -> y[n]", [clear, gather, add, clear, gather, add], scratch="t[n]")
+    x, c = given()
+    sums = torch.zeros(5, dtype=torch.float64).index_add(0, torch.arange(5) // 2, x * x)
+    expected = 2 * sums[torch.arange(5) // 2] ** 2
+    result = op(x)
+    cases.assert_close(result, expected)
+    cases.assert_close(torch.autograd.grad(result, x, c), torch.autograd.grad(expected, x, c))
+
+
+def test_methods_of_two_objects_are_two_kernels(lang64):
+    @lang64.data_oriented
+    class Scale:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @lang64.kernel
+        def add(self, x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+            for i in x:
+                y[i] = y[i] + self.factor * x[i]
+
+    x, c = given()
+    result = ts.chain("x[n] -> y[n]", [Scale(2.0).add, Scale(3.0).add])(x)
+    cases.assert_close(result, 5 * x)
+    cases.assert_close(torch.autograd.grad(result, x, c), (5 * c,))
+
+
+def test_an_op_with_a_gradient_of_its_own_is_refused(lang):
+    op = ts.op("x[n] -> y[n]")(squared(lang))
+
+    @op.backward
+    @lang.kernel
+    def step_backward(grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in grad_y:
+            grad_x[i] = 0.0
+
+    with pytest.raises(ts.ArgumentError, match="would leave out the hand-written gradient"):
+        ts.chain("x[n] -> y[n]", [op])
+
+
+def test_a_chain_in_a_chain_is_refused(lang):
+    inner = ts.chain("x[n] -> y[n]", [squared(lang)] + [added(lang)])
+    with pytest.raises(ts.ArgumentError, match="an op that is a chain itself"):
+        ts.chain("x[n] -> y[n]", [inner, added(lang)])
