@@ -12,6 +12,7 @@ import tinsmith as ts
 from tinsmith._errors import CheckError
 from tinsmith.doctor import Finding, Report, joined
 from tinsmith.doctor._terminal import plain, windowed
+from tinsmith.doctor.gradients import Mode
 
 SOURCE = """\
 import taichi as ti
@@ -33,6 +34,7 @@ class Gradient:
     ok: bool = True
     summary: str = "x  right"
     verdict: str = "right"
+    modes: tuple[Mode, ...] = ()
 
 
 @pytest.fixture

@@ -23,9 +23,12 @@ from .gradients import (
     Compared,
     Comparison,
     Function,
+    Mode,
+    Modes,
     Steps,
     Tensors,
     Tolerance,
+    describe_modes,
     describe_zeros,
     in_double,
     of_interpreter,
@@ -35,6 +38,7 @@ from .gradients import (
     pulled_back_apart,
     random_cotangents,
     same_numbers,
+    skipped_modes,
     told,
     values_that_differ,
 )
@@ -55,6 +59,7 @@ def gradcheck(
     rtol: float | None = None,
     atol: float | None = None,
     projections: int = 8,
+    modes: bool = True,
     **named: Any,
 ) -> Gradcheck:
     """Compare an op's gradient with the oracle's and with central differences, element by element.
@@ -81,6 +86,8 @@ def gradcheck(
             beside differences in float64; 1e-2 in single precision.
         atol: the same relative to the greatest derivative by that input: 1e-8, 1e-6, and 1e-3.
         projections: how many random directions are taken.
+        modes: also compare batches (`vmap(grad)`, `*b`, `jacrev`), forward mode (`jvp`) and second derivatives with
+            single backward passes.
         named: inputs by name, and dims that nothing else fixes.
 
     Returns:
@@ -100,6 +107,10 @@ def gradcheck(
           in float64
           central differences of the op, step 1e-06, each element
           x  (5)  op - oracle ..., op - differences ...
+          vmap(grad)          right
+          jacrev              right
+          jvp                 right
+          second derivatives  right
     """
     with same_numbers():
         examined(op, inputs, named, "ts.gradcheck")  # refuses what a call does
@@ -108,7 +119,7 @@ def gradcheck(
         wide = in_double(chosen, inputs, named, "ts.gradcheck")
     with same_numbers():
         call = examined(chosen, inputs, named, "ts.gradcheck")
-    options: dict[str, Any] = {"eps": eps, "rtol": rtol, "atol": atol, "projections": projections}
+    options: dict[str, Any] = {"eps": eps, "rtol": rtol, "atol": atol, "projections": projections, "modes": modes}
     return _Check(wide or call, call, is_double=wide is not None, **options).result(cotangents)
 
 
@@ -125,12 +136,14 @@ class _Check:
         rtol: float | None,
         atol: float | None,
         projections: int,
+        modes: bool,
     ) -> None:
         self.call = call
         self.given = given
         self.is_double = is_double
         self.eps = eps
         self.projections = projections
+        self.with_modes = modes
         self.exact = _tolerance(rtol, atol, (1e-6, 1e-8) if is_double else (1e-2, 1e-3))
         self.rough = _tolerance(rtol, atol, (1e-4, 1e-6) if is_double else (1e-2, 1e-3))
         self.function = of_op(call)
@@ -180,7 +193,23 @@ class _Check:
         for one in compared:
             self.findings += told(self.call, one)
         self._describe_untested(compared, values, cotangents)
-        return self._finished(tuple(compared))
+        modes = self._modes(compared, values, cotangents) if self.with_modes else ()
+        self.findings += describe_modes(self.call, modes)
+        return replace(self._finished(tuple(compared)), modes=modes)
+
+    def _modes(self, compared: list[Compared], values: Tensors, cotangents: Tensors) -> tuple[Mode, ...]:
+        """The other ways to differentiate, held against the backward pass, where that is right."""
+        reasons = {
+            "the gradient is wrong already": any(one.severity == "error" for one in self.findings),
+            "nothing was tested": all(one.untested for one in compared),
+            "the gradient is the engine's own": self.call.origin(frozenset(values)) == "engine",
+            "the op draws random numbers": self.call.draws,
+            "the inputs are too large": sum(one.numel() for one in values.values()) > LARGE,
+        }
+        reason = next((words for words, holds in reasons.items() if holds), "")
+        if reason:
+            return skipped_modes(self.call, reason)
+        return Modes(self.call, values, cotangents, self.exact, self.is_double).compare()
 
     def _describe_untested(self, compared: list[Compared], values: Tensors, cotangents: Tensors) -> None:
         """Say which derivatives are all 0, with inputs at which they are not, and which lines never ran."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..linter import Finding
-from .gradients import Compared
+from .gradients import Compared, Mode
 
 Verdict = Literal["right", "wrong", "refused", "not compared", "not tested", "nothing to differentiate"]
 
@@ -26,6 +26,7 @@ class Gradcheck:
         inputs: of each differentiable input, the op's gradient, the oracle's, and differences.
         notes: how it was checked, and what was left out.
         was_refused: whether the gradient cannot be had, also where a comment leaves the finding out.
+        modes: the other ways to differentiate (batches, forward mode, second derivatives), each with its verdict.
         obstacle: why nothing was compared, where that is so, also where a comment leaves the finding out.
 
     Example:
@@ -46,6 +47,7 @@ class Gradcheck:
     notes: tuple[str, ...] = field(default=())
     was_refused: bool = False
     obstacle: str = ""
+    modes: tuple[Mode, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -92,6 +94,8 @@ class Gradcheck:
         lines += [f"  {note}" for note in self.notes]
         width = max([0, *(len(one.name) for one in self.inputs)])
         lines += [f"  {one.name:{width}}  {_line(one)}" for one in self.inputs]
+        width = max([0, *(len(one.name) for one in self.modes)])
+        lines += [f"  {one.name:{width}}  {one}" for one in self.modes]
         return "\n".join(lines)
 
     def __str__(self) -> str:

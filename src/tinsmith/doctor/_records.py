@@ -38,7 +38,15 @@ def as_json(report: Report, root: Path) -> str:
         }
         for one in report.findings
     ]
-    gradients = {label: {"ok": one.ok, "text": one.summary} for label, one in report.gradients.items()}
+    gradients = {
+        label: {
+            "ok": one.ok,
+            "verdict": one.verdict,
+            "text": one.summary,
+            "modes": [{"mode": mode.name, "verdict": mode.verdict, "reason": mode.reason} for mode in one.modes],
+        }
+        for label, one in report.gradients.items()
+    }
     head = {"ok": report.ok, "verdict": report.verdict, "complete": report.was_complete}
     whole = {**head, "findings": findings, "gradients": gradients}
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"

@@ -13,6 +13,7 @@ from ._function import (
     random_cotangents,
     same_numbers,
 )
+from ._modes import Mode, Modes, describe_modes, skipped_modes
 from ._proposal import Proposal, propose
 from ._told import describe_zeros, told, values_that_differ
 from ._verdict import Tolerance
@@ -21,10 +22,13 @@ __all__ = [
     "Compared",
     "Comparison",
     "Function",
+    "Mode",
+    "Modes",
     "Proposal",
     "Steps",
     "Tensors",
     "Tolerance",
+    "describe_modes",
     "describe_zeros",
     "in_double",
     "of_interpreter",
@@ -34,6 +38,7 @@ __all__ = [
     "pulled_back_apart",
     "random_cotangents",
     "same_numbers",
+    "skipped_modes",
     "told",
     "values_that_differ",
 ]

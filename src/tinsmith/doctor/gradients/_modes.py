@@ -1,0 +1,285 @@
+"""Modes: the other ways in which torch differentiates an op, held against its single backward pass.
+
+A batch of two samples, forward mode and second derivatives are kernels of their own, and wrong ones are wrong in
+silence. With f = sum(c * op(x)), g(x) its gradient by one plain backward pass, and a direction t:
+
+    vmap(grad)           g of two samples at once           = g of each
+    *b                   the same, by the spec's batch dims
+    jacrev               two cotangents at once             = g for each
+    jvp                  sum(c * jvp(x, t))                 = sum(g(x) * t)
+    second derivatives   d sum(g(x) * t) / dx               = (g(x + h t) - g(x - h t)) / 2 h
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import torch
+
+from ..._errors import TinsmithError
+from ...bridge import Examined
+from ...linter import Finding
+from ...source.ir import NotCovered
+from .._budget import Budget, TooLong
+from ._function import Dangerous, Function, Tensors, of_interpreter, of_op, pulled_back
+from ._verdict import Tolerance
+
+NAMES = ("vmap(grad)", "*b", "jacrev", "jvp", "second derivatives")
+OPERATIONS = 100_000
+"""Operations for a look at the second sample of a batch."""
+_Batch: TypeAlias = list[Tensors]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What became of one way to differentiate.
+
+    Attributes:
+        name: "vmap(grad)", "*b", "jacrev", "jvp", "second derivatives".
+        verdict: "right", "wrong", "refused" or "not compared".
+        reason: which number is wrong, or why there is none to compare; "" where it is right.
+    """
+
+    name: str
+    verdict: Literal["right", "wrong", "refused", "not compared"]
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.reason}" if self.reason else self.verdict
+
+
+class _Differs(Exception):
+    """A mode's number is another than that of the single backward pass."""
+
+
+class _NotCompared(Exception):
+    """There is nothing to hold a mode against."""
+
+
+def skipped_modes(call: Examined, reason: str) -> tuple[Mode, ...]:
+    """All modes of an op, not compared for one reason."""
+    return tuple(Mode(name, "not compared", reason) for name in _names(call))
+
+
+def _names(call: Examined) -> list[str]:
+    return [name for name in NAMES if name != "*b" or call.op.spec.batch_name]
+
+
+@dataclass(frozen=True)
+class Modes:
+    """The modes of one call.
+
+    Attributes:
+        call: the op's call; `function` is it, from floating inputs to floating outputs.
+        values: floating inputs; `cotangents` are those of its outputs.
+        tolerance: how near a mode must be to the single backward pass.
+        is_double: whether everything is worked out in float64.
+    """
+
+    call: Examined
+    values: Tensors
+    cotangents: Tensors
+    tolerance: Tolerance
+    is_double: bool
+
+    def compare(self) -> tuple[Mode, ...]:
+        """Try every mode."""
+        runs: dict[str, Callable[[], None]] = {
+            "vmap(grad)": self._vmap_grad,
+            "*b": self._batch_dims,
+            "jacrev": self._jacrev,
+            "jvp": self._jvp,
+            "second derivatives": self._second,
+        }
+        with warnings.catch_warnings():  # torch's forward mode compiles its own formulas when it is first used
+            warnings.filterwarnings("ignore", ".torch.jit.script. is deprecated", DeprecationWarning)
+            return tuple(_judged(name, runs[name]) for name in _names(self.call))
+
+    # The modes --------------------------------------------------------------------------------
+
+    def _vmap_grad(self) -> None:
+        samples, seeds = self._samples(), self._seeds()
+        found = torch.func.vmap(torch.func.grad(self._loss))(_stacked(samples), _stacked(seeds))
+        self._require_same(found, self._alone(samples, seeds))
+
+    def _batch_dims(self) -> None:
+        if self.call.route.lead:
+            return  # the call has batch dims, so its backward pass was compared already
+        samples, seeds = self._samples(), self._seeds()
+        batched = {item.name for item in self.call.op.spec.inputs if item.batch_name}
+        others = {name: one for name, one in self.call.arguments.items() if name not in self.values}
+        twice = {name: torch.stack([one, one]) if name in batched else one for name, one in others.items()}
+        leaves = {name: _both(name, samples, batched).requires_grad_() for name in self.values}
+        shared = {name for name in self.values if name not in batched}
+        samples = [{**sample, **{name: self.values[name] for name in shared}} for sample in samples]
+        outputs = self.call.op(**{**twice, **leaves})
+        named = dict(zip(self._outputs(), [outputs] if isinstance(outputs, torch.Tensor) else outputs, strict=True))
+        ends, all_seeds = (
+            [named[name] for name in seeds[0]],
+            [torch.stack([one[name] for one in seeds]) for name in seeds[0]],
+        )
+        grads = torch.autograd.grad(
+            ends, list(leaves.values()), [c.to(e) for c, e in zip(all_seeds, ends, strict=True)]
+        )
+        alone = self._alone(samples, seeds)
+        wanted = {name: one.sum(0) if name in shared else one for name, one in alone.items()}
+        self._require_same(dict(zip(leaves, grads, strict=True)), wanted)
+
+    def _jacrev(self) -> None:
+        seeds = self._seeds()
+        pull: Any = torch.func.vjp(self._function, self._fresh(self.values))[1]
+        (found,) = torch.func.vmap(pull)(_stacked(seeds))
+        self._require_same(found, self._alone([self.values, self.values], seeds))
+
+    def _jvp(self) -> None:
+        tangents = _directions(self.values)
+        moved: Tensors = torch.func.jvp(self._function, (self._fresh(self.values),), (tangents,))[1]
+        mine = sum((self.cotangents[name].to(one) * one).sum().item() for name, one in moved.items())
+        gradient = self._gradient(self.values, self.cotangents)
+        parts = [gradient[name] * tangents[name].double() for name in gradient]
+        wanted = sum(part.sum().item() for part in parts)
+        scale = math.sqrt(sum((part * part).sum().item() for part in parts))
+        if not self.tolerance.close(mine, wanted, scale or 1.0):
+            raise _Differs(f"along a random direction it gives {mine:.6g}, the backward pass {wanted:.6g}")
+
+    def _second(self) -> None:
+        if not self.is_double:
+            raise _NotCompared("differences of gradients in single precision are mostly rounding")
+        tangents = _directions(self.values)
+        leaves = {name: one.clone().requires_grad_() for name, one in self.values.items()}
+        loss = self._loss(leaves, self.cotangents)
+        wanted = list(leaves.values())
+        first = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True, materialize_grads=True)
+        slope = sum(((one * t).sum() for one, t in zip(first, tangents.values(), strict=True)), torch.zeros(()))
+        if not slope.requires_grad:
+            found = [torch.zeros_like(one) for one in wanted]
+        else:
+            found = torch.autograd.grad(slope, wanted, allow_unused=True, materialize_grads=True)
+        near, far = (self._difference_of_gradients(tangents, step) for step in (1e-5, 1e-4))
+        rough = Tolerance(1e-4, 1e-5)
+        for name, one in near.items():
+            scale = max(_greatest(one), _greatest(far[name])) or 1.0
+            if not bool(((one - far[name]).abs() <= 1e-3 * scale).all()):
+                raise _NotCompared("the gradient changes too fast here for differences: a kink, or a pole")
+        self._require_same(dict(zip(leaves, found, strict=True)), near, rough)
+
+    def _difference_of_gradients(self, tangents: Tensors, step: float) -> Tensors:
+        ends = [
+            self._gradient(
+                {name: one + sign * step * tangents[name] for name, one in self.values.items()}, self.cotangents
+            )
+            for sign in (1.0, -1.0)
+        ]
+        return {name: (ends[0][name] - ends[1][name]) / (2 * step) for name in self.values}
+
+    # What they share --------------------------------------------------------------------------
+
+    @property
+    def _function(self) -> Function:
+        return of_op(self.call)
+
+    def _loss(self, values: Mapping[str, torch.Tensor], seeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        outputs = self._function(values)
+        return torch.stack([(seeds[name].to(one.dtype) * one).sum() for name, one in outputs.items()]).sum()
+
+    def _outputs(self) -> list[str]:
+        return [item.name for item in self.call.op.spec.outputs]
+
+    def _fresh(self, values: Tensors) -> Tensors:
+        return {name: one.clone() for name, one in values.items()}
+
+    def _gradient(self, values: Tensors, seeds: Mapping[str, torch.Tensor]) -> Tensors:
+        return pulled_back(self._function, values, seeds)
+
+    def _alone(self, samples: _Batch, seeds: _Batch) -> Tensors:
+        """Gradients of each sample by a backward pass of its own."""
+        return _stacked([self._gradient(*pair) for pair in zip(samples, seeds, strict=True)])
+
+    def _seeds(self) -> _Batch:
+        return [
+            self.cotangents,
+            {name: one.flip(0) * 0.7 if one.ndim else one * 0.7 for name, one in self.cotangents.items()},
+        ]
+
+    def _samples(self) -> _Batch:
+        """Two samples, of other values where the interpreter says that these do no harm."""
+        other = {name: one * 0.9 for name, one in self.values.items()}
+        look = of_interpreter(self.call, Budget(OPERATIONS), is_strict=True)
+        try:
+            with torch.no_grad():
+                look(other)
+        except (Dangerous, TooLong, NotCovered, TinsmithError):  # then the same values stand in both samples
+            other = self.values
+        return [self.values, other]
+
+    def _require_same(
+        self, mine: Mapping[str, torch.Tensor], wanted: Tensors, tolerance: Tolerance | None = None
+    ) -> None:
+        """Raise _Differs for the first element that is another one."""
+        tolerance = tolerance or self.tolerance
+        for name, true in wanted.items():
+            found, true = mine[name].detach().double(), true.double()
+            scale = _greatest(true) or 1.0
+            near = (found - true).abs() <= tolerance.atol * scale + tolerance.rtol * torch.maximum(
+                found.abs(), true.abs()
+            )
+            wrong = ~(near | (~found.isfinite() & ~true.isfinite()))
+            if wrong.any():
+                index = tuple(wrong.nonzero()[0].tolist())
+                place = f"`{name}[{', '.join(map(str, index))}]`" if index else f"`{name}`"
+                words = f"{int(wrong.sum())} of {wrong.numel()} numbers differ, as {place}: {found[index].item():.6g}"
+                raise _Differs(f"{words}, and {true[index].item():.6g} by single backward passes")
+
+
+def _judged(name: str, run: Callable[[], None]) -> Mode:
+    try:
+        run()
+    except _Differs as words:
+        return Mode(name, "wrong", str(words))
+    except _NotCompared as reason:
+        return Mode(name, "not compared", str(reason))
+    except (TinsmithError, NotImplementedError) as reason:
+        return Mode(name, "refused", str(reason).splitlines()[0])
+    except Exception as reason:  # noqa: BLE001  # what raises anything else is broken
+        first = (str(reason).splitlines() or [""])[0]
+        return Mode(name, "wrong", f"it raises {type(reason).__name__}: {first}")
+    return Mode(name, "right")
+
+
+def describe_modes(call: Examined, modes: tuple[Mode, ...]) -> list[Finding]:
+    """A finding for each mode that is wrong."""
+    path, line = call.starts[0]
+    words = "{} is wrong where a single backward pass is right: {}"
+    return [
+        Finding("TS701", "error", path, line, 0, words.format(_called(one), one.reason))
+        for one in modes
+        if one.verdict == "wrong"
+    ]
+
+
+def _called(mode: Mode) -> str:
+    return mode.name if " " in mode.name else f"`{mode.name}`"
+
+
+def _directions(values: Tensors) -> Tensors:
+    generator = torch.Generator().manual_seed(1)
+    return {
+        name: torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one) for name, one in values.items()
+    }
+
+
+def _stacked(samples: _Batch) -> Tensors:
+    return {name: torch.stack([sample[name] for sample in samples]) for name in samples[0]}
+
+
+def _both(name: str, samples: _Batch, batched: set[str]) -> torch.Tensor:
+    return torch.stack([sample[name] for sample in samples]) if name in batched else samples[0][name].clone()
+
+
+def _greatest(tensor: torch.Tensor) -> float:
+    finite = tensor[tensor.isfinite()].abs()
+    return finite.max().item() if finite.numel() else 0.0
