@@ -1,6 +1,6 @@
 """Passes: from a kernel's tree or IR to another one, one a file."""
 
-from ._aliases import flat, has_aliases, is_swept
+from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
@@ -30,6 +30,7 @@ __all__ = [
     "fielded",
     "flat",
     "has_aliases",
+    "has_elements_at_top",
     "is_swept",
     "lifted",
     "pruned",

@@ -16,14 +16,23 @@ from ..source.ir import nodes, walk
 def has_aliases(body: Sequence[nodes.Stmt]) -> bool:
     """Whether an array that statements read and change is indexed in more than one way."""
     ways: dict[str, set[tuple[nodes.Expr, ...]]] = {}
-    read, changed = set[str](), set[str]()
+    read, changed = walk.reads(body), set[str]()
     for load in walk.loads(body):
         ways.setdefault(load.array, set()).add(load.index)
-        read.add(load.array)
     for store in walk.stores(body):
         ways.setdefault(store.array, set()).add(store.index)
         changed.add(store.array)
     return any(len(ways[name]) > 1 for name in read & changed)
+
+
+def has_elements_at_top(kernel: nodes.Kernel) -> bool:
+    """Whether statements of the top level use numbers of vectors or matrices.
+
+    Both engines (Taichi 1.7.4, Quadrants 1.3.3) end the process where a later loop uses the same vector: they share the
+    vector's address between the tasks, and expect a whole vector behind it ("scalarize_store_stmt").
+    """
+    top = [one for one in kernel.body if not isinstance(one, nodes.For)]
+    return any(kernel.arrays[name].element for name in walk.touched(top))
 
 
 def is_swept(body: Sequence[nodes.Stmt]) -> bool:

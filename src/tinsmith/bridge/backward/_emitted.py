@@ -11,7 +11,7 @@ from ..._errors import EngineError, TinsmithError, refusal
 from ...engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
 from ...source import build
 from ...source.ir import commented, nodes, printed, types, walk
-from ...transforms import flat, has_aliases, is_swept
+from ...transforms import flat, has_aliases, has_elements_at_top, is_swept
 from .._stage import Stage
 from .._steps import Step
 
@@ -35,9 +35,9 @@ class Emitted:
         self.op = op
         self.fields = {name: field for name, field in fields.items() if name in kernel.arrays}
         self.arrays = tuple(name for name in kernel.arrays if name not in self.fields and name not in kernel.cells)
-        used = {load.array for load in walk.loads(kernel.body)} | {store.array for store in walk.stores(kernel.body)}
-        self.touched = tuple(name for name in self.arrays if name in used)
-        self._has_aliases = has_aliases(kernel.body)
+        touched = walk.touched(kernel.body)
+        self.touched = tuple(name for name in self.arrays if name in touched)
+        self._is_flat = has_aliases(kernel.body) or has_elements_at_top(kernel)
         self._compiled: Compiled | None = None
 
     @property
@@ -77,7 +77,7 @@ class Emitted:
         engine = self.stage.engine
         engine.require_ready(self.op)
         self.stage.check_fields(self.op)
-        tree = self._tree(flat(self.kernel) if self._has_aliases else self.kernel)
+        tree = self._tree(flat(self.kernel) if self._is_flat else self.kernel)
         function, _ = build(tree, {"_lang": engine.lang}, self.kernel.name)
         try:
             # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
@@ -100,7 +100,7 @@ class Emitted:
             nbytes = DTYPES[array.type].itemsize
             for size in shape:
                 nbytes *= size
-            outer = shape if self._has_aliases else shape[: len(shape) - len(array.element)]
+            outer = shape if self._is_flat else shape[: len(shape) - len(array.element)]
             entries.append((compiled.slots[name], places[name], nbytes, outer, -1))
         scalars = tuple((self._setter(name), compiled.slots[name], name) for name in self.kernel.arguments)
         return Step(compiled.launch, tuple(entries), (0,) * len(entries), scalars, 1)

@@ -20,6 +20,9 @@ class DerivedCore(Core):
     def __init__(self, base: Core, signature: Signature) -> None:
         self.base = base
         super().__init__(signature, SourceReverse(signature, self.kernels))
+        # the base's memory is made for each call of this one too, and its sizes may come from arguments that no
+        # array of this one's own spec names
+        self._fixed = tuple(dict.fromkeys((*base._fixed, *self._fixed)))
 
     def at(self, call: Call) -> SourceAt:
         """What was generated for calls of this kind."""

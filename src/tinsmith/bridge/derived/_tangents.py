@@ -98,8 +98,11 @@ class TangentCore(DerivedCore):
         signature = self.base.signature
         moving = {*self.active} - signature.detached
         derived = []
+        by_order: dict[str, NotCovered] = {}
         for kernel, fields in self.base.kernels(replace(case, signature=signature)):
-            made = tangent(kernel, frozenset(moving) & kernel.arrays.keys(), inert=signature.detached)
+            active = frozenset(moving) & kernel.arrays.keys()
+            made = tangent(kernel, active, inert=signature.detached, disordered=by_order)
+            by_order |= made.disordered
             names = {dot: self.dots[name] for name, dot in made.companions.items()}
             beside = {name: f"{name}_of_{len(derived)}" for name in made.scratch}  # each kernel finds its own at zero
             self._beside |= {beside[name]: of for name, of in made.scratch.items()}
@@ -115,8 +118,8 @@ class TangentCore(DerivedCore):
         for kernel, fields in reversed(derived):
             idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
             body = scoped(pruned(kernel.body, private=idle), kernel.locals)
-            needed |= {load.array for load in walk.loads(body)}
-            used = needed | {store.array for store in walk.stores(body)} | walk.sized(body)
+            needed |= walk.reads(body)
+            used = needed | walk.touched(body) | walk.sized(body)
             arrays = {name: array for name, array in kernel.arrays.items() if name in used}
             cells = tuple(name for name in kernel.cells if name in used)
             found.append(Lowered(replace(kernel, arrays=arrays, body=body, cells=cells), fields))
@@ -130,8 +133,7 @@ class TangentCore(DerivedCore):
             words = f"op `{self.signature.op}` uses what no forward-mode or second derivative can be generated for"
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise GradientError(refusal(words, rows, "Write that line in other words.")) from None
-        loads = {load.array for kernel, _ in kernels for load in walk.loads(kernel.body)}
-        return frozenset(self.signature.arrays) & loads
+        return frozenset(self.signature.arrays) & {name for kernel, _ in kernels for name in walk.reads(kernel.body)}
 
 
 def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:

@@ -6,7 +6,8 @@ an ordinary one where it is not.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from . import _nodes as nodes
 from . import _walk as walk
@@ -19,27 +20,62 @@ def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:
     cells = tuple(name for name in kernel.locals if name in names)
     arrays = {**kernel.arrays, **{name: nodes.Array(name, kernel.locals[name], 0) for name in cells}}
     others = {name: kind for name, kind in kernel.locals.items() if name not in names}
-    return replace(kernel, arrays=arrays, locals=others, body=_block(kernel.body, names), cells=cells)
+    loops = {name for one in walk.statements(kernel.body) for name in walk.assigned(one)}
+    writing = _Writing(names, kernel.locals, {*arrays, *kernel.arguments, *kernel.locals, *loops})
+    body = writing.block(kernel.body)
+    return replace(kernel, arrays=arrays, locals={**others, **writing.new}, body=body, cells=cells)
 
 
-def _block(body: tuple[nodes.Stmt, ...], names: frozenset[str]) -> tuple[nodes.Stmt, ...]:
-    return tuple([_statement(one, names) for one in body])
+@dataclass
+class _Writing:
+    """Writes statements with cells.
 
+    Attributes:
+        names: the cells.
+        kinds: types of the kernel's locals.
+        taken: names that are not free.
+        new: locals that were added, with their types.
+    """
 
-def _statement(one: nodes.Stmt, names: frozenset[str]) -> nodes.Stmt:
-    one = walk.with_expressions(one, lambda expr: _loaded(expr, names))
-    match one:
-        case nodes.Assign() if one.name in names:
-            return nodes.Store(one.name, (), (), one.value, one.line)
-        case nodes.If():
-            return replace(one, body=_block(one.body, names), orelse=_block(one.orelse, names))
-        case nodes.For() | nodes.While():
-            return replace(one, body=_block(one.body, names))
-        case _:
-            return one
+    names: frozenset[str]
+    kinds: Mapping[str, str]
+    taken: set[str]
+    new: dict[str, str] = field(default_factory=dict)
 
+    def block(self, body: tuple[nodes.Stmt, ...]) -> tuple[nodes.Stmt, ...]:
+        return tuple([new for old in body for new in self.statement(old)])
 
-def _loaded(expr: nodes.Expr, names: frozenset[str]) -> nodes.Expr:
-    if isinstance(expr, nodes.Local):
-        return nodes.Load(expr.name, (), (), expr.type) if expr.name in names else expr
-    return walk.rebuilt(expr, lambda one: _loaded(one, names))
+    def statement(self, one: nodes.Stmt) -> Iterator[nodes.Stmt]:
+        one = walk.with_expressions(one, self.loaded)
+        match one:
+            case nodes.Assign() if one.name in self.names:
+                yield nodes.Store(one.name, (), (), one.value, one.line)
+            case nodes.Draw() if one.name in self.names:
+                local = self.local(one.name)
+                yield replace(one, name=local.name)
+                yield nodes.Store(one.name, (), (), local, one.line)
+            case nodes.Atomic() if one.result is not None and one.result in self.names:
+                local = self.local(one.result)
+                yield replace(one, result=local.name)
+                yield nodes.Store(one.result, (), (), local, one.line)
+            case nodes.If():
+                yield replace(one, body=self.block(one.body), orelse=self.block(one.orelse))
+            case nodes.For() | nodes.While():
+                yield replace(one, body=self.block(one.body))
+            case _:
+                yield one
+
+    def local(self, cell: str) -> nodes.Local:
+        """A local that holds a value until it is stored to a cell."""
+        name, number = f"{cell}_now", 1
+        while name in self.taken:
+            number += 1
+            name = f"{cell}_now_{number}"
+        self.taken.add(name)
+        self.new[name] = self.kinds[cell]
+        return nodes.Local(name, self.kinds[cell])
+
+    def loaded(self, expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Local):
+            return nodes.Load(expr.name, (), (), expr.type) if expr.name in self.names else expr
+        return walk.rebuilt(expr, self.loaded)

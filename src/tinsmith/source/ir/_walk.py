@@ -128,6 +128,17 @@ def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
             yield from (one for one in parts(expr) if isinstance(one, nodes.Load))
 
 
+def reads(body: Sequence[nodes.Stmt]) -> set[str]:
+    """Arrays whose values statements use: those that they load, and those whose old value an atomic returns."""
+    results = (one for one in stores(body) if isinstance(one, nodes.Atomic) and one.result is not None)
+    return {load.array for load in loads(body)} | {one.array for one in results}
+
+
+def touched(body: Sequence[nodes.Stmt]) -> set[str]:
+    """Arrays that statements load or change."""
+    return {load.array for load in loads(body)} | {store.array for store in stores(body)}
+
+
 def sized(body: Sequence[nodes.Stmt]) -> set[str]:
     """Arrays whose sizes statements ask for."""
     exprs = (expr for one in statements(body) for expr in expressions(one))

@@ -72,14 +72,36 @@ def sequential(
     Raises:
         NotCovered: such an atomic changes what other parallel iterations change too.
     """
-    return _Sequential(frozenset(load.array for load in loads_in(steps)), arrays, own, names, path).block(steps)
+    loaded = frozenset(load.array for load in loads_in(steps))
+    return _Sequential(loaded, _used_in_order(steps), arrays, own, names, path).block(steps)
+
+
+def _used_in_order(steps: Sequence[Step]) -> frozenset[str]:
+    """Arrays of which a step uses an element's present value: a load, or an atomic that is no mere sum.
+
+    All changes of such an array must be seen in their order, sums too.
+    """
+    atomics = (one for one in stores_in(steps) if isinstance(one, nodes.Atomic) and not is_mere_sum(one))
+    return frozenset(load.array for load in loads_in(steps)) | frozenset(one.array for one in atomics)
+
+
+def is_mere_sum(one: nodes.Stmt | Step) -> bool:
+    """Whether a step only adds to an element, and asks neither for the old value nor for the new one."""
+    return isinstance(one, nodes.Atomic) and one.result is None and one.operator in ("add", "sub")
 
 
 class _Sequential:
     def __init__(
-        self, loaded: frozenset[str], arrays: dict[str, nodes.Array], own: frozenset[str], names: Names, path: str
+        self,
+        loaded: frozenset[str],
+        in_order: frozenset[str],
+        arrays: dict[str, nodes.Array],
+        own: frozenset[str],
+        names: Names,
+        path: str,
     ) -> None:
         self.loaded = loaded
+        self.in_order = in_order
         self.arrays = arrays
         self.own = own
         self.names = names
@@ -100,8 +122,7 @@ class _Sequential:
         return tuple(found)
 
     def atomic(self, one: nodes.Atomic) -> Sequence[Step]:
-        is_sum = one.operator in ("add", "sub")
-        if one.result is None and is_sum and one.array not in self.loaded:
+        if is_mere_sum(one) and one.array not in self.in_order:
             return [one]
         if one.array not in self.own:
             return [self.shared(one)]

@@ -123,7 +123,7 @@ class _Assembly:
 
         def given(run: Run) -> Run:
             stored = {store.array for store in walk.stores(run.kernel.body)}
-            state = stored & {load.array for load in walk.loads(run.kernel.body)} & self.tasks[number].changed
+            state = stored & walk.reads(run.kernel.body) & self.tasks[number].changed
             return self.run(run.kernel, number, state, mark, actions)
 
         iterations = given(reserve.iterations) if isinstance(reserve.iterations, Run) else reserve.iterations
@@ -147,14 +147,14 @@ class _Assembly:
         if extremes.reserve is not None:
             actions.append(self.reserved(extremes.reserve, number, f"slots_{number}", actions))
         for kernel, word in ((extremes.find, "winners"), (extremes.count, "ties")):
-            state = {load.array for load in walk.loads(kernel.body)} & self.tasks[number].changed
+            state = walk.reads(kernel.body) & self.tasks[number].changed
             actions.append(self.run(kernel, number, state, f"{word}_{number}", actions))
         return actions
 
     def run(self, kernel: nodes.Kernel, number: int, state: Iterable[str], mark: str, actions: list[Action]) -> Run:
         """A launch on memory as it was when a task began; what it changes, it changes in copies."""
         memory: dict[str, str] = {}
-        touched = {load.array for load in walk.loads(kernel.body)} | {one.array for one in walk.stores(kernel.body)}
+        touched = walk.touched(kernel.body)
         for name in kernel.arrays:
             if name not in touched:
                 continue
@@ -168,6 +168,8 @@ class _Assembly:
                 memory[name] = self.at(name, number + 1 if is_settled else number)
             elif name in self.arrays and not self.arrays[name].label:
                 self.reads.add(name)
+        kept = {store.array for store in walk.stores(kernel.body)} & self.reads
+        assert all(memory.get(name, name) != name for name in kept), f"{kernel.name} changes what the forward pass left"
         return Run(kernel, self.tasks[number].source, memory)
 
     def writers(self, name: str) -> list[int]:
@@ -213,7 +215,7 @@ class _Assembly:
             more = set(found)
             for task in self.tasks[:last]:
                 body = pruned(task.statements, private=self.made - found)
-                more |= {load.array for load in walk.loads(body)} & self.made
+                more |= walk.reads(body) & self.made
             if more == found:
                 return found
             found = more
@@ -224,11 +226,10 @@ class _Assembly:
         body = scoped(pruned(task.statements, private=self.made - needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):
             return []
-        used = {one.array for one in walk.stores(body)} | {load.array for load in walk.loads(body)}
-        used |= walk.sized(body)
+        used = walk.touched(body) | walk.sized(body)
         arrays = {name: array for name, array in task.kernel.arrays.items() if name in used}
-        loaded = {load.array for load in walk.loads(body)} - self.made
-        self.reads |= {name for name in loaded if not self.arrays[name].label}
+        read = walk.reads(body) - self.made
+        self.reads |= {name for name in read if not self.arrays[name].label}
         exprs = (expr for one in walk.statements(body) for expr in walk.expressions(one))
         asked = {part.name for expr in exprs for part in walk.parts(expr) if isinstance(part, nodes.Argument)}
         arguments = {name: kind for name, kind in task.kernel.arguments.items() if name in asked}

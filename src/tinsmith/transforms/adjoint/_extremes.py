@@ -236,8 +236,7 @@ class _Apart:
         """A kernel of the task that changes none of the task's own arrays but for itself."""
         kinds = {**self.kernel.locals, **self.names.types}
         statements = polished(pruned((*self.before, *body), private=self.changed), kinds)
-        used = {load.array for load in walk.loads(statements)} | {one.array for one in walk.stores(statements)}
-        used |= walk.sized(statements)
+        used = walk.touched(statements) | walk.sized(statements)
         found = {name: array for name, array in self.arrays().items() if name in used}
         mentioned = {one.name for one in _parts(statements) if isinstance(one, nodes.Argument)}
         arguments = {name: kind for name, kind in self.arguments().items() if name in mentioned}

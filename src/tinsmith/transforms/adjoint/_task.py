@@ -74,7 +74,7 @@ def reversed_task(given: Given) -> Reversed:
     state = both - steady
     while True:
         found = _Writing(given, changed, state, steady).reversed()
-        left = state & {load.array for load in walk.loads(found.kernel.body)}
+        left = state & walk.reads(found.kernel.body)
         if left == state:
             return found
         state = left
@@ -140,8 +140,8 @@ class _Writing:
                     yield f"tape: what stores to `{array}` overwrite, and where, {where}"
 
     def used(self, body: Block) -> list[Tape]:
-        loaded = {load.array for load in walk.loads(body)}
-        return [tape for tape in self.reversal.tapes.found.values() if tape.array in loaded]
+        read = walk.reads(body)
+        return [tape for tape in self.reversal.tapes.found.values() if tape.array in read]
 
     def around(self, body: Block) -> nodes.Stmt:
         """The task's loop around the statements of one iteration; a serial task is a loop of one."""

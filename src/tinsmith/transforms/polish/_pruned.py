@@ -16,12 +16,12 @@ def pruned(body: Sequence[nodes.Stmt], wanted: Collection[str] = (), *, private:
     Args:
         body: the statements.
         wanted: locals whose values are read afterwards.
-        private: arrays that nobody reads afterwards: stores to them stay only where a load is left.
+        private: arrays that nobody reads afterwards: stores to them stay only where something that reads them is left.
     """
     body, read = tuple(body), set[str]()
     while True:
         found, _ = _Pruning(set(private) - read).block(body, set(wanted))
-        seen = {load.array for load in walk.loads(found)} & set(private)
+        seen = walk.reads(found) & set(private)
         if seen <= read:
             return found
         read |= seen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 
@@ -13,56 +13,80 @@ Block = tuple[nodes.Stmt, ...]
 def scoped(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
     """Statements in which every local that is given a value inside a block and read outside it starts at 0 before it.
 
+    A local of a parallel loop is declared in that loop, whatever others do with the name: one that is declared before
+    the loop would be shared by its iterations.
+
     Args:
         body: the statements.
         kinds: types of locals.
     """
-    return _block(tuple(body), frozenset(), kinds)
+    shared = frozenset(name for one in body if not _is_parallel(one) for name in _assigned_in(one))
+    return _Scoping(kinds, shared).block(tuple(body), frozenset())
 
 
-def _block(body: Block, visible: frozenset[str], kinds: Mapping[str, str]) -> Block:
-    mentions = [_mentions(one) for one in body]
-    counts: dict[str, int] = {}
-    for places in mentions:
-        for name, count in places.items():
-            counts[name] = counts.get(name, 0) + count
-    seen = visible
-    found: list[nodes.Stmt] = []
-    for one, places in zip(body, mentions, strict=True):
-        for name in places:
-            if name in seen or counts[name] < 2:
-                continue
-            seen |= {name}
-            if name not in walk.assigned(one) or isinstance(one, nodes.For):
-                found.append(nodes.Assign(name, _zero(kinds[name])))
-        found.append(_inside(one, seen | set(walk.assigned(one)), kinds))
-    return tuple(found)
+def _is_parallel(one: nodes.Stmt) -> bool:
+    return isinstance(one, nodes.For) and one.is_parallel
 
 
-def _inside(one: nodes.Stmt, visible: frozenset[str], kinds: Mapping[str, str]) -> nodes.Stmt:
-    match one:
-        case nodes.If():
-            body, orelse = (_block(part, visible, kinds) for part in (one.body, one.orelse))
-            return replace(one, body=body, orelse=orelse)
-        case nodes.For() | nodes.While():
-            return replace(one, body=_block(one.body, visible, kinds))
-        case _:
-            return one
+def _assigned_in(one: nodes.Stmt) -> set[str]:
+    return {name for part in walk.statements([one]) for name in walk.assigned(part)}
 
 
-def _mentions(one: nodes.Stmt) -> dict[str, int]:
-    """Locals that a statement mentions: 1 where a single body inside it does, 2 where that cannot declare it."""
-    found = dict.fromkeys([*walk.assigned(one), *sorted(walk.locals_in(walk.expressions(one)))], 2)
-    if isinstance(one, nodes.For):
-        found = {name: count for name, count in found.items() if name not in one.names}
-    for body in walk.bodies(one):
-        inside: dict[str, int] = {}
-        for inner in body:
-            inside |= dict.fromkeys(_mentions(inner), 1)
-        for name in inside:
-            if not (isinstance(one, nodes.For) and name in one.names):
-                found[name] = found.get(name, 0) + 1
-    return found
+@dataclass(frozen=True)
+class _Scoping:
+    """Declares locals.
+
+    Attributes:
+        kinds: their types.
+        shared: those that are given a value outside of parallel loops.
+    """
+
+    kinds: Mapping[str, str]
+    shared: frozenset[str]
+
+    def block(self, body: Block, visible: frozenset[str]) -> Block:
+        mentions = [self.mentions(one) for one in body]
+        counts: dict[str, int] = {}
+        for places in mentions:
+            for name, count in places.items():
+                counts[name] = counts.get(name, 0) + count
+        seen = visible
+        found: list[nodes.Stmt] = []
+        for one, places in zip(body, mentions, strict=True):
+            for name in places:
+                if name in seen or counts[name] < 2:
+                    continue
+                seen |= {name}
+                if name not in walk.assigned(one) or isinstance(one, nodes.For):
+                    found.append(nodes.Assign(name, _zero(self.kinds[name])))
+            found.append(self.inside(one, seen | set(walk.assigned(one))))
+        return tuple(found)
+
+    def inside(self, one: nodes.Stmt, visible: frozenset[str]) -> nodes.Stmt:
+        match one:
+            case nodes.If():
+                body, orelse = (self.block(part, visible) for part in (one.body, one.orelse))
+                return replace(one, body=body, orelse=orelse)
+            case nodes.For() | nodes.While():
+                return replace(one, body=self.block(one.body, visible))
+            case _:
+                return one
+
+    def mentions(self, one: nodes.Stmt) -> dict[str, int]:
+        """Locals that a statement mentions: 1 where a single body inside it does, 2 where that cannot declare it."""
+        found = dict.fromkeys([*walk.assigned(one), *sorted(walk.locals_in(walk.expressions(one)))], 2)
+        if isinstance(one, nodes.For):
+            found = {name: count for name, count in found.items() if name not in one.names}
+        for body in walk.bodies(one):
+            inside: dict[str, int] = {}
+            for inner in body:
+                inside |= dict.fromkeys(self.mentions(inner), 1)
+            for name in inside:
+                if not (isinstance(one, nodes.For) and name in one.names):
+                    found[name] = found.get(name, 0) + 1
+        if _is_parallel(one):
+            found = {name: count for name, count in found.items() if name in self.shared}
+        return found
 
 
 def _zero(kind: str) -> nodes.Const:

@@ -13,12 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from types import MappingProxyType
 
 from ...source.ir import NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from .._names import Names, names_of
 from ._activity import Activity
 from ._extremes import INTEGER, Extreme, extremes_in, kept, settled, shared, sliced
+from ._order import disordered, first_refused
 from ._statements import Block, Statements
 
 
@@ -31,20 +33,29 @@ class Tangent:
         companions: names of the tangents of its arrays and arguments, by their names. One of an array is given the
             tangent that the array has before the run, 0 for most, and holds the one it has afterwards.
         scratch: arrays that must be 0 before the run, by name: an array that has the same sizes.
+        disordered: arrays without a tangent that depend on the order of parallel iterations, with the reason.
     """
 
     kernel: nodes.Kernel
     companions: Mapping[str, str]
     scratch: Mapping[str, str] = field(default_factory=dict)
+    disordered: Mapping[str, NotCovered] = field(default_factory=dict)
 
 
-def tangent(kernel: nodes.Kernel, active: frozenset[str], *, inert: frozenset[str] = frozenset()) -> Tangent:
+def tangent(
+    kernel: nodes.Kernel,
+    active: frozenset[str],
+    *,
+    inert: frozenset[str] = frozenset(),
+    disordered: Mapping[str, NotCovered] = MappingProxyType({}),
+) -> Tangent:
     """Forward mode: a kernel that carries tangents along.
 
     Args:
         kernel: the kernel.
         active: names of the arrays and arguments that are given a tangent. What is not floating has none.
         inert: arrays that get none, whatever is stored to them.
+        disordered: arrays that depend on the order of parallel iterations before the kernel runs, with the reason.
 
     Raises:
         NotCovered: with the line, a construct whose tangent nobody can tell.
@@ -55,7 +66,7 @@ def tangent(kernel: nodes.Kernel, active: frozenset[str], *, inert: frozenset[st
         >>> tangent(copy, frozenset({"x"})).companions
         {'x': 'x_dot', 'y': 'y_dot'}
     """
-    return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert).result()
+    return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert).result(disordered)
 
 
 def _without_idle_results(kernel: nodes.Kernel) -> Block:
@@ -99,8 +110,12 @@ class _Pass:
         kinds = {**kernel.locals, **{name: array.type for name, array in kernel.arrays.items()}}
         self.statements = Statements(kernel.path, kinds, activity, self.companions, self.names, self.extremes)
 
-    def result(self) -> Tangent:
+    def result(self, disordered_before: Mapping[str, NotCovered]) -> Tangent:
         body = tuple(chain.from_iterable(self._task(one) for one in self.kernel.body))
+        by_order = disordered(self.kernel, self._results_by_order(), disordered_before)
+        reason = first_refused(by_order, self.companions)
+        if reason is not None:
+            raise reason
         companions = [replace(one, name=self.companions[one.name], label="") for one in self.arrays]
         scratch = [array for array, _ in self.scratch]
         arguments = {self.companions[name]: one for name, one in self.arguments.items()}
@@ -119,7 +134,21 @@ class _Pass:
             kernel,
             {name: self.companions[name] for name in [*given, *self.arguments]},
             {array.name: of for array, of in self.scratch if of not in self.kernel.cells},
+            by_order,
         )
+
+    def _results_by_order(self) -> dict[str, NotCovered]:
+        """Locals that hold what atomics returned whose element several parallel iterations change."""
+        found: dict[str, NotCovered] = {}
+        for task in self.kernel.body:
+            if not isinstance(task, nodes.For) or not _is_parallel(task):
+                continue
+            owned = _owned(task)
+            for one in walk.stores(task.body):
+                if isinstance(one, nodes.Atomic) and one.result is not None and one.array not in owned:
+                    words = f"what `atomic_{one.operator}` returns in a parallel loop, which depends on the order"
+                    found[one.result] = self._refused(words, one)
+        return found
 
     def _own_cells(self) -> list[str]:
         """What lies beside the kernel's own memory is its own too."""

@@ -126,14 +126,7 @@ class Statements:
         return self.owned is None or array in self.owned
 
     def _check_order(self, one: nodes.Atomic) -> None:
-        if self._is_alone(one.array):
-            return
-        if one.result is not None and self.activity.has_local(one.result):
-            raise self._refused(
-                f"the tangent of what `atomic_{one.operator}` returns in a parallel loop, which depends on the order",
-                one.line,
-            )
-        if one.operator == "mul":
+        if one.operator == "mul" and not self._is_alone(one.array):
             raise self._refused("the tangent of `atomic_mul` on an element that several iterations change", one.line)
 
     def _result(self, one: nodes.Atomic) -> Block:

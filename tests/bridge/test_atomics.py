@@ -1,0 +1,310 @@
+"""Atomics that are no mere sums: what they return, and arrays that are added to and then clamped in place."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith import GradientError
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+N = 6
+
+
+def clamped(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] += x[i] * x[i]
+            lang.atomic_min(y[i], 0.5)
+            y[i] -= 0.2
+            lang.atomic_max(y[i], 0.0)
+
+    return op, lambda x: ((x * x).clamp(max=0.5) - 0.2).clamp(min=0.0)
+
+
+def clamped_in_an_inner_loop(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            for _ in range(3):
+                y[i] += x[i]
+                lang.atomic_min(y[i], 1.2)
+
+    def reference(x):
+        y = torch.zeros_like(x)
+        for _ in range(3):
+            y = (y + x).clamp(max=1.2)
+        return y
+
+    return op, reference
+
+
+def clamped_by_another_loop(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i // 2] += x[i] * x[i]
+        for i in x:
+            lang.atomic_min(y[i], 0.7)
+
+    def reference(x):
+        y = torch.zeros_like(x).index_add(0, torch.arange(len(x)) // 2, x * x)
+        return y.clamp(max=0.7)
+
+    return op, reference
+
+
+def fetched(lang):
+    @ts.op("x[n] -> y[n], z[n]")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+            old = lang.atomic_add(y[i], 1.0)
+            z[i] = old * old
+
+    return op, lambda x: x * x + 1.0 + 3.0 * x**4
+
+
+def fetched_from_scratch(lang):
+    @ts.op("x[n] -> y[n], z[n]", scratch="w[n]")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray(), w: lang.types.ndarray()):
+        for i in x:
+            w[i] = x[i]
+        for i in x:
+            a = lang.atomic_add(w[i], x[i] * x[i])
+            b = lang.atomic_sub(w[i], 2.0 * x[i])
+            c = lang.atomic_max(w[i], -0.3)
+            y[i] = a * b + c
+        for i in x:
+            z[i] = lang.atomic_min(w[i], 0.0)
+
+    def reference(x):
+        c = x * x - x
+        last = c.clamp(min=-0.3)
+        return x * (x + x * x) + c + 3.0 * last
+
+    return op, reference
+
+
+def fetched_in_order(lang):
+    @ts.op("x[n] -> y[n], z[n]")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            if lang.atomic_add(y[0], x[i] * x[i]) > 0.4:
+                z[i] = x[i] * lang.atomic_sub(y[1], x[i])
+
+    def reference(x):
+        total = (x * x).cumsum(0)
+        holds = (total - x * x > 0.4).double()
+        spent = (holds * x).cumsum(0) - holds * x
+        return total[-1] - (holds * x).sum() - 3.0 * (holds * x * spent).sum()
+
+    return op, reference
+
+
+def counted(lang):
+    @ts.op("x[n] -> y[n], z[n]", scratch="count[]: i32")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray(), count: lang.types.ndarray()):
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            if x[i] > 0.4:
+                y[lang.atomic_add(count[None], 1)] = x[i] * x[i]
+        for i in range(count[None]):
+            z[i] = y[i] * y[i]
+
+    def reference(x):
+        kept = x[x > 0.4]
+        return (kept * kept).sum() + 3.0 * (kept**4).sum()
+
+    return op, reference
+
+
+def fetched_at_the_top(lang):
+    @ts.op("x[n] -> y[], z[n]", scratch="end[]: i32")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray(), end: lang.types.ndarray()):
+        end[None] = x.shape[0] - 2
+        first = lang.atomic_add(y[None], x[0] * x[1])
+        last = lang.atomic_sub(end[None], 1)
+        for i in range(last):
+            z[i] = (x[i] + first) * y[None]
+
+    return op, lambda x: x[0] * x[1] + 3.0 * (x[:-2] * x[0] * x[1]).sum()
+
+
+def fetched_in_a_function(lang):
+    @lang.func
+    def grown(a: lang.template(), i: int, by: float) -> float:
+        old = lang.atomic_add(a[i], by)
+        return old * old
+
+    @ts.op("x[n] -> y[n], z[n]")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+            z[i] = grown(y, i, x[i] * x[i]) + grown(y, i, 1.0)
+
+    def reference(x):
+        second = x + x * x
+        return second + 1.0 + 3.0 * (x * x + second * second)
+
+    return op, reference
+
+
+PROGRAMS = {
+    build.__name__: build
+    for build in (
+        clamped,
+        clamped_in_an_inner_loop,
+        clamped_by_another_loop,
+        fetched,
+        fetched_from_scratch,
+        fetched_in_order,
+        counted,
+        fetched_at_the_top,
+        fetched_in_a_function,
+    )
+}
+
+
+def weighted(results):
+    """One number of all outputs, each summed with a weight of its own."""
+    results = (results,) if isinstance(results, torch.Tensor) else results
+    return sum((1.0 + 2.0 * place) * one.sum() for place, one in enumerate(results) if one.is_floating_point())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_and_tangents(name, lang64):
+    op, reference = PROGRAMS[name](lang64)
+    x = torch.rand(N, dtype=torch.float64)
+    direction = torch.rand(N, dtype=torch.float64) - 0.5
+    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    outputs = op(mine)
+    outputs = (outputs,) if isinstance(outputs, torch.Tensor) else tuple(outputs)
+    before = [one.detach().clone() for one in outputs]
+    weighted(outputs).backward()
+    expected = reference(theirs).sum()
+    expected.backward()
+    assert torch.allclose(weighted(before), expected.detach())
+    assert torch.allclose(mine.grad, theirs.grad)
+    assert all(torch.equal(one, kept) for one, kept in zip(outputs, before, strict=True))
+    moved = torch.func.jvp(lambda value: weighted(op(value)), (x,), (direction,))[1]
+    assert torch.allclose(moved, theirs.grad @ direction)
+
+
+def test_what_an_atomic_returns_in_a_parallel_loop_is_refused(lang):
+    """Forward and backward mode both say so, with the line: a second run gives out other slots."""
+
+    @ts.op("x[n] -> y[n]", scratch="slot[n]: i32, count[]: i32", adjoint="source")
+    @lang.kernel
+    def packed(
+        x: lang.types.ndarray(), y: lang.types.ndarray(), slot: lang.types.ndarray(), count: lang.types.ndarray()
+    ):
+        for i in x:
+            slot[i] = lang.atomic_add(count[None], 1)  # here
+        for i in x:
+            y[slot[i]] = x[i] * x[i]
+
+    with open(__file__) as file:
+        line = next(number for number, text in enumerate(file, 1) if text.rstrip().endswith("# here"))
+    x = torch.rand(N, requires_grad=True)
+    with pytest.raises(GradientError, match="the value that atomic_add returned in a parallel loop") as caught:
+        packed(x)
+    assert f"test_atomics.py:{line}" in str(caught.value)
+    words = "what `atomic_add` returns in a parallel loop, which depends on the order"
+    with pytest.raises(GradientError, match=words) as caught:
+        torch.func.jvp(packed, (x.detach(),), (torch.ones(N),))
+    assert f"test_atomics.py:{line}" in str(caught.value)
+
+
+def test_a_count_that_no_tangent_depends_on_is_no_reason(lang64):
+    @ts.op("x[n] -> y[n], log[n]: i32", scratch="count[]: i32")
+    @lang64.kernel
+    def traced(
+        x: lang64.types.ndarray(),
+        y: lang64.types.ndarray(),
+        log: lang64.types.ndarray(),
+        count: lang64.types.ndarray(),
+    ):
+        for i in x:
+            log[lang64.atomic_add(count[None], 1)] = i
+            y[i] = x[i] * x[i]
+
+    x = torch.rand(N, dtype=torch.float64)
+    moved = torch.func.jvp(lambda value: traced(value).y, (x,), (torch.ones_like(x),))[1]
+    assert torch.allclose(moved, 2.0 * x)
+
+
+def test_maximum_in_an_array_of_one_vector(lang64):
+    """Both engines ended the process: statements of the top level and a loop used the same vector."""
+    vec = lang64.types.ndarray(dtype=lang64.types.vector(3, lang64.f64), ndim=1)
+    one = lang64.types.ndarray(dtype=lang64.types.vector(3, lang64.f64), ndim=0)
+
+    @ts.op("x[n, 3] -> y[3]")
+    @lang64.kernel
+    def largest(x: vec, y: one):
+        for i in x:
+            lang64.atomic_max(y[None], x[i])
+
+    x, along = torch.rand(5, 3, dtype=torch.float64), torch.rand(5, 3, dtype=torch.float64)
+    moved = torch.func.jvp(largest, (x,), (along,))[1]
+    assert torch.equal(moved, along.gather(0, x.argmax(0, keepdim=True))[0])
+
+
+def test_many_threads_share_no_local(lang64):
+    """The loop of a maximum runs twice in the tangent; its locals were declared once, before both."""
+
+    @ts.op("x[n], k[n]: i32 -> y[m]")
+    @lang64.kernel
+    def largest(x: lang64.types.ndarray(), k: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            lang64.atomic_max(y[k[i]], lang64.sin(x[i]) + 2.0)
+
+    x = torch.rand(200_000, dtype=torch.float64)
+    k = torch.randint(0, 1000, x.shape, dtype=torch.int32)
+    along = torch.rand_like(x)
+
+    def reference(value):
+        filled = torch.zeros(1000, dtype=torch.float64)
+        return filled.scatter_reduce(0, k.long(), value.sin() + 2.0, "amax", include_self=False)
+
+    moved = torch.func.jvp(lambda value: largest(value, k, m=1000), (x,), (along,))[1]
+    assert torch.allclose(moved, torch.autograd.functional.jvp(reference, (x,), (along,))[1])
+
+
+def test_scratch_whose_size_is_an_argument(lang64):
+    """Forward mode kept the memory of the first call's size, and wrote beyond its end."""
+
+    @ts.op("x[n] -> y[n]", scratch="w[m]")
+    @lang64.kernel
+    def summed(x: lang64.types.ndarray(), y: lang64.types.ndarray(), w: lang64.types.ndarray(), m: lang64.i32):
+        for j in range(m):
+            w[j] = x[0] * j
+        for i in x:
+            s = 0.0
+            for j in range(m):
+                s += w[j]
+            y[i] = x[i] * s
+
+    x = torch.rand(4, dtype=torch.float64)
+    for m in (4, 4000, 4):
+        total = m * (m - 1) / 2
+
+        def mine(value, m=m):
+            return torch.func.jvp(lambda one: summed(one, m).sum(), (value,), (torch.ones_like(x),))[1]
+
+        def theirs(value, total=total):
+            return torch.func.jvp(lambda one: (one * one[0]).sum() * total, (value,), (torch.ones_like(x),))[1]
+
+        assert torch.allclose(mine(x), theirs(x))
+        assert torch.allclose(torch.func.grad(mine)(x), torch.func.grad(theirs)(x))
+        assert torch.allclose(torch.func.jvp(mine, (x,), (x,))[1], torch.func.jvp(theirs, (x,), (x,))[1])
