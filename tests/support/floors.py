@@ -20,6 +20,7 @@ FLOORS = {
     "_version": 0,
     "_errors": 0,
     "_config": 0,
+    "_lazy": 0,
     "reference": 0,
     "spec": 1,
     "engines": 1,

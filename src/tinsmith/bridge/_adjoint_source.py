@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._errors import ArgumentError, SpecError, refusal
-from ..engines import Parameter, of_kernel
+from ..engines import Parameter, of_kernel, one_at_a_time
 from ..spec import Fixed
 from ._case import Case
 from ._op import Op
@@ -18,6 +18,7 @@ from ._told import told
 from .backward import SourceReverse
 
 
+@one_at_a_time
 def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = None) -> str:
     """The source of an op's generated gradient, commented: the kernels of the backward pass, in order.
 
@@ -91,6 +92,7 @@ def _active(signature: Signature, case: Case, wanted: Collection[str]) -> frozen
     return frozenset(wanted or floats)
 
 
+@one_at_a_time
 def declared_spec(kernel: Any) -> str:
     """A spec for a bare kernel, of its annotations: what it writes is an output, each dim has a name of its own.
 

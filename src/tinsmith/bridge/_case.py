@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
 
+from .._lazy import lazy
 from ._elements import element_of
 from ._signature import Signature
 from ._stage import ArrayType, Stage, Variant
@@ -34,7 +34,7 @@ class Case:
     templates: Mapping[str, Any]
     is_apart: bool = False
 
-    @cached_property
+    @lazy
     def variants(self) -> tuple[Variant, ...]:
         """What each kernel is lowered for; a batch that a kernel cannot be written for is run sample by sample."""
         if not self.batched:

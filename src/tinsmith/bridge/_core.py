@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
 
 from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
-from ..engines import DTYPES
+from .._lazy import lazy
+from ..engines import COMPILING, DTYPES
 from ..source.ir import Lowered
 from ..spec import solve
 from ._buffers import Buffer
@@ -53,13 +53,13 @@ class Call:
         """The plan to run this call on `device`."""
         return self.core.plan(self, device)
 
-    @cached_property
+    @lazy
     def wanting(self) -> frozenset[str]:
         """Inputs that can have a gradient."""
         pairs = zip(self.core.signature.arrays, self.dtypes, strict=True)
         return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
 
-    @cached_property
+    @lazy
     def reverse(self) -> ReverseAt:
         """Where this call's gradient comes from."""
         return self.core.reverse.at(self.core.case(self))
@@ -127,12 +127,15 @@ class Core:
             self.runtime(),
         )
         found = self._plans.get(key)
-        if found is None:
-            found = self._new_plan(call, self._situation(call, device, fingerprints))
-            if len(self._plans) >= config().plan_cache:
-                self._plans.clear()
-            self._plans[key] = found
-        return found
+        if found is not None:
+            return found
+        with COMPILING:
+            if key not in self._plans:
+                made = self._new_plan(call, self._situation(call, device, fingerprints))
+                if len(self._plans) >= config().plan_cache:
+                    self._plans.clear()
+                self._plans[key] = made
+            return self._plans[key]
 
     def _new_plan(self, call: Call, situation: Situation) -> Plan:
         return Plan(situation, call.reverse, self._pace)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
 
 from .._errors import ArgumentError, refusal
+from .._lazy import lazy
 from ..engines import Language
 from ..source.ir import Lowered
 from ._binding import Bound
@@ -34,17 +34,17 @@ class Examined:
     bound: Bound
     route: Route
 
-    @cached_property
+    @lazy
     def kernels(self) -> list[Lowered]:
         """The kernels as IR, in order, without batch dims; random numbers are statements. Raises NotCovered."""
         return lowered(self._case)
 
-    @cached_property
+    @lazy
     def seeded_kernels(self) -> list[Lowered]:
         """The same, but random numbers follow from the seed that the call drew. Raises NotCovered."""
         return self.route.call.core.kernels(self._case)
 
-    @cached_property
+    @lazy
     def _case(self) -> Case:
         """The kind of a call with one sample of its batch."""
         call = self.route.call

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .._errors import GradientError
+from ..engines import one_at_a_time
 from ._core import Core
 from ._stage import ArrayType, Stage, Variant
 from ._told import told
@@ -18,6 +19,7 @@ _ORIGINS = {
 }
 
 
+@one_at_a_time
 def explain(core: Core) -> str:
     """A readable account of an op, in plain text."""
     signature = core.signature

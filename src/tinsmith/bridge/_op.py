@@ -11,7 +11,7 @@ import torch
 
 from .._config import config
 from .._errors import ArgumentError, SpecError, refusal
-from ..engines import is_kernel, of_kernel
+from ..engines import is_kernel, of_kernel, one_at_a_time
 from ..linter import Finding, lint_kernels
 from ..spec import Spec, parse
 from . import _operator
@@ -92,6 +92,7 @@ class Op:
         self._result = _result_type(self.name, signature.outputs)
 
     # Making -------------------------------------------------------------------------------
+    @one_at_a_time
     def _make_core(self) -> Core:
         options = self._options
         spec = parse(self._text, options.get("scratch"))

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..engines import one_at_a_time
 from ._buffers import unread_maker, zeros_maker
 from ._stage import Stage
 from ._steps import Situation, Step, Use, product, step
@@ -97,8 +98,9 @@ class Plan:
         self._steps = ()
         self._pullbacks = {}
 
+    @one_at_a_time
     def _make_steps(self) -> tuple[Step, ...]:
-        self._steps = tuple(
+        self._steps = self._steps or tuple(
             step(self.situation, stage, self._uses(stage), adjoint=False, is_serial=self.is_serial)
             for stage in self.signature.stages
         )
@@ -112,19 +114,26 @@ class Plan:
     def saved(self, active: frozenset[str]) -> tuple[int, ...]:
         """Places, in the list of all arrays, of those that the backward pass reads."""
         found = self._saved.get(active)
-        if found is None:
-            self.reverse.check(active)
-            read = self.reverse.reads(active & self.floats)
-            found = self._saved[active] = tuple(i for i, name in enumerate(self.names) if name in read)
+        return self._find_saved(active) if found is None else found
+
+    @one_at_a_time
+    def _find_saved(self, active: frozenset[str]) -> tuple[int, ...]:
+        self.reverse.check(active)
+        read = self.reverse.reads(active & self.floats)
+        found = self._saved[active] = tuple(i for i, name in enumerate(self.names) if name in read)
         return found
 
     def pullback(self, active: frozenset[str]) -> Backward:
         """The backward pass for the inputs that want a gradient."""
         found = self._pullbacks.get(active)
-        if found is None:
-            found = self.reverse.backward(self.situation, active, is_serial=self.is_serial)
-            self._pullbacks[active] = found
-        return found
+        return self._make_pullback(active) if found is None else found
+
+    @one_at_a_time
+    def _make_pullback(self, active: frozenset[str]) -> Backward:
+        pullbacks = self._pullbacks
+        if active not in pullbacks:
+            pullbacks[active] = self.reverse.backward(self.situation, active, is_serial=self.is_serial)
+        return pullbacks[active]
 
     def backward(
         self,

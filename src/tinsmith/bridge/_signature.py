@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
 
 from .._errors import KernelError, SpecError, nearest, refusal
+from .._lazy import lazy
 from ..engines import DTYPES, Parameter
 from ..source import static_size
 from ..spec import Fixed, Item, Spec
@@ -45,19 +45,19 @@ class Signature:
     detached: frozenset[str] = frozenset()
     trusts_engine: bool = False
 
-    @cached_property
+    @lazy
     def items(self) -> dict[str, Item]:
         return {item.name: item for item in self.spec.items}
 
-    @cached_property
+    @lazy
     def outputs(self) -> tuple[str, ...]:
         return tuple(item.name for item in self.spec.outputs)
 
-    @cached_property
+    @lazy
     def scratch(self) -> tuple[str, ...]:
         return tuple(item.name for item in self.spec.scratch)
 
-    @cached_property
+    @lazy
     def kernel_spec(self) -> Spec:
         """The spec as the kernel sees it: without `*b`."""
         sides = [
@@ -66,18 +66,18 @@ class Signature:
         ]
         return Spec(self.spec.text, self.spec.scratch_text, *sides)
 
-    @cached_property
+    @lazy
     def size_names(self) -> tuple[str, ...]:
         """Dims that a call gives by keyword: free dims that are no scalar parameter."""
         return tuple(name for name in self.spec.free_dims if name not in self.scalars)
 
-    @cached_property
+    @lazy
     def size_scalars(self) -> tuple[str, ...]:
         """Integer scalar arguments that dims are computed from."""
         used = {name for item in self.spec.items for name in item.names}
         return tuple(name for name in self.scalars if name in used)
 
-    @cached_property
+    @lazy
     def vectors(self) -> tuple[tuple[Parameter, str], ...]:
         """Parameters that are arrays of vectors or matrices, of every stage, and their dims in the spec."""
         dims = {item.name: item.brackets for item in self.kernel_spec.items}
@@ -88,17 +88,17 @@ class Signature:
         """Whether the memory of an output, of scratch, or of a gradient (`grad_x`) is zeroed."""
         return self.init.get(name, "zeros") == "zeros"
 
-    @cached_property
+    @lazy
     def firsts(self) -> tuple[Stage, ...]:
         """The stages without those that launch an earlier one again."""
         return tuple(dict.fromkeys(stage.first for stage in self.stages))
 
-    @cached_property
+    @lazy
     def places(self) -> dict[Stage, int]:
         """The place of each stage among the stages."""
         return {stage: place for place, stage in enumerate(self.stages)}
 
-    @cached_property
+    @lazy
     def by_name(self) -> dict[str, list[Parameter]]:
         """The parameters of each name, of every stage that has it."""
         found: dict[str, list[Parameter]] = {}
@@ -172,9 +172,9 @@ def settled(signature: Signature) -> Signature:
 
 
 def _settle(value: object) -> None:
-    """Compute every cached property now: its lock is something that `torch.compile` cannot look into."""
+    """Compute every lazy property now: `torch.compile` finds plain attributes then."""
     for name, member in vars(type(value)).items():
-        if isinstance(member, cached_property):
+        if isinstance(member, lazy):
             getattr(value, name)
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
-from ..engines import COMPILING, NAMES, Compiled, Engine, Language, Parameter, array_text, get, of_kernel
+from ..engines import COMPILING, NAMES, Compiled, Engine, Language, Parameter, array_text, get, of_kernel, one_at_a_time
 from ..source import Constants, Roles, Source, build, constants_of, lent_names, read, roles_of
 from ..source.ir import Lowered, lower, nodes, types
 from ..transforms import (
@@ -188,6 +188,7 @@ class Stage:
             self._seen.add(picture)
         return picture
 
+    @one_at_a_time
     def survey(self, templates: Mapping[str, Any]) -> Constants:
         """Look at every Python value that the kernel uses now. Raises KernelError if it writes a field."""
         self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
@@ -223,10 +224,13 @@ class Stage:
 
     def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         """The compiled variant. Raises KernelError or GradientError with the engine's own words."""
-        found = self._compiled.get(variant)
-        if found is not None and found.runtime is self.engine.runtime():
+        found = self._ready(variant)
+        if found is not None:
             return found
         with COMPILING:
+            found = self._ready(variant)
+            if found is not None:
+                return found
             self.engine.require_ready(op)
             self.check_fields(op)
             if variant.fingerprint != self.fingerprint(values):
@@ -249,6 +253,11 @@ class Stage:
                 raise self._refusal(variant, cause, op) from cause
             self._compiled[variant] = found
         return found
+
+    def _ready(self, variant: Variant) -> Compiled | None:
+        """What was compiled for a variant, where the engine has not been started anew since."""
+        found = self._compiled.get(variant)
+        return found if found is not None and found.runtime is self.engine.runtime() else None
 
     def lowered(self, variant: Variant, values: Mapping[str, Any]) -> Lowered:
         """The kernel as IR, for a variant. Raises NotCovered."""
@@ -274,6 +283,7 @@ class Stage:
             source, self.home, arrays, arguments=arguments, templates=others, owner=self.owner, defaults=defaults
         )
 
+    @one_at_a_time
     def batch_refusal(self, variant: Variant) -> str:
         """Why this variant cannot run a batch in one launch; "" where it can."""
         try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 
+from .._lazy import lazy
 from ..engines import ArrayArgument, Launch
 from ._buffers import Buffer
 from ._elements import check_element, element_of
@@ -39,7 +39,7 @@ class Situation:
     fixed: Mapping[str, Any]
     private: Mapping[str, tuple[int, ...]]
 
-    @cached_property
+    @lazy
     def floats(self) -> frozenset[str]:
         """Arrays that can have a gradient: those of floats, but for what is detached."""
         floats = frozenset(name for name, buffer in self.buffers.items() if buffer.dtype.is_floating_point)

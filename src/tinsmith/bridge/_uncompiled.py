@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ..source import Source
+from ..source import Source, parse_statement
 
 _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
 """An engine's own frames end with a colon; those of Python's tracebacks, which it prints too, do not."""
@@ -60,7 +60,7 @@ def remedy_of(cause: Exception) -> str:
 
 def _lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:
     """Lines of the user's file by those of the text: a statement of one is that of the other."""
-    pairs = list(zip(_statements(tree), _statements(ast.parse(text).body[0]), strict=False))
+    pairs = list(zip(_statements(tree), _statements(parse_statement(text)), strict=False))
     if any(type(old) is not type(new) for old, new in pairs):
         return {}
     return {new.lineno: old.lineno for old, new in pairs if hasattr(old, "lineno")}

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 
+from ..source import parse_module
+
 _AROUND = 2  # lines above and below one that stands in no function
 
 
@@ -52,7 +54,7 @@ def shown_path(path: str) -> str:
 def _functions(text: str) -> Iterator[tuple[int, int]]:
     try:
         with unwarned():
-            tree = ast.parse(text)
+            tree = parse_module(text)
     except (SyntaxError, ValueError):  # shown all the same: that may be what is spoken of
         return
     for node in ast.walk(tree):

@@ -9,7 +9,7 @@ from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, Launch, Para
 from ._language import Language, StructFacts
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, started
-from ._shared import COMPILING, DTYPES, FLOATS, NAMES, array_text
+from ._shared import COMPILING, DTYPES, FLOATS, NAMES, array_text, one_at_a_time
 from ._start import init, init_in_fork, init_quietly
 from ._translate import translate
 
@@ -37,6 +37,7 @@ __all__ = [
     "loaded",
     "of_field",
     "of_kernel",
+    "one_at_a_time",
     "probes",
     "started",
     "translate",

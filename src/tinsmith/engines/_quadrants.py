@@ -100,6 +100,7 @@ class Quadrants(Engine):
     def needs_stack_depth(self) -> bool:
         return False
 
+    @_shared.one_at_a_time
     def compile(
         self,
         function: Callable[..., Any],

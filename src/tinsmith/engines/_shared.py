@@ -7,11 +7,12 @@ threads; they are handed the engine's own objects and import no engine.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -40,10 +41,29 @@ PLACES = ("global_vars", "grad_vars", "unfinalized_fields_builder")
 FLOATS = (torch.float16, torch.float32, torch.float64)
 INTEGERS = tuple(dtype for name, dtype in DTYPES.items() if name[0] in "iu" and name != "u1")
 COMPILING = threading.RLock()
-"""Held while a kernel is compiled, or its language's functions are called to lower one: engines do one at a time."""
+"""Held while anything is parsed, lowered, generated or compiled: neither the engines nor `ast` do two at a time.
+
+Who makes a part of an op that all its calls share holds it too, and looks again whether another thread was faster. A
+call whose parts are made never takes it. Nothing that may wait for another thread is done meanwhile: no launch, and
+no backward pass."""
 _PYTHON_TYPES = (float, int, bool)
 """What an annotation may say instead of an engine's dtype."""
 _BOUNDARIES = {0: "unsafe", 1: "clamp"}
+
+
+Made = TypeVar("Made")
+Options = ParamSpec("Options")
+
+
+def one_at_a_time(function: Callable[Options, Made]) -> Callable[Options, Made]:
+    """A function that one thread runs at a time, and no other compiles or parses meanwhile."""
+
+    @functools.wraps(function)
+    def guarded(*positional: Options.args, **named: Options.kwargs) -> Made:
+        with COMPILING:
+            return function(*positional, **named)
+
+    return guarded
 
 
 def dtypes_of(declared: Any) -> tuple[torch.dtype, ...] | None:
@@ -229,8 +249,11 @@ def settle(engine: Engine) -> None:
 
     Without it the first launch from a thread other than the one that started the engine dies
     in an assertion (taichi #2022), and so does the first after new fields were placed. Fields
-    declared but not yet placed, themselves or their gradients, forbid it for now.
+    declared but not yet placed, themselves or their gradients, forbid it for now, and another thread
+    cannot do it: then a first launch is refused in words (`require_settled`).
     """
+    if threading.current_thread() is not threading.main_thread():
+        return
     runtime = engine.runtime()
     if runtime is not None and not _waiting(runtime) and not _open_builders(engine, runtime):
         runtime.materialize()

@@ -111,6 +111,7 @@ class Taichi(Engine):
     def needs_stack_depth(self) -> bool:
         return True
 
+    @_shared.one_at_a_time
     def compile(
         self,
         function: Callable[..., Any],

@@ -12,7 +12,20 @@ from typing import Any
 
 from .._errors import KernelError
 from ..engines import Engine
-from ..source import Hands, Scope, Source, Unrun, free, handed, is_plain_object, read, remade, remade_function, walk
+from ..source import (
+    Hands,
+    Scope,
+    Source,
+    Unrun,
+    free,
+    handed,
+    is_plain_object,
+    parse_expression,
+    read,
+    remade,
+    remade_function,
+    walk,
+)
 from ._subject import Subject, lists_in
 from ._unrun import UnrunSource
 
@@ -74,7 +87,7 @@ class _Live(_Names):
         objects = {name: subject.owner for name, one in subject.declared.items() if one.kind == "object"}
         scope = Scope(subject.source, objects)
         texts = {name: subject.labels.get(name, name) for name in self._taken - subject.locals}
-        values = ((name, scope.value(ast.parse(text, mode="eval").body)) for name, text in texts.items())
+        values = ((name, scope.value(parse_expression(text))) for name, text in texts.items())
         self._known: dict[int, str] = {id(value): name for name, value in values if engine.is_field(value)}
 
     def field(self, scope: Scope, node: ast.expr, text: str) -> str:

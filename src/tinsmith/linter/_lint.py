@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..engines import one_at_a_time
 from ..spec import Spec
 from ._finding import Finding, in_order
 from ._handing import with_fields_handed
@@ -17,11 +18,13 @@ from ._suppressed import unsuppressed
 from .rules import RULES
 
 
+@one_at_a_time
 def lint_kernels(kernels: Sequence[Any], spec: Spec | None = None) -> list[Finding]:
     """Findings of kernels that are there, and of the engine functions that they call; `spec` is that of their op."""
     return _findings(subjects_of(kernels, spec))
 
 
+@one_at_a_time
 def lint_file(path: str | Path, text: str | None = None) -> list[Finding]:
     """What is wrong with the kernels and engine functions of a file, which is neither imported nor run.
 

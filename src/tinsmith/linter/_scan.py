@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._errors import SpecError
-from ..source import Unrun, called, walk
+from ..source import Unrun, called, parse_expression, parse_module, walk
 from ..spec import Spec, parse
 from ._subject import Declared, Subject
 from ._unrun import EngineName, UnrunEngine, UnrunSource, owner_of
@@ -42,7 +42,7 @@ class _Place:
 
 def scanned(path: str, text: str) -> Iterator[Subject]:
     """Every kernel and engine function of a file. Raises SyntaxError."""
-    module = ast.parse(text, path)
+    module = parse_module(text, path)
     lines = tuple(text.splitlines())
     default_fp = _default_fp(module)
     specs = _specs_given_later(module)
@@ -215,7 +215,7 @@ def _annotated(node: ast.expr | None, names: Mapping[str, Any]) -> Declared:
     if node is None:
         return Declared("any")
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # from __future__ import annotations
-        node = ast.parse(node.value, mode="eval").body
+        node = parse_expression(node.value)
     call = node if isinstance(node, ast.Call) else None
     text = _last(call.func if call else node)
     if text == "template" or text == "Template":

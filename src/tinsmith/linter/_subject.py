@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal
 
+from .._lazy import lazy
 from ..engines import Engine
 from ..source import (
     MISSING,
@@ -83,18 +83,18 @@ class Subject:
     def is_kernel(self) -> bool:
         return self.kind == "kernel"
 
-    @cached_property
+    @lazy
     def spots(self) -> tuple[Spot, ...]:
         """All statements, in order."""
         return tuple(spots(self.tree))
 
-    @cached_property
+    @lazy
     def locals(self) -> frozenset[str]:
         """Names that the body gives a value."""
         names = (node for node in self.source.nodes if isinstance(node, ast.Name))
         return frozenset(name.id for name in names if not isinstance(name.ctx, ast.Load))
 
-    @cached_property
+    @lazy
     def arrays(self) -> frozenset[str]:
         """Parameters, fields and captured arrays whose elements are used."""
         found = {name for name, one in self.declared.items() if one.kind == "array"} | self.handed
@@ -104,7 +104,7 @@ class Subject:
         objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object")}
         return frozenset(found - self.locals - objects - self._captured - lists_in(self.source.nodes))
 
-    @cached_property
+    @lazy
     def _captured(self) -> set[str]:
         """Names of Python's own containers and of the engine's module."""
         found = set()
@@ -116,17 +116,17 @@ class Subject:
                     found.add(node.id)
         return found
 
-    @cached_property
+    @lazy
     def roles(self) -> dict[str, Roles]:
         """What it does with its arrays."""
         return roles_of(self.source, sorted(self.arrays), self.engine, self.owner)
 
-    @cached_property
+    @lazy
     def needs(self) -> Needs:
         """What its reverse reads."""
         return needs_of(self.source, self.roles, self.floats, self.engine)
 
-    @cached_property
+    @lazy
     def integers(self) -> frozenset[str]:
         """Arrays that are known to hold integers."""
         declared = {name for name, one in self.declared.items() if one.dtype[:1] in ("i", "u")}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
+from .._lazy import lazy
 from ..source import called_function, root, walk
 from ._subject import Declared, Subject
 from ._walk import is_size
@@ -141,7 +142,7 @@ class Types:
             return _together(map(self.of, given[1:]))
         return _together(map(self.of, given)) if name in _SAME else ""
 
-    @cached_property
+    @lazy
     def integers(self) -> frozenset[str]:
         """Locals that hold integers."""
         return frozenset(name for name, kind in self.found.items() if kind == "int")

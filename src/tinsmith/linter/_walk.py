@@ -6,8 +6,8 @@ import ast
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from .._lazy import lazy
 from ..source import called, is_static, walk
 from ..source import names_in as _names_in
 
@@ -27,18 +27,18 @@ class Spot:
         """Loops that run in an iteration of the outermost one; those that `ti.static` unrolls do not count."""
         return dynamic(self.loops)[1:]
 
-    @cached_property
+    @lazy
     def expressions(self) -> tuple[ast.expr, ...]:
         """Everything that the statement itself evaluates: the test of an `if`, not its body."""
         parts = [child for child in ast.iter_child_nodes(self.statement) if isinstance(child, ast.expr)]
         return tuple(node for part in parts for node in walk(part) if isinstance(node, ast.expr))
 
-    @cached_property
+    @lazy
     def calls(self) -> tuple[ast.Call, ...]:
         """Calls among them."""
         return tuple(node for node in self.expressions if isinstance(node, ast.Call))
 
-    @cached_property
+    @lazy
     def pairs(self) -> tuple[tuple[ast.expr, ast.expr], ...]:
         """(target, value) of an assignment, tuples taken apart; of `a += b` the value is `a + b`."""
         return tuple(pairs(self.statement))

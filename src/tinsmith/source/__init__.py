@@ -10,6 +10,7 @@ from ._handed import Handed, Hands, Scope, free, handed
 from ._later_changes import LaterChanges
 from ._needs import Needs, needs_of
 from ._nodes import called, is_static, iterated, names_in, root
+from ._parsing import parse_expression, parse_module, parse_statement
 from ._pictures import MISSING, is_plain_object
 from ._places import Form
 from ._read import Source, Unrun, read
@@ -51,6 +52,9 @@ __all__ = [
     "lent_names",
     "names_in",
     "needs_of",
+    "parse_expression",
+    "parse_module",
+    "parse_statement",
     "read",
     "remade",
     "remade_function",

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ._nodes import called, iterated, names_in
+from ._parsing import compile_expression
 from ._read import Source
 from ._walk import walk
 
@@ -128,11 +129,7 @@ class Bounds:
             return None
         try:
             scope = {name: self._known[name] if name in self._known else self.source.lookup(name) for name in names}
-            value = eval(
-                compile(ast.fix_missing_locations(ast.Expression(node)), "<bound>", "eval", dont_inherit=True),
-                {},
-                scope,
-            )
+            value = eval(compile_expression(node, "<bound>"), {}, scope)
             return (float(value), float(value))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return None  # not a number that Python can tell: the caller refuses the kernel by name

@@ -10,6 +10,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from ..engines import Engine
+from ._parsing import parse_statement
 from ._read import Source
 
 
@@ -37,7 +38,7 @@ def remade(source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> C
     old = source.function
     cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
     cells |= {name: CellType(value) for name, value in names.items()}
-    around = ast.parse(f"def around({', '.join(sorted(cells))}): pass").body[0]
+    around = parse_statement(f"def around({', '.join(sorted(cells))}): pass")
     assert isinstance(around, ast.FunctionDef)
     around.body = [tree]
     text, path = _registered(around, source.name)

@@ -11,12 +11,12 @@ import ast
 import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from .._lazy import lazy
 from ..engines import Engine
 from ._field_uses import field_uses
 from ._pictures import MISSING, Item, is_plain_object, owner_step, picture
@@ -74,12 +74,12 @@ class Constants:
     engine: Engine
     _field_paths: frozenset[_Path]
 
-    @cached_property
+    @lazy
     def has_numbers(self) -> bool:
         """Whether a value other than a field is baked in."""
         return len(self.paths) > len(self._field_paths)
 
-    @cached_property
+    @lazy
     def _names(self) -> str:
         """Which values a picture is made of: another set of them makes another picture."""
         return " ".join(f"{path.name}.{'.'.join(map(str, path.steps))}" for path in self.paths)

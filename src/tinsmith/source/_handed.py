@@ -11,10 +11,11 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
+from .._lazy import lazy
 from ._followed import Followed
+from ._parsing import parse_expression
 from ._pictures import MISSING
 from ._read import Source
 from ._walk import copied
@@ -43,7 +44,7 @@ class Scope:
         except KeyError:
             return MISSING
 
-    @cached_property
+    @lazy
     def names(self) -> set[str]:
         """Every name in it."""
         used = {node.id for node in self.source.nodes if isinstance(node, ast.Name)}
@@ -234,4 +235,4 @@ def free(wish: str, taken: set[str]) -> str:
 
 
 def _template() -> ast.expr:
-    return ast.parse("_lang.template()", mode="eval").body
+    return parse_expression("_lang.template()")

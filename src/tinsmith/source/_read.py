@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from .._errors import KernelError, refusal
+from .._lazy import lazy
+from ._parsing import parse_statement, source_lines
 from ._walk import walk
 
 
@@ -33,7 +33,7 @@ class Source:
         """Whether a name is never assigned to in the body."""
         return name not in self._assigned
 
-    @cached_property
+    @lazy
     def _assigned(self) -> frozenset[str]:
         names = (node for node in self.nodes if isinstance(node, ast.Name))
         return frozenset(name.id for name in names if not isinstance(name.ctx, ast.Load))
@@ -43,7 +43,7 @@ class Source:
         notes = [a.annotation for a in self.tree.args.args if a.arg == parameter and a.annotation is not None]
         return any("template" in ast.unparse(note) for note in notes)
 
-    @cached_property
+    @lazy
     def nodes(self) -> tuple[ast.AST, ...]:
         """Everything in the body."""
         return tuple(node for statement in self.tree.body for node in walk(statement))
@@ -98,7 +98,7 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
     if ours is not None:  # made of a user's: its places are those of the user's file
         return ours
     try:
-        lines, first = inspect.getsourcelines(function)
+        lines, first = source_lines(function)
     except (OSError, TypeError) as cause:
         raise KernelError(
             refusal(
@@ -119,8 +119,8 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
 def _parsed(lines: list[str], first: int) -> ast.stmt:
     """The statement that stands in `lines`, at its own indentation: texts and comments may stick out to the left."""
     if not lines[0][:1].isspace():
-        tree = ast.parse("".join(lines)).body[0]
+        tree = parse_statement("".join(lines))
         return ast.increment_lineno(tree, first - 1)
-    block = ast.parse("if True:\n" + "".join(lines)).body[0]
+    block = parse_statement("if True:\n" + "".join(lines))
     assert isinstance(block, ast.If)
     return ast.increment_lineno(block.body[0], first - 2)

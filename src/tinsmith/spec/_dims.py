@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
+from .._lazy import lazy
 from ._arithmetic import Tree, tree_names
 
 
@@ -99,27 +99,27 @@ class Item:
     def __str__(self) -> str:
         return f"{self.name}{self.brackets}" + (f": {self.dtype}" if self.dtype else "")
 
-    @cached_property
+    @lazy
     def brackets(self) -> str:
         """The dims as written in a spec: `[n, 3]`."""
         return f"[{', '.join(map(str, self.dims))}]"
 
-    @cached_property
+    @lazy
     def batch_name(self) -> str | None:
         """The `b` of its `*b`."""
         return self.dims[0].name if self.dims and isinstance(self.dims[0], Batch) else None
 
-    @cached_property
+    @lazy
     def has_rest(self) -> bool:
         """Whether one of its dims is `...`."""
         return Rest() in self.dims
 
-    @cached_property
+    @lazy
     def names(self) -> tuple[str, ...]:
         """Every dim name that it mentions, those inside arithmetic included."""
         return tuple(dict.fromkeys(name for dim in self.dims for name in _names_of(dim)))
 
-    @cached_property
+    @lazy
     def layout(self) -> Layout:
         """The dims of an input, made ready for solving."""
         seen = [dim for dim in self.dims if not isinstance(dim, Batch)]
@@ -147,28 +147,28 @@ class Spec:
         """Inputs, outputs and scratch, in this order."""
         return self.inputs + self.made
 
-    @cached_property
+    @lazy
     def made(self) -> tuple[Item, ...]:
         """What the op allocates: outputs, then scratch."""
         return self.outputs + self.scratch
 
-    @cached_property
+    @lazy
     def batch_name(self) -> str | None:
         """The `b` of `*b`, when the op runs in batches."""
         return next((item.batch_name for item in self.items if item.batch_name), None)
 
-    @cached_property
+    @lazy
     def input_dims(self) -> tuple[str, ...]:
         """The dim names that inputs fix."""
         return tuple(dict.fromkeys(name for item in self.inputs for name in item.names))
 
-    @cached_property
+    @lazy
     def free_dims(self) -> tuple[str, ...]:
         """The dim names that no input fixes: integer scalars of the kernel, or keywords of the call."""
         names = dict.fromkeys(name for item in self.made for name in item.names)
         return tuple(name for name in names if name not in self.input_dims)
 
-    @cached_property
+    @lazy
     def solving_order(self) -> tuple[Item, ...]:
         """The inputs, those last whose `*b` and `...` only the others can tell apart."""
         return tuple(sorted(self.inputs, key=lambda item: item.batch_name is not None and item.has_rest))

@@ -70,8 +70,10 @@ class Emitted:
         if found is not None and found.runtime is self.stage.engine.runtime():
             return found
         with COMPILING:
-            self._compiled = self._compile()
-        return self._compiled
+            found = self._compiled
+            if found is None or found.runtime is not self.stage.engine.runtime():
+                found = self._compiled = self._compile()
+        return found
 
     def _compile(self) -> Compiled:
         engine = self.stage.engine

@@ -43,8 +43,19 @@ class Runner:
         self._shapes = self._sizes(case)
         self._active = active
         self._emitted = emitted
-        self._places: dict[str, int] = {}
+        self._places = self._all_places()
         self._steps: dict[int, Step] = {}
+
+    def _all_places(self) -> dict[str, int]:
+        """The place of every memory's pointer. All are known before the first run: several threads may come first."""
+        runs: list[Run] = []
+        for action in self._program.actions:
+            if isinstance(action, Run):
+                runs.append(action)
+            elif isinstance(action, Reserve):
+                runs += [one for one in (action.iterations, action.count) if isinstance(one, Run)]
+        names = (run.memory.get(name, name) for run in runs for name in self._emitted(run).touched)
+        return {name: place for place, name in enumerate(dict.fromkeys(names))}
 
     def _sizes(self, case: Case) -> dict[str, tuple[int, ...]]:
         """Sizes of all arrays that one pass works on."""
@@ -124,17 +135,13 @@ class Runner:
         kind = DTYPES[self._program.arrays[name].type]
         return zeros(Buffer(name, self._shapes[name], kind), self._device)
 
-    def place(self, name: str) -> int:
-        """The place of a memory's pointer."""
-        return self._places.setdefault(name, len(self._places))
-
     def step(self, run: Run, memory: Mapping[str, torch.Tensor], *, is_fixed: bool) -> Step:
         """A launch; the same for every call where its memory has the same sizes."""
         if id(run) in self._steps:
             return self._steps[id(run)]
         emitted = self._emitted(run)
         names = {name: run.memory.get(name, name) for name in emitted.touched}
-        places = {name: self.place(one) for name, one in names.items()}
+        places = {name: self._places[one] for name, one in names.items()}
         shapes = {name: memory[one].shape for name, one in names.items()}
         some = next(iter(places.values()))
         for name in emitted.arrays:

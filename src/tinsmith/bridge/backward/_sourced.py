@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..._errors import GradientError, refusal
-from ...engines import Language
+from ...engines import COMPILING, Language
 from ...source.ir import Lowered, NotCovered, nodes, walk
 from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread
 from .._case import Case
@@ -43,10 +43,13 @@ class SourceReverse(Reverse):
     def at(self, case: Case) -> SourceAt:
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.stages)
         key = (case.variants, case.is_looped, defaults)
-        if key not in self._at:
-            single = self.at(replace(case, batched=frozenset())) if case.batched else None
-            self._at[key] = SourceAt(case, self._kernels, single)
-        return self._at[key]
+        if key in self._at:
+            return self._at[key]
+        with COMPILING:
+            if key not in self._at:
+                single = self.at(replace(case, batched=frozenset())) if case.batched else None
+                self._at[key] = SourceAt(case, self._kernels, single)
+            return self._at[key]
 
 
 class SourceAt(ReverseAt):
@@ -70,16 +73,22 @@ class SourceAt(ReverseAt):
     @property
     def kernels(self) -> list[Lowered]:
         """The op's kernels as IR."""
-        if self._kernels is None:
-            self._kernels = self._lower(self.case)
-        return self._kernels
+        found = self._kernels
+        if found is not None:
+            return found
+        with COMPILING:
+            found = self._kernels = self._kernels or self._lower(self.case)
+        return found
 
     def program(self, active: frozenset[str], *, is_serial: bool = False) -> Program:
         """The backward pass. Raises NotCovered."""
         key = active, is_serial
-        if key not in self.programs:
-            self.programs[key] = on_one_thread(self.program(active)) if is_serial else self._generated(active)
-        return self.programs[key]
+        if key in self.programs:
+            return self.programs[key]
+        with COMPILING:
+            if key not in self.programs:
+                self.programs[key] = on_one_thread(self.program(active)) if is_serial else self._generated(active)
+            return self.programs[key]
 
     def _generated(self, active: frozenset[str]) -> Program:
         signature = self.case.signature
@@ -138,7 +147,9 @@ class SourceAt(ReverseAt):
     def emitted(self, run: Run) -> Emitted:
         """A launch's kernel, for the engine."""
         found = self._emitted.get(id(run))
-        if found is None:
+        if found is not None:
+            return found
+        with COMPILING:
             stage, fields = self.case.signature.stages[run.source], self.kernels[run.source].fields
             found = self._emitted[id(run)] = Emitted(run.kernel, stage, fields, self.case.signature.op)
         return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...engines import DTYPES
+from ...engines import DTYPES, one_at_a_time
 from ...source.ir import nodes, walk
 from ...transforms.adjoint import Action, Fresh, Program, Reserve, Run, evaluated
 from .._buffers import Buffer, adjoint_of, unread_maker, zeros_maker
@@ -114,6 +114,7 @@ class Straight:
         launch(steps, pointers, {**scalars, **self._depths} if self._depths else scalars)
         return [None if place is None else memory[place] for place in self._results]
 
+    @one_at_a_time
     def _make_steps(self) -> tuple[Step, ...]:
         likes = {gradient: name for name, gradient in self._program.gradients.items()}
         likes |= {action.name: action.like for action in self._program.actions if isinstance(action, Fresh)}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..._errors import GradientError, refusal
+from ...engines import COMPILING
 from ...source.ir import Lowered, NotCovered, walk
 from ...spec import Item, Spec
 from ...transforms import pruned, rearrayed, scoped
@@ -139,10 +140,14 @@ class TangentCore(DerivedCore):
 def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
     """The tangent of a core; made once."""
     found = core.tangents.get(active)
-    if found is None:
-        found = core.tangents[active] = TangentCore(core, active)
-        register(found)
-    return found
+    if found is not None:
+        return found
+    with COMPILING:
+        if active not in core.tangents:
+            made = TangentCore(core, active)
+            register(made)
+            core.tangents[active] = made
+        return core.tangents[active]
 
 
 def _dot(name: str, taken: set[str]) -> str:

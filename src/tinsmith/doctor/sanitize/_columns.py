@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ...source import called
+from ...source import called, parse_module
 
 _SIGNS: dict[str, tuple[type[ast.operator], ...]] = {
     "+": (ast.Add,),
@@ -92,7 +92,7 @@ def _by_line(path: str) -> dict[int, list[_Node]]:
     """By the lines of a statement, of a loop or a branch those of its head, what stands in it, as the text has it."""
     found: dict[int, list[_Node]] = {}
     try:
-        tree = ast.parse("".join(linecache.getlines(path)))
+        tree = parse_module("".join(linecache.getlines(path)))
     except SyntaxError:  # a notebook's cell with a magic line: lines alone, then
         return found
     for stmt in ast.walk(tree):

@@ -10,7 +10,7 @@ import ast
 import linecache
 from typing import NamedTuple
 
-from ...source import called
+from ...source import called, parse_module
 from ._columns import column_of
 
 _KEEP = frozenset(
@@ -43,7 +43,7 @@ class Cuts:
 
 def _cuts(path: str) -> dict[int, Cut]:
     try:
-        tree = ast.parse("".join(linecache.getlines(path)))
+        tree = parse_module("".join(linecache.getlines(path)))
     except SyntaxError:  # a notebook's cell with a magic line
         return {}
     found: dict[int, Cut] = {}

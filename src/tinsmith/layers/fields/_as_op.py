@@ -15,7 +15,7 @@ import torch
 from ..._errors import GradientError, KernelError, SpecError, TinsmithError, refusal
 from ...bridge import FieldArray, Foresight, Links, Op
 from ...engines import NAMES
-from ...source import build
+from ...source import build, parse_statement
 from .._identifiers import OURS, identifier, used_names
 from ._placed import Placed, placed
 from ._roles import Launch, Roles, Use, by_key, uses_of_each
@@ -213,7 +213,7 @@ class OpProgram:
     def _copy(self, one: Placed) -> tuple[Any, Links]:
         """The kernel that stands for filling a field which the others change."""
         before, name = self._before[one.facts.key], self._names[one.facts.key]
-        tree = ast.parse(_COPY).body[0]
+        tree = parse_statement(_COPY)
         assert isinstance(tree, ast.FunctionDef)
         lang: Any = one.engine.lang
         function, _ = build(tree, {"_lang": lang}, "filled")

@@ -19,7 +19,7 @@ import torch
 from ..._errors import ShapeError, refusal
 from ...bridge import in_order
 from ...engines import NAMES, ArrayArgument, Compiled, Engine, FieldFacts
-from ...source import build
+from ...source import build, parse_statement
 from ._placed import Placed
 
 
@@ -92,7 +92,7 @@ class Transfer:
         return start
 
     def _compile(self, *, is_serial: bool) -> Compiled:
-        tree = ast.parse(_text(self._copies, is_serial=is_serial)).body[0]
+        tree = parse_statement(_text(self._copies, is_serial=is_serial))
         assert isinstance(tree, ast.FunctionDef)
         function, _ = build(tree, {"_lang": self._engine.lang}, "transfer")
         fields = {f"f{place}": copy.field for place, copy in enumerate(self._copies)}

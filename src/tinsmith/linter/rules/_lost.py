@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cached_property
 
+from ..._lazy import lazy
 from ...source import needs_of, root
 from .._carried import carried
 from .._finding import Finding
@@ -49,13 +49,13 @@ class _Lost:
             for name, value in _values(spot.statement):
                 self.given.setdefault(name, []).append((place, spot, value))
 
-    @cached_property
+    @lazy
     def parameters(self) -> frozenset[str]:
         """Those of an engine function that are given by value."""
         arguments = () if self.subject.is_kernel else self.subject.tree.args.args
         return frozenset(one.arg for one in arguments if _is_by_value(one.annotation)) - {"self"}
 
-    @cached_property
+    @lazy
     def active(self) -> frozenset[str]:
         """Locals that vary with what has a gradient."""
         if self.subject.is_kernel:
@@ -63,7 +63,7 @@ class _Lost:
         varying = self.subject.floats | self.parameters | {one.arg for one in self.subject.tree.args.args}
         return needs_of(self.subject.source, self.subject.roles, varying, self.subject.engine).active
 
-    @cached_property
+    @lazy
     def candidates(self) -> frozenset[str]:
         """Locals with a gradient that are worked out, not only loaded, and parameters."""
         worked_out = {name for name in self.active & self.given.keys() if not self._is_loaded(name)}

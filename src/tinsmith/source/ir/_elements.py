@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from .._parsing import parse_expression
 from . import _nodes as nodes
 from ._refusals import Misfit
 from ._values import ArrayValue, Bound, Matrix, Picked, Scalar, Struct, is_expression, plain
@@ -44,7 +45,7 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
             raise Misfit("a field of no numbers")
         label = ast.unparse(node)
         parts = {
-            key: element(low, member, indices, ast.parse(f"({label}).{key}", mode="eval").body)
+            key: element(low, member, indices, parse_expression(f"({label}).{key}"))
             for key, member in facts.members.items()
         }
         return Struct(parts, facts.methods)

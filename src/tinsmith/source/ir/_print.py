@@ -10,6 +10,7 @@ import ast
 import math
 from collections.abc import Mapping, Sequence
 
+from .._parsing import parse_expression
 from . import _nodes as nodes
 from . import _types as types
 from ._types import Defaults
@@ -65,7 +66,7 @@ def printed(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defa
 
 
 def _parsed(text: str) -> ast.expr:
-    return ast.parse(text, mode="eval").body
+    return parse_expression(text)
 
 
 class _Writer:

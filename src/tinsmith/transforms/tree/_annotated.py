@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from ...source import copied
+from ...source import copied, parse_expression
 
 
 def annotated(tree: ast.FunctionDef, annotations: Mapping[str, str]) -> ast.FunctionDef:
@@ -17,5 +17,5 @@ def annotated(tree: ast.FunctionDef, annotations: Mapping[str, str]) -> ast.Func
     twin = copied(tree)
     twin.returns = None
     for argument in twin.args.args:
-        argument.annotation = ast.parse(annotations[argument.arg], mode="eval").body
+        argument.annotation = parse_expression(annotations[argument.arg])
     return twin

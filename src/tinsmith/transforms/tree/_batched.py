@@ -12,7 +12,7 @@ import ast
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...source import called, copied, is_static
+from ...source import called, copied, is_static, parse_expression
 from ._loops import NotRewritable, header, is_serialized, is_setting, load, over, store
 from ._simplified import changed_in_place
 
@@ -116,7 +116,7 @@ class _Raw:
     """An expression that is final: `_Shift` recognises it and leaves it alone."""
 
     def __init__(self, text: str) -> None:
-        self.node = ast.parse(text, mode="eval").body
+        self.node = parse_expression(text)
         self.node.final = True  # type: ignore[attr-defined]  # a mark of ours on a node of ours
 
 

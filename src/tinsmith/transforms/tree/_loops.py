@@ -11,7 +11,7 @@ import ast
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...source import called
+from ...source import called, parse_expression
 
 
 class NotRewritable(Exception):
@@ -76,7 +76,7 @@ def _targets(loop: ast.For) -> list[ast.expr]:
 
 
 def _extent(array: str, ranks: Mapping[str, int]) -> list[ast.expr]:
-    return [ast.parse(f"{array}.shape[{axis}]", mode="eval").body for axis in range(ranks[array])]
+    return [parse_expression(f"{array}.shape[{axis}]") for axis in range(ranks[array])]
 
 
 def _range_size(iterator: ast.Call) -> ast.expr:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from ...source import called, copied, is_static
+from ...source import called, copied, is_static, parse_statement
 from ._loops import is_setting
 
 
@@ -32,7 +32,7 @@ def _body(statements: list[ast.stmt]) -> list[ast.stmt]:
         if is_static(statement):
             statement.body = _body(statement.body)
         elif isinstance(statement, ast.For) and _is_counted(statement):
-            body.append(ast.parse("_lang.loop_config(serialize=True)").body[0])
+            body.append(parse_statement("_lang.loop_config(serialize=True)"))
         body.append(statement)
     return body
 

@@ -1,0 +1,47 @@
+"""Parsing, one thread at a time.
+
+`ast` of CPython 3.11 keeps the depth of its recursion for the whole process: of two threads that parse at once, one now
+and then gets a SystemError. So no other file of the package calls `ast.parse`, or compiles a tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from ..engines import COMPILING
+
+
+def parse_module(text: str, path: str = "<unknown>") -> ast.Module:
+    """The tree of a file's text. Raises SyntaxError."""
+    with COMPILING:
+        return ast.parse(text, path)
+
+
+def parse_statement(text: str) -> ast.stmt:
+    """The tree of a text's first statement. Raises SyntaxError."""
+    return parse_module(text).body[0]
+
+
+def parse_expression(text: str) -> ast.expr:
+    """The tree of an expression. Raises SyntaxError."""
+    with COMPILING:
+        return ast.parse(text, mode="eval").body
+
+
+def compile_expression(node: ast.expr, label: str) -> CodeType:
+    """What `eval` takes, from the tree of an expression."""
+    with COMPILING:
+        return compile(ast.fix_missing_locations(ast.Expression(node)), label, "eval", dont_inherit=True)
+
+
+def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
+    """The lines of a function's source, and the number of the first. Raises OSError where there is none.
+
+    `linecache`, which they come from, empties a file's entry before it reads the file again.
+    """
+    with COMPILING:
+        return inspect.getsourcelines(function)
