@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...engines import Engine
-from ...source import Form, Scope, called, called_function, definitions, iterated, walk
+from ...source import Form, Scope, called, called_function, definitions, iterated, parse_expression, walk
 from ...spec import Arithmetic, Batch, Fixed, Item, Named, Rest, Tree
 from .._finding import Finding
 from .._subject import Subject
@@ -327,7 +327,7 @@ def _of_field(subject: Subject, name: str) -> tuple[Form | None, ...]:
     if not isinstance(engine, Engine):
         return ()
     objects = {one: subject.owner for one, known in subject.declared.items() if known.kind == "object"}
-    value = Scope(subject.source, objects).value(ast.parse(subject.label(name), mode="eval").body)
+    value = Scope(subject.source, objects).value(parse_expression(subject.label(name)))
     if not engine.is_field(value) or not any(leaf is value for _, leaf in engine.leaf_fields(value, name)):
         return ()
     facts = engine.field_facts(value, name)
