@@ -4,49 +4,77 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
 import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from fuzz._campaign import Campaign
 from fuzz._grammar import write
+from fuzz._judge import ModesVerdict, judge_modes
+from fuzz._modes import MODES, modes_of
 from fuzz._shrink import shrunk
+from fuzz._table import describe_campaigns
 from fuzz._verdict import AGREE, CHECKS, DISAGREE, judge
+from fuzz._wide import write_wide
 from support.engine_keeper import ENGINES, load_quietly
 
 
 def main() -> int:
-    """Run as told by the command line."""
+    """Run what the command line asks for."""
     options = _options()
     if options.child:
         return _child(options)
     if options.show or options.shrink:
         return _one(options)
     failed = 0
+    campaigns: list[Campaign] = []
     for engine in ENGINES if options.engine == "both" else (options.engine,):
         log = None if options.log is None else options.log.with_suffix(f".{engine}.jsonl")
-        seeds = range(options.seed, options.seed + options.count)
-        campaign = Campaign(engine, seeds, options.jobs, options.adjoint, log).run()
+        seeds = range(options.seed, options.seed + options.count * options.step, options.step)
+        campaign = Campaign(engine, seeds, options.jobs, options.adjoint, log, grammar=options.grammar)
+        campaign = campaign.load() if options.only_report else campaign.run()
+        campaigns.append(campaign)
         counted = ", ".join(f"{count} {outcome}" for outcome, count in campaign.counts.most_common())
-        print(f"{engine}: {len(seeds)} kernels from seed {options.seed} ({', '.join(CHECKS)}): {counted}")
+        compared = CHECKS if options.grammar == "nests" else MODES
+        print(f"{engine}: {len(seeds)} kernels from seed {options.seed} ({', '.join(compared)}): {counted}")
         for line in campaign.failures:
-            print(
-                f"  seed {line['seed']}: {line['outcome']} {line.get('check', '')}\n    {line['words'].strip()[:400]}"
-            )
+            print(f"  seed {line['seed']}: {line['outcome']} {line.get('check', '')}\n    {_words(line)[:400]}")
         failed += len(campaign.failures)
+    if options.table is not None:
+        command = f"./scripts/fuzz --count {options.count} --seed {options.seed} --step {options.step}"
+        options.table.write_text(describe_campaigns(campaigns, f"{command} --engine {options.engine} --log out/fuzz"))
     return 1 if failed else 0
+
+
+def _words(line: dict[str, Any]) -> str:
+    """What is said of a seed: of each mode, where it has modes."""
+    words = line["words"]
+    return (
+        words.strip()
+        if isinstance(words, str)
+        else "\n    ".join(f"{mode}: {text.strip()}" for mode, text in words.items())
+    )
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="fuzz", description=__doc__)
     parser.add_argument("--count", type=int, default=300, help="kernels an engine")
     parser.add_argument("--seed", type=int, default=0, help="the first kernel's")
+    parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
     parser.add_argument("--engine", choices=[*ENGINES, "both"], default="both")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="child processes")
     parser.add_argument("--adjoint", default="source", help="where gradients come from")
+    parser.add_argument("--grammar", choices=["wide", "nests"], default="wide", help="which kernels are written")
+    parser.add_argument(
+        "--modes", help="of the wide grammar, comma between them; the default leaves out most of `compile`"
+    )
+    parser.add_argument("--table", type=Path, help="write a page with the table of the run (of the wide grammar)")
+    parser.add_argument("--only-report", action="store_true", help="try nothing: report what the log has")
     parser.add_argument("--log", type=Path, help="outcomes go here, and those that are here are not tried again")
     parser.add_argument("--show", action="store_true", help="print the kernel of --seed")
     parser.add_argument("--shrink", action="store_true", help="make the failing kernel of --seed small, and print it")
@@ -59,12 +87,27 @@ def _child(options: argparse.Namespace) -> int:
     lang = _started(options.engine)
     for seed in map(int, options.seeds.split(",")):
         print(json.dumps({"begin": seed}), flush=True)
-        verdict = judge(write(seed), lang, adjoint=options.adjoint)
-        print(json.dumps(dataclasses.asdict(verdict)), flush=True)
+        if options.grammar == "nests":
+            said = dataclasses.asdict(judge(write(seed), lang, adjoint=options.adjoint))
+        else:
+            verdict = judge_modes(write_wide(seed), lang, _modes(options, seed), _announce)
+            said = {**dataclasses.asdict(verdict), "outcome": verdict.outcome}
+        print(json.dumps(said), flush=True)
     return 0
 
 
+def _modes(options: argparse.Namespace, seed: int) -> list[str]:
+    return modes_of(seed) if options.modes is None else options.modes.split(",")
+
+
+def _announce(verdict: ModesVerdict, mode: str) -> None:
+    """Say which mode comes next, and what became of those before: the engine may end this process."""
+    print(json.dumps({"begin": verdict.seed, "mode": mode, "modes": verdict.modes}), flush=True)
+
+
 def _one(options: argparse.Namespace) -> int:
+    if options.grammar == "wide":
+        return _one_wide(options)
     program = write(options.seed)
     if options.shrink:
         lang = _started(ENGINES[0] if options.engine == "both" else options.engine)
@@ -81,6 +124,28 @@ def _one(options: argparse.Namespace) -> int:
     return 0
 
 
+def _one_wide(options: argparse.Namespace) -> int:
+    """Show a program and its outcomes; `--shrink` first makes it small where the worst mode still fails so."""
+    program, modes = write_wide(options.seed), _modes(options, options.seed)
+    if options.shrink:
+        lang = _started(ENGINES[0] if options.engine == "both" else options.engine)
+        first = judge_modes(program, lang, modes)
+        mode = next((mode for mode, outcome in first.modes.items() if outcome == first.outcome), modes[0])
+
+        def fails(smaller: Any) -> bool:
+            found = judge_modes(smaller, lang, [mode])
+            words, before = found.words.get(mode, ""), first.words.get(mode, "")
+            return found.modes[mode] == first.modes[mode] and (
+                found.modes[mode] == DISAGREE or words[:40] == before[:40]
+            )
+
+        program = shrunk(program, fails) if first.outcome != AGREE else program
+        last = judge_modes(program, lang, modes)
+        print(f"{first.modes}\nsmall: {last.modes}\n{mode}: {last.words.get(mode, '')}")
+    print(f"# {program.spec}; scratch {program.scratch}\n{program.source}")
+    return 0
+
+
 def _started(engine: str) -> object:
     torch.set_num_threads(1)
     lang = load_quietly(engine)
@@ -90,6 +155,10 @@ def _started(engine: str) -> object:
         arch=lang.cpu, default_fp=lang.f64, log_level=lang.WARN, offline_cache=False, cpu_max_num_threads=2, **options
     )
     sys.stdout = kept
+    if engine == "taichi":
+        # Taichi wraps the source line of every node for messages that nobody reads here: a tenth of all time.
+        utilities: Any = importlib.import_module("taichi.lang.ast.ast_transformer_utils")
+        utilities.ASTTransformerContext.get_pos_info = lambda *_: ""
     return lang
 
 

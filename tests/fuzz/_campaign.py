@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-from fuzz._verdict import AGREE, CRASH, MISCOMPILED, TANGENTLESS, UNCOMPILED, UNSTEADY
+from fuzz._verdict import AGREE, CRASH, MISCOMPILED, REFUSED, TANGENTLESS, UNCOMPILED, UNSTEADY
 
 CHUNK = 200
 """Seeds a child tries: engines keep every kernel that they compiled, and memory grows."""
@@ -36,13 +36,19 @@ class Campaign:
     jobs: int = 2
     adjoint: str = "source"
     log: Path | None = None
+    grammar: str = "nests"
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def run(self) -> Campaign:
-        """Try all seeds that the log does not have yet."""
+    def load(self) -> Campaign:
+        """Read the outcomes that the log has. Of a seed that was tried again the last line counts."""
         if self.log is not None and self.log.exists():
             self.outcomes = {one["seed"]: one for one in map(json.loads, self.log.read_text().splitlines())}
+        return self
+
+    def run(self) -> Campaign:
+        """Try all seeds that the log does not have yet."""
+        self.load()
         left = [seed for seed in self.seeds if seed not in self.outcomes]
         chunks = iter(
             [left[at : at + CHUNK] for at in range(0, len(left), min(CHUNK, -(-len(left) // self.jobs) or 1))]
@@ -59,9 +65,15 @@ class Campaign:
 
     @property
     def failures(self) -> list[dict[str, Any]]:
-        """Lines of all seeds that neither agree nor are the engine's own mistake."""
+        """Lines of all seeds that neither agree nor are the engine's own mistake.
+
+        A mode may refuse a program of the wide grammar, with its reason; of the other one only a tangent is refused.
+        """
+        passed = {AGREE, TANGENTLESS, UNCOMPILED, UNSTEADY, MISCOMPILED} | (
+            {REFUSED} if self.grammar == "wide" else set()
+        )
         found = (one for seed in self.seeds if (one := self.outcomes.get(seed)))
-        return [one for one in found if one["outcome"] not in (AGREE, TANGENTLESS, UNCOMPILED, UNSTEADY, MISCOMPILED)]
+        return [one for one in found if one["outcome"] not in passed]
 
     def _work(self, chunks: Iterator[list[int]]) -> None:
         while True:
@@ -76,6 +88,7 @@ class Campaign:
     def _child(self, seeds: list[int]) -> int:
         """Try seeds in a child until it is done or dead; gives how many have an outcome."""
         command = [sys.executable, "-m", "fuzz", "--child", "--engine", self.engine, "--adjoint", self.adjoint]
+        command += ["--grammar", self.grammar]
         tests = str(Path(__file__).parents[1])
         paths = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
         say = [*command, "--seeds", ",".join(map(str, seeds))]
@@ -88,10 +101,10 @@ class Campaign:
         last_words: list[str] = []
         listening = threading.Thread(target=_listen, args=(child.stderr, last_words))
         listening.start()
-        tried, begun = 0, None
+        tried, begun, last = 0, None, {}
         for line in _patiently(child):
             said = json.loads(line)
-            begun = said.get("begin")
+            begun, last = said.get("begin"), said
             if begun is None:
                 self._note(said)
                 tried += 1
@@ -99,7 +112,7 @@ class Campaign:
         listening.join()
         words = f"exit status {code}\n{''.join(last_words[-5:])}"
         if begun is not None:
-            self._note({"seed": begun, "outcome": CRASH, "words": words})
+            self._note(_crash(begun, last, words))
             return tried + 1
         if not tried:
             raise RuntimeError(f"a child ended before its first kernel: {words}")
@@ -111,6 +124,14 @@ class Campaign:
             if self.log is not None:
                 with self.log.open("a") as file:
                     file.write(json.dumps(line) + "\n")
+
+
+def _crash(seed: int, last: dict[str, Any], words: str) -> dict[str, Any]:
+    """The outcome of a seed whose child died, after its last line: in one mode, where it said which."""
+    mode = last.get("mode")
+    if mode is None:
+        return {"seed": seed, "outcome": CRASH, "words": words}
+    return {"seed": seed, "outcome": CRASH, "modes": {**last["modes"], mode: CRASH}, "words": {mode: words}}
 
 
 def _patiently(child: subprocess.Popen[str]) -> Iterable[str]:

@@ -39,7 +39,7 @@ def write(seed: int) -> Program:
     """The kernel of a seed; the same seed gives the same kernel."""
     dice = random.Random(seed)
     is_single = dice.random() < 0.12
-    tasks = _Tasks(dice, is_single)
+    tasks = Tasks(dice, is_single)
     tasks.write()
     return program(seed, "\n".join(tasks.words.lines), tasks.written, is_single)
 
@@ -60,7 +60,7 @@ def program(seed: int, body: str, written: list[str], is_single: bool) -> Progra
     )
 
 
-class _Tasks:
+class Tasks:
     """The top level of a kernel."""
 
     def __init__(self, dice: random.Random, is_single: bool) -> None:

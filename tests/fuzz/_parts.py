@@ -61,6 +61,52 @@ def pushed(q: lang.template(), a):
 @lang.func
 def fetched(array: lang.template(), i):
     return array[i] * 0.5 + lang.sin(array[array.shape[0] - 1 - i])
+
+
+@lang.func
+def three(a, b):
+    c = lang.sin(a)
+    d = c * b
+    return c + b * 0.3, d, bent(d, a)
+
+
+@lang.func
+def ends(a, q, how: lang.template()):
+    e = a * 0.4
+    if lang.static(how > 1):
+        return e, q * 0.5
+    u = q * 1.0
+    u[0] += e
+    if lang.static(how == 1):
+        return u.dot(q) * 0.3, u
+    for r in range(3):
+        if e > 0.5:
+            break
+        e += 0.2 * lang.cos(u[1] + r)
+    return e, lang.Vector([e, u[0]])
+
+
+@lang.func
+def ordered(a, b):
+    low, high = a, b
+    if low > high:
+        low, high = high, low
+    return low, high
+
+
+@lang.func
+def halved(a):
+    left = lang.abs(lang.tanh(a))
+    count = 0
+    while left > 0.15:
+        left = left * 0.6
+        count += 1
+    return left, count
+
+
+@lang.func
+def put(array: lang.template(), i, a):
+    array[i] = array[i] * 0.5 + a
 """
 _TREES = {node.name: node for node in ast.parse(FUNCTIONS).body if isinstance(node, ast.FunctionDef)}
 
@@ -78,7 +124,9 @@ def used_functions(text: str) -> str:
 
 
 RANKS = {"x": "n", "w": "nm", "p": "nv", "k": "n", "y": "n", "z": "n", "s": "nm", "h": "nm", "v": "nv", "t": ""}
-"""Dims of every array that a kernel may have: `n` and `m` are index dims, `v` is a vector's."""
+RANKS |= {"r": "nc", "o": "n22", "b": "", "e": "ni", "d": "nc", "c": "ni", "g": "n"}
+"""Dims of every array that a kernel may have: `n` and `m` are index dims, `v` is a vector's, `c` that of a vector of
+three, `22` those of a matrix. An `i` marks rows of integers."""
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ TOLERANCE, SINGLE = 1e-9, 2e-4
 AGREE, DISAGREE, REFUSED, ERROR, CRASH = "agree", "disagree", "refused", "error", "crash"
 TANGENTLESS = "agree without tangents"
 """Values and gradients agree; a tangent is refused, with its reason."""
+INVALID = "invalid"
+"""The mirror cannot run the program: a mistake of the grammar."""
 TRUSTED = "trusted"
 """The adjoint that is the engine's own, with nothing refused."""
 UNSTEADY = "at a jump"
@@ -70,7 +72,7 @@ def judge(program: Program, lang: ModuleType, checks: tuple[str, ...] = CHECKS, 
     if _is_at_a_jump(program, lang):
         verdict.outcome = UNSTEADY
         return verdict
-    with _optimiser_off(lang):
+    with optimiser_off(lang):
         plain = _judged(program, lang, checks, adjoint)
     if plain.outcome == AGREE or plain.check != verdict.check:
         verdict.words += f"with the engine's optimiser off: {plain.outcome} {plain.check}\n"
@@ -80,7 +82,7 @@ def judge(program: Program, lang: ModuleType, checks: tuple[str, ...] = CHECKS, 
 
 def _judged(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: str) -> Verdict:
     verdict = Verdict(program.seed)
-    with _settings(program.seed):
+    with settings(program.seed):
         try:
             _try(program, lang, checks, adjoint, verdict)
         except ts.TinsmithError as reason:
@@ -236,7 +238,7 @@ def _is_at_a_jump(program: Program, lang: ModuleType, draws: int = 8) -> bool:
 
 
 @contextlib.contextmanager
-def _optimiser_off(lang: Any) -> Iterator[None]:
+def optimiser_off(lang: Any) -> Iterator[None]:
     """Kernels that are compiled inside are so without the passes that take one element for another."""
     config = lang.lang.impl.current_cfg()
     before = config.cfg_optimization, config.advanced_optimization
@@ -248,7 +250,7 @@ def _optimiser_off(lang: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _settings(seed: int) -> Iterator[None]:
+def settings(seed: int) -> Iterator[None]:
     """Every other kernel runs in parallel, the others as their serial twin; memory that nobody may read is poisoned."""
     before = dict(os.environ)
     os.environ |= {"TINSMITH_POISON": "1", "TINSMITH_SERIAL_BELOW": "0" if seed % 2 else "65536"}

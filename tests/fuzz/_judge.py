@@ -1,0 +1,169 @@
+"""What becomes of one program of the wide grammar: an outcome for each mode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+
+import tinsmith as ts
+from fuzz._grammar import Program
+from fuzz._modes import MODES, Trial
+from fuzz._reference import Reference
+from fuzz._verdict import (
+    AGREE,
+    CRASH,
+    DISAGREE,
+    ERROR,
+    INVALID,
+    MISCOMPILED,
+    REFUSED,
+    UNCOMPILED,
+    UNSTEADY,
+    optimiser_off,
+    settings,
+)
+
+TOLERANCE, LARGEST = 1e-8, 1e6
+SEVERITY = (CRASH, INVALID, DISAGREE, ERROR, REFUSED, MISCOMPILED, UNCOMPILED, UNSTEADY, AGREE)
+"""Outcomes, the worst first."""
+
+
+@dataclass
+class ModesVerdict:
+    """Outcomes of one program by mode, with words where a mode does not agree; seconds by mode."""
+
+    seed: int
+    modes: dict[str, str] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def outcome(self) -> str:
+        """The worst."""
+        return min(self.modes.values(), key=SEVERITY.index)
+
+
+def judge_modes(
+    program: Program,
+    lang: ModuleType,
+    modes: Iterable[str] = tuple(MODES),
+    begin: Callable[[ModesVerdict, str], None] = lambda verdict, mode: None,
+) -> ModesVerdict:
+    """Try a program in some modes. `begin` hears which mode comes next: an engine may end the process."""
+    verdict, trial, modes = ModesVerdict(program.seed), Trial(program, lang), tuple(modes)
+    try:
+        started = time.perf_counter()
+        is_large = _prepare(trial)
+        verdict.seconds["mirror"] = round(time.perf_counter() - started, 4)
+    except Exception as reason:  # noqa: BLE001  # whatever Python says of a program that is wrong
+        verdict.modes, verdict.words = dict.fromkeys(modes, INVALID), {"mirror": f"{type(reason).__name__}: {reason}"}
+        return verdict
+    if is_large:
+        verdict.modes = dict.fromkeys(modes, UNSTEADY)
+        return verdict
+    with settings(program.seed):
+        for mode in modes:
+            begin(verdict, mode)
+            started = time.perf_counter()
+            verdict.modes[mode], words = _try(trial, mode)
+            verdict.seconds[mode] = round(time.perf_counter() - started, 4)
+            if words:
+                verdict.words[mode] = words
+            if verdict.modes[mode] == UNCOMPILED:  # nor do the others
+                verdict.modes = dict.fromkeys(modes, UNCOMPILED)
+                break
+        _excuse(verdict, program, lang, trial)
+    return verdict
+
+
+def _prepare(trial: Trial) -> bool:
+    """Evaluate the references; whether numbers are too large to be compared."""
+    numbers = [one for reference in trial.references for one in _quantities(reference)]
+    return any(not torch.isfinite(one).all() or bool((one.abs() > LARGEST).any()) for one in numbers)
+
+
+def _quantities(reference: Reference) -> list[torch.Tensor]:
+    groups = (reference.outputs, reference.of_chosen, reference.of_all, reference.of_loss, reference.curvature)
+    return [one.double() for group in groups for one in group.values()]
+
+
+def _try(trial: Trial, mode: str) -> tuple[str, str]:
+    """The outcome of a mode, and words where it does not agree."""
+    try:
+        wrong = [_differ(*pair) for pair in MODES[mode](trial)]
+    except ts.TinsmithError as reason:
+        return _refused(reason, mode)
+    except Exception as reason:  # noqa: BLE001  # whatever an engine raises is an outcome
+        cause = _first_cause(reason)
+        return _refused(cause, mode) if isinstance(cause, ts.TinsmithError) else (ERROR, _said(reason))
+    words = "".join(wrong)
+    return (DISAGREE, words[:2000]) if words else (AGREE, "")
+
+
+def _refused(reason: ts.TinsmithError, mode: str) -> tuple[str, str]:
+    """A refusal with a reason is an outcome of its own; one that asks for a report is an error."""
+    if mode == "backward" and "does not compile" in str(reason):
+        return UNCOMPILED, _said(reason)
+    return ERROR if "Please report" in str(reason) else REFUSED, _said(reason)
+
+
+def _first_cause(reason: BaseException) -> BaseException:
+    """What torch.compile wrapped."""
+    while reason.__cause__ is not None:
+        reason = reason.__cause__
+    return reason
+
+
+def _said(reason: BaseException) -> str:
+    return f"{type(reason).__name__}: {reason}"[:2000]
+
+
+def _differ(name: str, mine: torch.Tensor, right: torch.Tensor) -> str:
+    """Words where two tensors are not equal up to rounding; "" where they are."""
+    mine, right = mine.detach().double(), right.double()
+    if mine.shape != right.shape:
+        return f"{name} has shape {tuple(mine.shape)} for {tuple(right.shape)}\n"
+    scale = max(1.0, float(right.abs().max())) if right.numel() else 1.0
+    if torch.allclose(mine, right, rtol=TOLERANCE, atol=TOLERANCE * scale):
+        return ""
+    worst = (mine - right).abs().max().item()
+    return f"{name} differs by {worst:.3g}:\n  came  {mine.tolist()}\n  right {right.tolist()}\n"
+
+
+def _excuse(verdict: ModesVerdict, program: Program, lang: ModuleType, trial: Trial) -> None:
+    """Tell programs at a jump, and engines' own mistakes, from what is wrong."""
+    wrong = [mode for mode, outcome in verdict.modes.items() if outcome == DISAGREE]
+    if not wrong:
+        return
+    if _is_at_a_jump(trial):
+        verdict.modes |= dict.fromkeys(wrong, UNSTEADY)
+        return
+    with optimiser_off(lang):
+        plain = Trial(program, lang)
+        values_alone = "value of" in verdict.words.get("backward", "")
+        for mode in wrong:
+            outcome, _ = _try(plain, mode)
+            verdict.words[mode] += f"with the engine's optimiser off: {outcome}\n"
+            if outcome == AGREE and values_alone:
+                verdict.modes[mode] = MISCOMPILED
+
+
+def _is_at_a_jump(trial: Trial, draws: int = 4) -> bool:
+    """Whether what the mirror says depends on the last digits of the inputs."""
+    generator = torch.Generator().manual_seed(trial.program.seed)
+    here = [one for reference in trial.references for one in _quantities(reference)]
+    for _ in range(draws):
+        near: list[Any] = [one for reference in trial.nudged(generator) for one in _quantities(reference)]
+        if any(_differ_much(a, b) for a, b in zip(here, near, strict=True)):
+            return True
+    return False
+
+
+def _differ_much(one: torch.Tensor, other: torch.Tensor) -> bool:
+    scale = max(1.0, float(one.abs().max())) if one.numel() else 1.0
+    return not torch.allclose(one, other, rtol=1e-5, atol=1e-5 * scale)

@@ -1,0 +1,224 @@
+"""Each mode of an op beside its reference: what came, and what is right, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import torch
+
+import tinsmith as ts
+from fuzz._grammar import Program
+from fuzz._reference import Reference, Sample, Tensors, Weights, draw_sample, draw_weights
+from fuzz._verdict import kernel_of
+from fuzz._wide import FLOATS, INTEGERS, spec_of
+
+SAMPLES = 2
+"""In a batch."""
+
+Pairs = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
+"""What is compared: its name, what came, what is right."""
+
+
+class Trial:
+    """One program with its arguments, and what it gives in each mode."""
+
+    def __init__(self, program: Program, lang: ModuleType) -> None:
+        self.program = program
+        given, returned = (
+            [item.partition("[")[0].strip() for item in side.replace(": i32", "").split("],")]
+            for side in program.spec.split("->")
+        )
+        self.floats = tuple(name for name in given if name in FLOATS)
+        self.integers = tuple(name for name in given if name in INTEGERS)
+        self.outputs = tuple(returned)
+        self.returned = tuple(name for name in returned if name != "c")
+        self.weights: Weights = draw_weights(program.seed, self.returned, self.floats)
+        self.batched = self._batched()
+        self.samples = [self._sample(number) for number in range(SAMPLES)]
+        self._lang = lang
+
+    def _batched(self) -> tuple[str, ...]:
+        """Inputs that differ from sample to sample: `x` and some others."""
+        generator = torch.Generator().manual_seed(self.program.seed + 2_000_003)
+        names = (*self.floats, *self.integers)
+        kept = (torch.rand(len(names), generator=generator) < 0.7).tolist()
+        return tuple(name for name, keep in zip(names, kept, strict=True) if keep or name == "x")
+
+    def _sample(self, number: int) -> Sample:
+        first, one = (draw_sample(self.program.seed + 7_000_003 * at, self.floats, self.integers) for at in (0, number))
+        floats = {name: (one if name in self.batched else first).floats[name] for name in self.floats}
+        integers = {name: (one if name in self.batched else first).integers[name] for name in self.integers}
+        return Sample(floats, integers, first.a)
+
+    # Ops ----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _kernel(self) -> Any:
+        return kernel_of(self.program, self._lang)
+
+    @cached_property
+    def op(self) -> Any:
+        """The program as an op of single samples."""
+        return ts.op(self.program.spec, scratch=self.program.scratch, adjoint="source")(self._kernel)
+
+    @cached_property
+    def _batched_op(self) -> Any:
+        spec = spec_of([*self.floats, *self.integers], list(self.outputs), (*self.batched, *self.outputs))
+        scratch = None if self.program.scratch is None else self.program.scratch.replace("[", "[*b, ")
+        return ts.op(spec, scratch=scratch, adjoint="source")(self._kernel)
+
+    def _call(self, op: Any, floats: tuple[torch.Tensor, ...], integers: tuple[torch.Tensor, ...]) -> Tensors:
+        found = op(*floats, self.samples[0].a, *integers)
+        return dict(zip(self.outputs, found if isinstance(found, tuple) else (found,), strict=True))
+
+    def _function(self, floats: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Floating outputs of floating inputs, at the first sample's integers."""
+        found = self._call(self.op, floats, tuple(self.samples[0].integers.values()))
+        return tuple(found[name] for name in self.returned)
+
+    def _loss(self, floats: tuple[torch.Tensor, ...], integers: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        return self.weights.loss(self._call(self.op, floats, integers))
+
+    # References ---------------------------------------------------------------------------------
+
+    @cached_property
+    def references(self) -> list[Reference]:
+        """One a sample."""
+        return [Reference(self.program, sample, self.weights) for sample in self.samples]
+
+    def nudged(self, generator: torch.Generator) -> list[Reference]:
+        """The references where the last digits of the inputs are others."""
+        return [Reference(self.program, sample.nudged(generator), self.weights) for sample in self.samples]
+
+    # Modes --------------------------------------------------------------------------------------
+
+    def _first(self) -> tuple[torch.Tensor, ...]:
+        return tuple(one.clone() for one in self.samples[0].floats.values())
+
+    def _stacked(self) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
+        """Floats and integers of the batch."""
+
+        def together(name: str, kind: str) -> torch.Tensor:
+            ones = [getattr(sample, kind)[name] for sample in self.samples]
+            return torch.stack(ones) if name in self.batched else ones[0].clone()
+
+        return tuple(together(name, "floats") for name in self.floats), tuple(
+            together(name, "integers") for name in self.integers
+        )
+
+    def _values(self, found: Tensors, wanted: list[Reference]) -> Pairs:
+        for name, one in found.items():
+            values = [reference.outputs[name] for reference in wanted]
+            yield f"value of {name}", one.detach(), torch.stack(values) if one.dim() > values[0].dim() else values[0]
+
+    def _pulled(self, found: Tensors, leaves: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        """Gradients of the leaves, where some outputs have a cotangent."""
+        ends = [found[name] for name in self.weights.chosen]
+        given = [self.weights.linear[name].expand_as(end) for name, end in zip(self.weights.chosen, ends, strict=True)]
+        reached = [(end, one) for end, one in zip(ends, given, strict=True) if end.requires_grad]
+        if not reached:
+            return tuple(torch.zeros_like(leaf) for leaf in leaves)
+        outputs, cotangents = zip(*reached, strict=True)
+        return torch.autograd.grad(outputs, leaves, cotangents, allow_unused=True, materialize_grads=True)
+
+    def backward(self) -> Pairs:
+        """Values, and gradients where some outputs have a cotangent."""
+        leaves = tuple(one.requires_grad_() for one in self._first())
+        found = self._call(self.op, leaves, tuple(self.samples[0].integers.values()))
+        yield from self._values(found, self.references[:1])
+        for name, one in zip(self.floats, self._pulled(found, leaves), strict=True):
+            yield f"gradient of {name}", one, self.references[0].of_chosen[name]
+
+    def batch(self) -> Pairs:
+        """The same with batch dims in the spec."""
+        floats, integers = self._stacked()
+        leaves = tuple(one.requires_grad_() for one in floats)
+        found = self._call(self._batched_op, leaves, integers)
+        yield from self._values(found, self.references)
+        for name, one in zip(self.floats, self._pulled(found, leaves), strict=True):
+            wanted = torch.stack([reference.of_chosen[name] for reference in self.references])
+            yield f"gradient of {name}", one, wanted if name in self.batched else wanted.sum(0)
+
+    def _in_dims(self) -> Any:
+        return tuple(
+            tuple(0 if name in self.batched else None for name in names) or None
+            for names in (self.floats, self.integers)
+        )
+
+    def vmap(self) -> Pairs:
+        """Values of a batch."""
+        function: Callable[..., Any] = lambda floats, integers: self._call(self.op, floats, integers)  # noqa: E731
+        found = torch.func.vmap(function, self._in_dims())(*self._stacked())
+        yield from self._values(found, self.references)
+
+    def vmap_of_grad(self) -> Pairs:
+        """Gradients of each sample's own loss."""
+        found = torch.func.vmap(torch.func.grad(self._loss), self._in_dims())(*self._stacked())
+        for name, one in zip(self.floats, found, strict=True):
+            yield f"gradient of {name}", one, torch.stack([reference.of_loss[name] for reference in self.references])
+
+    def jacrev(self) -> Pairs:
+        """The Jacobian, contracted with weights of outputs."""
+        rows = torch.func.jacrev(self._function)(self._first())
+        for place, name in enumerate(self.floats):
+            total = sum(
+                torch.tensordot(self.weights.linear[output], row[place], dims=self.weights.linear[output].dim())
+                for output, row in zip(self.returned, rows, strict=True)
+            )
+            yield f"Jacobian by {name}", torch.as_tensor(total), self.references[0].of_all[name]
+
+    def jvp(self) -> Pairs:
+        """Tangents, contracted with weights of outputs."""
+        direction = tuple(self.weights.direction[name] for name in self.floats)
+        values, tangents = torch.func.jvp(lambda *floats: self._function(floats), self._first(), direction)
+        yield from self._values(dict(zip(self.returned, values, strict=True)), self.references[:1])
+        pairs = zip(self.returned, tangents, strict=True)
+        found = sum((self.weights.linear[name] * one).sum() for name, one in pairs)
+        of_all = self.references[0].of_all
+        wanted = sum((of_all[name] * one).sum() for name, one in self.weights.direction.items())
+        yield "tangents", torch.as_tensor(found), torch.as_tensor(wanted)
+
+    def hessian(self) -> Pairs:
+        """The loss's Hessian, contracted with the direction."""
+        integers = tuple(self.samples[0].integers.values())
+        rows = torch.func.hessian(lambda floats: self._loss(floats, integers))(self._first())
+        for place, name in enumerate(self.floats):
+            parts = [
+                torch.tensordot(rows[place][other], self.weights.direction[by], dims=self.weights.direction[by].dim())
+                for other, by in enumerate(self.floats)
+            ]
+            yield f"Hessian by {name}", torch.stack(parts).sum(0), self.references[0].curvature[name]
+
+    def compiled(self) -> Pairs:
+        """As `backward`, of a function that torch compiles; its backend is `aot_eager`."""
+        torch.compiler.reset()
+        leaves = tuple(one.requires_grad_() for one in self._first())
+        function = torch.compile(self.op, backend="aot_eager", fullgraph=True)
+        found = self._call(function, leaves, tuple(self.samples[0].integers.values()))
+        yield from self._values(found, self.references[:1])
+        for name, one in zip(self.floats, self._pulled(found, leaves), strict=True):
+            yield f"gradient of {name}", one, self.references[0].of_chosen[name]
+
+
+MODES: dict[str, Callable[[Trial], Pairs]] = {
+    "backward": Trial.backward,
+    "*b": Trial.batch,
+    "vmap": Trial.vmap,
+    "vmap(grad)": Trial.vmap_of_grad,
+    "jacrev": Trial.jacrev,
+    "jvp": Trial.jvp,
+    "hessian": Trial.hessian,
+    "compile": Trial.compiled,
+}
+"""How an op is used, in the order in which they are tried."""
+
+COMPILED_EVERY = 5
+"""Of so many seeds one is tried in the mode `compile`: torch's own tracing takes longer than all other modes."""
+
+
+def modes_of(seed: int) -> list[str]:
+    """The modes that a campaign tries a seed in."""
+    return [mode for mode in MODES if mode != "compile" or seed % COMPILED_EVERY == 0]

@@ -1,0 +1,198 @@
+"""Random programs of the wide grammar: every mode of an op gives what plain Python gives, and nothing is refused.
+
+`./scripts/fuzz` tries thousands; docs/about/fuzz.md has the table of a run.
+"""
+
+import re
+
+import pytest
+import torch
+
+import tinsmith as ts
+from fuzz import _mirror
+from fuzz._campaign import Campaign
+from fuzz._judge import judge_modes
+from fuzz._mirror import Array, run_mirror
+from fuzz._modes import COMPILED_EVERY, MODES, Trial, modes_of
+from fuzz._shrink import shrunk
+from fuzz._table import describe_campaigns
+from fuzz._verdict import AGREE, CRASH, DISAGREE, INVALID, REFUSED, UNSTEADY
+from fuzz._wide import wide_program, write_wide
+from support.engine_keeper import ENGINES
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+
+
+@pytest.mark.thinned(5)
+@pytest.mark.parametrize("seed", range(3, 8))
+def test_every_mode_of_a_program(lang64, seed):
+    verdict = judge_modes(write_wide(seed), lang64)
+    assert dict.fromkeys(MODES, AGREE) == verdict.modes, verdict.words
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(12 * 3600)
+@pytest.mark.parametrize("name", ENGINES)
+def test_ten_thousand_programs(name):
+    campaign = Campaign(name, range(10_000), grammar="wide").run()
+    assert len(campaign.outcomes) == 10_000
+    assert not campaign.failures, campaign.failures
+    agreed = [line for line in campaign.outcomes.values() if line["modes"]["backward"] == AGREE]
+    assert len(agreed) >= 9_500
+
+
+# The grammar ------------------------------------------------------------------------------------
+
+
+CONSTRUCTS = {
+    "several results": r"v\d+, v\d+, v\d+ = three\(",
+    "an early return": r"return \(u\.dot",
+    "a swap": r"(v\d+), (v\d+) = \2, \1\n",
+    "a while with an exit by data": r"while lang\.abs\(u\d+\) > 0\.1:",
+    "a top-level local that a loop adds to": r"        f\d+ [+-]= ",
+    "a number of a vector": r"q\d+\[\d\] [*+-]?= ",
+    "a number of a vector in an array": r"d\[.*\]\[1\] \+= ",
+    "a negative modulo": r"\(i - 3\) % x\.shape",
+    "a negative floor division": r"\(-i // 2\) % x\.shape",
+    "a scatter": r"\[k\[i\]\] \+= ",
+    "scratch": r" [gh]\[.*\] [+*]?= ",
+    "an atomic's result": r"v\d+ = lang\.atomic_",
+    "integers as an output": r" c\[.*\] [+-]?= ",
+    "a 0-d array": r"t\[None\]",
+    "a grouped loop": r"in lang\.grouped\(w\):",
+    "a loop over two dims": r"for i, j in w:",
+    "loops that are unrolled": r"    for turn in lang\.static\(range\(2\)\):\n        for i in x:",
+    "an array by reference": r"put\([yzg], ",
+    "a serial outermost loop that breaks": r"serialize=True\)\n    for .*\n(        .*\n)*?        if .*\n {12}break",
+}
+
+
+@pytest.fixture(scope="module")
+def sources():
+    """Of 200 programs."""
+    return [write_wide(seed).source for seed in range(200)]
+
+
+@pytest.mark.parametrize("construct", CONSTRUCTS)
+def test_the_grammar_knows(construct, sources):
+    count = sum(re.search(CONSTRUCTS[construct], source) is not None for source in sources)
+    assert count >= 5, f"{construct} in {count} of 200 programs"
+
+
+def test_a_seed_is_a_program_for_good(sources):
+    assert [write_wide(seed).source for seed in range(40)] == sources[:40]
+    assert len(set(sources)) > 195
+
+
+def test_programs_have_no_races_and_stay_inside_arrays(lang64):
+    for seed in range(8):
+        trial = Trial(write_wide(seed), lang64)
+        first = trial.samples[0]
+        findings = ts.sanitize(trial.op, *first.floats.values(), first.a, *first.integers.values())
+        assert not [one for one in findings if one.severity == "error"], seed
+
+
+def test_compile_is_tried_now_and_then():
+    assert sum("compile" in modes_of(seed) for seed in range(100)) == 100 // COMPILED_EVERY
+    assert set(modes_of(1)) == set(MODES) - {"compile"}
+
+
+# The mirror -------------------------------------------------------------------------------------
+
+STATEMENTS = [
+    ("y[0] += x[1] * 2.0", 4.0),
+    ("a = x[1]\n    a += 1.0\n    y[0] = x[1]", 2.0),
+    ("q = lang.Vector([x[0], x[1]])\n    r = q\n    r[0] = 9.0\n    y[0] = q[0]", 1.0),
+    ("q = lang.Vector([x[0], x[1]])\n    q[0], q[1] = q[1], q[0]\n    y[0] = q[0] - q.y", 1.0),
+    ("y[0] = 3.0\n    v = lang.atomic_max(y[0], x[1])\n    y[0] += v * 10.0", 33.0),
+    ("y[0] = 3.0\n    v = lang.atomic_sub(y[0], x[1])\n    y[0] += v * 10.0", 31.0),
+    ("a, b = x[0], x[1]\n    a, b = b, a + b\n    y[0] = a * 10.0 + b", 23.0),
+    ("y[0] = (-7 // 2) % 5 + (-7) % 3 * 10.0", 21.0),
+    ("for i, j in lang.ndrange(2, (1, 3)):\n        y[0] += i * 10.0 + j", 26.0),
+    ("m = lang.Matrix([[x[0], 2.0], [3.0, 4.0]])\n    n = m @ m\n    m[0, 0] = 7.0\n    y[0] = n[0, 1]", 10.0),
+]
+
+
+@pytest.mark.parametrize(("statements", "right"), STATEMENTS)
+def test_what_a_statement_means(statements, right):
+    y = Array(torch.zeros(1, dtype=torch.float64))
+    x = Array(torch.tensor([1.0, 2.0], dtype=torch.float64))
+    run_mirror(f"def kernel(x, y):\n    {statements}\n", {"x": x, "y": y}, {})
+    assert float(y[0]) == right
+
+
+def test_functions_take_copies_but_for_templates():
+    source = """
+@lang.func
+def changed(q, r: lang.template()):
+    q[0] = 5.0
+    r = r * 2.0
+
+
+def kernel(x, y):
+    q, r = lang.Vector([x[0], 0.0]), lang.Vector([x[1], 0.0])
+    changed(q, r)
+    y[0] = q[0] * 10.0 + r[0]
+"""
+    y = Array(torch.zeros(1, dtype=torch.float64))
+    run_mirror(source, {"x": Array(torch.tensor([1.0, 2.0], dtype=torch.float64)), "y": y}, {})
+    assert float(y[0]) == 14.0
+
+
+@pytest.mark.parametrize("place", ["x.shape[0]", "-1"])
+def test_an_index_outside_is_a_mistake_of_the_program(lang64, place):
+    verdict = judge_modes(wide_program(0, f"    for i in x:\n        y[i] = x[{place}]"), lang64)
+    assert set(verdict.modes.values()) == {INVALID}
+
+
+# The judge --------------------------------------------------------------------------------------
+
+WITH_A_COSINE = """
+    for i in x:
+        v1 = lang.sin(x[i]) + 0.2
+        if v1 > -9.0:
+            v1 = lang.cos(v1) * 0.5
+        y[i] = v1
+"""
+
+
+def test_a_disagreement_is_seen_in_every_mode_and_made_small(lang64, monkeypatch):
+    """With a sine in place of the mirror's cosine, only kernels with a cosine fail."""
+    program = wide_program(0, WITH_A_COSINE)
+    monkeypatch.setattr(_mirror.LANG, "cos", _mirror.LANG.sin)
+    verdict = judge_modes(program, lang64)
+    assert verdict.modes == dict.fromkeys(MODES, DISAGREE)
+    small = shrunk(program, lambda one: judge_modes(one, lang64, ["backward"]).outcome == DISAGREE, tries=12)
+    assert "lang.cos(" in small.source
+    assert "if " not in small.source
+
+
+@pytest.mark.parametrize(("value", "outcome"), [("x[i] + (w[i, 0] - x[i])", UNSTEADY), ("w[i, 0] + 1e-3", DISAGREE)])
+def test_a_jump_is_told_from_a_mistake(lang64, monkeypatch, value, outcome):
+    """What says nothing is only what changes with the last digits."""
+    program = wide_program(0, f"    for i in x:\n        y[i] = lang.select({value} > w[i, 0], 0.3, 0.7)")
+    monkeypatch.setattr(_mirror.LANG, "select", lambda condition, a, b: b if condition else a)  # surely wrong
+    assert judge_modes(program, lang64, ["backward"]).outcome == outcome
+
+
+def test_what_is_refused_has_its_reason(lang64):
+    body = "    for i in x:\n        y[i] = lang.atomic_add(t[None], x[i])"
+    verdict = judge_modes(wide_program(0, body), lang64, ["backward"])
+    assert verdict.outcome == REFUSED
+    assert "atomic" in verdict.words["backward"]
+
+
+# The page ---------------------------------------------------------------------------------------
+
+
+def test_the_table_counts_outcomes_by_mode():
+    campaign = Campaign("taichi", range(3), grammar="wide")
+    campaign.outcomes = {
+        0: {"seed": 0, "outcome": AGREE, "modes": {"backward": AGREE, "jvp": AGREE}, "words": {}},
+        1: {"seed": 1, "outcome": REFUSED, "modes": {"backward": AGREE, "jvp": REFUSED}, "words": {}},
+        2: {"seed": 2, "outcome": CRASH, "modes": {"backward": AGREE, "jvp": CRASH}, "words": {}},
+    }
+    page = describe_campaigns([campaign], "./scripts/fuzz --count 3")
+    assert "| `backward` | 3 | 0 | 0 | 0 | 0 |" in page
+    assert "| `jvp` | 1 | 1 | 0 | 0 | 1 |" in page
+    assert [line["seed"] for line in campaign.failures] == [2]
