@@ -47,7 +47,7 @@ def test_ten_thousand_programs(name):
 CONSTRUCTS = {
     "several results": r"v\d+, v\d+, v\d+ = three\(",
     "an early return": r"return \(u\.dot",
-    "a swap": r"(v\d+), (v\d+) = \2, \1\n",
+    "a swap": r"(\w+), (\w+) = \(?\2, \1\b",
     "a while with an exit by data": r"while lang\.abs\(u\d+\) > 0\.1:",
     "a top-level local that a loop adds to": r"        f\d+ [+-]= ",
     "a number of a vector": r"q\d+\[\d\] [*+-]?= ",
