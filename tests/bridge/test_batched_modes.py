@@ -125,3 +125,48 @@ def test_compiled_gradients_of_a_batch(lang64, row, batch):
     compiled = torch.compile(lambda *given: whole(*given), backend="aot_eager", fullgraph=True)
     wanted = of_each(lambda *sample: gradients(loss_of(row.twin), sample), batch)
     assert_same(gradients(summed(compiled), batch), wanted, "compile")
+
+
+def test_the_kernel_of_a_batch_reads_more_than_that_of_a_sample(lang64):
+    """The statement at the end puts a sample's loops into one loop over the batch, whose reverse reads `x` as well."""
+
+    @lang64.kernel
+    def kernel(
+        x: lang64.types.ndarray(), w: lang64.types.ndarray(), y: lang64.types.ndarray(), z: lang64.types.ndarray()
+    ):
+        for _ in range(1):
+            for i in range(1, x.shape[0]):
+                z[i] = lang64.cos(z[0] * z[i])
+        for i in x:
+            z[i] += x[i] * w[i]
+        y[0] += x[1] * w[2]
+
+    op = ts.op("x[n], w[n] -> y[n], z[n]")(kernel)
+    x, w = torch.rand(2, SAMPLES, 4, dtype=torch.float64) + 0.4
+    twin = lambda x, w: (torch.eye(4).to(x)[0] * x[1] * w[2], (torch.arange(4) > 0) + x * w)  # noqa: E731
+    loss, wanted = loss_of(op), loss_of(twin)
+    assert_same(vmap(grad(loss))(x, w), vmap(grad(wanted))(x, w), "vmap of grad")
+    assert_same(vmap(grad(loss), (0, None))(x, w[0]), vmap(grad(wanted), (0, None))(x, w[0]), "vmap of grad, one w")
+    compiled = torch.compile(vmap(grad(loss)), backend="aot_eager")
+    assert_same(compiled(x, w), vmap(grad(wanted))(x, w), "compiled vmap of grad")
+    assert_same(jacrev(op)(x[0], w[0]), jacrev(twin)(x[0], w[0]), "jacrev")
+    jacobian = torch.autograd.functional.jacobian
+    assert_same(
+        jacobian(lambda x: op(x, w[0]), x[0], vectorize=True), jacrev(twin)(x[0], w[0]), "jacobian(vectorize=True)"
+    )
+
+
+def test_a_search_that_the_result_does_not_use_needs_no_values(lang64):
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), w: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = w[i] * w[i] * w[i]
+        k = 0
+        while k < x.shape[0]:
+            if x[k] > 1.1:
+                break
+            k += 1
+
+    op = ts.op("x[n], w[n] -> y[n]")(kernel)
+    x, w = torch.rand(2, 4, dtype=torch.float64)
+    assert_same(hessian(lambda w: op(x, w).sum())(w), torch.diag(6 * w), "hessian")

@@ -7,6 +7,7 @@ that only one of the two runs over are expanded, so that all batched tensors agr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -37,16 +38,21 @@ def backward_over_batch(
     even where it is not, because its gradient is.
     """
     signature = call.core.signature
-    owners = (*saved_names(call, active), *signature.outputs)
+    saved = saved_names(call, active)
+    owners = (*saved, *signature.outputs)
     made = frozenset(signature.outputs + signature.scratch)
     moved = frozenset(owner for owner, dim in zip(owners, dims, strict=True) if dim is not None)
     wide = _wide(size, call, (moved & frozenset(signature.arrays)) | active)
+    if not frozenset(saved).issuperset(saved_names(wide, active)):
+        # The kernel that runs the whole batch reads what the call has not kept; that of one sample does not.
+        wide = replace(wide, is_apart=True)
     widened = [
         _widen(size, call, tensor, dim, owner in wide.batched or owner in made, owner in call.batched or owner in made)
         for tensor, dim, owner in zip(tensors, dims, owners, strict=True)
     ]
-    count = len(owners) - len(signature.outputs)
-    arguments = packed_backward(wide, active, widened[:count], widened[count:])
+    values = dict(zip(saved, widened, strict=False))
+    read = [values[name] for name in saved_names(wide, active)]
+    arguments = packed_backward(wide, active, read, widened[len(saved) :])
     return _split(size, call, torch.ops.tinsmith.launch_backward(*arguments))
 
 

@@ -34,6 +34,7 @@ class Call:
         scalars, templates, sizes: the other arguments by name; `sizes` are dims given by keyword.
         batch: size of the flat leading batch dimension, None without one.
         batched: input arrays that have it.
+        is_apart: whether the samples of the batch are run one by one.
     """
 
     core: Core
@@ -44,6 +45,7 @@ class Call:
     sizes: Mapping[str, int]
     batch: int | None = None
     batched: frozenset[str] = frozenset()
+    is_apart: bool = False
 
     def with_batch(self, batch: int, batched: frozenset[str]) -> Call:
         """The same call over a batch."""
@@ -123,6 +125,7 @@ class Core:
             tuple(call.sizes.items()),
             call.batch,
             call.batched,
+            call.is_apart,
             fingerprints,
             self.runtime(),
         )
@@ -160,7 +163,8 @@ class Core:
         shapes = dict(zip(names, call.shapes, strict=True)) | {n: one.shape[len(lead) :] for n, one in made.items()}
         dtypes = dict(zip(names, call.dtypes, strict=True)) | {n: one.dtype for n, one in made.items()}
         batched = call.batched | (frozenset(made) if lead else frozenset())
-        return Case(self.signature, shapes, dtypes, batched, self.fingerprints(call.templates), call.templates)
+        fingerprints = self.fingerprints(call.templates)
+        return Case(self.signature, shapes, dtypes, batched, fingerprints, call.templates, call.is_apart)
 
     def made(self, call: Call) -> list[Buffer]:
         """Outputs and scratch of a call: their sizes, batch included, and dtypes."""

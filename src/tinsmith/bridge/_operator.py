@@ -25,7 +25,7 @@ from ._tracing import SingleLevelFunction, apply_at_one_level, one_level_down
 from .derived import SecondOrder, pushed_forward
 
 _LIBRARY = Library("tinsmith", "DEF")
-_CALL = "Scalar[] numbers, SymInt[] sizes, SymInt batch, int[] batched"
+_CALL = "Scalar[] numbers, SymInt[] sizes, SymInt batch, int[] batched, bool is_apart"
 _LIBRARY.define(f"launch(int handle, Tensor[] inputs, {_CALL}) -> Tensor[]")
 _LIBRARY.define(
     "launch_backward(int handle, Tensor[] saved, Tensor[] cotangents, int[] active, "

@@ -34,7 +34,7 @@ def _packed(call: Call) -> tuple[Any, ...]:
     numbers += [_number(signature.op, name, call.templates[name]) for name in signature.templates]
     sizes = [call.sizes[name] for name in signature.size_names]
     places = [place for place, name in enumerate(signature.arrays) if name in call.batched]
-    return numbers, sizes, -1 if call.batch is None else call.batch, places
+    return numbers, sizes, -1 if call.batch is None else call.batch, places, call.is_apart
 
 
 def _number(op: str, name: str, value: Any) -> Any:
@@ -53,7 +53,7 @@ def unpacked(handle: int, shapes: Sequence[Any], dtypes: Sequence[Any], rest: Se
         words = f"a traced graph calls an op that is gone (handle {handle})"
         raise ArgumentError(refusal(words, remedy="Keep the op alive as long as what was compiled with it."))
     signature = core.signature
-    numbers, sizes, batch, batched = rest
+    numbers, sizes, batch, batched, is_apart = rest
     flags = frozenset(signature.arrays[place] for place in batched)
     cores = tuple(tuple(s[1:] if name in flags else s) for name, s in zip(signature.arrays, shapes, strict=True))
     given = iter(numbers)
@@ -64,7 +64,8 @@ def unpacked(handle: int, shapes: Sequence[Any], dtypes: Sequence[Any], rest: Se
         scalars[name] = entries if parameter.kind == "matrix" else entries[0]
     templates = dict(zip(signature.templates, given, strict=True))
     named = dict(zip(signature.size_names, sizes, strict=True))
-    return Call(core, cores, tuple(dtypes), scalars, templates, named, None if batch < 0 else batch, flags)
+    count = None if batch < 0 else batch
+    return Call(core, cores, tuple(dtypes), scalars, templates, named, count, flags, is_apart)
 
 
 def forward_call(handle: int, inputs: Sequence[torch.Tensor], rest: Sequence[Any]) -> Call:

@@ -13,6 +13,7 @@ so nothing is needed but f, T, and their gradients.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -115,15 +116,20 @@ class _Step:
         self.base = call
         self.core: TangentCore = tangent_of(call.core, active)
         self.call = self.core.call(call)
-        self.needs = self.core.needs(self.call)
+        if self._missing(values):
+            # The kernel that runs the whole batch reads what nobody kept; that of one sample does not.
+            self.call = replace(self.call, is_apart=True)
         moving = {self.core.dots[name]: tangents[name] for name in self.core.active}
         self.inputs = self.complete({**values, **{name: one for name, one in moving.items() if one is not None}})
         self.made: dict[str, torch.Tensor] | None = None
 
+    def _missing(self, values: Mapping[str, torch.Tensor]) -> frozenset[str]:
+        """Inputs that the tangent reads and that were not kept."""
+        return self.core.needs(self.call) & frozenset(self.base.core.signature.arrays) - values.keys()
+
     def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """All inputs; one whose values nobody reads may be missing, and gets memory of its sizes."""
-        missing = [name for name in self.base.core.signature.arrays if name not in values]
-        unknown = self.needs.intersection(missing)
+        unknown = self._missing(values)
         if unknown:
             words = f"the second derivative of op `{self.base.core.signature.op}` needs `{min(unknown)}`, which is gone"
             raise GradientError(refusal(words, remedy="Please report this, with the kernel."))
@@ -131,7 +137,7 @@ class _Step:
         lead = () if self.base.batch is None else (self.base.batch,)
         found = dict(values)
         for name, shape, dtype in zip(self.base.core.signature.arrays, self.base.shapes, self.base.dtypes, strict=True):
-            if name in missing:
+            if name not in values:
                 whole = (lead if name in self.base.batched else ()) + tuple(shape)
                 found[name] = torch.zeros(whole, dtype=dtype, device=like.device)
         return {name: found[name] for name in self.core.signature.arrays}

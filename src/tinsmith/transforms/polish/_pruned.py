@@ -92,14 +92,14 @@ class _Pruning:
 
     def loop(self, one: nodes.For, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:
         body, before = self.settled(one.body, live)
-        if not _acts(body):
+        if not _is_felt(body, live):
             return None, live
         read = live | (before - set(one.names)) | walk.locals_in(walk.expressions(one))
         return replace(one, body=body), read
 
     def endless(self, one: nodes.While, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:
         body, before = self.settled(one.body, live)
-        if not _acts(body):
+        if not _is_felt(body, live):
             return None, live
         return replace(one, body=body), live | before
 
@@ -117,9 +117,12 @@ class _Pruning:
             after = after | before
 
 
-def _acts(body: Block) -> bool:
-    """Whether anything is left but leaving."""
-    return any(not isinstance(one, nodes.Break | nodes.Continue | nodes.If) for one in walk.statements(body))
+def _is_felt(body: Block, live: set[str]) -> bool:
+    """Whether a loop changes memory, or a local that is read after it. That it never ends is no effect."""
+    return any(
+        isinstance(one, nodes.Store | nodes.Atomic) or not live.isdisjoint(walk.assigned(one))
+        for one in walk.statements(body)
+    )
 
 
 def _denied(condition: nodes.Expr) -> nodes.Expr:
