@@ -2,6 +2,7 @@ from . import nn as nn
 from . import render as render
 from ._errors import (
     ArgumentError,
+    BoundsError,
     CheckError,
     CheckpointError,
     ConfigError,
@@ -41,6 +42,7 @@ __all__ = [
     "Answer",
     "AnyDim",
     "ArgumentError",
+    "BoundsError",
     "BatchDim",
     "CheckError",
     "CheckpointError",

@@ -28,11 +28,14 @@ class Config:
             CPU, because waking the thread pool costs more than the work. 0: never.
         poison: fill buffers whose content must not be read with NaN or extreme integers, so that
             a test sees it when they are.
+        check_bounds: every op raises BoundsError where an index leaves an array, as with
+            `check_bounds=True`; ordinary launches do not look.
         plan_cache: how many plans (one per combination of shapes and dtypes) an op keeps.
     """
 
     serial_below: int = dataclasses.field(default=65536, metadata={"least": 0, "about": "elements; 0 for never"})
     poison: bool = dataclasses.field(default=False, metadata={"about": "0 or 1"})
+    check_bounds: bool = dataclasses.field(default=False, metadata={"about": "0 or 1"})
     plan_cache: int = dataclasses.field(default=1024, metadata={"least": 1, "about": "plans kept by an op"})
 
 

@@ -6,6 +6,7 @@
     ├── ShapeError        ValueError     sizes that do not fit each other or the spec
     ├── DtypeError        TypeError      a dtype that the kernel or the spec does not take
     ├── DeviceError       RuntimeError   tensors on different devices, or not where the engine runs
+    ├── BoundsError       IndexError     a kernel with `check_bounds=True` that leaves one of its arrays
     ├── KernelError       ValueError     a kernel that cannot be an op: it writes an input, returns a value, ...
     ├── RegistrationError RuntimeError   a layer whose parts are missing, doubled, or registered too late
     ├── EngineError       RuntimeError   an engine missing, not started, or started for another device
@@ -51,6 +52,18 @@ class DeviceError(TinsmithError, RuntimeError):
 
 class KernelError(TinsmithError, ValueError):
     """The kernel cannot be an op: it writes an input, returns a value, overwrites what it read, has no source."""
+
+
+class BoundsError(TinsmithError, IndexError):
+    """A launch with `check_bounds=True` used an index outside an array.
+
+    Attributes:
+        path, line: where the index stands in the kernel's source.
+    """
+
+    def __init__(self, words: str, path: str = "", line: int = 0) -> None:
+        super().__init__(words)
+        self.path, self.line = path, line
 
 
 class RegistrationError(TinsmithError, RuntimeError):

@@ -2,7 +2,7 @@
 
 from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
-from ._examined import Examined, examined, judged
+from ._examined import Examined, bounds_checked, examined, judged
 from ._examples import example_inputs
 from ._foresight import Foresight
 from ._language import language
@@ -37,6 +37,7 @@ __all__ = [
     "Reference",
     "adjoint_source",
     "apart",
+    "bounds_checked",
     "chain",
     "constant_when_traced",
     "declared_spec",

@@ -6,7 +6,7 @@ Nothing is compiled or launched here, but for `judged`, which is the same op wit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -165,3 +165,9 @@ def judged(op: Op, adjoint: str | None) -> Op:
     if adjoint is None:
         return op
     return Op(op._kernels, op._text, **(op._options | {"adjoint": adjoint, "trust_engine": adjoint == "engine"}))
+
+
+def bounds_checked(call: Examined) -> Examined:
+    """The same call of the op with `check_bounds=True`."""
+    op = call.op
+    return replace(call, op=Op(op._kernels, op._text, **(op._options | {"check_bounds": True})))

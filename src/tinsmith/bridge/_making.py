@@ -21,6 +21,7 @@ def op(
     backward: Any = None,
     engine: str | None = None,
     trust_engine: bool = False,
+    check_bounds: bool = False,
     name: str | None = None,
     order: Order | None = None,
 ) -> Callable[[Any], Op]:
@@ -38,6 +39,10 @@ def op(
         engine: run the kernel on another engine than the one it was written for.
         trust_engine: take the engine's own gradient, where it comes to that, also of kernels like those that it is
             known to get wrong.
+        check_bounds: raise BoundsError where an index leaves an array, in the forward pass, in a generated or
+            hand-written backward pass, and in batches. An ordinary launch does not look: it reads or overwrites other
+            memory. For finding mistakes: launches are waited for, and slower. `TINSMITH_CHECK_BOUNDS=1` is this for
+            every op.
         name: for messages; the kernel's own otherwise.
         order: of a call's arguments: the `"kernel"`'s parameters, or the `"spec"`'s inputs and then what it does not
             list. Results are always in the spec's order. Left out it is the kernel's, with a warning where inputs and
@@ -65,6 +70,7 @@ def op(
         "backward": backward,
         "engine": engine,
         "trust_engine": trust_engine,
+        "check_bounds": check_bounds,
         "name": name,
         "order": order,
     }
@@ -90,6 +96,7 @@ def chain(
     backward: Any = None,
     engine: str | None = None,
     trust_engine: bool = False,
+    check_bounds: bool = False,
     name: str | None = None,
     order: Order | None = None,
 ) -> Op:
@@ -131,6 +138,7 @@ def chain(
         "backward": backward,
         "engine": engine,
         "trust_engine": trust_engine,
+        "check_bounds": check_bounds,
         "name": name,
         "order": order,
     }

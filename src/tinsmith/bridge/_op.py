@@ -365,7 +365,9 @@ def _stage(kernel: Any, arrays: Sequence[str], options: Mapping[str, Any], links
     is_simd, is_steady = bool(options.get("simd")), bool(options.get("steady"))
     may_write = bool(options.get("unrun"))
     engine = options.get("engine")
-    return Stage(kernel, arrays, engine, links=links, may_write_fields=may_write, is_simd=is_simd, is_steady=is_steady)
+    is_checked = bool(options.get("check_bounds")) or config().check_bounds
+    kinds = {"may_write_fields": may_write, "is_simd": is_simd, "is_steady": is_steady, "is_checked": is_checked}
+    return Stage(kernel, arrays, engine, links=links, **kinds)
 
 
 def _autocast(signature: Signature, bound: Bound) -> Bound:

@@ -32,6 +32,7 @@ from ..transforms import (
     simplified,
     unstored,
 )
+from ._guarded import compile_guarded
 from ._links import Links
 from ._uncompiled import places_of, remedy_of, telling
 
@@ -98,9 +99,11 @@ class Stage:
         may_write_fields: bool = False,
         is_simd: bool = False,
         is_steady: bool = False,
+        is_checked: bool = False,
     ) -> None:
         self.kernel = kernel
-        self.is_simd = is_simd
+        self.is_simd = is_simd and not is_checked
+        self.is_checked = is_checked
         self._is_steady = is_steady
         self.links = links or Links({}, {})
         self._may_write_fields = may_write_fields
@@ -235,6 +238,9 @@ class Stage:
             self.check_fields(op)
             if variant.fingerprint != self.fingerprint(values):
                 raise changed_between(op)
+            if self.is_checked and not variant.adjoint:
+                found = self._compiled[variant] = compile_guarded(self, variant, values, op)
+                return found
             function = self._function(variant)
             try:
                 templates = self.templates(values)
@@ -313,7 +319,7 @@ class Stage:
     def _tree(self, variant: Variant) -> Any:
         arrays = dict(variant.arrays)
         idle = [n for n, a in arrays.items() if variant.adjoint and not a.has_gradient and self.roles[n].is_written]
-        tree = annotated(unstored(self.source.tree, idle), self._annotations(arrays))
+        tree = annotated(unstored(self.source.tree, idle), self.annotations(arrays))
         ranks = {name: array.rank for name, array in arrays.items()}
         batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
         if batch:
@@ -347,7 +353,7 @@ class Stage:
             for n, field in found.fields
         ]
 
-    def _annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
+    def annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}
         for name, parameter in self.parameters.items():
             if name in arrays:

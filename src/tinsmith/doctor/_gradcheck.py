@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from .._errors import GradientError, KernelError, TinsmithError
-from ..bridge import Cotangents, Examined, Op, examined, judged
+from .._errors import BoundsError, GradientError, KernelError, TinsmithError
+from ..bridge import Cotangents, Examined, Op, bounds_checked, examined, judged
 from ..linter import Finding, in_order, unsuppressed
 from ._budget import OPERATIONS, Budget, TooLong
 from ._gradcheck_result import Gradcheck
@@ -155,6 +155,8 @@ class _Check:
         """Run it."""
         values = {name: one.detach() for name, one in self.call.inputs.items() if one.is_floating_point()}
         self.look = look(self.call)
+        if not self.look.obstacle and (self.look.unknown or self.call.gradient == "backward"):
+            self.look = replace(self.look, hazards=self._guarded_hazards(values))
         if self.look.obstacle:
             return self._not_compared(self.look)
         with torch.no_grad():
@@ -234,6 +236,21 @@ class _Check:
         self.findings.append(Finding("TS703", "error", path, line, 0, f"the gradient is refused: {words}"))
         self.notes.append("the gradient was refused, so there is nothing to compare")
         return self._finished(was_refused=True)
+
+    def _guarded_hazards(self, values: Tensors) -> list[Finding]:
+        """Indices outside that the interpreter did not see: it was stopped, or knows no hand-written gradient."""
+        function = of_op(bounds_checked(self.call))
+        try:
+            with torch.no_grad():
+                outputs = function(values)
+            if self.call.origin(frozenset(values)) != "engine":
+                pulled_back(function, values, random_cotangents(outputs))
+        except BoundsError as reason:
+            words = "; ".join(" ".join(one.split()) for one in str(reason).splitlines())
+            return [Finding("TS604", "error", reason.path, reason.line, 0, words)]
+        except TinsmithError:  # a kernel that cannot be guarded, or a gradient that is refused: the check goes on
+            return []
+        return []
 
     def _not_compared(self, seen: Look) -> Gradcheck:
         """Nothing was launched: say why, as an error."""

@@ -1,6 +1,7 @@
 """Passes: from a kernel's tree or IR to another one, one a file."""
 
 from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
+from ._bounded import ENTRIES, RECORD, Site, bounded
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
@@ -21,11 +22,15 @@ from .tree import (
 )
 
 __all__ = [
+    "ENTRIES",
     "NotRewritable",
+    "RECORD",
+    "Site",
     "Slope",
     "Tangent",
     "annotated",
     "batched",
+    "bounded",
     "draws",
     "fielded",
     "flat",

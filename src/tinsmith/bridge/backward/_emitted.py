@@ -11,7 +11,8 @@ from ..._errors import EngineError, TinsmithError, refusal
 from ...engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
 from ...source import build
 from ...source.ir import commented, nodes, printed, types, walk
-from ...transforms import flat, has_aliases, has_elements_at_top, is_swept
+from ...transforms import RECORD, bounded, flat, has_aliases, has_elements_at_top, is_swept
+from .._guarded import guarded, record_of
 from .._stage import Stage
 from .._steps import Step
 
@@ -60,7 +61,8 @@ class Emitted:
         for name in self.kernel.arguments:
             parameter = self.stage.parameters.get(name)
             texts[name] = "_lang.i32" if parameter is None else parameter.text
-        texts |= dict.fromkeys(self.fields, "_lang.template()")
+        handed = [name for name in kernel.arrays if name in self.fields or name == RECORD]
+        texts |= dict.fromkeys(handed, "_lang.template()")
         defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
         return printed(kernel, texts, defaults)
 
@@ -79,12 +81,15 @@ class Emitted:
         engine = self.stage.engine
         engine.require_ready(self.op)
         self.stage.check_fields(self.op)
-        tree = self._tree(flat(self.kernel) if self._is_flat else self.kernel)
-        function, _ = build(tree, {"_lang": engine.lang}, self.kernel.name)
+        plain = flat(self.kernel) if self._is_flat else self.kernel
+        kernel, sites = bounded(plain) if self.stage.is_checked else (plain, ())
+        fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
+        function, _ = build(self._tree(kernel), {"_lang": engine.lang}, self.kernel.name)
         try:
             # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
             is_aliased = is_swept(self.kernel.body)
-            return engine.compile(function, dict(self.fields), adjoint=False, is_careful=True, is_aliased=is_aliased)
+            found = engine.compile(function, fields, adjoint=False, is_careful=True, is_aliased=is_aliased)
+            return guarded(found, sites, engine, self.op, kernel) if self.stage.is_checked else found
         except TinsmithError:
             raise
         except Exception as cause:

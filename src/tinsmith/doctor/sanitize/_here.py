@@ -82,9 +82,10 @@ class Here:
         for size in reversed(held.element):
             position, rest = divmod(position, size)
             entry.insert(0, rest)
-        for size in reversed(self.shape(array)):
+        shape = self.shape(array)
+        for size, start in reversed(list(zip(shape, held.offset or (0,) * len(shape), strict=True))):
             position, rest = divmod(position, size)
-            index.insert(0, rest)
+            index.insert(0, rest + start)
         inside = ", ".join(map(str, index)) if held.rank else "None"
         tail = f"[{', '.join(map(str, entry))}]" if entry else ""
         return f"`{self.called(array)}[{inside}]{tail}`"

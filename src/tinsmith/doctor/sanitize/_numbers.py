@@ -78,14 +78,18 @@ class Numbers:
         here = self._here
         shape, name = here.shape(array), here.called(array)
         variables, sizes = here.variables(line), here.sizes()
-        side = "before" if any(at < 0 for at in index) else "behind"
+        starts = here.kernel.arrays[array].offset or (0,) * len(shape)
+        side = "before" if any(at < start for at, start in zip(index, starts, strict=True)) else "behind"
 
         def words() -> Finding:
             did = "is read" if is_read else "is written"
             inside = ", ".join(map(str, index))
             what = f"`{name}[{inside}]` {did}{here.inside(line)}, and `{name}` has the shape {shape}: "
-            axis = next(axis for axis, (at, size) in enumerate(zip(index, shape, strict=True)) if not 0 <= at < size)
-            if index[axis] < 0:
+            ranges = [range(start, start + size) for start, size in zip(starts, shape, strict=True)]
+            axis = next(axis for axis, (at, inside) in enumerate(zip(index, ranges, strict=True)) if at not in inside)
+            if starts[axis]:
+                what += f"the first index is {starts[axis]}, the last {ranges[axis].stop - 1}"
+            elif index[axis] < 0:
                 what += f"{index[axis]} is negative, which no engine takes for a place counted from the end"
             else:
                 what += f"the last index is {shape[axis] - 1}" if shape[axis] else "it has no element"

@@ -100,6 +100,7 @@ class Expressions:
         """A function that gives the position of an element's entry in its array's cells, or refuses the index."""
         memory = self.memories[array]
         runs = [self.as_type(one, "i64") for one in index]
+        starts = memory.array.offset or (0,) * len(memory.shape)
         sizes, refuse = memory.shape, self._refusal_of_index(memory, is_read=is_read)
         offset, stride = memory.offset(entry), 1
         for size in memory.array.element:
@@ -107,8 +108,8 @@ class Expressions:
 
         def position(held: Locals) -> int:
             flat = 0
-            for run, size in zip(runs, sizes, strict=True):
-                at = run(held)
+            for run, size, start in zip(runs, sizes, starts, strict=True):
+                at = run(held) - start
                 if not 0 <= at < size:
                     raise refuse(tuple([one(held) for one in runs]))
                 flat = flat * size + at

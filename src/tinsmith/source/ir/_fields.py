@@ -33,6 +33,7 @@ class Fields:
             kind = NAMES[facts.dtype]
             self._names[facts.key] = name
             self.found[name] = field
-            self.state.arrays[name] = nodes.Array(name, kind, len(facts.shape), facts.element, label)
+            offset = facts.offset if any(facts.offset) else ()
+            self.state.arrays[name] = nodes.Array(name, kind, len(facts.shape), facts.element, label, offset)
         array = self.state.arrays[self._names[facts.key]]
         return ArrayValue(array, facts.shape, facts.offset, facts.is_dense)

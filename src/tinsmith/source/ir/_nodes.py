@@ -210,7 +210,7 @@ class Array:
     """Memory of a kernel: a parameter, or a field that it names itself.
 
     `rank` counts the dims that an index has; `element` are those of its vectors or matrices. `label` is
-    what the source calls a field ("self.x"), "" for a parameter.
+    what the source calls a field ("self.x"), "" for a parameter; `offset` the first index along each axis, () for 0.
     """
 
     name: str
@@ -218,6 +218,7 @@ class Array:
     rank: int
     element: tuple[int, ...] = ()
     label: str = ""
+    offset: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

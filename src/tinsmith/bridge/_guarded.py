@@ -1,0 +1,125 @@
+"""Guarded: launches that raise where an index leaves its array, for `check_bounds=True`.
+
+A kernel is compiled from its IR, functions inlined, with a test of each index (`transforms.bounded`) that notes the
+first one outside in a small field. The field is read after each launch, so the launch is waited for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._errors import BoundsError, KernelError, TinsmithError, refusal
+from ..engines import Compiled, Engine, Language, Launch
+from ..source import build
+from ..source.ir import NotCovered, nodes, printed, types
+from ..transforms import ENTRIES, RECORD, Site, bounded, has_elements_at_top
+
+if TYPE_CHECKING:
+    from ._stage import Stage, Variant
+
+_RECORDS: dict[str, tuple[Any, Any]] = {}
+_MAKING = threading.Lock()
+
+
+def record_of(engine: Engine) -> Any:
+    """The field in which an engine's guarded kernels note what was outside; a new one after each restart."""
+    with _MAKING:
+        runtime, field = _RECORDS.get(engine.name, (None, None))
+        if field is None or runtime is not engine.runtime():
+            lang = engine.lang
+            field = lang.field(lang.i32)
+            builder = lang.FieldsBuilder()
+            builder.dense(lang.i, ENTRIES).place(field)
+            builder.finalize()
+            field.fill(0)
+            _RECORDS[engine.name] = engine.runtime(), field
+    return field
+
+
+@dataclass(frozen=True)
+class GuardedLaunch:
+    """A launch, and the look at the record after it.
+
+    Attributes:
+        launch: of the guarded kernel.
+        record: where it notes indices.
+        sites: what the record counts.
+        op, kernel, path: for messages.
+    """
+
+    launch: Launch
+    record: Any
+    sites: Sequence[Site]
+    op: str
+    kernel: str
+    path: str
+
+    def __call__(self, *arguments: Any) -> None:
+        self.launch(*arguments)
+        count, site, index, size = (int(one) for one in np.asarray(self.record.to_numpy()))
+        if count:
+            self.record.fill(0)
+            where = self.sites[site]
+            raise BoundsError(self._words(count, where, index, size), self.path, where.line)
+
+    def _words(self, count: int, site: Site, index: int, size: int) -> str:
+        rows = [
+            ("index", f"{index} along axis {site.axis}"),
+            ("size", str(size)),
+            ("at", f"{self.path}:{site.line}"),
+            ("kernel", self.kernel),
+        ]
+        if count > 1:
+            rows.append(("outside in all", f"{count:,} indices"))
+        remedy = "Guard the index, or loop over fewer elements; negative indices do not count from the end."
+        return refusal(f"op `{self.op}` uses an element of `{site.array}` that is not there", rows, remedy)
+
+
+def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel of the user's, compiled from its IR with its indices tested.
+
+    Raises:
+        KernelError: it uses what the IR does not know, or the engine does not compile it.
+    """
+    try:
+        plain, fields = stage.lowered(variant, values)
+    except NotCovered as reason:
+        words = f"op `{op}` cannot check its bounds: tinsmith cannot follow {reason.construct}"
+        remedy = "Write that line in other words, or leave out `check_bounds`."
+        raise KernelError(refusal(words, [("at", reason.place)], remedy)) from None
+    if has_elements_at_top(plain):  # both engines end the process on such a kernel, printed number by number
+        words = f"op `{op}` cannot check its bounds: its kernel uses numbers of vectors outside of loops"
+        raise KernelError(
+            refusal(words, remedy="Put them in a loop, `for _ in range(1):`, or leave out `check_bounds`.")
+        )
+    kernel, sites = bounded(plain)
+    texts = {name: text for name, text in stage.annotations(dict(variant.arrays)).items() if name in _given(kernel)}
+    handed = {**fields, RECORD: record_of(stage.engine)}
+    texts |= dict.fromkeys(handed, "_lang.template()")
+    defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
+    function, _ = build(printed(kernel, texts, defaults), {"_lang": stage.engine.lang}, f"{kernel.name}, guarded")
+    try:
+        compiled = stage.engine.compile(function, handed, adjoint=False, is_careful=True, is_aliased=True)
+    except TinsmithError:
+        raise
+    except Exception as cause:
+        rows = [("kernel", kernel.name), (stage.engine.name, str(cause).strip().splitlines()[-1])]
+        words = f"the kernel of op `{op}` does not compile with its bounds checked"
+        raise KernelError(refusal(words, rows, "Leave out `check_bounds`.")) from cause
+    return guarded(compiled, sites, stage.engine, op, kernel)
+
+
+def _given(kernel: nodes.Kernel) -> set[str]:
+    """Arrays and numbers that a launch gives a kernel."""
+    return {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
+
+
+def guarded(compiled: Compiled, sites: Sequence[Site], engine: Engine, op: str, kernel: nodes.Kernel) -> Compiled:
+    """A compiled kernel whose launches raise BoundsError."""
+    launch = GuardedLaunch(compiled.launch, record_of(engine), sites, op, kernel.name, kernel.path)
+    return replace(compiled, launch=launch)
