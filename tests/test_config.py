@@ -26,6 +26,7 @@ def test_settings_are_read(environ, wanted):
 KNOWN = [
     "  TINSMITH_SERIAL_BELOW  elements; 0 for never (default 65536)",
     "  TINSMITH_POISON        0 or 1 (default 0)",
+    "  TINSMITH_CHECK_BOUNDS  0 or 1 (default 0)",
     "  TINSMITH_PLAN_CACHE    plans kept by an op (default 1024)",
 ]
 REFUSED = {
