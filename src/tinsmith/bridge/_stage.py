@@ -50,7 +50,7 @@ class ArrayType(NamedTuple):
 class FieldUse(NamedTuple):
     """A field that a kernel or one of its functions uses; one that is not followed counts as written and read.
 
-    `function` is who uses it, at `place`.
+    `is_replaced` says that it is written otherwise than by adding to it; `function` is who uses it, at `place`.
     """
 
     name: str
@@ -58,6 +58,7 @@ class FieldUse(NamedTuple):
     is_written: bool
     is_read: bool
     is_followed: bool
+    is_replaced: bool
     function: str
     place: str
 
@@ -347,9 +348,9 @@ class Stage:
         if found is None:
             return []
         written = {name for name, _ in found.written} | found.whole
-        read = found.read | found.whole
+        read, replaced = found.read | found.whole, found.replaced | found.whole
         return [
-            FieldUse(n, field, n in written, n in read, n not in found.whole, *found.places[n])
+            FieldUse(n, field, n in written, n in read, n not in found.whole, n in replaced, *found.places[n])
             for n, field in found.fields
         ]
 

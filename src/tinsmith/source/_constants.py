@@ -61,6 +61,7 @@ class Constants:
         written: fields that it writes: their names, and where.
         places: the function that names each field, and where.
         read, whole: names of fields whose elements it reads, and of those that it passes on to functions.
+        replaced: names of fields that it gives other values than sums of the old ones and something.
         is_complete: whether every name had a value; a global may be assigned after the kernel is defined.
     """
 
@@ -70,6 +71,7 @@ class Constants:
     places: Mapping[str, tuple[str, str]]
     read: frozenset[str]
     whole: frozenset[str]
+    replaced: frozenset[str]
     is_complete: bool
     engine: Engine
     _field_paths: frozenset[_Path]
@@ -110,6 +112,7 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
         finder.places,
         frozenset(finder.read),
         frozenset(finder.whole),
+        frozenset(finder.replaced),
         finder.is_complete,
         engine,
         frozenset(finder.field_paths),
@@ -129,6 +132,7 @@ class _Finder:
         self.places: dict[str, tuple[str, str]] = {}
         self.read: set[str] = set()
         self.whole: set[str] = set()
+        self.replaced: set[str] = set()
         self.is_complete = True
         self._seen: set[tuple[Any, Any]] = set()
 
@@ -156,6 +160,7 @@ class _Finder:
             self.written += [(label, source.place(uses.written[name])) for name in _within(label, uses.written)[:1]]
             self.read |= {label} if _within(label, uses.read) else set()
             self.whole |= {label} if _within(label, uses.whole | lent) else set()
+            self.replaced |= {label} if _within(label, uses.replaced) else set()
 
     def _lent(self, source: Source, roots: Mapping[str, _Path]) -> set[str]:
         """Names whose elements are given to functions that may store to them."""

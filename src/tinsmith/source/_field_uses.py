@@ -14,11 +14,13 @@ class FieldUses(NamedTuple):
     """`written`: names that are stored to, and where. `read`: names whose elements are read.
 
     `whole`: names that are passed on whole, to a function: what becomes of them is not followed.
+    `replaced`: names of `written` that are given other values than sums of the old one and something.
     """
 
     written: dict[str, ast.AST]
     read: set[str]
     whole: set[str]
+    replaced: set[str]
 
 
 def field_uses(tree: ast.FunctionDef) -> FieldUses:
@@ -26,7 +28,7 @@ def field_uses(tree: ast.FunctionDef) -> FieldUses:
 
     `x[i] += v` reads nothing that a gradient needs.
     """
-    found = FieldUses({}, set(), set())
+    found = FieldUses({}, set(), set(), set())
     for statement in tree.body:
         _visit(statement, found)
     return found
@@ -36,9 +38,14 @@ def _visit(node: ast.AST, found: FieldUses) -> None:
     if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
         _store(node, found)
         return
+    if isinstance(node, ast.Assign) and (addend := self_addition(node)) is not None:
+        found.read.update(_names(node.targets[0]))
+        _visit(addend, found)
+        _store(node.targets[0], found, is_sum=True)
+        return
     if isinstance(node, ast.AugAssign):
         _visit(node.value, found)
-        _visit(node.target, found)
+        _store(node.target, found, is_sum=isinstance(node.op, ast.Add | ast.Sub))
         return
     if isinstance(node, ast.Attribute) and node.attr == "shape":
         return  # sizes are no elements
@@ -60,7 +67,21 @@ def _visit(node: ast.AST, found: FieldUses) -> None:
         _visit(child, found)
 
 
-def _store(target: ast.Subscript | ast.Attribute, found: FieldUses) -> None:
+def self_addition(node: ast.Assign) -> ast.expr | None:
+    """The `e` of `x[i] = x[i] + e` or `x[i] = e + x[i]`, which is an addition to x."""
+    if len(node.targets) != 1 or not isinstance(node.targets[0], ast.Subscript):
+        return None
+    if not (isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add)):
+        return None
+    target = ast.unparse(node.targets[0])
+    left, right = node.value.left, node.value.right
+    for same, other in ((left, right), (right, left)):
+        if ast.unparse(same) == target and target not in ast.unparse(other):
+            return other
+    return None
+
+
+def _store(target: ast.expr, found: FieldUses, *, is_sum: bool = False) -> None:
     """`x[i] = ...`, `x[i][0] = ...`, `x[i].y = ...`: the name before the innermost bracket; indices are read."""
     node: ast.AST = target
     while isinstance(node, ast.Subscript | ast.Attribute):
@@ -68,6 +89,7 @@ def _store(target: ast.Subscript | ast.Attribute, found: FieldUses) -> None:
             _visit(node.slice, found)
             if name := _name(node.value):
                 found.written.setdefault(name, target)
+                found.replaced.update(() if is_sum else (name,))
                 return
         node = node.value
 
@@ -89,7 +111,7 @@ def _call(call: ast.Call, found: FieldUses) -> None:
     for place, argument in enumerate([*call.args, *(keyword.value for keyword in call.keywords)]):
         if is_atomic and place == 0 and isinstance(argument, ast.Subscript | ast.Attribute):
             found.read.update(_names(argument))  # it returns the old value
-            _store(argument, found)
+            _store(argument, found, is_sum=called(call) in ("atomic_add", "atomic_sub"))
         else:
             _visit(argument, found)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from ._field_uses import self_addition
 from ._followed import Followed
 from ._nodes import called, is_static, iterated
 from ._places import Loop, Names, changed_arrays
@@ -204,16 +205,8 @@ class _Walker(ast.NodeVisitor):
 
     def _self_addition(self, node: ast.Assign) -> ast.expr | None:
         """The `e` of `x[i] = x[i] + e` or `x[i] = e + x[i]`, which is an addition to x."""
-        if len(node.targets) != 1 or self._element(node.targets[0]) is not node.targets[0]:
-            return None
-        if not (isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add)):
-            return None
-        target = ast.unparse(node.targets[0])
-        left, right = node.value.left, node.value.right
-        for same, other in ((left, right), (right, left)):
-            if ast.unparse(same) == target and target not in ast.unparse(other):
-                return other
-        return None
+        is_element = len(node.targets) == 1 and self._element(node.targets[0]) is node.targets[0]
+        return self_addition(node) if is_element else None
 
     def _atomic(self, node: ast.Call, *, is_fetched: bool) -> bool:
         name = called(node)

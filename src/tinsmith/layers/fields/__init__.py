@@ -6,6 +6,7 @@ from ._managers import FieldManager
 from ._placed import Placed, placed
 from ._program import Program, clearing
 from ._roles import Habits, Launch, Roles, check_once
+from ._running import Running, make_running
 from ._transfer import fill, read
 
 __all__ = [
@@ -17,10 +18,12 @@ __all__ = [
     "Placed",
     "Program",
     "Roles",
+    "Running",
     "apart",
     "check_once",
     "clearing",
     "fill",
+    "make_running",
     "placed",
     "read",
     "run",

@@ -19,6 +19,7 @@ from ...source import build, parse_statement
 from .._identifiers import OURS, identifier, used_names
 from ._placed import Placed, placed
 from ._roles import Launch, Roles, Use, by_key, uses_of_each
+from ._starts import is_replaced_first, start_kernel
 
 
 class OpProgram:
@@ -37,9 +38,11 @@ class OpProgram:
         *,
         runs: bool = True,
         instead: Callable[[], str] | None = None,
+        cleared: Sequence[Placed] = (),
     ) -> None:
         self._layer = layer
         self._roles = roles
+        self._cleared = by_key(cleared)
         self._instead = instead
         found = uses_of_each(launches)
         self._make(launches, found, frozenset(), runs=runs)
@@ -82,6 +85,7 @@ class OpProgram:
         self._arguments = [link.names for link in links]
         kernels = [launch.launcher.stage.kernel for launch in launches]
         copies = [self._copy(one) for one in self._overwritten]
+        copies += [start_kernel(one, self._names[one.facts.key]) for one in self._held(launches, found) if runs]
         moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
         self.op = Op(
             [*(kernel for kernel, _ in copies), *kernels],
@@ -92,8 +96,15 @@ class OpProgram:
             detached=self._detached(),
             unrun=not runs,
         )
-        self._check_followed(arrays)
+        self._check_followed(arrays, len(copies) if runs else 0)
         self._foresight = Foresight(self.op, self._instead)
+
+    def _held(self, launches: Sequence[Launch], found: Sequence[dict[str, Use]]) -> list[Placed]:
+        """Fields whose content a call begins with: those that are not cleared, and not replaced at once."""
+        filled = by_key(self._roles.filled)
+        made = [one for key, one in by_key((*self._outputs, *self._between)).items() if key not in filled]
+        held = [one for one in made if one.facts.key not in self._cleared]
+        return [one for one in held if not is_replaced_first(one, launches, found)]
 
     def _tables(self, found: Sequence[dict[str, Use]]) -> frozenset[int]:
         """Fields between kernels that no kernel writes after all: they keep what they hold."""
@@ -146,10 +157,13 @@ class OpProgram:
                 remedy = "Register it by register_weight_field, or with needs_grad=False."
                 raise GradientError(refusal(words, remedy=remedy))
 
-    def _check_followed(self, arrays: Container[int]) -> None:
-        """Refuse a field that was reached in a way which is not seen through: it would be another memory there."""
+    def _check_followed(self, arrays: Container[int], starts: int) -> None:
+        """Refuse a field that was reached in a way which is not seen through: it would be another memory there.
+
+        The first `starts` kernels are ours, and read one field each.
+        """
         engine = self._roles.filled[0].engine
-        leaves = [(use, *leaf) for use in self.op.fields for leaf in engine.leaf_fields(use.field, use.name)]
+        leaves = [(use, *leaf) for use in self.op.fields[starts:] for leaf in engine.leaf_fields(use.field, use.name)]
         for use, name, leaf in leaves:
             if placed(leaf, name, None, False, self._layer).facts.key in arrays:
                 words = f"`{use.function}` of {self._layer} uses the field `{name}` in a way that no array can replace"

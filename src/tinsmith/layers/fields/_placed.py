@@ -39,6 +39,7 @@ class Placed:
         runtime: the engine's state that it was made in: once that is gone, so is its memory.
         is_silent: whether it was registered without a gradient in so many words, so that none is missed.
         is_batched: whether a call's tensor may have leading batch dims.
+        clears: whether it starts each call at zero, or with what it holds; None where nobody said.
         manager: fills and reads it, in place of a transfer of ours, from a tensor of `shape` and `dtype`.
     """
 
@@ -52,6 +53,7 @@ class Placed:
     runtime: Any
     is_silent: bool = False
     is_batched: bool = False
+    clears: bool | None = None
     manager: Any = None
     shape: tuple[int, ...] | None = None
     dtype: torch.dtype | None = None

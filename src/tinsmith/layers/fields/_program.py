@@ -25,6 +25,7 @@ from .._pool import gradient_field
 from ._as_op import OpProgram, foresight
 from ._placed import Placed
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
+from ._starts import Starts
 from ._transfer import Copy, Transfer
 
 _LOCK = threading.RLock()
@@ -64,8 +65,7 @@ class Program:
         self._blocking = uses.blocking()
         filled, outputs = roles.filled, roles.outputs
         values = _copies("load", filled), _copies("store", outputs), _copies("store", self.kept)
-        cleared = _copies("clear", outputs) if habits.clears_outputs else []
-        cleared += _copies("clear", roles.internal) if habits.clears_internal else []
+        cleared = _copies("clear", Starts(roles, launches, habits).cleared)
         graded = [one for one in outputs if one.facts.has_gradient]
         self.active_fields = tuple(one for one in filled if one.needs_grad)
         self.active = _places(filled, lambda one: one.needs_grad)
@@ -76,7 +76,7 @@ class Program:
         shown = by_key(outputs)  # their gradients are what a backward pass begins with, even where they are inputs too
         dirty = [one for one in (*filled, *uses.cleared(habits)) if one.facts.has_gradient]
         dirty = [one for one in dirty if one.facts.key not in shown]
-        self._load = self._transfer(values[0] + cleared)
+        self._load = self._transfer(cleared + values[0])
         self._store, self._store_all = self._transfer(values[1]), self._transfer(values[1] + values[2])
         saved = [*values[0], *_copies("restore", self.kept)] if habits.saves else []
         given = _gradients("load", [outputs[place] for place in self.differentiated])

@@ -43,24 +43,30 @@ class Habits:
     """How a layer treats its fields between calls.
 
     Attributes:
-        clears_outputs, clears_internal: these start each call at zero; otherwise as the call before left them.
+        clears_outputs: whether outputs start each call at zero where they do not say themselves; None is for those
+            that kernels only add to.
+        clears_internal: the same of internal fields. What is not cleared starts with what the field holds.
         clears_gradients: of internal fields, before each backward pass; otherwise they add up.
         saves: what kernels change is saved for the backward pass.
     """
 
-    clears_outputs: bool = False
+    clears_outputs: bool | None = False
     clears_internal: bool = False
     clears_gradients: bool = True
     saves: bool = True
 
 
 class Use(NamedTuple):
-    """A field of numbers that a kernel uses. One that is not followed counts as written and read."""
+    """A field of numbers that a kernel uses. One that is not followed counts as written, replaced and read.
+
+    `is_replaced` says that it is written otherwise than by adding to it.
+    """
 
     one: Placed
     is_written: bool
     is_read: bool
     is_followed: bool
+    is_replaced: bool
 
 
 def uses_of(launch: Launch) -> dict[str, Use]:
@@ -75,7 +81,7 @@ def uses_of(launch: Launch) -> dict[str, Use]:
             one = placed(leaf, name, None, False, f"kernel `{stage.name}`")
             while name in found and found[name].one.facts.key != one.facts.key:
                 name += "'"
-            found[name] = Use(one, *use[2:5])
+            found[name] = Use(one, *use[2:6])
     return found
 
 

@@ -12,15 +12,14 @@ from typing import Any
 
 import torch
 
-from ..._errors import ArgumentError, CheckpointError, DeviceError, RegistrationError, TinsmithError, refusal
-from ..fields import Habits, OnFields, OpProgram, Placed, Program, Roles, apart, check_once, fill, placed, read
+from ..._errors import ArgumentError, CheckpointError, RegistrationError, TinsmithError, refusal
+from ..fields import Habits, OnFields, Placed, Roles, Running, apart, check_once, fill, make_running, placed, read
 from ._kernels import Kernels, unknown
+from ._place import check_place, checked_device
 from ._weights import follow
 
 FieldLike = Any
 """A field of either engine."""
-Running = OpProgram | OnFields
-"""From kernels with their arguments and the memory of filled fields to that of outputs."""
 
 
 class EmptyTin(torch.nn.Module):
@@ -36,8 +35,8 @@ class EmptyTin(torch.nn.Module):
         save: whether what a backward pass needs is saved, so that the layer may be called again before it.
         on_tensors: run the kernels on the tensors themselves, as an op, and leave the fields alone: nothing is
             copied, batches take one launch, and `torch.compile` sees no graph break. What the kernels read from
-            fields that are no input, weight or output is still read there, and what they write between
-            kernels starts each call at zero.
+            fields that are no input, weight or output is still read there. What they write begins each call with
+            what its field holds, unless it is cleared, and never goes back into the field.
 
     Example:
         >>> x, y = (ti.field(ti.f32, 64, needs_grad=True) for _ in range(2))
@@ -60,14 +59,14 @@ class EmptyTin(torch.nn.Module):
         self,
         device: torch.device | str | None = None,
         auto_clear_grad: bool = True,
-        _auto_clear: bool = False,
+        _auto_clear: bool | None = None,
         *,
         save: bool = True,
         on_tensors: bool = False,
     ) -> None:
         super().__init__()
         self._on_tensors = on_tensors
-        self.device = self._checked_device(device)
+        self.device = checked_device(device, type(self).__name__)
         self.auto_clear_grad = auto_clear_grad
         self.finished = False
         self._habits = Habits(clears_outputs=_auto_clear, clears_gradients=auto_clear_grad, saves=save)
@@ -109,11 +108,24 @@ class EmptyTin(torch.nn.Module):
         return self
 
     def register_output_field(
-        self, field: FieldLike, name: str | None = None, needs_grad: bool | None = None, complex_dtype: bool = False
+        self,
+        field: FieldLike,
+        name: str | None = None,
+        needs_grad: bool | None = None,
+        complex_dtype: bool = False,
+        *,
+        clear: bool | None = None,
     ) -> EmptyTin:
-        """A field that the next result of a call is read from. Returns self. Arguments: `register_input_field`."""
+        """A field that the next result of a call is read from. Returns self. Other arguments: `register_input_field`.
+
+        Args:
+            field: its content is the result.
+            name, needs_grad, complex_dtype: of the result.
+            clear: True starts each call at zero, False with what the field holds: what was set from Python, or what the
+                call before left there. None clears a field that kernels only add to (`y[i] += ...`).
+        """
         name = name if name is not None else f"output_field_{len(self._outputs)}"
-        self._outputs.append(self._placed(field, name, needs_grad, complex_dtype))
+        self._outputs.append(replace(self._placed(field, name, needs_grad, complex_dtype), clears=clear))
         return self
 
     def register_internal_field(
@@ -125,6 +137,7 @@ class EmptyTin(torch.nn.Module):
         complex_dtype: bool = False,
         *,
         persistent: bool = True,
+        clear: bool | None = None,
     ) -> EmptyTin:
         """A field between kernels, or one that holds weights which torch is not to train. Returns self.
 
@@ -138,8 +151,10 @@ class EmptyTin(torch.nn.Module):
             complex_dtype: whether it is set from complex tensors.
             persistent: whether it belongs into checkpoints. What a call only uses in between does not,
                 and a layer whose internal fields are all of that kind can be deep-copied.
+            clear: True starts each call at zero, False with what the field holds. So does None, with a warning where
+                kernels only add to the field, so that its sum would go on from call to call.
         """
-        one = self._placed(field, self._internal_name(name), needs_grad, complex_dtype)
+        one = replace(self._placed(field, self._internal_name(name), needs_grad, complex_dtype), clears=clear)
         self._internals[one.name] = one
         self._persistent |= {one.name} if persistent else set()
         if value is not None:
@@ -194,7 +209,8 @@ class EmptyTin(torch.nn.Module):
                 words = f"{self._label} needs at least one {what}"
                 call = f"register_{what.replace(' ', '_')}"
                 raise RegistrationError(refusal(words, remedy=f"Call `.{call}(...)` before `.finish()`."))
-        self._check_place()
+        fields = (*self._filled, *self._outputs, *self._internals.values())
+        check_place(fields, self.device, self._label)
         self._inputs[0].engine.settle()
         self._inputs, self._outputs = ([one.refreshed() for one in fields] for fields in (self._inputs, self._outputs))
         for fields in (self._internals, self._weights):
@@ -267,10 +283,7 @@ class EmptyTin(torch.nn.Module):
     def _make_program(self) -> Running:
         launches = self._kernels.launches()
         roles = Roles(self._filled, tuple(self._outputs), tuple(self._internals.values()))
-        if self._on_tensors:
-            self._program = OpProgram(self._label, roles, launches)
-        else:
-            self._program = OnFields(Program(self._label, roles, launches, self._habits))
+        self._program = make_running(self._label, roles, launches, self._habits, on_tensors=self._on_tensors)
         return self._program
 
     # Keeping ------------------------------------------------------------------------------
@@ -358,27 +371,6 @@ class EmptyTin(torch.nn.Module):
     def _placed(self, field: FieldLike, name: str, needs_grad: bool | None, is_complex: bool) -> Placed:
         self._check_open()
         return placed(field, name, needs_grad, is_complex, self._label)
-
-    def _checked_device(self, device: Any) -> torch.device | None:
-        try:
-            return None if device is None else torch.device(device)
-        except (TypeError, RuntimeError) as cause:
-            words = f"{type(self).__name__} got no device"
-            raise ArgumentError(refusal(words, [("device", repr(device))], "Pass torch.device('cpu').")) from cause
-
-    def _check_place(self) -> None:
-        """All fields of one engine, which runs where the layer was told to be."""
-        engines = {
-            one.engine for one in (*self._inputs, *self._outputs, *self._internals.values(), *self._weights.values())
-        }
-        if len(engines) > 1:
-            words = f"the fields of {self._label} belong to several engines"
-            rows = [(one.name, one.engine.name) for one in (*self._inputs, *self._outputs)]
-            raise RegistrationError(refusal(words, rows, "Make all of them with the engine of its kernels."))
-        runs_on = self._inputs[0].engine.device_type()
-        if self.device is not None and self.device.type != runs_on:
-            words = f"{self._label} was made for {self.device}, and its engine runs on {runs_on}"
-            raise DeviceError(refusal(words, remedy=f"Start the engine there: ts.init({self.device.type!r})."))
 
     def _internal_name(self, name: str | None) -> str:
         name = name if name is not None else str(len(self._internals) + len(self._weights))

@@ -57,7 +57,7 @@ class Tin(EmptyTin):
         data_oriented: Any,
         device: torch.device | str | None = None,
         auto_clear_grad: bool = True,
-        _auto_clear: bool = False,
+        _auto_clear: bool | None = None,
         *,
         save: bool = True,
         on_tensors: bool = False,

@@ -1,0 +1,49 @@
+"""Running: from what a layer was told to what runs its calls, on fields or on tensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from ..._errors import refusal
+from ._as_op import OpProgram
+from ._call import OnFields
+from ._program import Program
+from ._roles import Habits, Launch, Roles
+from ._starts import Starts
+from ._transfer import read
+
+Running: TypeAlias = OpProgram | OnFields
+"""From kernels with their arguments and the memory of filled fields to that of outputs."""
+
+
+def make_running(layer: str, roles: Roles, launches: Sequence[Launch], habits: Habits, *, on_tensors: bool) -> Running:
+    """What runs a layer's calls. Warns where fields may not start a call as their owner expects.
+
+    Raises:
+        KernelError, GradientError: the kernels cannot run on tensors, where they are to.
+    """
+    starts = Starts(roles, launches, habits)
+    _warn_of_values(layer, starts)
+    if on_tensors:
+        return OpProgram(layer, roles, launches, cleared=starts.cleared)
+    _warn_of_sums(layer, starts)
+    return OnFields(Program(layer, roles, launches, habits))
+
+
+def _warn_of_values(layer: str, starts: Starts) -> None:
+    """Warn where clearing an output, which nobody asked for, loses what somebody put there."""
+    for one in starts.cleared_by_default:
+        if read(one, layer).any():
+            words = f"each call of {layer} clears the output `{one.name}`, which holds values now"
+            remedy = "Register it with clear=False to add to them, or with clear=True if they do not matter."
+            warnings.warn(refusal(words, [("field", str(one))], remedy), stacklevel=2)
+
+
+def _warn_of_sums(layer: str, starts: Starts) -> None:
+    """Warn of fields that add up from call to call, though nobody asked for that."""
+    for one in starts.summed:
+        words = f"kernels of {layer} add to the field `{one.name}`, and nothing clears it: its sum goes on in each call"
+        remedy = "Register it with clear=True to start each call at zero, or with clear=False if the sum is to go on."
+        warnings.warn(refusal(words, [("field", str(one))], remedy), stacklevel=2)
