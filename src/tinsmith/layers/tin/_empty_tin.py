@@ -120,7 +120,9 @@ class EmptyTin(torch.nn.Module):
 
         Args:
             field: its content is the result.
-            name, needs_grad, complex_dtype: of the result.
+            name: for messages; "output_field_0", "output_field_1", ... otherwise.
+            needs_grad: whether the result has a gradient.
+            complex_dtype: whether the result is complex.
             clear: True starts each call at zero, False with what the field holds: what was set from Python, or what the
                 call before left there. None clears a field that kernels only add to (`y[i] += ...`).
         """
