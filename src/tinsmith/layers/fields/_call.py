@@ -84,6 +84,7 @@ class _Lean(torch.autograd.Function):
     def forward(ctx: Any, call: Call, *memory: torch.Tensor) -> Any:
         program = call.program
         outputs, kept = program.forward(_plain(memory), call.launches, call.pictures, saves=call.saves)
+        kept = program.shared(kept)
         ctx.call, ctx.number, ctx.settings = call, program.calls, program.settings
         if call.saves:
             ctx.save_for_backward(*memory, *kept)
@@ -240,7 +241,7 @@ def _called_since(layer: str) -> GradientError:
 def _set_since(name: str, layer: str) -> GradientError:
     words = f"internal field `{name}` of {layer} was set between a call and its backward pass, which would read it"
     return GradientError(
-        refusal(words, remedy="Set it after the backward pass; or register it by register_weight_field.")
+        refusal(words, remedy="Leave out save=False, or set it after the backward pass.")
     )
 
 

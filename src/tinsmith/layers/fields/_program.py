@@ -32,18 +32,23 @@ _LOCK = threading.RLock()
 """Fields are one memory for all threads and layers, and a call is several launches."""
 
 
+SHARED = 1 << 20
+"""Bytes from which it pays to ask whether a field has changed since the call before."""
+
+
 class Program:
     """Transfers and launches of one layer. Made anew when a kernel gets other fields.
 
     `reset` comes first in each pass, where fields that are this layer's own must start it as new.
 
     Attributes:
-        kept: fields that kernels change, beside plain results: saved for a backward pass, and left as found by it.
+        kept: fields that kernels change, beside plain results, and those that they only read: saved for a backward
+            pass, and left as found by it.
         active, ungraded: places, among filled fields, of those with a gradient, and of those that are to have
             none without having been told so.
         differentiated, silent_outputs: places, among outputs, of those with a gradient and of those without.
         calls: how often the kernels ran forward.
-        settings, last_set: how often a field was set that a backward pass reads and nobody saved; and which.
+        settings, last_set: how often a field was set where nothing is saved for a backward pass; and which.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class Program:
         self.engine: Engine = roles.filled[0].engine
         self._check_engines(launches)
         uses = _Uses(roles, launches)
-        self.kept = uses.kept
+        self.kept = (*uses.kept, *uses.looked_at)
         self._blocking = uses.blocking()
         filled, outputs = roles.filled, roles.outputs
         values = _copies("load", filled), _copies("store", outputs), _copies("store", self.kept)
@@ -80,22 +85,24 @@ class Program:
         self._store, self._store_all = self._transfer(values[1]), self._transfer(values[1] + values[2])
         saved = [*values[0], *_copies("restore", self.kept)] if habits.saves else []
         given = _gradients("load", [outputs[place] for place in self.differentiated])
-        found = _copies("store", self.kept) if reset is None else []
+        own = by_key((*filled, *outputs, *roles.internal)) if reset is not None else {}
+        self._present = tuple(one for one in self.kept if one.facts.key not in own)
+        found = _copies("store", self._present)
         self._restore = self._transfer([*found, *saved, *given, *_gradients("clear", [*silent, *dirty])])
-        put_back = _copies("restore", self.kept) if reset is None else []
+        put_back = _copies("restore", self._present)
         self._collect = self._transfer([*_gradients("store", self.active_fields), *put_back])
-        self._present = self.kept if reset is None else ()
         elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
         self._is_serial = filled[0].runs_on == "cpu" and elements < config().serial_below
         self._is_cuda = filled[0].runs_on == "cuda"
         self._foresight = functools.cache(lambda: foresight(layer, roles, launches, has_choice=reset is None))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
+        self._last_kept: tuple[torch.Tensor, ...] = ()
         self.calls = 0
         self.settings, self.last_set = 0, ""
 
     def note_set(self, one: Placed) -> None:
-        """A field was set from outside: unless it is kept, the backward pass of a call before would read it."""
-        if one.facts.key not in by_key(self.kept):
+        """A field was set from outside: where nothing is saved, the backward pass of a call before would read it."""
+        if not self.habits.saves:
             self.settings, self.last_set = self.settings + 1, one.name
 
     def _check_engines(self, launches: Sequence[Launch]) -> None:
@@ -167,6 +174,14 @@ class Program:
         self._guarded(device, run)
         return outputs, kept
 
+    def shared(self, kept: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """`kept`, where a large field that holds what it held at the call before is the memory of that call."""
+        for place, (tensor, before) in enumerate(zip(kept, self._last_kept, strict=False)):
+            if tensor.nbytes >= SHARED and torch.equal(tensor, before):
+                kept = [*kept[:place], before, *kept[place + 1 :]]
+        self._last_kept = tuple(kept)
+        return list(kept)
+
     def backward(
         self,
         tensors: Sequence[torch.Tensor],
@@ -226,6 +241,13 @@ class _Uses:
         self.kept: tuple[Placed, ...] = tuple(
             one for one in everything if self._is_written(one) and (one.facts.key not in outputs or self._matters(one))
         )
+
+    @property
+    def looked_at(self) -> tuple[Placed, ...]:
+        """Fields that are only read: anybody may change them before a backward pass, which must find what was read."""
+        others = by_key((*self.kept, *self._roles.filled)).keys()
+        read = (one for key, one in (self._seen | self._told).items() if key in self._read)
+        return tuple(one for one in read if one.facts.key not in others)
 
     def _is_written(self, one: Placed) -> bool:
         """What no source names is reached in a way that is not followed, and so may be written."""
