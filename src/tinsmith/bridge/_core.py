@@ -18,6 +18,7 @@ from ..spec import solve
 from ._buffers import Buffer
 from ._case import Case
 from ._elements import check_element
+from ._field_contents import FieldContents
 from ._lowered import lowered
 from ._plan import Pace, Plan
 from ._signature import Signature, common_float, fitting_dtypes
@@ -93,6 +94,7 @@ class Core:
         self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars))
         self._pace = Pace(config().serial_below)
         self._plans: dict[Any, Plan] = {}
+        self.contents = FieldContents(signature)
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:

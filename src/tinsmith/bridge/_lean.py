@@ -44,8 +44,9 @@ class Lean(torch.autograd.Function):
         places = plan.saved(run.active)
         if plan.prepares_backward:
             plan.pullback(run.active)  # now, with the Python values of the forward pass, and refused before any launch
+        contents = run.call.core.contents.now()
         arrays = plan.forward(inputs, run.call.scalars)
-        ctx.run = run
+        ctx.run, ctx.contents = run, contents
         if places:
             ctx.save_for_backward(*[arrays[place] for place in places])
         outputs = arrays[plan.outputs]
@@ -60,6 +61,7 @@ class Lean(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         run = ctx.run
         plan = run.plan
+        run.call.core.contents.check(ctx.contents)
         if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
             return (None,) * (1 + plan.inputs)
         active = run.wanted(ctx.needs_input_grad)

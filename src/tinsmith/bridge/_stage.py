@@ -342,6 +342,11 @@ class Stage:
                 ranks[name] = len(facts.shape)
         return ranks
 
+    @property
+    def uses_fields(self) -> bool:
+        """Whether the kernel or a function of it uses fields."""
+        return self._constants is not None and bool(self._constants.fields)
+
     def field_uses(self) -> list[FieldUse]:
         """Fields that the kernel and its functions use."""
         found = self._constants

@@ -1,0 +1,83 @@
+"""A field that an op reads, changed between its forward and its backward pass, is refused; the same values are not."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+
+N = 4
+
+
+def rand(*shape):
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def fill(field, value):
+    field.from_torch(torch.full_like(field.to_torch(), value))
+
+
+def tracking(lang, adjoint):
+    """loss = sum (x - goal)^2 with a goal in a field, a table of vectors and one that a function reads."""
+    goal = lang.field(lang.f64, shape=())
+    table = lang.Vector.field(2, lang.f64, shape=N)
+    hidden = lang.field(lang.f64, shape=N)
+
+    @lang.func
+    def weight(i):
+        return hidden[i]
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = weight(i) * (x[i] - goal[None]) ** 2 * table[i][1]
+
+    hidden.fill(1.0)
+    fill(table, 1.0)  # `table.fill` warns on Quadrants
+    return ts.op("x[n] -> y[n]", adjoint=adjoint)(kernel), goal, table, hidden
+
+
+@pytest.mark.parametrize("adjoint", ["source", "engine"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_change_is_refused(lang64, adjoint, place):
+    op, *fields = tracking(lang64, adjoint)
+    name = ("goal", "table", "hidden")[place]
+    given = rand(N).requires_grad_()
+    loss = op(given).sum()
+    fill(fields[place], 3.0)
+    words = rf"(?s)the field `{name}` that op `kernel` reads changed between.*make `{name}` an array parameter"
+    with pytest.raises(ts.GradientError, match=words):
+        loss.backward()
+    with pytest.raises(ts.GradientError, match=words):
+        with_func = torch.func.vjp(lambda x: op(x).sum(), given.detach())[1]
+        fill(fields[place], 5.0)
+        with_func(torch.ones((), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("adjoint", ["source", "engine"])
+def test_the_same_values_again_are_not(lang64, adjoint):
+    op, goal, table, hidden = tracking(lang64, adjoint)
+    goal[None] = float("nan")
+    given = rand(N).requires_grad_()
+    op(given).sum().backward()
+    goal[None] = 2.0
+    given.grad = None
+    loss = op(given).sum()
+    goal[None], before = 7.0, 2.0
+    goal[None] = before
+    loss.backward()
+    torch.testing.assert_close(given.grad, 2.0 * (given.detach() - 2.0))
+
+
+def test_a_layer_on_tensors_refuses_too(lang64):
+    x, y, w = (lang64.field(lang64.f64, shape=N, needs_grad=True) for _ in range(3))
+
+    @lang64.kernel
+    def kernel():
+        for i in x:
+            y[i] = w[i] * x[i] * x[i]
+
+    layer = ts.EmptyTin(on_tensors=True).register_input_field(x).register_output_field(y).register_kernel(kernel)
+    result = layer.finish()(rand(N).requires_grad_())
+    w.fill(1.0)
+    with pytest.raises(ts.GradientError, match="the field `w` that op `EmptyTin` reads changed between"):
+        result.sum().backward()
