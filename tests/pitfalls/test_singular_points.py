@@ -263,3 +263,76 @@ def test_no_incoming_gradient_is_no_gradient(lang64, expression):
     points = points_of(expression)
     for found in gradients(op_of(lang64, expression), points, 0.0):
         torch.testing.assert_close(found, torch.zeros_like(points[0]))
+
+
+# Where the gradient is an engine's own: the page's second table -----------------------------------
+DIFFERENT = {  # (expression, a, b): derivatives by a and b, of the page
+    (name.strip("`"), *(None if text == "" else float(text) for text in (a, b))): (by_a, by_b)
+    for name, a, b, by_a, by_b, *_ in (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.read_text().splitlines()
+        if line.count("|") == 8 and not line.startswith(("| expression", "|---"))
+    )
+}
+TEXTS = {"": None, "−∞": -INF, "∞": INF, "NaN": NAN}
+INFINITE = [row[:3] for row in ROWS if any(one is not None and math.isinf(one) for one in row[3:])]
+
+
+def layer_of(lang, expression, size):
+    f = formula(lang, expression)
+    a, b, y = (lang.field(lang.f64, size, needs_grad=True) for _ in range(3))
+
+    @lang.kernel
+    def kernel():
+        for i in a:
+            y[i] = f(a[i], b[i])
+
+    layer = ts.EmptyTin().register_kernel(kernel).register_input_field(a).register_input_field(b)
+    return layer.register_output_field(y).finish()
+
+
+def test_the_table_was_found():
+    assert len(DIFFERENT) == 11
+    assert DIFFERENT.keys() <= {row[:3] for row in ROWS}
+
+
+@pytest.mark.filterwarnings("ignore:.*was not checked")
+@pytest.mark.parametrize("expression", [one for one in TWINS if one != "round(a)"])
+def test_derivatives_on_fields(lang64, expression):
+    points = points_of(expression)
+    found = gradients(layer_of(lang64, expression, len(points[0])), points, 1.0)
+    rows = [row for row in ROWS if row[0] == expression]
+    for row, *mine in zip(rows, *found, strict=True):
+        texts = DIFFERENT.get(row[:3])
+        wanted = row[3:] if texts is None else [float(TEXTS[t] or 0) if t in TEXTS else float(t) for t in texts]
+        for one, other in zip(mine, wanted, strict=True):
+            assert one.item() == pytest.approx(0.0 if other is None else other, nan_ok=True), row
+
+
+@pytest.mark.parametrize("expression", sorted({name for name, *_ in INFINITE}))
+def test_no_incoming_gradient_is_none_but_not_a_number(lang64, expression):
+    points = points_of(expression)
+    found = gradients(layer_of(lang64, expression, len(points[0])), points, 0.0)
+    assert any(one.isnan().any() for one in found)
+
+
+def test_a_tie_goes_to_the_second(lang64):
+    x, y = (lang64.field(lang64.f64, 2, needs_grad=True) for _ in range(2))
+
+    @lang64.kernel
+    def kernel():
+        for i in x:
+            if i == 0:
+                y[i] = lang64.max(x[i], 0.0)
+            else:
+                y[i] = lang64.max(0.0, x[i])
+
+    layer = ts.EmptyTin().register_kernel(kernel).register_input_field(x).register_output_field(y).finish()
+    given = torch.zeros(2, dtype=torch.float64, requires_grad=True)
+    layer(given).sum().backward()
+    assert given.grad.tolist() == [0.0, 1.0]
+
+
+def test_round_is_refused(lang64):
+    with pytest.raises(ts.GradientError, match="cannot differentiate"):
+        gradients(layer_of(lang64, "round(a)", 1), points_of("round(a)"), 1.0)

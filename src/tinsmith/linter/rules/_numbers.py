@@ -129,6 +129,7 @@ def singular(subject: Subject) -> Iterator[Finding]:
         chosen = {id(part) for node in calls if subject.called(node) == "select" for part in walk(node)}
         for node in calls:
             yield from _norm(subject, node)
+            yield from _angle(subject, node)
             yield from _selected(subject, node)
             if id(node) not in chosen:
                 yield from _root(subject, node, spot, types)
@@ -143,8 +144,15 @@ def _norm(subject: Subject, node: ast.Call) -> Iterator[Finding]:
     name = node.func.attr if is_method and isinstance(node.func, ast.Attribute) else subject.called(node)
     if name not in _NORMS or (is_method and node.args):
         return  # `v.norm(eps)` is guarded
-    words = f"`{subject.text(node)}` of a vector of zeros: the gradient of {BOTH} is NaN there, tinsmith's 0 as torch's"
+    words = f"`{subject.text(node)}` of a vector of zeros: the gradient of {BOTH} is NaN there, a generated one 0"
     yield subject.finding("TS303", "warning", node, words, f"{name}(1e-8)" if is_method else "")
+
+
+def _angle(subject: Subject, node: ast.Call) -> Iterator[Finding]:
+    """The same of an angle of a vector of zeros."""
+    if subject.called(node) == "atan2" and len(node.args) == 2:
+        words = f"`{subject.text(node)}` of two zeros: the gradient of {BOTH} is NaN there, a generated one 0"
+        yield subject.finding("TS303", "info", node, words)
 
 
 def _root(subject: Subject, node: ast.Call, spot: Spot, types: Types) -> Iterator[Finding]:
@@ -205,7 +213,7 @@ def _selected(subject: Subject, node: ast.Call) -> Iterator[Finding]:
             words = (
                 f"`{subject.text(inner)}` on a side of `select`: where it is not chosen, and its slope is not finite"
             )
-            more = f", the gradient of {BOTH} is NaN; tinsmith's is not"
+            more = f", the gradient of {BOTH} is NaN; a generated one is not"
             yield subject.finding("TS303", "warning", inner, words + more, "an `if`, or a safe argument: max(x, 1e-12)")
 
 
