@@ -240,9 +240,7 @@ def _called_since(layer: str) -> GradientError:
 
 def _set_since(name: str, layer: str) -> GradientError:
     words = f"internal field `{name}` of {layer} was set between a call and its backward pass, which would read it"
-    return GradientError(
-        refusal(words, remedy="Leave out save=False, or set it after the backward pass.")
-    )
+    return GradientError(refusal(words, remedy="Leave out save=False, or set it after the backward pass."))
 
 
 def _no_tangent(layer: str) -> GradientError:
