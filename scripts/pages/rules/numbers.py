@@ -46,9 +46,9 @@ ROWS = (
         "TS303",
         """
         The derivative of a root at 0 is infinite, and 0 times infinity is NaN: one element at such a point spoils
-        the gradient of all. Beside `select` it does so even on the side that is not taken. Gradients that tinsmith generates
-        follow torch's [conventions](../conventions.md), by which no NaN comes from what was not taken or has no incoming
-        gradient; an engine's own reverse mode, which layers on fields have, gives NaN.
+        the gradient of all. Beside `select` it does so even on the side that is not taken. Gradients that tinsmith
+        generates follow torch's [conventions](../conventions.md), by which no NaN comes from what was not taken or
+        has no incoming gradient; an engine's own reverse mode, which layers on fields have, gives NaN.
         """,
         """
         def k(x: A, y: A):
