@@ -102,6 +102,9 @@ class _Replacement:
         self._uses = uses
         self._label = label
         self._shape = one.facts.shape
+        nodes = self._stage.source.nodes
+        self._own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        self._own |= set(self._stage.source.parameters)
 
     def is_sure(self) -> bool:
         """Whether the first statement that uses the field replaces it."""
@@ -125,9 +128,12 @@ class _Replacement:
     def _is_engines(self, function: ast.expr) -> bool:
         if isinstance(function, ast.Name) and function.id in ("range", "min", "max", "abs", "int", "float"):
             return True
-        if not (isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)):
-            return False
-        return self._stage.home.owns(_lookup(self._stage.source, function.value.id))
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        if isinstance(owner, ast.Subscript):  # `x[i].dot(...)` of an element
+            return ast.unparse(owner.value) in self._uses
+        if isinstance(owner, ast.Name) and owner.id not in self._own:
+            return self._stage.home.owns(_lookup(self._stage.source, owner.id))
+        return isinstance(owner, ast.Name) and owner.id not in self._stage.source.parameters  # `v.norm()` of a local
 
     def _is_replacing(self, loop: ast.For) -> bool:
         places = self._places(loop)
@@ -172,13 +178,14 @@ class _Replacement:
 
     def _sizes(self, bounds: Sequence[ast.expr]) -> Iterator[int]:
         """Those of the bounds that are known."""
-        nodes = self._stage.source.nodes
-        own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        own |= set(self._stage.source.parameters)
         for bound in bounds:
-            value = bound.value if isinstance(bound, ast.Constant) else None
-            if isinstance(bound, ast.Name) and bound.id not in own:
+            value: Any = bound.value if isinstance(bound, ast.Constant) else None
+            if isinstance(bound, ast.Name) and bound.id not in self._own:
                 value = _lookup(self._stage.source, bound.id)
+            match bound:
+                case ast.Subscript(value=ast.Attribute(value=field, attr="shape"), slice=ast.Constant(value=int(axis))):
+                    use = self._uses.get(ast.unparse(field))
+                    value = use.one.facts.shape[axis] if use is not None else None
             if type(value) is int:
                 yield value
 
