@@ -381,8 +381,19 @@ class Stage:
         rows = [("kernel", f"{self.name} at {place}"), *places, (self.engine.name, telling(cause))]
         if not variant.adjoint:
             return KernelError(refusal(f"the kernel of op `{op}` does not compile", rows, remedy_of(cause)))
-        remedy = "Rewrite what it names, or give an op its gradient kernel by hand: `backward=`, or `@op.backward`."
-        return GradientError(refusal(f"{self.engine.name} cannot differentiate the kernel of op `{op}`", rows, remedy))
+        return GradientError(
+            refusal(f"{self.engine.name} cannot differentiate the kernel of op `{op}`", rows, self._reverse_remedy())
+        )
+
+    def _reverse_remedy(self) -> str:
+        """What is left where the engine's reverse mode does not compile: a layer takes no `backward=`."""
+        option = self.engine.reverse_option()
+        ways = [f"start the engine with `ts.init(..., {option})`"] if option else []
+        ways.append("rewrite what it names")
+        if not self._may_write_fields:
+            ways.append("give the op its gradient kernel by hand: `backward=`, or `@op.backward`")
+        found = ", or ".join(ways)
+        return f"{found[0].upper()}{found[1:]}."
 
 
 def _without_result(tree: ast.FunctionDef) -> ast.FunctionDef:

@@ -247,6 +247,10 @@ class Engine(ABC):
     def needs_stack_depth(self) -> bool:
         """Whether a gradient stack that is too shallow kills the process, so that its depth must be told."""
 
+    def reverse_option(self) -> str:
+        """An option of `ts.init` that the engine's reverse mode lacks as it runs now: "name=value", or ""."""
+        return ""
+
     @abstractmethod
     def start(self, device_type: str, **options: Any) -> None:
         """Start the engine."""

@@ -100,6 +100,10 @@ class Quadrants(Engine):
     def needs_stack_depth(self) -> bool:
         return False
 
+    def reverse_option(self) -> str:
+        is_on = _shared.require_started(self).prog.config().ad_stack_experimental_enabled
+        return "" if is_on else "ad_stack_experimental_enabled=True"
+
     @_shared.one_at_a_time
     def compile(
         self,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from textwrap import indent
 from typing import Any
 
 from ..._errors import GradientError, refusal
@@ -211,17 +213,35 @@ class AutoAt(ReverseAt):
         return self.engine if self.source.refusal(active) else self.source
 
     def check(self, active: frozenset[str]) -> None:
-        self.chosen(active).check(active)
+        with self._source_first(active):
+            self.chosen(active).check(active)
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         return self.chosen(active).reads(active)
+
+    @contextlib.contextmanager
+    def _source_first(self, active: frozenset[str]) -> Iterator[None]:
+        """Where the engine's gradient is refused too, say first why none is generated: that is what can be mended."""
+        try:
+            yield
+        except GradientError as engines:
+            reason = self.source.refusal(active)
+            if reason is None:
+                raise
+            op = self.engine.signature.op
+            engine = self.engine.signature.stages[0].engine.name
+            words = f"op `{op}` has no gradient: none can be generated from its source, and {engine}'s own is refused"
+            rows = [("not generated for", reason.construct), ("at", reason.place)]
+            remedy = f"Write that line in other words, or give `backward=`. Of {engine}'s own:"
+            raise GradientError(f"{refusal(words, rows, remedy)}\n{indent(str(engines), '  ')}") from engines
 
     def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
         reason = self.source.refusal(active)
         if reason is not None and active not in self._told:
             self._told.add(active)
             warnings.warn(_engines_own(situation.signature.op, reason), stacklevel=2)
-        return self.chosen(active).backward(situation, active, is_serial=is_serial)
+        with self._source_first(active):
+            return self.chosen(active).backward(situation, active, is_serial=is_serial)
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:

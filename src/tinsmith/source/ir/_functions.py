@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ..._errors import TinsmithError
 from .._read import Source
 from .._walk import walk
 from . import _constructors, _early
@@ -60,11 +61,22 @@ def inlined(
     state.depth += is_real
     try:
         low.run(source.tree.body)
+    except Exception as reason:
+        # an engine's own function is told by the user's call of it: what stops inside is no line of the user's
+        if not is_library or state.frames[-2].is_library or not _is_followed_no_further(reason):
+            raise
+        words = f"`{ast.unparse(node)}`, a function of {low.engine.name}'s own that cannot be followed"
+        raise low.refused(words, node) from reason
     finally:
         state.frames.pop()
         state.depth -= is_real
         state.is_quiet, state.is_static = outer
     return frame.result
+
+
+def _is_followed_no_further(reason: Exception) -> bool:
+    """Whether the front end, or an engine that runs a function outside of its compiler, refuses to go on."""
+    return not isinstance(reason, TinsmithError | AssertionError)
 
 
 def _given(

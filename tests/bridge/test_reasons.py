@@ -1,0 +1,130 @@
+"""What is said where a gradient cannot be had: first why none is generated, with the line, then the engine's rule."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith import GradientError
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*the engine's own, which is wrong in silence:UserWarning")
+
+
+def line_of(mark):
+    with open(__file__) as file:
+        return next(number for number, text in enumerate(file, 1) if text.rstrip().endswith(f"# {mark}"))
+
+
+def refused(op, *inputs):
+    with pytest.raises(GradientError) as caught:
+        op(*[one.requires_grad_() for one in inputs]).sum().backward()
+    return str(caught.value)
+
+
+def test_the_true_cause_comes_before_the_engines_rule(lang, engine):
+    @ts.op("x[n] -> y[n]", scratch="count[]: i32")
+    @lang.kernel
+    def packed(x: lang.types.ndarray(), y: lang.types.ndarray(), count: lang.types.ndarray()):
+        for i in x:
+            s = lang.atomic_add(count[None], 1)  # slot
+            y[s] = x[i]
+
+    words = refused(packed, torch.rand(4))
+    head, _, tail = words.partition(f"Of {engine}'s own:\n")
+    assert f"op `packed` has no gradient: none can be generated from its source, and {engine}'s own is refused" in head
+    assert "the value that atomic_add returned in a parallel loop" in head
+    assert f"test_reasons.py:{line_of('slot')}" in head and "Write that line in other words" in head
+    assert "the gradient of op `packed` needs what an atomic on `count` returned" in tail
+
+
+def test_a_rule_of_lint_comes_second(lang, engine):
+    if engine != "taichi":
+        pytest.skip("TS404 is Taichi's")
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def chained(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            v = lang.Matrix.normalized(lang.Vector([x[i], 1.0]))  # normalized
+            s = 0.0
+            for _ in range(3):
+                s = s * v[0] + lang.exp(s)
+            y[i] = s
+
+    head, _, tail = refused(chained, torch.rand(4)).partition("Of taichi's own:\n")
+    assert "`Matrix.normalized`" in head and f"test_reasons.py:{line_of('normalized')}" in head
+    assert "TS4" in tail and "TS4" not in head
+
+
+@pytest.mark.parametrize("name", ["svd", "polar_decompose"])
+def test_decompositions_of_three_dims(name, lang, engine):
+    """They are refused by the user's own line, and not by what the engine does inside."""
+    matrices = lang.types.ndarray(dtype=lang.types.matrix(3, 3, lang.f32), ndim=1)
+    decompose = getattr(lang, name)
+
+    @ts.op("x[n, 3, 3] -> y[n, 3, 3]", adjoint="source")
+    @lang.kernel
+    def first_factor(x: matrices, y: matrices):
+        for i in x:
+            y[i] = decompose(x[i])[0]  # decompose
+
+    words = refused(first_factor, torch.rand(2, 3, 3))
+    assert f"`decompose(x[i])`, a function of {engine}'s own that cannot be followed" in words
+    assert f"test_reasons.py:{line_of('decompose')}" in words
+    assert "ast_builder" not in words and "init()" not in words
+
+
+def test_a_cure_fits_who_asks():
+    """Quadrants takes loops of unknown length where it was started so; a layer has no `backward=`."""
+    lang = pytest.importorskip("quadrants")
+    lang.init(lang.cpu, ad_stack_experimental_enabled=False)
+    x, y = (lang.field(lang.f32, shape=4, needs_grad=True) for _ in range(2))
+
+    @lang.kernel
+    def carried(k: int):
+        for i in x:
+            s = x[i]
+            for _ in range(k):
+                s = s * x[i] + 1.0
+            y[i] = s
+
+    @ts.op("x[n] -> y[n]", adjoint="engine")
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray(), k: int):
+        for i in x:
+            s = x[i]
+            for _ in range(k):
+                s = s * x[i] + 1.0
+            y[i] = s
+
+    cure = "Start the engine with `ts.init(..., ad_stack_experimental_enabled=True)`, or rewrite what it names"
+    layer = ts.EmptyTin("cpu").register_kernel(carried, 3)
+    layer = layer.register_input_field(x, name="x").register_output_field(y, name="y").finish()
+    with pytest.raises(GradientError) as caught:
+        layer(torch.rand(4, requires_grad=True)).sum().backward()
+    assert cure in str(caught.value) and "backward=" not in str(caught.value)
+    with pytest.raises(GradientError) as caught:
+        op(torch.rand(4, requires_grad=True), 3).sum().backward()
+    assert cure in str(caught.value) and "`backward=`" in str(caught.value)
+
+
+def test_what_nobody_asks_for_wants_no_values(lang64):
+    """A loop that only knows when to end is dead as other loops are, in gradients and tangents alike."""
+
+    @ts.op("x[n], w[n] -> y[n]")
+    @lang64.kernel
+    def op(x: lang64.types.ndarray(), w: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        unused = 0.3
+        for i in range(x.shape[0]):
+            total = w[i]
+            for _ in range(5):
+                if total > 2.0:
+                    break
+                total = total * 1.4 + 0.1
+            unused += total
+        for i in x:
+            y[i] = lang64.sin(x[i])
+
+    x, w = torch.rand(3, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+    found = torch.func.hessian(lambda x, w: (op(x, w) ** 2).sum(), (0, 1))(x, w)
+    assert torch.allclose(found[0][0], torch.diag(2.0 * torch.cos(2.0 * x)))
+    assert not any(found[row][column].any() for row, column in ((0, 1), (1, 0), (1, 1)))
