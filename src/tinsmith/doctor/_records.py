@@ -26,18 +26,7 @@ _ROOT = "%SRCROOT%"  # the name that code hosts know for it
 
 def as_json(report: Report, root: Path) -> str:
     """A report as JSON: `ok`, `verdict`, `complete`, `findings` and `gradients`."""
-    findings = [
-        {
-            "rule": one.rule,
-            "severity": one.severity,
-            "path": _relative(one.path, root),
-            "line": one.line,
-            "column": one.column,
-            "message": one.message,
-            "remedy": one.remedy,
-        }
-        for one in report.findings
-    ]
+    findings = [_record(one, root) for one in report.findings]
     gradients = {
         label: {
             "ok": one.ok,
@@ -50,6 +39,23 @@ def as_json(report: Report, root: Path) -> str:
     head = {"ok": report.ok, "verdict": report.verdict, "complete": report.was_complete}
     whole = {**head, "findings": findings, "gradients": gradients}
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+
+
+def _record(finding: Finding, root: Path) -> dict[str, Any]:
+    """A finding; `follows` stands in it where it follows from another one."""
+    record = {
+        "rule": finding.rule,
+        "severity": finding.severity,
+        "path": _relative(finding.path, root),
+        "line": finding.line,
+        "column": finding.column,
+        "message": finding.message,
+        "remedy": finding.remedy,
+    }
+    if finding.follows is None:
+        return record
+    path, line, column = finding.follows
+    return record | {"follows": {"path": _relative(path, root), "line": line, "column": column}}
 
 
 def as_sarif(report: Report, root: Path) -> str:

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from ..linter import RULES, Finding
 from ._excerpt import lines_of, shown_path
+from .sanitize import describe_lines
 
 if TYPE_CHECKING:
     from ._report import Report
@@ -37,11 +38,14 @@ def plain(report: Report, width: int = _WIDTH) -> str:
 def rendered(report: Report, width: int) -> Iterator[RenderableType]:
     """The page, piece by piece."""
     yield _heading(f"check of {report.name}")
-    for path, findings in groupby(report.findings, key=lambda one: one.path):
+    shown = causes(report.findings)
+    for path, findings in groupby(shown, key=lambda one: one.path):
         yield Text(f"\n{shown_path(path)}", style="bold", overflow="fold")
         lines = lines_of(path)
         for finding in findings:
             yield from _finding(finding, lines, width)
+            if shown[finding]:
+                yield _indented(Text(describe_followers(shown[finding]), style="dim"))
     for label, gradient in report.gradients.items():
         yield Text()
         yield _heading(f"gradient of {label}")
@@ -53,6 +57,33 @@ def rendered(report: Report, width: int) -> Iterator[RenderableType]:
     yield Text()
     yield Rule(style="dim")
     yield _verdict(report)
+
+
+def causes(findings: Sequence[Finding]) -> dict[Finding, list[Finding]]:
+    """Findings that stand for themselves, in order, each with those that follow from it."""
+    places = {(one.path, one.line, one.column): one for one in findings if one.follows is None}
+    found: dict[Finding, list[Finding]] = {
+        one: [] for one in findings if one.follows is None or one.follows not in places
+    }
+    for one in findings:
+        if one not in found and one.follows is not None:
+            found[places[one.follows]].append(one)
+    return found
+
+
+def describe_followers(findings: Sequence[Finding]) -> str:
+    """What follows from a finding, in one sentence.
+
+    Example:
+        >>> describe_followers([Finding("TS604", "error", "k.py", line, 5, "") for line in (9, 10)])
+        '2 more findings follow from this: TS604 in lines 9-10'
+    """
+    lines: dict[str, list[int]] = {}
+    for one in findings:
+        lines.setdefault(one.rule, []).append(one.line)
+    places = "; ".join(f"{rule} in {describe_lines(sorted(set(at)))}" for rule, at in lines.items())
+    count = "1 more finding follows" if len(findings) == 1 else f"{len(findings)} more findings follow"
+    return f"{count} from this: {places}"
 
 
 def _heading(words: str) -> Rule:

@@ -26,6 +26,7 @@ class Finding:
         column: counted from 1; 0 where only the line is known, as in JSON. Text and SARIF name no column then.
         message: what goes wrong, in one sentence, with numbers where there are any.
         remedy: what to write instead; "" where there is nothing to do.
+        follows: path, line and column of the finding that this one follows from; None where it stands for itself.
 
     Example:
         >>> message = "`count` is an integer: 0.5 is cut to 0"
@@ -41,6 +42,7 @@ class Finding:
     column: int
     message: str
     remedy: str = ""
+    follows: tuple[str, int, int] | None = None
 
     @property
     def is_of_engines(self) -> bool:

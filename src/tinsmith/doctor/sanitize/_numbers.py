@@ -15,7 +15,7 @@ from ._births import Births
 from ._columns import Columns
 from ._cuts import Cuts
 from ._hashes import hashing_lines
-from ._here import Here
+from ._here import Here, Place
 from ._integers import is_unsigned, limits, lost, overflow, written
 from ._log import Log
 
@@ -49,6 +49,7 @@ class Numbers:
         self._entered: dict[int, int] = {}
         self.longest_while = LongestWhile(0, 0, 0)
         self.reached: dict[str, set[int]] = {}
+        self._causes: dict[Place, tuple[str, int, int]] = {}
         self._lines: set[int] = set()
 
     def begin(self, kernel: nodes.Kernel) -> None:
@@ -98,7 +99,10 @@ class Numbers:
             place = self._columns.element(here.kernel.path, line, name, **known)
             bound = f"{name}.shape[{axis}]"
             remedy = f"guard it: `if 0 <= k < {bound}:`, k being that index; or loop over fewer elements"
-            return Finding("TS604", "error", here.kernel.path, *place, what, remedy)
+            found = (here.kernel.path, *place)
+            # One bound that is too great takes every index of its loop outside, in the same iteration.
+            cause = self._causes.setdefault(here.place, found) if here.place.iteration else found
+            return Finding("TS604", "error", *found, what, remedy, None if cause == found else cause)
 
         self._log.note("TS604", "error", here.kernel.path, line, f"{array} {side}", words)
 
