@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from . import _nodes as nodes
+
+# By type, for speed: most expressions are leaves, which would fail every case of a `match`.
+_OPERANDS: dict[type[nodes.Expr], Callable[[Any], tuple[nodes.Expr, ...]]] = {
+    nodes.Load: lambda expr: expr.index,
+    nodes.Unary: lambda expr: (expr.value,),
+    nodes.Cast: lambda expr: (expr.value,),
+    nodes.Binary: lambda expr: (expr.left, expr.right),
+    nodes.Select: lambda expr: (expr.condition, expr.then, expr.otherwise),
+}
 
 
 def operands(expr: nodes.Expr) -> tuple[nodes.Expr, ...]:
     """The expressions that one is made of; of a load, its index."""
-    match expr:
-        case nodes.Load():
-            return expr.index
-        case nodes.Unary() | nodes.Cast():
-            return (expr.value,)
-        case nodes.Binary():
-            return expr.left, expr.right
-        case nodes.Select():
-            return expr.condition, expr.then, expr.otherwise
-        case _:
-            return ()
+    of_type = _OPERANDS.get(type(expr))
+    return () if of_type is None else of_type(expr)
 
 
 def rebuilt(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Expr:
@@ -40,10 +41,14 @@ def rebuilt(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nod
 
 
 def parts(expr: nodes.Expr) -> Iterator[nodes.Expr]:
-    """An expression and everything inside it."""
-    yield expr
-    for one in operands(expr):
-        yield from parts(one)
+    """An expression and everything inside it, from left to right."""
+    waiting = [expr]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        of_type = _OPERANDS.get(type(one))
+        if of_type is not None:
+            waiting.extend(reversed(of_type(one)))
 
 
 def locals_in(exprs: Sequence[nodes.Expr]) -> set[str]:
