@@ -8,6 +8,7 @@ import importlib
 import json
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -31,24 +32,39 @@ def main() -> int:
         return _child(options)
     if options.show or options.shrink:
         return _one(options)
-    failed = 0
-    campaigns: list[Campaign] = []
-    for engine in ENGINES if options.engine == "both" else (options.engine,):
-        log = None if options.log is None else options.log.with_suffix(f".{engine}.jsonl")
-        seeds = range(options.seed, options.seed + options.count * options.step, options.step)
-        campaign = Campaign(engine, seeds, options.jobs, options.adjoint, log, grammar=options.grammar)
-        campaign = campaign.load() if options.only_report else campaign.run()
-        campaigns.append(campaign)
-        counted = ", ".join(f"{count} {outcome}" for outcome, count in campaign.counts.most_common())
-        compared = CHECKS if options.grammar == "nests" else MODES
-        print(f"{engine}: {len(seeds)} kernels from seed {options.seed} ({', '.join(compared)}): {counted}")
-        for line in campaign.failures:
-            print(f"  seed {line['seed']}: {line['outcome']} {line.get('check', '')}\n    {_words(line)[:400]}")
-        failed += len(campaign.failures)
+    campaigns = _campaigns(options)
+    for campaign in campaigns:
+        _report(campaign, options)
     if options.table is not None:
         command = f"./scripts/fuzz --count {options.count} --seed {options.seed} --step {options.step}"
         options.table.write_text(describe_campaigns(campaigns, f"{command} --engine {options.engine} --log out/fuzz"))
-    return 1 if failed else 0
+    return 1 if any(campaign.failures for campaign in campaigns) else 0
+
+
+def _campaigns(options: argparse.Namespace) -> list[Campaign]:
+    """One for each engine, tried or read from its log. Both engines go on side by side, and share the jobs."""
+    seeds = range(options.seed, options.seed + options.count * options.step, options.step)
+    engines = ENGINES if options.engine == "both" else (options.engine,)
+    jobs = max(1, options.jobs // len(engines))
+    logs = [None if options.log is None else options.log.with_suffix(f".{engine}.jsonl") for engine in engines]
+    campaigns = [
+        Campaign(engine, seeds, jobs, options.adjoint, log, options.grammar, options.again)
+        for engine, log in zip(engines, logs, strict=True)
+    ]
+    if options.only_report:
+        return [campaign.load() for campaign in campaigns]
+    with ThreadPoolExecutor(len(campaigns)) as pool:
+        return list(pool.map(Campaign.run, campaigns))
+
+
+def _report(campaign: Campaign, options: argparse.Namespace) -> None:
+    """Print how many kernels had each outcome, and what failed."""
+    counted = ", ".join(f"{count} {outcome}" for outcome, count in campaign.counts.most_common())
+    compared = CHECKS if options.grammar == "nests" else MODES
+    tried = f"{sum(campaign.counts.values())} of {len(campaign.seeds)} kernels from seed {options.seed}"
+    print(f"{campaign.engine}: {tried} ({', '.join(compared)}): {counted}")
+    for line in campaign.failures:
+        print(f"  seed {line['seed']}: {line['outcome']} {line.get('check', '')}\n    {_words(line)[:400]}")
 
 
 def _words(line: dict[str, Any]) -> str:
@@ -75,6 +91,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--table", type=Path, help="write a page with the table of the run (of the wide grammar)")
     parser.add_argument("--only-report", action="store_true", help="try nothing: report what the log has")
+    parser.add_argument("--again", action="store_true", help="try the seeds again that fail in the log")
     parser.add_argument("--log", type=Path, help="outcomes go here, and those that are here are not tried again")
     parser.add_argument("--show", action="store_true", help="print the kernel of --seed")
     parser.add_argument("--shrink", action="store_true", help="make the failing kernel of --seed small, and print it")

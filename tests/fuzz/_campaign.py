@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from fuzz._verdict import AGREE, CRASH, MISCOMPILED, REFUSED, TANGENTLESS, UNCOMPILED, UNSTEADY
 
-CHUNK = 200
+CHUNK = 100
 """Seeds a child tries: engines keep every kernel that they compiled, and memory grows."""
 
 SILENCE = 120.0
@@ -37,6 +37,7 @@ class Campaign:
     adjoint: str = "source"
     log: Path | None = None
     grammar: str = "nests"
+    is_again: bool = False
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -47,8 +48,10 @@ class Campaign:
         return self
 
     def run(self) -> Campaign:
-        """Try all seeds that the log does not have yet."""
+        """Try all seeds that the log does not have yet, and with `is_again` those that fail there."""
         self.load()
+        for line in self.failures if self.is_again else []:
+            del self.outcomes[line["seed"]]
         left = [seed for seed in self.seeds if seed not in self.outcomes]
         chunks = iter(
             [left[at : at + CHUNK] for at in range(0, len(left), min(CHUNK, -(-len(left) // self.jobs) or 1))]
@@ -60,7 +63,7 @@ class Campaign:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many kernels had each outcome."""
+        """How many kernels had each outcome; of a kernel with modes, the worst."""
         return Counter(self.outcomes[seed]["outcome"] for seed in self.seeds if seed in self.outcomes)
 
     @property

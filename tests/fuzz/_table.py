@@ -75,11 +75,10 @@ def describe_campaigns(campaigns: list[Campaign], command: str) -> str:
 def _table(campaign: Campaign) -> str:
     lines = [campaign.outcomes[seed] for seed in campaign.seeds if seed in campaign.outcomes]
     seeds, seconds = campaign.seeds, sum(sum(line.get("seconds", {}).values()) for line in lines)
-    step = seeds[1] - seeds[0] if len(seeds) > 1 else 1
-    every = f"every {step}th of " if step > 1 else ""
     title = f"### {campaign.engine.capitalize()}: {len(lines):,} programs"
+    average = seconds / max(1, len(lines))
     words = (
-        f"Seeds: {every}{seeds[0]} to {seeds[-1]}. {seconds / max(1, len(lines)):.1f} s a program, on one busy core."
+        f"Seeds {seeds[0]} to {seeds[-1]}, {len(lines):,} of {len(seeds):,} tried; {average:.1f} s each on a busy core."
     )
     head = ["| mode | " + " | ".join(_COLUMNS) + " |", "|---|" + "---:|" * len(_COLUMNS)]
     return "\n".join([title, "", words, "", *head, *(_row(mode, lines) for mode in MODES)])
