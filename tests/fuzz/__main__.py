@@ -48,7 +48,7 @@ def _campaigns(options: argparse.Namespace) -> list[Campaign]:
     jobs = max(1, options.jobs // len(engines))
     logs = [None if options.log is None else options.log.with_suffix(f".{engine}.jsonl") for engine in engines]
     campaigns = [
-        Campaign(engine, seeds, jobs, options.adjoint, log, options.grammar, options.again)
+        Campaign(engine, seeds, jobs, options.adjoint, log, options.grammar, options.again, options.modes)
         for engine, log in zip(engines, logs, strict=True)
     ]
     if options.only_report:

@@ -38,6 +38,7 @@ class Campaign:
     log: Path | None = None
     grammar: str = "nests"
     is_again: bool = False
+    modes: str | None = None
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -91,7 +92,7 @@ class Campaign:
     def _child(self, seeds: list[int]) -> int:
         """Try seeds in a child until it is done or dead; gives how many have an outcome."""
         command = [sys.executable, "-m", "fuzz", "--child", "--engine", self.engine, "--adjoint", self.adjoint]
-        command += ["--grammar", self.grammar]
+        command += ["--grammar", self.grammar, *(["--modes", self.modes] if self.modes else [])]
         tests = str(Path(__file__).parents[1])
         paths = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
         say = [*command, "--seeds", ",".join(map(str, seeds))]
@@ -125,6 +126,7 @@ class Campaign:
         with self._lock:
             self.outcomes[line["seed"]] = line
             if self.log is not None:
+                self.log.parent.mkdir(parents=True, exist_ok=True)
                 with self.log.open("a") as file:
                     file.write(json.dumps(line) + "\n")
 
