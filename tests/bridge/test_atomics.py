@@ -308,3 +308,30 @@ def test_scratch_whose_size_is_an_argument(lang64):
         assert torch.allclose(mine(x), theirs(x))
         assert torch.allclose(torch.func.grad(mine)(x), torch.func.grad(theirs)(x))
         assert torch.allclose(torch.func.jvp(mine, (x,), (x,))[1], torch.func.jvp(theirs, (x,), (x,))[1])
+
+
+def test_scratch_whose_size_is_a_keyword(lang64):
+    """Forward mode forgot sizes that no array with a tangent is made of."""
+
+    @ts.op("x[n] -> y[n], seen[m]: i32", scratch="w[k]")
+    @lang64.kernel
+    def scaled(
+        x: lang64.types.ndarray(), y: lang64.types.ndarray(), seen: lang64.types.ndarray(), w: lang64.types.ndarray()
+    ):
+        for j in range(w.shape[0]):
+            w[j] = x[0] * j
+        for i in x:
+            seen[i % seen.shape[0]] = 1
+            y[i] = x[i] * w[w.shape[0] - 1]
+
+    x = torch.rand(4, dtype=torch.float64)
+    for m, k in ((2, 3), (5, 4000)):
+
+        def mine(value, m=m, k=k):
+            return scaled(value, m=m, k=k).y.sum()
+
+        def theirs(value, k=k):
+            return (value * value[0]).sum() * (k - 1)
+
+        assert torch.allclose(torch.func.jvp(mine, (x,), (x,))[1], torch.func.jvp(theirs, (x,), (x,))[1])
+        assert torch.allclose(torch.func.hessian(mine)(x), torch.func.hessian(theirs)(x))

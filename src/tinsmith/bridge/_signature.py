@@ -32,6 +32,7 @@ class Signature:
         init: "zeros", "empty" or "workspace" of outputs, scratch and gradients (`grad_x`); of others "zeros".
         detached: outputs and scratch that get no gradient, and let none through.
         trusts_engine: whether the engine's gradient is taken where it is known to go wrong.
+        hidden_sizes: dims that a call gives by keyword for arrays that the spec does not name: those of a base.
     """
 
     op: str
@@ -44,6 +45,7 @@ class Signature:
     init: dict[str, str]
     detached: frozenset[str] = frozenset()
     trusts_engine: bool = False
+    hidden_sizes: tuple[str, ...] = ()
 
     @lazy
     def items(self) -> dict[str, Item]:
@@ -69,7 +71,8 @@ class Signature:
     @lazy
     def size_names(self) -> tuple[str, ...]:
         """Dims that a call gives by keyword: free dims that are no scalar parameter."""
-        return tuple(name for name in self.spec.free_dims if name not in self.scalars)
+        own = (name for name in self.spec.free_dims if name not in self.scalars)
+        return tuple(dict.fromkeys((*self.hidden_sizes, *own)))
 
     @lazy
     def size_scalars(self) -> tuple[str, ...]:

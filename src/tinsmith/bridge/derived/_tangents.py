@@ -174,5 +174,6 @@ def _signature(base: Signature, core: TangentCore) -> Signature:
         arrays=(*base.arrays, *dots),
         init={},
         detached=base.detached & frozenset(base.arrays),
+        hidden_sizes=base.size_names,
     )
     return settled(found)
