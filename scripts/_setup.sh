@@ -4,17 +4,26 @@
 #   set_up EXTRAS   makes .venv in the repository, installs tinsmith[EXTRAS] there (editable; "" for
 #                   no extras), and sets $VENV_PYTHON. Quick when nothing changed: a stamp in .venv
 #                   says what it was made from. Every other Python on the machine is left alone.
+#   set_up_kept TORCH EXTRAS
+#                   the same with that version of torch, in an environment which all checkouts on this
+#                   machine share, and which outlives them. One for each version of Python and torch.
 #
 # Settings from outside:
 #   PYTHON=...      the Python to make .venv with; else the first on the PATH that fits
 #   NO_VENV=1       install nothing and use that Python as it is (a container that has everything)
+#   TINSMITH_ENVIRONMENTS=...
+#                   the folder of the kept environments; else ~/.cache/tinsmith/environments
 
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=$ROOT/.venv
-TORCH="torch==2.13.0"  # what a machine without torch gets; one that has it keeps its own
-OLDEST=10              # Python 3.OLDEST to 3.NEWEST: what the engines have wheels for
+TORCH_OLDEST=2.6.0   # the lower bound of pyproject.toml
+TORCH_PINNED=2.13.0  # what a .venv without torch gets; one that has it keeps its own
+TORCH_NEWEST=2.15.0  # the last release below the upper bound of pyproject.toml
+TORCH=$TORCH_PINNED
+ENVIRONMENTS=${TINSMITH_ENVIRONMENTS:-${XDG_CACHE_HOME:-$HOME/.cache}/tinsmith/environments}
+OLDEST=10            # Python 3.OLDEST to 3.NEWEST: what the engines have wheels for
 NEWEST=13
 
 fail() {
@@ -45,9 +54,12 @@ find_python() {
     fail "needs Python 3.$OLDEST to 3.$NEWEST${seen}; install one, or name it: PYTHON=/path/to/python $0"
 }
 
-# What is installed depends on these; the path too, since an editable install points here.
+# What is installed depends on these; the path too, since an editable install points here. (In a kept
+# environment it does not matter, where PYTHONPATH says which checkout is meant.)
 fingerprint() {
-    echo "$ROOT $1 $(cat "$ROOT/pyproject.toml" "$ROOT/src/tinsmith/_version.py" "$ROOT/scripts/_setup.sh" | cksum)"
+    local place=$ROOT
+    [ "$VENV" = "$ROOT/.venv" ] || place="any checkout"
+    echo "$place $1 $(cat "$ROOT/pyproject.toml" "$ROOT/src/tinsmith/_version.py" "$ROOT/scripts/_setup.sh" | cksum)"
 }
 
 set_up() {
@@ -66,6 +78,24 @@ set_up() {
     make_venv
     install "$1" || fail "the installation failed; the lines above say why"
     fingerprint "$1" >"$VENV/.tinsmith-${1:-plain}"
+}
+
+set_up_kept() {
+    [ -z "${NO_VENV:-}" ] || fail "NO_VENV=1 means that nothing is installed; other versions of torch must be"
+    find_python
+    TORCH=$1
+    PYTHON=$BASE_PYTHON
+    VENV=$ENVIRONMENTS/python-$(version_of "$BASE_PYTHON")-torch-$1
+    mkdir -p "$ENVIRONMENTS"
+    exec 9>"$VENV.lock"  # another checkout may be setting it up
+    if command -v flock >/dev/null; then flock 9; fi
+    set_up "$2"
+    exec 9>&-
+    export PYTHONPATH=$ROOT/src
+}
+
+version_of() {
+    "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])'
 }
 
 # Another environment's paths and pip's settings for it must not leak into ours.
@@ -99,7 +129,7 @@ install() {
     # -qq: errors only
     local constraints=$VENV/torch-constraint.txt
     if ! torch_here >"$constraints"; then
-        "$VENV_PYTHON" -m pip install -qq "$TORCH" || return 1
+        "$VENV_PYTHON" -m pip install -qq "torch==$TORCH" || return 1
         torch_here >"$constraints"
     fi
     # Without the constraint pip may answer some package's wish with another torch, gigabytes of it.

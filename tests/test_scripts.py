@@ -125,6 +125,7 @@ SCRIPTS = [
     "scripts/test",
     "scripts/fuzz",
     "scripts/gpu_check",
+    "scripts/matrix",
     "scripts/readme",
     ".ci/run",
 ]

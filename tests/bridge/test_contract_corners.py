@@ -137,9 +137,11 @@ def test_under_a_dispatch_mode(lang64):
 
 
 def test_export(ops):
+    convolution = ops("convolution")  # outside: torch 2.6 exports no op that is made while it traces
+
     class Model(torch.nn.Module):
         def forward(self, x, k):
-            return ops("convolution")(x, k) * 2
+            return convolution(x, k) * 2
 
     x, k = rand(7), rand(3)
     cases.assert_close(torch.export.export(Model(), (x, k)).module()(x, k), Model()(x, k))

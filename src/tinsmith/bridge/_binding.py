@@ -125,7 +125,7 @@ def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
         if isinstance(entry, torch.Tensor):
             raise ArgumentError(_tensor_for_a_number(signature, parameter, entry, "holds tensors"))
     count = parameter.entries
-    if len(flat) != count or not all(isinstance(entry, int | float) for entry in flat):
+    if len(flat) != count or not all(isinstance(entry, (int, float)) for entry in flat):
         words = f"argument `{name}` of op `{signature.op}` must hold {count} numbers"
         raise ArgumentError(refusal(words, [("came", repr(value))], f"Pass a list of {count} numbers."))
     return tuple(flat)
@@ -134,7 +134,7 @@ def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
 def _flat(value: Any) -> list[Any]:
     if hasattr(value, "tolist") and not isinstance(value, torch.Tensor):
         value = value.tolist()
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, (list, tuple)):
         return [value]
     return [entry for part in value for entry in _flat(part)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,7 +49,10 @@ class Call:
 
     def with_batch(self, batch: int, batched: frozenset[str]) -> Call:
         """The same call over a batch."""
-        return dataclasses.replace(self, batch=batch, batched=batched)
+        # Not `dataclasses.replace`, which torch 2.6's compiler cannot read.
+        return Call(
+            self.core, self.shapes, self.dtypes, self.scalars, self.templates, self.sizes, batch=batch, batched=batched
+        )
 
     def plan(self, device: torch.device) -> Plan:
         """The plan to run this call on `device`."""

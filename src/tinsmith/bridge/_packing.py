@@ -38,7 +38,7 @@ def _packed(call: Call) -> tuple[Any, ...]:
 
 
 def _number(op: str, name: str, value: Any) -> Any:
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | int | float | bool):
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
         return value
     words = f"template argument `{name}` of op `{op}` cannot be traced"
     raise ArgumentError(

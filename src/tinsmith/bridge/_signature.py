@@ -292,8 +292,11 @@ def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] |
     item = signature.items[name]
     if item.dtype:
         return (DTYPES[item.dtype],)
-    declared = [set(p.dtypes) for p in signature.parameters(name) if p.dtypes is not None]
-    return tuple(sorted(set.intersection(*declared), key=str)) if declared else None
+    declared = [p.dtypes for p in signature.parameters(name) if p.dtypes is not None]
+    if not declared:
+        return None
+    # Lists, since torch 2.6's compiler, which reads this too, knows no `set.intersection`.
+    return tuple(sorted([dtype for dtype in declared[0] if all(dtype in others for others in declared)], key=str))
 
 
 def is_steady(signature: Signature, name: str) -> bool:

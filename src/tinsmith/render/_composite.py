@@ -76,7 +76,8 @@ def composite(
         tensor([[0.5000, 0.2500]])
     """
     floats = {"densities": densities, "colours": colours, "t": t, "steps": steps}
-    floats |= {} if background is None else {"background": background}
+    if background is not None:
+        floats["background"] = background
     floats = {name: in_single(given) for name, given in floats.items()}
     checked_floats("composite", floats)
     _check_shapes(floats, rays)

@@ -61,7 +61,7 @@ def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[Di
         if isinstance(dim, int):
             if dim != size:
                 raise ShapeError(_wrong_size(blueprint, part, shape, place))
-        elif isinstance(dim, Batch | MatchDim):
+        elif isinstance(dim, (Batch, MatchDim)):  # no `Batch | MatchDim`, which torch 2.6's compiler cannot read
             key = dim.dim_id if isinstance(dim, MatchDim) else None
             before = shared.setdefault(key, _Known(size, part, shape))
             if before.size != size:
@@ -90,7 +90,7 @@ def _calculated(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape])
     dims = {one.name: one.dims or () for one in blueprint.inputs}
     given = {one.name: shape for one, shape in zip(blueprint.inputs, shapes, strict=True)}
     found = function(part.name, dims, given)
-    if not isinstance(found, tuple | list):
+    if not isinstance(found, (tuple, list)):
         words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} are no tuple"
         raise ShapeError(refusal(words, [("came", repr(found))], "Return a tuple of sizes; `()` is a single number."))
     checked = tuple([_dim(dim) for dim in found])
@@ -109,7 +109,7 @@ def _dim(value: Any) -> Any:
     """A calculated dim: None is BatchDim, an integer of numpy's is an integer."""
     if value is None:
         return Batch()
-    if isinstance(value, int | Batch | MatchDim) or not hasattr(value, "item"):
+    if isinstance(value, (int, Batch, MatchDim)) or not hasattr(value, "item"):
         return value
     number = value.item()
     return number if isinstance(number, int) else value

@@ -52,7 +52,7 @@ def _own_reason(kernel: KernelPart) -> str:
     for parameter, value in zip(kernel.others, kernel.extra, strict=False):
         if kernel.engine.is_field(value):
             return f"kernel `{kernel.name}` is given the field `{parameter.name}`"
-        is_array = parameter.kind == "template" and isinstance(value, torch.Tensor | np.ndarray)
+        is_array = parameter.kind == "template" and isinstance(value, (torch.Tensor, np.ndarray))
         if parameter.kind == "array" or is_array:
             return f"kernel `{kernel.name}` is given the array `{parameter.name}`, which is no registered tensor"
     try:

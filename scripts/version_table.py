@@ -1,0 +1,115 @@
+"""What ./scripts/matrix asks of each environment, and the table that it makes of the answers.
+
+- `describe ROW.json`, in a row's environment: its versions, and what the probes say.
+- `print FOLDER`: a table of the rows in a folder, each a ROW.json and pytest's ROW.xml; with `--write`,
+  docs/about/versions.md too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+PAGE = Path(__file__).parents[1] / "docs" / "about" / "versions.md"
+PACKAGES = ("torch", "taichi", "quadrants", "numpy")
+BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One environment: its versions, how many probes hold of how many, and how many tests did what."""
+
+    name: str
+    versions: dict[str, str]
+    probes: int
+    broken: list[str]
+    passed: int
+    failed: int
+    skipped: int
+
+
+def describe() -> dict[str, object]:
+    """Versions and probes of this very Python."""
+    from tinsmith import bridge, engines
+
+    # Before the engines: after Quadrants, setuptools does not load everywhere, which torch's compiler needs.
+    of_torch = bridge.torch_probes()
+    with warnings.catch_warnings():  # engines warn at import, on newer Pythons
+        warnings.simplefilter("ignore")
+        for name in engines.installed():
+            importlib.import_module(name).init(arch=importlib.import_module(name).cpu)
+        probes = [*of_torch, *engines.probes()]
+    return {
+        "versions": {"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}},
+        "probes": len(probes),
+        "broken": [f"{probe.package}: {probe.name}: {probe.detail}" for probe in probes if not probe.ok],
+    }
+
+
+def rows(folder: Path) -> Iterator[Row]:
+    """The rows in a folder, oldest Python and torch first."""
+    found = [(json.loads(path.read_text(encoding="utf-8")), path) for path in folder.glob("*.json")]
+    found = [(facts, path) for facts, path in found if path.with_suffix(".xml").exists()]  # pytest may have died
+    for facts, path in sorted(found, key=lambda row: (_numbers(row[0], "python"), _numbers(row[0], "torch"))):
+        yield Row(path.stem, facts["versions"], facts["probes"], facts["broken"], *_outcomes(path.with_suffix(".xml")))
+
+
+def _numbers(facts: dict, package: str) -> list[int]:
+    plain = facts["versions"][package].partition("+")[0]
+    return [int(number) for number in plain.split(".")]
+
+
+def _outcomes(report: Path) -> tuple[int, int, int]:
+    """Tests passed, failed and skipped, of pytest's report in JUnit's format."""
+    suites = list(ET.parse(report).iter("testsuite"))
+    total, failures, errors, skipped = (
+        sum(int(suite.get(name, 0)) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
+    )
+    return total - failures - errors - skipped, failures + errors, skipped
+
+
+def table(found: list[Row]) -> str:
+    """The rows in Markdown, and the probes that failed below them."""
+    lines = [
+        "| Python | torch | Taichi | Quadrants | numpy | probes that hold | tests passed | failed | skipped |",
+        "|---|---|---|---|---|---:|---:|---:|---:|",
+    ]
+    for row in found:
+        versions = " | ".join(row.versions[name] for name in ("python", *PACKAGES))
+        probes = f"{row.probes - len(row.broken)} of {row.probes}"
+        lines.append(f"| {versions} | {probes} | {row.passed} | {row.failed} | {row.skipped} |")
+    broken = [f"- {row.name}: {words}" for row in found for words in row.broken]
+    return "\n".join([*lines, *(["", *broken] if broken else [])]) + "\n"
+
+
+def written(page: str, text: str) -> str:
+    """A page with `text` between its marks."""
+    head, _, rest = page.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    return f"{head}{BEGIN}\n{text}\n{END}{tail}"
+
+
+def main(arguments: list[str]) -> int:
+    """0 where every probe holds."""
+    command, path = arguments[0], Path(arguments[1])
+    if command == "describe":
+        path.write_text(json.dumps(describe()), encoding="utf-8")
+        return 0
+    found = list(rows(path))
+    text = table(found)
+    print(text)
+    if "--write" in arguments:
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+    return int(any(row.broken for row in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
