@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ class Case:
         fingerprints: pictures of the Python values that the kernels bake in.
         templates: values of template arguments.
         is_apart: whether samples of a batch are run one by one in any case.
+        numbers: values of integer arguments that tell launches of one kernel apart.
     """
 
     signature: Signature
@@ -33,6 +34,7 @@ class Case:
     fingerprints: tuple[tuple[Any, ...], ...]
     templates: Mapping[str, Any]
     is_apart: bool = False
+    numbers: Mapping[str, int] = field(default_factory=dict)
 
     @lazy
     def variants(self) -> tuple[Variant, ...]:

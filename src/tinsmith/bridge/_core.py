@@ -93,7 +93,7 @@ class Core:
         self.reverse = reverse
         self.handle = -1  # given by `_packing.register`
         self.tangents: dict[frozenset[str], Any] = {}
-        self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars))
+        self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars + signature.launch_numbers))
         self._pace = Pace(config().serial_below)
         self._plans: dict[Any, Plan] = {}
         self.contents = FieldContents(signature)
@@ -167,8 +167,9 @@ class Core:
         shapes = dict(zip(names, call.shapes, strict=True)) | {n: one.shape[len(lead) :] for n, one in made.items()}
         dtypes = dict(zip(names, call.dtypes, strict=True)) | {n: one.dtype for n, one in made.items()}
         batched = call.batched | (frozenset(made) if lead else frozenset())
-        fingerprints = self.fingerprints(call.templates)
-        return Case(self.signature, shapes, dtypes, batched, fingerprints, call.templates, call.is_apart)
+        numbers = {name: call.scalars[name] for name in self.signature.launch_numbers}
+        pictures = self.fingerprints(call.templates)
+        return Case(self.signature, shapes, dtypes, batched, pictures, call.templates, call.is_apart, numbers)
 
     def made(self, call: Call) -> list[Buffer]:
         """Outputs and scratch of a call: their sizes, batch included, and dtypes."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from .._errors import KernelError, refusal
 from ..source.ir import Lowered, NotCovered
 from ._case import Case
@@ -11,6 +14,23 @@ def lowered(case: Case) -> list[Lowered]:
     """The kernels of an op as IR, in order. Raises NotCovered."""
     pairs = zip(case.signature.stages, case.variants, strict=True)
     return [stage.lowered(variant, case.templates) for stage, variant in pairs]
+
+
+@dataclass(frozen=True)
+class Launched:
+    """An op's kernels as IR, each once, and for each launch the number of its kernel."""
+
+    kernels: Sequence[Lowered]
+    launches: Sequence[int]
+
+
+def launched(case: Case) -> Launched:
+    """The kernels of an op, each lowered once: arguments are named as in its first launch. Raises NotCovered."""
+    stages = case.signature.stages
+    places = {stage: place for place, stage in enumerate(case.signature.firsts)}
+    variants = {stage: variant for stage, variant in zip(stages, case.variants, strict=True) if stage is stage.first}
+    kernels = [stage.lowered(variants[stage], case.templates) for stage in places]
+    return Launched(kernels, [places[stage.first] for stage in stages])
 
 
 def followed(case: Case) -> list[Lowered]:

@@ -21,14 +21,13 @@ from ._core import Core
 from ._examples import registered
 from ._explain import explain
 from ._lean import lean_as, run_lean
-from ._links import Links
 from ._orders import call_order, checked_order, warn_of_orders
 from ._packing import register
 from ._pickling import Reference, reference_to
-from ._relaunch import Relaunch
+from ._relaunch import stage_of, stages_of
 from ._route import Route, key_of, quick_key_of, route
 from ._signature import Signature, fitting_dtypes, match, settled
-from ._stage import FieldUse, Stage
+from ._stage import FieldUse
 from ._tracing import has_modes, is_plain, is_tracing, is_transformed
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
 from .derived import SeededCore, has_draws
@@ -97,7 +96,7 @@ class Op:
         options = self._options
         spec = parse(self._text, options.get("scratch"))
         arrays = [item.name for item in spec.items]
-        stages = _stages(self._kernels, arrays, options)
+        stages = stages_of(self._kernels, arrays, options)
         is_run = not options.get("unrun")
         wanted = checked_order(options)
         order = call_order(spec, stages, wanted)
@@ -338,7 +337,7 @@ def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
         raise ArgumentError(refusal(words, [("came", came)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
-    return HandWritten(signature, _stage(backward, names, options), options.get("otherwise", ""))
+    return HandWritten(signature, stage_of(backward, names, options), options.get("otherwise", ""))
 
 
 def _refuse_unfilled(signature: Signature) -> None:
@@ -347,27 +346,6 @@ def _refuse_unfilled(signature: Signature) -> None:
         if name not in signature.items:
             words = f"`init` of op `{signature.op}` names `{name}`, which no hand-written gradient kernel fills"
             raise SpecError(refusal(words, remedy=f"Leave `{name}` out, or pass `backward=`."))
-
-
-def _stages(kernels: Sequence[Any], arrays: Sequence[str], options: Mapping[str, Any]) -> list[Stage]:
-    """The op's kernels, each analysed once however often it is launched."""
-    links: Sequence[Links | None] = options.get("links") or [None] * len(kernels)
-    stages: list[Stage] = []
-    for kernel, link in zip(kernels, links, strict=True):
-        if link is None or link.again is None:
-            stages.append(_stage(kernel, arrays, options, link))
-        else:
-            stages.append(Relaunch(stages[link.again], link.names))
-    return stages
-
-
-def _stage(kernel: Any, arrays: Sequence[str], options: Mapping[str, Any], links: Links | None = None) -> Stage:
-    is_simd, is_steady = bool(options.get("simd")), bool(options.get("steady"))
-    may_write = bool(options.get("unrun"))
-    engine = options.get("engine")
-    is_checked = bool(options.get("check_bounds")) or config().check_bounds
-    kinds = {"may_write_fields": may_write, "is_simd": is_simd, "is_steady": is_steady, "is_checked": is_checked}
-    return Stage(kernel, arrays, engine, links=links, **kinds)
 
 
 def _autocast(signature: Signature, bound: Bound) -> Bound:

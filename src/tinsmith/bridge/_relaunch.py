@@ -6,13 +6,15 @@ up, lowered and compiled. Only the op's names for their scalar arguments are the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .._config import config
 from ..engines import Compiled
 from ..source import Constants
 from ..source.ir import Lowered, nodes, walk
+from ._links import Links
 from ._stage import Stage, Variant
 
 
@@ -56,8 +58,7 @@ class Relaunch(Stage):
     def lowered(self, variant: Variant, values: Mapping[str, Any]) -> Lowered:
         """The kernel as IR, its arguments named as they are in the op. Raises NotCovered."""
         kernel, fields = self._first.lowered(variant, values)
-        if not self._renamed:
-            return Lowered(kernel, fields)
+        # statements of its own in any case: an op's kernels are told apart by their stores
         arguments = {self._renamed.get(name, name): kind for name, kind in kernel.arguments.items()}
         body = tuple(walk.changed(one, self._named) for one in kernel.body)
         return Lowered(replace(kernel, arguments=arguments, body=body), fields)
@@ -66,3 +67,25 @@ class Relaunch(Stage):
         if isinstance(expr, nodes.Argument):
             return replace(expr, name=self._renamed.get(expr.name, expr.name))
         return walk.rebuilt(expr, self._named)
+
+
+def stages_of(kernels: Sequence[Any], arrays: Sequence[str], options: Mapping[str, Any]) -> list[Stage]:
+    """The op's kernels, each analysed once however often it is launched."""
+    links: Sequence[Links | None] = options.get("links") or [None] * len(kernels)
+    stages: list[Stage] = []
+    for kernel, link in zip(kernels, links, strict=True):
+        if link is None or link.again is None:
+            stages.append(stage_of(kernel, arrays, options, link))
+        else:
+            stages.append(Relaunch(stages[link.again], link.names))
+    return stages
+
+
+def stage_of(kernel: Any, arrays: Sequence[str], options: Mapping[str, Any], links: Links | None = None) -> Stage:
+    """A kernel of an op, or its gradient kernel, which uses `arrays`."""
+    is_simd, is_steady = bool(options.get("simd")), bool(options.get("steady"))
+    may_write = bool(options.get("unrun"))
+    engine = options.get("engine")
+    is_checked = bool(options.get("check_bounds")) or config().check_bounds
+    kinds = {"may_write_fields": may_write, "is_simd": is_simd, "is_steady": is_steady, "is_checked": is_checked}
+    return Stage(kernel, arrays, engine, links=links, **kinds)

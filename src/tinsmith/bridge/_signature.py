@@ -97,6 +97,14 @@ class Signature:
         return tuple(dict.fromkeys(stage.first for stage in self.stages))
 
     @lazy
+    def launch_numbers(self) -> tuple[str, ...]:
+        """Integer arguments, where they tell launches of one kernel apart: of an op that launches one again."""
+        if len(self.firsts) == len(self.stages):
+            return ()
+        kinds = ((name, self.by_name[name][0]) for name in self.scalars)
+        return tuple(name for name, one in kinds if one.kind == "scalar" and one.setter == "int")
+
+    @lazy
     def places(self) -> dict[Stage, int]:
         """The place of each stage among the stages."""
         return {stage: place for place, stage in enumerate(self.stages)}

@@ -7,7 +7,7 @@ from ._constants import Constants, constants_of
 from ._draws import draws
 from ._followed import Followed
 from ._handed import Handed, Hands, Scope, free, handed
-from ._later_changes import LaterChanges
+from ._later_changes import Filed, LaterChanges
 from ._needs import Needs, needs_of
 from ._nodes import called, is_static, iterated, names_in, root
 from ._parsing import parse_expression, parse_module, parse_statement
@@ -24,6 +24,7 @@ from ._walk import copied, walk
 __all__ = [
     "Access",
     "Constants",
+    "Filed",
     "Followed",
     "Form",
     "Handed",

@@ -94,3 +94,46 @@ def test_launches_are_not_compared_in_pairs(lang64, monkeypatch):
     compared = counted(monkeypatch, _later_changes, "apart")
     first_call(lang64, 40)
     assert len(compared) < 40
+
+
+def test_on_tensors_kernels_are_compiled_once_and_no_array_is_copied(lang64, monkeypatch):
+    x, counts = torch.rand(MASSES, dtype=torch.float64).requires_grad_(), []
+    for steps in (4, 40):
+        layer = springs(lang64, steps, on_tensors=True)
+        with monkeypatch.context() as patch:
+            compiled = counted(patch, type(layer._inputs[0].engine), "compile")
+            copied = counted(patch, torch.Tensor, "clone")
+            layer(x).backward(torch.ones(MASSES, dtype=torch.float64))
+            counts.append(len(compiled))
+            for _ in range(3):
+                layer(x).backward(torch.ones(MASSES, dtype=torch.float64))
+        assert len(compiled) == counts[-1]  # nothing in later calls
+        assert not copied
+    assert counts[0] == counts[1]
+
+
+def test_what_is_overwritten_is_copied_once_a_launch(lang64, monkeypatch):
+    x, y, s = (lang64.field(lang64.f64, shape=MASSES, needs_grad=True) for _ in range(3))
+
+    @lang64.kernel
+    def begin():
+        for i in x:
+            s[i] = x[i]
+
+    @lang64.kernel
+    def step():
+        for i in s:
+            s[i] = s[i] * s[i]
+
+    @lang64.kernel
+    def finish():
+        for i in y:
+            y[i] = s[i]
+
+    layer = ts.EmptyTin(on_tensors=True).register_input_field(x).register_output_field(y).register_kernel(begin)
+    for t in range(10):
+        layer.register_kernel(step, kernel_name=f"step {t}")
+    layer.register_kernel(finish).finish()
+    copied = counted(monkeypatch, torch.Tensor, "clone")
+    layer(torch.rand(MASSES, dtype=torch.float64).requires_grad_()).backward(torch.ones(MASSES, dtype=torch.float64))
+    assert len(copied) <= 2 * 10 + 2

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..._errors import EngineError, TinsmithError, refusal
-from ...engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, array_text
+from ...engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, Parameter, array_text
 from ...source import build
 from ...source.ir import commented, nodes, printed, types, walk
 from ...transforms import RECORD, bounded, flat, has_aliases, has_elements_at_top, is_swept
@@ -59,7 +59,7 @@ class Emitted:
             array = kernel.arrays[name]
             texts[name] = array_text(DTYPES[array.type], array.rank, array.element, "unsafe", False)
         for name in self.kernel.arguments:
-            parameter = self.stage.parameters.get(name)
+            parameter = self._parameter(name)
             texts[name] = "_lang.i32" if parameter is None else parameter.text
         handed = [name for name in kernel.arrays if name in self.fields or name == RECORD]
         texts |= dict.fromkeys(handed, "_lang.template()")
@@ -97,8 +97,11 @@ class Emitted:
             rows = [("kernel", self.kernel.name), (engine.name, str(cause).strip().splitlines()[-1])]
             raise EngineError(refusal(words, rows, "Please report this, with the kernel.")) from cause
 
-    def step(self, places: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> Step:
-        """A launch on memory: the place of each array among the pointers, and its shape with element dims."""
+    def step(self, places: Mapping[str, int], shapes: Mapping[str, Sequence[int]], renamed: Mapping[str, str]) -> Step:
+        """A launch on memory: the place of each array among the pointers, and its shape with element dims.
+
+        `renamed` are the op's names for this launch's scalar arguments, where they are not the kernel's.
+        """
         compiled = self.compiled()
         entries: list[ArrayArgument] = []
         for name in self.arrays:
@@ -109,9 +112,14 @@ class Emitted:
                 nbytes *= size
             outer = shape if self._is_flat else shape[: len(shape) - len(array.element)]
             entries.append((compiled.slots[name], places[name], nbytes, outer, -1))
-        scalars = tuple((self._setter(name), compiled.slots[name], name) for name in self.kernel.arguments)
+        named = ((name, renamed.get(name, name)) for name in self.kernel.arguments)
+        scalars = tuple((self._setter(name), compiled.slots[name], called) for name, called in named)
         return Step(compiled.launch, tuple(entries), (0,) * len(entries), scalars, 1)
 
+    def _parameter(self, name: str) -> Parameter | None:
+        """The kernel's parameter of that name; a launch that is not the first may have it by another."""
+        return self.stage.parameters.get(name) or self.stage.first.parameters.get(name)
+
     def _setter(self, name: str) -> str:
-        parameter = self.stage.parameters.get(name)
+        parameter = self._parameter(name)
         return "int" if parameter is None else parameter.setter

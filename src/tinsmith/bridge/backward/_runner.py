@@ -6,6 +6,7 @@ values do not decide is laid out once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -147,10 +148,14 @@ class Runner:
         for name in emitted.arrays:
             if name not in names:  # asked for its sizes alone: what lies there is not looked at
                 places[name], shapes[name] = some, torch.Size(self._shapes[name])
-        step = emitted.step(places, shapes)
+        step = emitted.step(places, shapes, self.renamed(run.source))
         if is_fixed:
             self._steps[id(run)] = step
         return step
+
+    def renamed(self, source: int) -> Mapping[str, str]:
+        """The op's names for a launch's scalar arguments, by those of its kernel."""
+        return self._signature.stages[source].renamed
 
     def iterations(self, reserve: Reserve, scalars: Mapping[str, Any]) -> int | None:
         """Parallel iterations of a task, where they are known before the launch."""
@@ -179,16 +184,19 @@ class _Pass:
         self.launch = launch
         self.waiting: list[Step] = []
         self.taped: set[str] = set()
+        self.pointers: list[int] = []
 
     def run(self) -> None:
         """Do everything; launches that nothing comes between go out together."""
         for action in self.runner._program.actions:
             match action:
                 case Fresh(name, like):
-                    self.memory[name] = self.runner.like(like)
+                    if name in self.memory:  # of a launch before, which may wait
+                        self.flush()
+                    self.put(name, self.runner.like(like))
                 case Copy(name, of):
                     self.flush()
-                    self.memory[name] = self.memory[of].clone()
+                    self.put(name, self.memory[of].clone())
                 case Run():
                     is_fixed = self.taped.isdisjoint(action.kernel.arrays)
                     self.waiting.append(self.runner.step(action, self.memory, is_fixed=is_fixed))
@@ -199,12 +207,19 @@ class _Pass:
     def flush(self) -> None:
         if not self.waiting:
             return
-        pointers = [0] * (len(self.runner._places) + 1)
-        for name, place in self.runner._places.items():
+        places = self.runner._places
+        for name in itertools.islice(places, len(self.pointers), None):
             tensor = self.memory.get(name)
-            pointers[place] = 0 if tensor is None else tensor.data_ptr()
-        self.launch(self.waiting, pointers, self.scalars)
+            self.pointers.append(0 if tensor is None else tensor.data_ptr())
+        self.launch(self.waiting, [*self.pointers, 0], self.scalars)
         self.waiting = []
+
+    def put(self, name: str, tensor: torch.Tensor) -> None:
+        """Give memory a name, which another may have had."""
+        self.memory[name] = tensor
+        place = self.runner._places.get(name)
+        if place is not None and place < len(self.pointers):
+            self.pointers[place] = tensor.data_ptr()
 
     def now(self, run: Run) -> None:
         """Launch, and wait until it is asked for."""
@@ -213,19 +228,23 @@ class _Pass:
 
     def reserve(self, reserve: Reserve) -> None:
         """Make room for a task's tapes."""
-        iterations = self.runner.iterations(reserve, self.scalars)
+        if any(name in self.memory for size in reserve.tapes for name, _, _ in size.arrays):
+            self.flush()  # launches before work on tapes of these names
+        own = {name: self.scalars[called] for name, called in self.runner.renamed(reserve.source).items()}
+        scalars = {**self.scalars, **own}
+        iterations = self.runner.iterations(reserve, scalars)
         if isinstance(reserve.iterations, Run):
-            self.memory[reserve.total] = self.runner.tape(reserve.total, "i32", 1).zero_().reshape(())
+            self.put(reserve.total, self.runner.tape(reserve.total, "i32", 1).zero_().reshape(()))
             self.now(reserve.iterations)
             iterations = int(self.memory[reserve.total])
         assert iterations is not None
-        depth = self.runner.depth(reserve, self.scalars)
+        depth = self.runner.depth(reserve, scalars)
         self.scalars |= depth
         entries = {size: iterations * depth[size.depth[0]] for size in reserve.tapes if size.depth}
         entries |= self.counted(reserve, iterations)
         for size in reserve.tapes:
             for name, kind, width in size.arrays:
-                self.memory[name] = self.runner.tape(name, kind, entries[size] * width)
+                self.put(name, self.runner.tape(name, kind, entries[size] * width))
                 self.taped.add(name)
 
     def counted(self, reserve: Reserve, iterations: int) -> dict[Any, int]:
@@ -235,14 +254,14 @@ class _Pass:
             return {}
         for size in sizes:
             assert size.starts is not None
-            self.memory[size.starts[1]] = self.runner.tape(size.starts[1], "i32", iterations).zero_()
+            self.put(size.starts[1], self.runner.tape(size.starts[1], "i32", iterations).zero_())
         self.now(reserve.count)
         found = {}
         for size in sizes:
             assert size.starts is not None
             counts = self.memory[size.starts[1]]
             ends = counts.cumsum(0)
-            self.memory[size.starts[0]] = (ends - counts).int()
+            self.put(size.starts[0], (ends - counts).int())
             self.taped.add(size.starts[0])
             found[size] = int(ends[-1]) if iterations else 0
         return found

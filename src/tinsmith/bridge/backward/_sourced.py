@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from textwrap import indent
 from typing import Any
@@ -12,9 +12,9 @@ from typing import Any
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING, Language
 from ...source.ir import Lowered, NotCovered, nodes, walk
-from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread
+from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread, unchanged_after
 from .._case import Case
-from .._lowered import lowered
+from .._lowered import Launched, launched
 from .._signature import Signature
 from .._steps import Situation
 from ._emitted import Emitted
@@ -25,6 +25,8 @@ from ._straight import Straight, is_straight
 
 Kernels = Callable[[Case], list[Lowered]]
 """Gives an op's kernels as IR, for a kind of call."""
+Unchanged = frozenset[tuple[int, int, str]]
+"""Launches, their tasks, and arrays of which nothing later changes what is read there."""
 
 
 class SourceReverse(Reverse):
@@ -32,9 +34,9 @@ class SourceReverse(Reverse):
 
     name = "source"
 
-    def __init__(self, signature: Signature, kernels: Kernels = lowered) -> None:
+    def __init__(self, signature: Signature, kernels: Kernels | None = None) -> None:
         self.signature = signature
-        self._kernels = kernels
+        self._kernels = launched if kernels is None else lambda case: _launched_once(kernels(case))
         self._at: dict[Any, SourceAt] = {}
 
     @property
@@ -45,13 +47,25 @@ class SourceReverse(Reverse):
     def at(self, case: Case) -> SourceAt:
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.stages)
         key = (case.variants, case.is_looped, defaults)
-        if key in self._at:
-            return self._at[key]
+        found = self._at.get(key) or self._made(key, case)
+        if not case.numbers:
+            return found
+        unchanged = found.unchanged(case.numbers)
+        known = (key, unchanged)
+        return self._at.get(known) or self._made(known, case, unchanged)
+
+    def _made(self, key: Any, case: Case, unchanged: Unchanged | None = None) -> SourceAt:
+        """The gradient for a kind of call; without `unchanged` for whatever numbers its launches are given."""
+        plain = replace(case, batched=frozenset(), numbers={} if unchanged is None else case.numbers)
         with COMPILING:
             if key not in self._at:
-                single = self.at(replace(case, batched=frozenset())) if case.batched else None
-                self._at[key] = SourceAt(case, self._kernels, single)
+                single = self.at(plain) if case.batched else None
+                self._at[key] = SourceAt(case, self._kernels, single, unchanged or frozenset())
             return self._at[key]
+
+
+def _launched_once(kernels: Sequence[Lowered]) -> Launched:
+    return Launched(kernels, range(len(kernels)))
 
 
 class SourceAt(ReverseAt):
@@ -60,27 +74,53 @@ class SourceAt(ReverseAt):
     Attributes:
         case: the kind.
         programs: what was generated, by the inputs that want a gradient and whether it uses one thread.
+
+    `unchanged` is what later launches leave alone, as the numbers among their arguments tell.
     """
 
-    def __init__(self, case: Case, kernels: Kernels, single: SourceAt | None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        kernels: Callable[[Case], Launched],
+        single: SourceAt | None,
+        unchanged: Unchanged = frozenset(),
+    ) -> None:
+        self._unchanged = unchanged
         self.case = case
         self._single = single
         self._lower = kernels
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
-        self._kernels: list[Lowered] | None = None
+        self._launched: Launched | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[int, Emitted] = {}
         self._forward: Program | None = None
 
     @property
-    def kernels(self) -> list[Lowered]:
-        """The op's kernels as IR."""
-        found = self._kernels
+    def launched(self) -> Launched:
+        """The op's kernels as IR, each once, and their launches."""
+        found = self._launched
         if found is not None:
             return found
         with COMPILING:
-            found = self._kernels = self._kernels or self._lower(self.case)
+            found = self._launched = self._launched or self._lower(self.case)
         return found
+
+    @property
+    def kernels(self) -> Sequence[Lowered]:
+        """The op's kernels as IR, each once."""
+        return self.launched.kernels
+
+    def unchanged(self, numbers: Mapping[str, int]) -> Unchanged:
+        """What later launches leave alone, given integer arguments by name; nothing where no IR tells."""
+        try:
+            kernels = [one.kernel for one in self.kernels]
+        except NotCovered:
+            return frozenset()
+        found = []
+        for stage in self.case.signature.stages:
+            names = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
+            found.append({name: numbers[called] for name, called in names if called in numbers})
+        return unchanged_after(kernels, self.launched.launches, found)
 
     def program(self, active: frozenset[str], *, is_serial: bool = False) -> Program:
         """The backward pass. Raises NotCovered."""
@@ -101,6 +141,8 @@ class SourceAt(ReverseAt):
             signature.outputs + signature.scratch,
             detached=signature.detached,
             private=self.own,
+            launches=self.launched.launches,
+            unchanged=self._unchanged,
         )
 
     @property
@@ -120,13 +162,9 @@ class SourceAt(ReverseAt):
     def forward(self) -> Program:
         """A forward pass by the generated kernels alone."""
         if self._forward is None:
-            kernels = [one.kernel for one in self.kernels]
             arrays = self.arrays
-            runs = [
-                Run(kernel, source, {})
-                for source, kernel in enumerate(kernels)
-                if any(True for _ in walk.stores(kernel.body))
-            ]
+            launches = ((place, self.kernels[number].kernel) for place, number in enumerate(self.launched.launches))
+            runs = [Run(one, place, {}) for place, one in launches if any(True for _ in walk.stores(one.body))]
             actions = (*(Fresh(name, name) for name in sorted(self.own)), *runs)
             self._forward = Program(actions, arrays, {}, frozenset(arrays) - self.own, frozenset(), ())
         return self._forward
@@ -148,12 +186,13 @@ class SourceAt(ReverseAt):
 
     def emitted(self, run: Run) -> Emitted:
         """A launch's kernel, for the engine."""
-        found = self._emitted.get(id(run))
+        found = self._emitted.get(id(run.kernel))
         if found is not None:
             return found
         with COMPILING:
-            stage, fields = self.case.signature.stages[run.source], self.kernels[run.source].fields
-            found = self._emitted[id(run)] = Emitted(run.kernel, stage, fields, self.case.signature.op)
+            stage = self.case.signature.stages[run.source]
+            fields = self.kernels[self.launched.launches[run.source]].fields
+            found = self._emitted[id(run.kernel)] = Emitted(run.kernel, stage, fields, self.case.signature.op)
         return found
 
     def check(self, active: frozenset[str]) -> None:

@@ -21,7 +21,8 @@ from ._runner import check_tape
 def is_straight(case: Case, program: Program, situation: Situation) -> bool:
     """Whether a program needs nothing that depends on a call."""
     plain = all(isinstance(action, Fresh | Run) or _is_fixed(action) for action in program.actions)
-    return plain and not case.is_looped and not situation.private
+    names = [action.name for action in program.actions if isinstance(action, Fresh)]
+    return plain and not case.is_looped and not situation.private and len(set(names)) == len(names)
 
 
 def _is_fixed(action: Action) -> bool:
@@ -45,6 +46,7 @@ class Straight:
     ) -> None:
         signature, device = case.signature, situation.device
         self._op = signature.op
+        self._stages = signature.stages
         self._program = program
         self._emitted = emitted
         self._device = device
@@ -71,7 +73,7 @@ class Straight:
 
     def _tapes(self, program: Program) -> list[Buffer]:
         """Memory of tapes; their depth is told to the kernels by arguments."""
-        found = []
+        found: dict[str, Buffer] = {}
         self._depths: dict[str, int] = {}
         for action in program.actions:
             if not isinstance(action, Reserve) or isinstance(action.iterations, Run):
@@ -84,9 +86,9 @@ class Straight:
                 for tape, kind, width in size.arrays:
                     count = iterations * self._depths[name] * width
                     check_tape(self._op, count)
-                    found.append(Buffer(tape, (count,), DTYPES[kind]))
+                    found[tape] = Buffer(tape, (count,), DTYPES[kind])
                     self._shapes[tape] = (count,)
-        return found
+        return list(found.values())
 
     def _buffer(self, name: str, situation: Situation) -> Buffer:
         """An array of the op, or the one element of a local of the top level."""
@@ -128,4 +130,5 @@ class Straight:
         places = {name: self._places[one] for name, one in names.items()}
         some = next(iter(places.values()))
         shapes = {name: self._shapes[likes.get(names.get(name, name), name)] for name in emitted.arrays}
-        return emitted.step({name: places.get(name, some) for name in emitted.arrays}, shapes)
+        renamed = self._stages[run.source].renamed
+        return emitted.step({name: places.get(name, some) for name in emitted.arrays}, shapes, renamed)

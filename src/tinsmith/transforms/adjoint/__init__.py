@@ -4,5 +4,18 @@ from ._adjoint import adjoint
 from ._evaluated import evaluated
 from ._one_thread import on_one_thread
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
+from ._unchanged import unchanged_after
 
-__all__ = ["Action", "Copy", "Fresh", "Program", "Reserve", "Run", "TapeSize", "adjoint", "evaluated", "on_one_thread"]
+__all__ = [
+    "Action",
+    "Copy",
+    "Fresh",
+    "Program",
+    "Reserve",
+    "Run",
+    "TapeSize",
+    "adjoint",
+    "evaluated",
+    "on_one_thread",
+    "unchanged_after",
+]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk
 from .._bits import Part, check_bits
@@ -27,16 +29,20 @@ def adjoint(
     *,
     detached: Collection[str] = (),
     private: Collection[str] = (),
+    launches: Sequence[int] | None = None,
+    unchanged: Collection[tuple[int, int, str]] = (),
 ) -> Program:
-    """What a backward pass does.
+    """What a backward pass does. A kernel is reversed once, however often it is launched.
 
     Args:
-        kernels: those of an op, in order; arrays of one name are one array.
+        kernels: those of an op, in the order of their first launches; arrays of one name are one array.
         active: inputs that want a gradient.
         outputs: arrays whose adjoint is given.
         made: outputs and scratch: they start at zero.
         detached: those of them that get no gradient and let none through.
         private: other arrays that start at zero, and that nobody kept.
+        launches: for each launch the number of its kernel; left out, each kernel is launched once.
+        unchanged: what `unchanged_after` gives for them.
 
     Raises:
         NotCovered: a kernel does what cannot be reversed; the message says where.
@@ -52,12 +58,53 @@ def adjoint(
     tasks = [unordered(task, activity) for task, activity in zip(tasks, activities, strict=True)]
     tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
     gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
-    once = written_once([task.steps for task in tasks], active)
+    order = range(len(kernels)) if launches is None else launches
+    counts = Counter(order)
+    repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
+    once = written_once([task.steps for task in tasks], active, repeated)
     found = [
         reversed_task(Given(task.kernel, number, task.steps, task.own, activity, task.names, gradients, once))
         for number, (task, activity) in enumerate(zip(tasks, activities, strict=True))
     ]
-    return _Assembly(tasks, found, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
+    turns = _turns(tasks, found, order, unchanged)
+    return _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """One task of one launch.
+
+    Attributes:
+        number: of the task among those of the kernels; launches of one kernel share it.
+        launch: the place of the launch.
+        kept: arrays of which no later turn changes what this one reads.
+    """
+
+    number: int
+    launch: int
+    task: Reversible
+    found: Reversed
+    kept: frozenset[str]
+
+
+def _turns(
+    tasks: Sequence[Reversible],
+    found: Sequence[Reversed],
+    order: Sequence[int],
+    unchanged: Collection[tuple[int, int, str]],
+) -> list[_Turn]:
+    """Everything that is reversed, launch by launch."""
+    kept: dict[tuple[int, int], set[str]] = {}
+    for launch, part, array in unchanged:
+        kept.setdefault((launch, part), set()).add(array)
+    own: dict[int, list[int]] = {}
+    for number, task in enumerate(tasks):
+        own.setdefault(task.source, []).append(number)
+    return [
+        _Turn(number, launch, tasks[number], found[number], frozenset(kept.get((launch, tasks[number].part), ())))
+        for launch, kernel in enumerate(order)
+        for number in own.get(kernel, ())
+    ]
 
 
 def _part(task: Reversible, activity: Activity) -> Part:
@@ -69,16 +116,20 @@ class _Assembly:
 
     def __init__(
         self,
-        tasks: list[Reversible],
-        found: list[Reversed],
+        turns: list[_Turn],
         arrays: dict[str, nodes.Array],
         gradients: dict[str, str],
         made: frozenset[str],
         cells: frozenset[str],
         outputs: frozenset[str],
     ) -> None:
-        self.tasks = tasks
-        self.found = found
+        self.turns = turns
+        self.writers: dict[str, list[int]] = {}
+        for place, turn in enumerate(turns):
+            for name in turn.task.changed:
+                self.writers.setdefault(name, []).append(place)
+        self.agains: dict[int, nodes.Kernel | None] = {}
+        self.known_uses: dict[int, tuple[set[str], set[str]]] = {}
         self.arrays = arrays
         self.gradients = gradients
         self.made = made | cells
@@ -90,71 +141,77 @@ class _Assembly:
 
     def program(self) -> Program:
         actions: list[Action] = []
-        for number in reversed(range(len(self.tasks))):
-            actions += self.reverse(number)
+        for place in reversed(range(len(self.turns))):
+            actions += self.reverse(place)
         actions = [*self.replay(), *actions]
-        runs = [one for one in actions if isinstance(one, Run)]
-        stored = {store.array for run in runs for store in walk.stores(run.kernel.body)}
+        kernels = {id(one.kernel): one.kernel for one in actions if isinstance(one, Run)}
+        stored = {store.array for kernel in kernels.values() for store in walk.stores(kernel.body)}
         spoiled = frozenset(name for name in self.outputs if self.gradients.get(name) in stored)
-        notes = tuple(note for one in self.found for note in one.notes)
-        notes += tuple(one.extremes.note for one in self.tasks if one.extremes and one.extremes.note)
+        tasks = {turn.number: turn for turn in self.turns}.values()
+        notes = tuple(note for one in tasks for note in one.found.notes)
+        notes += tuple(one.task.extremes.note for one in tasks if one.task.extremes and one.task.extremes.note)
         return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, notes)
 
-    def reverse(self, number: int) -> list[Action]:
-        """The reverse of one task, with its memory."""
-        found, task = self.found[number], self.tasks[number]
-        if task.settles and not self.has_changed(task.settles, number):
+    def reverse(self, place: int) -> list[Action]:
+        """The reverse of one turn, with its memory."""
+        turn = self.turns[place]
+        found, task = turn.found, turn.task
+        if task.settles and not self.has_changed(task.settles, place):
             return []
         if not any(True for _ in walk.stores(found.kernel.body)):
-            return self.apart(number) if self.settles_later(task, number) else []
-        actions = self.apart(number)
+            return self.apart(place) if self.settles_later(task, place) else []
+        actions = self.apart(place)
         if found.reserve is not None:
-            actions.append(self.reserved(found.reserve, number, f"count_{number}", actions))
-        run = self.run(found.kernel, number, found.state, str(number), actions)
+            actions.append(self.reserved(found.reserve, place, f"count_{turn.number}", actions))
+        run = self.run(found.kernel, place, found.state, str(turn.number), actions)
         return [*actions, run]
 
-    def settles_later(self, task: Reversible, number: int) -> bool:
+    def settles_later(self, task: Reversible, place: int) -> bool:
         """Whether what stood where a task takes maxima has to know who won, though no candidate does."""
         extremes = task.extremes
-        return extremes is not None and any(self.has_changed(one.array.name, number) for one in extremes.arrays)
+        return extremes is not None and any(self.has_changed(one.array.name, place) for one in extremes.arrays)
 
-    def reserved(self, reserve: Reserve, number: int, mark: str, actions: list[Action]) -> Reserve:
+    def reserved(self, reserve: Reserve, place: int, mark: str, actions: list[Action]) -> Reserve:
         """Room for tapes; the kernels that say how much are told their memory."""
+        turn = self.turns[place]
 
         def given(run: Run) -> Run:
             stored = {store.array for store in walk.stores(run.kernel.body)}
-            state = stored & walk.reads(run.kernel.body) & self.tasks[number].changed
-            return self.run(run.kernel, number, state, mark, actions)
+            state = stored & walk.reads(run.kernel.body) & turn.task.changed
+            return self.run(run.kernel, place, state, mark, actions)
 
         iterations = given(reserve.iterations) if isinstance(reserve.iterations, Run) else reserve.iterations
-        return replace(reserve, iterations=iterations, count=None if reserve.count is None else given(reserve.count))
+        count = None if reserve.count is None else given(reserve.count)
+        return replace(reserve, iterations=iterations, count=count, source=turn.launch)
 
-    def apart(self, number: int) -> list[Action]:
+    def apart(self, place: int) -> list[Action]:
         """Where a task takes maxima or minima: who won, and how many did."""
-        extremes = self.tasks[number].extremes
+        number, task = self.turns[place].number, self.turns[place].task
+        extremes = task.extremes
         if extremes is None:
             return []
         actions: list[Action] = []
         for one in extremes.arrays:
             name = one.array.name
             self.beside |= {beside: f"{beside}@{number}" for beside in (one.before, one.winner, one.ties)}
-            actions.append(self.begun(name, number, self.beside[one.winner]))
+            actions.append(self.begun(name, place, self.beside[one.winner]))
             actions.append(Fresh(self.beside[one.ties], name))
-            if self.has_changed(name, number):
-                self.beside[one.before] = self.at(name, number)
+            if self.has_changed(name, place):
+                self.beside[one.before] = self.at(name, place)
             else:
                 actions.append(Fresh(self.beside[one.before], name))
         if extremes.reserve is not None:
-            actions.append(self.reserved(extremes.reserve, number, f"slots_{number}", actions))
+            actions.append(self.reserved(extremes.reserve, place, f"slots_{number}", actions))
         for kernel, word in ((extremes.find, "winners"), (extremes.count, "ties")):
-            state = walk.reads(kernel.body) & self.tasks[number].changed
-            actions.append(self.run(kernel, number, state, f"{word}_{number}", actions))
+            state = walk.reads(kernel.body) & task.changed
+            actions.append(self.run(kernel, place, state, f"{word}_{number}", actions))
         return actions
 
-    def run(self, kernel: nodes.Kernel, number: int, state: Iterable[str], mark: str, actions: list[Action]) -> Run:
-        """A launch on memory as it was when a task began; what it changes, it changes in copies."""
+    def run(self, kernel: nodes.Kernel, place: int, state: Iterable[str], mark: str, actions: list[Action]) -> Run:
+        """A launch on memory as it was when a turn began; what it changes, it changes in copies."""
+        turn = self.turns[place]
         memory: dict[str, str] = {}
-        touched = walk.touched(kernel.body)
+        stored, touched = self.used(kernel)
         for name in kernel.arrays:
             if name not in touched:
                 continue
@@ -162,70 +219,92 @@ class _Assembly:
                 memory[name] = self.beside[name]
             elif name in state:
                 memory[name] = f"{name}@{mark}"
-                actions.append(self.begun(name, number, memory[name]))
+                actions.append(self.begun(name, place, memory[name]))
             elif name in self.made:
-                is_settled = name in self.found[number].settled
-                memory[name] = self.at(name, number + 1 if is_settled else number)
+                is_settled = name in turn.found.settled
+                is_kept = name in turn.kept and (is_settled or name not in turn.task.changed)
+                memory[name] = self.at(name, place + 1 if is_settled else place, is_kept=is_kept)
             elif name in self.arrays and not self.arrays[name].label:
                 self.reads.add(name)
-        kept = {store.array for store in walk.stores(kernel.body)} & self.reads
+        kept = stored & self.reads
         assert all(memory.get(name, name) != name for name in kept), f"{kernel.name} changes what the forward pass left"
-        return Run(kernel, self.tasks[number].source, memory)
+        return Run(kernel, turn.launch, memory)
 
-    def writers(self, name: str) -> list[int]:
-        return [number for number, task in enumerate(self.tasks) if name in task.changed]
+    def used(self, kernel: nodes.Kernel) -> tuple[set[str], set[str]]:
+        """Arrays that a kernel changes, and all whose elements it uses. Launches of one kernel ask again."""
+        found = self.known_uses.get(id(kernel))
+        if found is None:
+            stored = {one.array for one in walk.stores(kernel.body)}
+            found = self.known_uses[id(kernel)] = stored, walk.touched(kernel.body)
+        return found
 
-    def has_changed(self, name: str, number: int) -> bool:
-        """Whether an array has been changed when a task begins."""
-        return any(writer < number for writer in self.writers(name))
+    def has_changed(self, name: str, place: int) -> bool:
+        """Whether an array has been changed when a turn begins."""
+        writers = self.writers.get(name, ())
+        return bool(writers) and writers[0] < place
 
-    def begun(self, name: str, number: int, copy: str) -> Action:
-        """A copy of an array as it was before a task."""
-        if not self.has_changed(name, number):
+    def begun(self, name: str, place: int, copy: str) -> Action:
+        """A copy of an array as it was before a turn."""
+        if not self.has_changed(name, place):
             return Fresh(copy, name)
-        return Copy(copy, self.at(name, number))
+        return Copy(copy, self.at(name, place))
 
-    def at(self, name: str, number: int) -> str:
-        """Memory with an array's values before a task: those of the end where nobody changes them any more."""
-        writers = self.writers(name)
-        if name not in self.cells and all(writer < number for writer in writers):
+    def at(self, name: str, place: int, *, is_kept: bool = False) -> str:
+        """Memory with an array's values before a turn: those of the end where nobody changes them any more.
+
+        `is_kept` says that nobody changes those that are read there.
+        """
+        writers = self.writers.get(name, [])
+        if name not in self.cells and (is_kept or not writers or writers[-1] < place):
             self.reads.add(name)
             return name
-        return self.replayed.setdefault((number, name), f"{name}@before_{number}")
+        before = bisect_left(writers, place)
+        since = writers[before - 1] + 1 if before else 0  # the array has been the same ever since
+        return self.replayed.setdefault((since, name), f"{name}@before_{since}")
 
     def replay(self) -> list[Action]:
         """The forward pass run again, up to the last values that something needs from the middle of it."""
         if not self.replayed:
             return []
-        last = max(number for number, _ in self.replayed)
+        last = max(place for place, _ in self.replayed)
         needed = self.needed(last)
+        copies: dict[int, list[Action]] = {}
+        for (place, name), memory in self.replayed.items():
+            copies.setdefault(place, []).append(Copy(memory, f"{name}@replay"))
         actions: list[Action] = [Fresh(f"{name}@replay", name) for name in sorted(needed)]
-        for number in range(last + 1):
-            for (place, name), memory in self.replayed.items():
-                if place == number:
-                    actions.append(Copy(memory, f"{name}@replay"))
-            if number < last:
-                actions += self.again(number, needed)
+        for place in range(last + 1):
+            actions += copies.get(place, [])
+            if place < last:
+                actions += self.again(self.turns[place], needed)
         return actions
 
     def needed(self, last: int) -> set[str]:
         """Arrays that must be run again for those that are replayed."""
+        tasks = {turn.number: turn.task for turn in self.turns[:last]}.values()
         found = {name for _, name in self.replayed}
         while True:
             more = set(found)
-            for task in self.tasks[:last]:
+            for task in tasks:
                 body = pruned(task.statements, private=self.made - found)
                 more |= walk.reads(body) & self.made
             if more == found:
                 return found
             found = more
 
-    def again(self, number: int, needed: set[str]) -> list[Action]:
-        """One task of the forward pass, as far as it is needed."""
-        task = self.tasks[number]
+    def again(self, turn: _Turn, needed: set[str]) -> list[Action]:
+        """One turn of the forward pass, as far as it is needed."""
+        if turn.number not in self.agains:
+            self.agains[turn.number] = self.rerun(turn.task, turn.number, needed)
+        kernel = self.agains[turn.number]
+        if kernel is None:
+            return []
+        return [Run(kernel, turn.launch, {name: f"{name}@replay" for name in kernel.arrays if name in needed})]
+
+    def rerun(self, task: Reversible, number: int, needed: set[str]) -> nodes.Kernel | None:
+        """The kernel that runs a task of the forward pass again; None where nothing of it is needed."""
         body = scoped(pruned(task.statements, private=self.made - needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):
-            return []
+            return None
         used = walk.touched(body) | walk.sized(body)
         arrays = {name: array for name, array in task.kernel.arrays.items() if name in used}
         read = walk.reads(body) - self.made
@@ -234,5 +313,4 @@ class _Assembly:
         asked = {part.name for expr in exprs for part in walk.parts(expr) if isinstance(part, nodes.Argument)}
         arguments = {name: kind for name, kind in task.kernel.arguments.items() if name in asked}
         name = f"{task.kernel.name}_again_{number}"
-        kernel = replace(task.kernel, name=name, arrays=arrays, arguments=arguments, body=body)
-        return [Run(kernel, task.source, {name: f"{name}@replay" for name in arrays if name in needed})]
+        return replace(task.kernel, name=name, arrays=arrays, arguments=arguments, body=body)

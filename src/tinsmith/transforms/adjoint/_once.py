@@ -68,19 +68,22 @@ class _Use:
         return self.of.entry != other.of.entry or any(mine.never_equals(theirs) for mine, theirs in pairs)
 
 
-def written_once(tasks: Sequence[Sequence[Step]], kept: Collection[str] = ()) -> frozenset[int]:
+def written_once(
+    tasks: Sequence[Sequence[Step]], kept: Collection[str] = (), repeated: Collection[int] = ()
+) -> frozenset[int]:
     """Stores (by `id`) to elements that nothing wrote or read before: there is no earlier value to clear for.
 
     Args:
         tasks: the steps of each, in the order in which they run.
         kept: arrays of which somebody wants to know the adjoint that they had before all tasks.
+        repeated: numbers of tasks that run again later: what they store to may have been used the time before.
     """
     uses: dict[str, list[_Use]] = {}
     for number, steps in enumerate(tasks):
         for use in _Reading(number, whole_numbers(steps)).uses(steps, ()):
             uses.setdefault(use.of.array, []).append(use)
     chosen = (one for name, found in uses.items() if name not in kept for one in _firsts(found))
-    return frozenset(id(one.of) for one in chosen)
+    return frozenset(id(one.of) for one in chosen if one.task not in repeated)
 
 
 def _firsts(uses: Sequence[_Use]) -> Iterator[_Use]:

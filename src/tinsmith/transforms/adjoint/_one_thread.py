@@ -11,23 +11,32 @@ from ._program import Action, Program, Reserve, Run
 
 def on_one_thread(program: Program) -> Program:
     """The same program without parallel loops, and without atomic additions."""
-    return replace(program, actions=tuple(_serial(action) for action in program.actions))
+    twins = _Twins()
+    return replace(program, actions=tuple(twins.action(action) for action in program.actions))
 
 
-def _serial(action: Action) -> Action:
-    match action:
-        case Run():
-            return _run(action)
-        case Reserve(_, iterations, _, count):
-            iterations = _run(iterations) if isinstance(iterations, Run) else iterations
-            return replace(action, iterations=iterations, count=None if count is None else _run(count))
-        case _:
-            return action
+class _Twins:
+    """Serial twins of launches; launches of one kernel share its twin."""
 
+    def __init__(self) -> None:
+        self._found: dict[int, nodes.Kernel] = {}
 
-def _run(run: Run) -> Run:
-    body = tuple(walk.changed(one, lambda expr: expr, _plain) for one in run.kernel.body)
-    return replace(run, kernel=replace(run.kernel, body=body))
+    def action(self, action: Action) -> Action:
+        match action:
+            case Run():
+                return self._run(action)
+            case Reserve(_, iterations, _, count):
+                iterations = self._run(iterations) if isinstance(iterations, Run) else iterations
+                return replace(action, iterations=iterations, count=None if count is None else self._run(count))
+            case _:
+                return action
+
+    def _run(self, run: Run) -> Run:
+        twin = self._found.get(id(run.kernel))
+        if twin is None:
+            body = tuple(walk.changed(one, lambda expr: expr, _plain) for one in run.kernel.body)
+            twin = self._found[id(run.kernel)] = replace(run.kernel, body=body)
+        return replace(run, kernel=twin)
 
 
 def _plain(one: nodes.Stmt) -> nodes.Stmt:

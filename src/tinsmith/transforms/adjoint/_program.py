@@ -31,7 +31,7 @@ class Run:
 
     Attributes:
         kernel: what is launched.
-        source: the number of the op's kernel that it comes from.
+        source: the number of the op's launch that it comes from.
         memory: which memory each of its arrays is, where that has another name.
     """
 
@@ -65,12 +65,14 @@ class Reserve:
         iterations: how many parallel iterations it has: worked out from sizes and arguments, or by a kernel that
             stores it in the array `total`.
         count: counts, where a tape has no formula, what each iteration needs.
+        source: the number of the op's launch that it is for: formulas ask for its arguments.
     """
 
     tapes: tuple[TapeSize, ...]
     iterations: nodes.Expr | Run
     total: str
     count: Run | None
+    source: int = 0
 
 
 Action: TypeAlias = Fresh | Copy | Run | Reserve

@@ -27,6 +27,7 @@ class Reversible:
         own: arrays no element of which two parallel iterations touch.
         extremes: what goes before the reverse of a task that takes maxima or minima.
         settles: the array that it gives back what a maximum or minimum has left to it, where it is such a task.
+        part: its number among the tasks of the kernel.
     """
 
     kernel: nodes.Kernel
@@ -37,6 +38,7 @@ class Reversible:
     names: Names
     extremes: Extremes | None = None
     settles: str = ""
+    part: int = 0
 
     @property
     def changed(self) -> frozenset[str]:
@@ -63,6 +65,7 @@ def adjoint_names(kernels: Sequence[nodes.Kernel], arrays: Iterable[str]) -> dic
 def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wanted) -> list[Reversible]:
     """Everything that is reversed, in the order of the forward pass. `adjoints` are their names, by array."""
     plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]
+    places = [place for part in parts for place in range(len(part.tasks))]
     marks = [f"_{number}" if len(plain) > 1 else "" for number in range(len(plain))]
     extremes = [extremes_of(statements, kernel) for _, kernel, statements in plain]
     if any(extremes):
@@ -70,16 +73,16 @@ def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wan
         activities = activities_of(forms, *wanted)
         extremes = [frozenset(filter(one.has_array, names)) for one, names in zip(activities, extremes, strict=True)]
     found: list[Reversible] = []
-    for (source, kernel, statements), names, mark in zip(plain, extremes, marks, strict=True):
+    for (source, kernel, statements), names, mark, place in zip(plain, extremes, marks, places, strict=True):
         if not names:
-            found.append(_formed(source, kernel, statements, adjoints, mark))
+            found.append(replace(_formed(source, kernel, statements, adjoints, mark), part=place))
             continue
         apart = taken_apart(statements, kernel, names, _names(kernel, adjoints, mark))
         for one, settling in zip(apart.arrays, apart.settling, strict=True):
             task = _formed(source, apart.kernel, settling, adjoints, f"{mark}_settled")
-            found.append(replace(task, statements=(), settles=one.array.name))
+            found.append(replace(task, statements=(), settles=one.array.name, part=place))
         gathering = _formed(source, apart.kernel, apart.gathering, adjoints, mark)
-        found.append(replace(gathering, statements=statements, extremes=apart))
+        found.append(replace(gathering, statements=statements, extremes=apart, part=place))
     return found
 
 

@@ -6,11 +6,14 @@ is overwritten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...source.ir import nodes
 from ._form import Branch, Loop, Step, steps_in, whole_numbers
+
+_STEADY = "@"
+"""Marks what is the same for every iteration, and no local's name."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +33,7 @@ def settled(steps: Sequence[Step], arrays: frozenset[str]) -> frozenset[str]:
         steps: what one thread runs: the body of a parallel loop, or a serial task.
         arrays: no element of which another thread touches.
     """
-    reading = _Reading(whole_numbers(steps))
-    reading.block(steps, ())
+    reading = _read(steps)
     raced = {one.array for one in steps_in(steps) if isinstance(one, nodes.Atomic)}
     found = set[str]()
     for name in arrays - raced:
@@ -42,11 +44,43 @@ def settled(steps: Sequence[Step], arrays: frozenset[str]) -> frozenset[str]:
     return frozenset(found)
 
 
+def never_meeting(steps: Sequence[Step], arrays: frozenset[str]) -> frozenset[str]:
+    """Of arrays, those that no thread loads where any stores: `x[t, i - 1]` is no `x[t + 1, i]`.
+
+    Args:
+        steps: what one thread runs.
+        arrays: any that it loads and stores.
+    """
+    reading = _read(steps)
+    fetched = {one.array for one in steps_in(steps) if isinstance(one, nodes.Atomic) and one.result is not None}
+    found = set[str]()
+    for name in arrays - fetched:
+        loads = [one for one in reading.loads if one.array == name]
+        stores = [one for one in reading.stores if one.array == name]
+        if all(_differ(zip(store.index, load.index, strict=True)) for load in loads for store in stores):
+            found.add(name)
+    return frozenset(found)
+
+
+def _read(steps: Sequence[Step]) -> _Reading:
+    reading = _Reading(whole_numbers(steps))
+    reading.block(steps, ())
+    return reading
+
+
+def _differ(pairs: Iterable[tuple[tuple[str, int] | None, tuple[str, int] | None]]) -> bool:
+    """Whether two indices differ on an axis that is the same in every iteration: a number, or an argument and one."""
+    return any(
+        one is not None and two is not None and one[0] == two[0] and one[0].startswith(_STEADY) and one[1] != two[1]
+        for one, two in pairs
+    )
+
+
 def _is_before(store: _Access, load: _Access) -> bool:
     """Whether a store never writes what a load has read: it comes first, wherever both name one element."""
     pairs = list(zip(store.index, load.index, strict=True))
-    if any(one is not None and two is not None and one[0] == two[0] == "" and one != two for one, two in pairs):
-        return True  # two known places that differ
+    if _differ(pairs):
+        return True
     for mine, theirs in zip(store.loops, load.loops, strict=False):
         if mine is not theirs:
             break
@@ -105,10 +139,12 @@ class _Reading:
         return _Access(one.array, tuple([self.place(part) for part in one.index]), loops, self.order)
 
     def place(self, expr: nodes.Expr) -> tuple[str, int] | None:
-        """An index as a variable and an offset; "" stands for none."""
+        """An index as a variable and an offset. `_STEADY` stands before an argument, and alone for no variable."""
         match expr:
             case nodes.Const() if expr.type == "i32":
-                return "", int(expr.value)
+                return _STEADY, int(expr.value)
+            case nodes.Argument(name, "i32", ()):
+                return f"{_STEADY}{name}", 0
             case nodes.Local(name, "i32") if name in self.definitions:
                 return self.place(self.definitions[name])
             case nodes.Local():
