@@ -23,10 +23,12 @@ from ._tracing import (
     is_transformed,
     plain_apply,
 )
+from ._transfer import Copy, Transfer
 
 __all__ = [
     "Answer",
     "Bound",
+    "Copy",
     "Cotangents",
     "Examined",
     "FieldArray",
@@ -35,6 +37,7 @@ __all__ = [
     "Links",
     "Op",
     "Reference",
+    "Transfer",
     "adjoint_source",
     "apart",
     "bounds_checked",

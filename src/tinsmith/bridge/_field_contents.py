@@ -11,9 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._config import config
 from .._errors import GradientError, refusal
-from ..engines import COMPILING
+from ..engines import COMPILING, NAMES, Engine, FieldFacts
 from ._signature import Signature
+from ._transfer import Copy, Transfer
 
 
 class Content(NamedTuple):
@@ -30,12 +32,18 @@ class Content(NamedTuple):
         return self.values.shape == other.values.shape and np.array_equal(mine.view(np.uint8), theirs.view(np.uint8))
 
 
+def _numpy_type(name: str) -> str:
+    """NumPy's name of a type that an engine calls `f32`."""
+    return "bool" if name == "u1" else {"f": "float", "i": "int", "u": "uint"}[name[0]] + name[1:]
+
+
 class FieldContents:
     """Looks at the fields that an op's kernels read."""
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
         self._last: dict[int, Content] = {}
+        self._readers: dict[int, tuple[object, Transfer]] = {}
 
     def now(self) -> tuple[Content, ...]:
         """What they hold."""
@@ -47,15 +55,27 @@ class FieldContents:
             uses = (use for use in stage.field_uses() if use.is_read)
             leaves = [leaf for use in uses for leaf in stage.home.leaf_fields(use.field, use.name)]
             for name, field in leaves:
-                key = stage.home.field_facts(field, name).key
-                if key not in found:
-                    found[key] = self._read(key, name, field)
+                facts = stage.home.field_facts(field, name)
+                if facts.key not in found:
+                    found[facts.key] = self._content(name, self._read(stage.home, field, facts), facts.key)
         self._last = found
         return tuple(found.values())
 
-    def _read(self, key: int, name: str, field: object) -> Content:
+    def _read(self, engine: Engine, field: object, facts: FieldFacts) -> np.ndarray:
+        """A field's values. An engine's own `to_numpy` takes milliseconds where its threads are asleep."""
         with COMPILING:
-            content = Content(name, field.to_numpy())  # type: ignore[attr-defined]  # of an engine's field
+            if engine.device_type() != "cpu" or not facts.is_dense:
+                return field.to_numpy()  # type: ignore[attr-defined]  # of an engine's field
+            runtime, reader = self._readers.get(facts.key, (None, None))
+            if reader is None or runtime is not engine.runtime():
+                reader = Transfer(engine, [Copy("store", field, facts)])
+                self._readers[facts.key] = (engine.runtime(), reader)
+            values = np.empty(facts.shape + facts.element, _numpy_type(NAMES[facts.dtype]))
+            reader.run_at([values.ctypes.data], is_serial=facts.count < config().serial_below)
+            return values
+
+    def _content(self, name: str, values: np.ndarray, key: int) -> Content:
+        content = Content(name, values)
         before = self._last.get(key)
         return before if before is not None and before.equals(content) else content
 

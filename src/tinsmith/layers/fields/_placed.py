@@ -1,7 +1,7 @@
 """Placed: a field that a layer was given, and how a tensor becomes its content and back.
 
 Only shapes, dtypes and complex numbers are settled here, in torch operations that autograd
-sees; copying into the field's memory is `_transfer`'s business.
+sees; copying into the field's memory is `Transfer`'s business.
 """
 
 from __future__ import annotations

@@ -19,14 +19,13 @@ import torch
 
 from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
-from ...bridge import in_order
+from ...bridge import Copy, Transfer, in_order
 from ...engines import Engine
 from .._pool import gradient_field
 from ._as_op import OpProgram, foresight
 from ._placed import Placed
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts
-from ._transfer import Copy, Transfer
 
 _LOCK = threading.RLock()
 """Fields are one memory for all threads and layers, and a call is several launches."""
