@@ -335,3 +335,17 @@ def test_scratch_whose_size_is_a_keyword(lang64):
 
         assert torch.allclose(torch.func.jvp(mine, (x,), (x,))[1], torch.func.jvp(theirs, (x,), (x,))[1])
         assert torch.allclose(torch.func.hessian(mine)(x), torch.func.hessian(theirs)(x))
+
+
+def test_a_product_of_many_iterations_is_not_made_serial(lang64):
+    """Both engines end the process where an atomic product runs in order."""
+
+    @ts.op("x[n] -> y[]")
+    @lang64.kernel
+    def halved(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        y[None] = 8.0
+        for i in x:
+            lang64.atomic_mul(y[None], 0.5 * x[i])
+
+    assert halved(torch.full((3,), 2.0, dtype=torch.float64)) == 8.0
+    assert halved(torch.ones(3, dtype=torch.float64)) == 1.0

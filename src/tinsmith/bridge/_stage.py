@@ -6,8 +6,6 @@ and gradients. Variants never depend on sizes: a new shape compiles nothing.
 
 from __future__ import annotations
 
-import ast
-import copy
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -17,7 +15,7 @@ import torch
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
 from ..engines import COMPILING, NAMES, Compiled, Engine, Language, Parameter, array_text, get, of_kernel, one_at_a_time
-from ..source import Constants, Roles, Source, build, constants_of, lent_names, read, roles_of
+from ..source import Constants, Roles, Source, build, constants_of, lent_names, multiplies_atomically, read, roles_of
 from ..source.ir import Lowered, lower, nodes, types
 from ..transforms import (
     NotRewritable,
@@ -34,7 +32,7 @@ from ..transforms import (
 )
 from ._guarded import compile_guarded
 from ._links import Links
-from ._uncompiled import places_of, remedy_of, telling
+from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
 
 
 class ArrayType(NamedTuple):
@@ -126,7 +124,7 @@ class Stage:
         plain = simplified(self.source.tree, [name for name in self.arrays if name not in values], self._lent)
         self.source = replace(self.source, tree=lifted(plain, values))
         if may_write_fields:  # what it returns besides, a layer has no use for
-            self.source = replace(self.source, tree=_without_result(self.source.tree))
+            self.source = replace(self.source, tree=without_result(self.source.tree))
         self._ranks = {name: self.parameters[name].ndim for name in self.arrays}
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner, self._ranks)
         self.texts: dict[Variant, str] = {}
@@ -329,7 +327,9 @@ class Stage:
             return tree  # an engine's reverse mode differentiates the loops that the user wrote
         ranks = self._field_ranks() | {name: rank + (name in batch) for name, rank in ranks.items()}
         tree = ranged(tree, ranks)
-        return serial(tree) if variant.is_serial else tree
+        # in order, both engines make an ordinary operation of an atomic, know none for products, and end the process
+        is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
+        return serial(tree) if is_serial else tree
 
     def _field_ranks(self) -> dict[str, int]:
         """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""
@@ -382,26 +382,12 @@ class Stage:
         if not variant.adjoint:
             return KernelError(refusal(f"the kernel of op `{op}` does not compile", rows, remedy_of(cause)))
         return GradientError(
-            refusal(f"{self.engine.name} cannot differentiate the kernel of op `{op}`", rows, self._reverse_remedy())
+            refusal(
+                f"{self.engine.name} cannot differentiate the kernel of op `{op}`",
+                rows,
+                reverse_remedy(self.engine, is_op=not self._may_write_fields),
+            )
         )
-
-    def _reverse_remedy(self) -> str:
-        """What is left where the engine's reverse mode does not compile: a layer takes no `backward=`."""
-        option = self.engine.reverse_option()
-        ways = [f"start the engine with `ts.init(..., {option})`"] if option else []
-        ways.append("rewrite what it names")
-        if not self._may_write_fields:
-            ways.append("give the op its gradient kernel by hand: `backward=`, or `@op.backward`")
-        found = ", or ".join(ways)
-        return f"{found[0].upper()}{found[1:]}."
-
-
-def _without_result(tree: ast.FunctionDef) -> ast.FunctionDef:
-    """A kernel that returns nothing at its end; its values are worked out all the same."""
-    twin = copy.copy(tree)
-    if isinstance(twin.body[-1], ast.Return):
-        twin.body = [*twin.body[:-1], ast.Pass()] if len(twin.body) == 1 else twin.body[:-1]
-    return twin
 
 
 def _type_of(parameter: Parameter, defaults: types.Defaults) -> str:

@@ -7,9 +7,11 @@ tree knows where they came from.
 from __future__ import annotations
 
 import ast
+import copy
 import re
 from collections.abc import Iterator
 
+from ..engines import Engine
 from ..source import Source, parse_statement
 
 _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
@@ -56,6 +58,25 @@ def remedy_of(cause: Exception) -> str:
     if _ARRAY_AS_NUMBER in str(cause):
         return f"A function takes an array as a template: annotate that parameter, `a: template()`. {report}"
     return report
+
+
+def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
+    """What is left where an engine's reverse mode does not compile: a layer takes no `backward=`."""
+    option = engine.reverse_option()
+    ways = [f"start the engine with `ts.init(..., {option})`"] if option else []
+    ways.append("rewrite what it names")
+    if is_op:
+        ways.append("give the op its gradient kernel by hand: `backward=`, or `@op.backward`")
+    found = ", or ".join(ways)
+    return f"{found[0].upper()}{found[1:]}."
+
+
+def without_result(tree: ast.FunctionDef) -> ast.FunctionDef:
+    """A kernel that returns nothing at its end; its values are worked out all the same."""
+    twin = copy.copy(tree)
+    if isinstance(twin.body[-1], ast.Return):
+        twin.body = [*twin.body[:-1], ast.Pass()] if len(twin.body) == 1 else twin.body[:-1]
+    return twin
 
 
 def _lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:

@@ -4,7 +4,7 @@ from ._arity import subscript_arity
 from ._bounds import definitions
 from ._build import build, remade, remade_function
 from ._constants import Constants, constants_of
-from ._draws import draws
+from ._draws import draws, multiplies_atomically
 from ._followed import Followed
 from ._handed import Handed, Hands, Scope, free, handed
 from ._later_changes import Filed, LaterChanges
@@ -51,6 +51,7 @@ __all__ = [
     "is_static",
     "iterated",
     "lent_names",
+    "multiplies_atomically",
     "names_in",
     "needs_of",
     "parse_expression",

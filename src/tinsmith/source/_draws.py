@@ -1,4 +1,4 @@
-"""Whether a kernel draws random numbers, itself or in the functions that it calls."""
+"""Whether a kernel draws random numbers, or multiplies atomically, itself or in the functions that it calls."""
 
 from __future__ import annotations
 
@@ -14,18 +14,23 @@ _DRAWING = ("random", "randn")
 
 def draws(source: Source, engine: Engine) -> bool:
     """Whether `ti.random` or `ti.randn` is called anywhere in a kernel."""
-    return _draws(source, engine, set())
+    return _calls(source, engine, _DRAWING, set())
 
 
-def _draws(source: Source, engine: Engine, seen: set[Any]) -> bool:
+def multiplies_atomically(source: Source, engine: Engine) -> bool:
+    """Whether `ti.atomic_mul` is called anywhere in a kernel."""
+    return _calls(source, engine, ("atomic_mul",), set())
+
+
+def _calls(source: Source, engine: Engine, names: tuple[str, ...], seen: set[Any]) -> bool:
     called = (called_function(source, node.func) for node in source.nodes if isinstance(node, ast.Call))
     for value in called:
-        if getattr(value, "__name__", "") in _DRAWING and engine.owns(value):
+        if getattr(value, "__name__", "") in names and engine.owns(value):
             return True
         inner = None if value is None else engine.inner_function(value)
         if inner is None or inner in seen:
             continue
         seen.add(inner)
-        if _draws(read(inner), engine, seen):
+        if _calls(read(inner), engine, names, seen):
             return True
     return False
