@@ -13,7 +13,7 @@ import torch
 
 from ._core import Call
 from ._gradients import saved_names
-from ._packing import packed_backward, packed_forward
+from ._packing import BackwardCall, packed_backward, packed_forward
 
 
 def forward_over_batch(
@@ -30,16 +30,17 @@ def forward_over_batch(
 
 
 def backward_over_batch(
-    size: int, call: Call, active: frozenset[str], tensors: Sequence[torch.Tensor], dims: Sequence[int | None]
+    size: int, asked: BackwardCall, tensors: Sequence[torch.Tensor], dims: Sequence[int | None]
 ) -> list[torch.Tensor]:
     """Gradients of the active inputs over a batch, each sample with its own.
 
-    `tensors` are the saved values and then the cotangents. An active input counts as batched
+    `tensors` are the saved values and then the given cotangents. An active input counts as batched
     even where it is not, because its gradient is.
     """
+    call, active, given = asked
     signature = call.core.signature
     saved = saved_names(call, active)
-    owners = (*saved, *signature.outputs)
+    owners = (*saved, *given)
     made = frozenset(signature.outputs + signature.scratch)
     moved = frozenset(owner for owner, dim in zip(owners, dims, strict=True) if dim is not None)
     wide = _wide(size, call, (moved & frozenset(signature.arrays)) | active)
@@ -52,7 +53,8 @@ def backward_over_batch(
     ]
     values = dict(zip(saved, widened, strict=False))
     read = [values[name] for name in saved_names(wide, active)]
-    arguments = packed_backward(wide, active, read, widened[len(saved) :])
+    cotangents = dict(zip(given, widened[len(saved) :], strict=True))
+    arguments = packed_backward(wide, active, read, [cotangents.get(name) for name in signature.outputs])
     return _split(size, call, torch.ops.tinsmith.launch_backward(*arguments))
 
 

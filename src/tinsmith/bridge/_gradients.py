@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
@@ -25,14 +24,6 @@ def saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
     reverse.check(active)
     read = reverse.reads(active)
     return tuple(name for name in all_names(call) if name in read)
-
-
-def materialized(cotangents: Sequence[Any], made: Sequence[Any]) -> list[torch.Tensor]:
-    """Cotangents, with zeros of the given (shape, dtype, device) where autograd had none."""
-    return [
-        torch.zeros(shape, dtype=dtype, device=device) if cotangent is None else cotangent
-        for cotangent, (shape, dtype, device) in zip(cotangents, made, strict=False)
-    ]
 
 
 def undifferentiated(call: Call, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:

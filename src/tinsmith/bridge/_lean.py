@@ -15,8 +15,8 @@ import torch
 
 from ._batches import backward_over_batch
 from ._core import Call
-from ._gradients import materialized, no_forward_mode, saved_names
-from ._packing import packed_backward
+from ._gradients import no_forward_mode, saved_names
+from ._packing import BackwardCall, packed_backward
 from ._plan import Plan
 from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches, plain_apply
 
@@ -95,7 +95,7 @@ def _differentiable(
 ) -> list[Any]:
     """Gradients by way of the operator, which transforms see."""
     values = [saved[name] for name in saved_names(call, active)]
-    found = torch.ops.tinsmith.launch_backward(*packed_backward(call, active, values, _given(call, cotangents)))
+    found = torch.ops.tinsmith.launch_backward(*packed_backward(call, active, values, cotangents))
     return call.by_input(active, found)
 
 
@@ -106,11 +106,9 @@ def _older_batch(
     level, whole, dims = older_batches(cotangents)
     size = next(t.shape[0] for t, dim in zip(whole, dims, strict=True) if t is not None and dim is not None)
     values = [saved[name] for name in saved_names(call, active)]
-    given = _given(call, whole)
-    split = backward_over_batch(size, call, active, [*values, *given], [*(None for _ in values), *dims])
+    pairs = zip(call.core.signature.outputs, whole, dims, strict=True)
+    given = [(name, tensor, dim) for name, tensor, dim in pairs if tensor is not None]
+    asked = BackwardCall(call, active, tuple(name for name, _, _ in given))
+    tensors = [*values, *(tensor for _, tensor, _ in given)]
+    split = backward_over_batch(size, asked, tensors, [*(None for _ in values), *(dim for _, _, dim in given)])
     return call.by_input(active, [into_older_batch(gradient, level) for gradient in split])
-
-
-def _given(call: Call, cotangents: Sequence[torch.Tensor | None]) -> list[torch.Tensor]:
-    device = next(tensor.device for tensor in cotangents if tensor is not None)
-    return materialized(cotangents, [(buffer.shape, buffer.dtype, device) for buffer in call.core.made(call)])

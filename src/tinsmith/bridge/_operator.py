@@ -17,7 +17,7 @@ from torch.library import Library, register_fake, register_vmap
 from ._batches import backward_over_batch, forward_over_batch
 from ._binding import Bound
 from ._core import Call, Core
-from ._gradients import all_names, materialized, saved_names, undifferentiated
+from ._gradients import all_names, saved_names, undifferentiated
 from ._packing import backward_call, forward_call, packed_backward, packed_forward, unpacked
 from ._route import Route, route
 from ._stage import changed_between
@@ -28,7 +28,7 @@ _LIBRARY = Library("tinsmith", "DEF")
 _CALL = "Scalar[] numbers, SymInt[] sizes, SymInt batch, int[] batched, bool is_apart"
 _LIBRARY.define(f"launch(int handle, Tensor[] inputs, {_CALL}) -> Tensor[]")
 _LIBRARY.define(
-    "launch_backward(int handle, Tensor[] saved, Tensor[] cotangents, int[] active, "
+    "launch_backward(int handle, Tensor[] saved, Tensor[] cotangents, int[] active, int[] given, "
     f"SymInt[] shapes, int[] ranks, int[] dtypes, {_CALL}) -> Tensor[]"
 )
 
@@ -66,7 +66,6 @@ class _Launch(SingleLevelFunction):
         ctx.save_for_backward(*[arrays[name] for name in names])
         ctx.save_for_forward(*inputs)
         ctx.mark_non_differentiable(*undifferentiated(call, outputs))
-        ctx.made = [(tensor.shape, tensor.dtype, tensor.device) for tensor in outputs]
         ctx.set_materialize_grads(False)
         return tuple(outputs)
 
@@ -79,8 +78,9 @@ class _Launch(SingleLevelFunction):
         active = call.wanted(ctx.needs_input_grad[2:])
         values = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
         saved = [values[name] for name in saved_names(call, active)]
-        outputs = len(call.core.signature.outputs)
-        given = materialized(cotangents[:outputs], ctx.made)
+        given = cotangents[: len(call.core.signature.outputs)]
+        if all([cotangent is None for cotangent in given]):  # noqa: C419  # as in the other door
+            return (None,) * len(ctx.needs_input_grad)
         found = torch.ops.tinsmith.launch_backward(*packed_backward(call, active, saved, given))
         return (None, None, *call.by_input(active, found))
 
@@ -95,7 +95,7 @@ class _LaunchBackward(SingleLevelFunction):
     @staticmethod
     def forward(ctx: Any, arguments: Sequence[Any], *tensors: torch.Tensor) -> Any:
         handle, count, given = arguments
-        ctx.call, ctx.active = backward_call(handle, given)
+        ctx.asked = backward_call(handle, given)
         ctx.count = count
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
@@ -108,14 +108,14 @@ class _LaunchBackward(SingleLevelFunction):
     @staticmethod
     def backward(ctx: Any, *directions: torch.Tensor | None) -> Any:
         saved, given = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        found = SecondOrder(ctx.call, ctx.active, saved, given).pulled_back(directions, ctx.needs_input_grad[1:])
+        found = SecondOrder(ctx.asked, saved, given).pulled_back(directions, ctx.needs_input_grad[1:])
         return (None, *found)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         saved, given = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         moved = tangents[1:]
-        second = SecondOrder(ctx.call, ctx.active, saved, given)
+        second = SecondOrder(ctx.asked, saved, given)
         return tuple(second.pushed_forward(moved[: ctx.count], moved[ctx.count :]))
 
 
@@ -142,17 +142,18 @@ def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
 def _backward(
     handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any
 ) -> list[torch.Tensor]:
-    call, active = backward_call(handle, given)
+    call, active, outputs = backward_call(handle, given)
     values = dict(zip(saved_names(call, active), [tensor.contiguous() for tensor in saved], strict=True))
     plan = call.plan(_device_of(call, cotangents))
-    found = plan.backward(values, [tensor.contiguous() for tensor in cotangents], active, call.scalars)
+    ready = dict(zip(outputs, [tensor.contiguous() for tensor in cotangents], strict=True))
+    found = plan.backward(values, [ready.get(n) for n in call.core.signature.outputs], active, call.scalars)
     return [gradient for gradient in found if gradient is not None]
 
 
 def _backward_fake(
     handle: int, _: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any
 ) -> list[torch.Tensor]:
-    call, active = backward_call(handle, given)
+    call, active = backward_call(handle, given)[:2]
     lead = (call.batch,) if call.batch is not None else ()
     return [
         cotangents[0].new_empty((lead if name in call.batched else ()) + shape, dtype=dtype)
@@ -170,9 +171,9 @@ def _backward_autograd(
 def _backward_vmap(
     info: Any, in_dims: Any, handle: int, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor], *given: Any
 ) -> Any:
-    call, active = backward_call(handle, given)
+    asked = backward_call(handle, given)
     dims = [*in_dims[1], *in_dims[2]]
-    return _first_dims(backward_over_batch(info.batch_size, call, active, [*saved, *cotangents], dims))
+    return _first_dims(backward_over_batch(info.batch_size, asked, [*saved, *cotangents], dims))
 
 
 for _name, _run, _fake, _autograd, _vmap in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -72,14 +72,24 @@ def forward_call(handle: int, inputs: Sequence[torch.Tensor], rest: Sequence[Any
     return unpacked(handle, [t.shape for t in inputs], [t.dtype for t in inputs], rest)
 
 
-def backward_call(handle: int, given: Sequence[Any]) -> tuple[Call, frozenset[str]]:
-    active, shapes, ranks, dtypes, *rest = given
+class BackwardCall(NamedTuple):
+    """A call whose gradient is asked for: of its `active` inputs, from cotangents of some of its outputs, in order."""
+
+    call: Call
+    active: frozenset[str]
+    given: tuple[str, ...]
+
+
+def backward_call(handle: int, arguments: Sequence[Any]) -> BackwardCall:
+    active, given, shapes, ranks, dtypes, *rest = arguments
     split, start = [], 0
     for rank in ranks:
         split.append(tuple(shapes[start : start + rank]))
         start += rank
     call = unpacked(handle, split, [_DTYPES[code] for code in dtypes], rest)
-    return call, frozenset(call.core.signature.arrays[place] for place in active)
+    signature = call.core.signature
+    inputs = frozenset(signature.arrays[place] for place in active)
+    return BackwardCall(call, inputs, tuple(signature.outputs[place] for place in given))
 
 
 def packed_forward(call: Call, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
@@ -88,17 +98,18 @@ def packed_forward(call: Call, inputs: Sequence[torch.Tensor]) -> tuple[Any, ...
 
 
 def packed_backward(
-    call: Call, active: frozenset[str], saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
+    call: Call, active: frozenset[str], saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor | None]
 ) -> tuple[Any, ...]:
-    """A call as the arguments of `tinsmith::launch_backward`."""
+    """A call as the arguments of `tinsmith::launch_backward`. `cotangents` are those of all outputs, or None."""
     names = call.core.signature.arrays
     lead = (call.batch,) if call.batch is not None else ()
     shapes = [(lead if name in call.batched else ()) + shape for name, shape in zip(names, call.shapes, strict=True)]
     return (
         call.core.handle,
         list(saved),
-        list(cotangents),
+        [one for one in cotangents if one is not None],
         [place for place, name in enumerate(names) if name in active],
+        [place for place, one in enumerate(cotangents) if one is not None],
         [size for shape in shapes for size in shape],
         [len(shape) for shape in shapes],
         [_DTYPES.index(dtype) for dtype in call.dtypes],

@@ -68,7 +68,8 @@ class Plan:
         self.prepares_backward = any(situation.fingerprints) or reverse.depends_on_sizes
         self._is_cuda = situation.device.type == "cuda"
         self._steps: tuple[Step, ...] = ()
-        self._pullbacks: dict[frozenset[str], Backward] = {}
+        self._pullbacks: dict[tuple[frozenset[str], frozenset[str] | None], Backward] = {}
+        self._moving = tuple((n, name) for n, name in enumerate(signature.outputs) if name in self.floats)
         self._saved: dict[frozenset[str], tuple[int, ...]] = {}
 
     def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
@@ -124,17 +125,17 @@ class Plan:
         found = self._saved[active] = tuple(i for i, name in enumerate(self.names) if name in read)
         return found
 
-    def pullback(self, active: frozenset[str]) -> Backward:
-        """The backward pass for the inputs that want a gradient."""
-        found = self._pullbacks.get(active)
-        return self._make_pullback(active) if found is None else found
+    def pullback(self, active: frozenset[str], given: frozenset[str] | None = None) -> Backward:
+        """The backward pass for the inputs that want a gradient, from all outputs or those `given`."""
+        found = self._pullbacks.get((active, given))
+        return self._make_pullback(active, given) if found is None else found
 
     @one_at_a_time
-    def _make_pullback(self, active: frozenset[str]) -> Backward:
-        pullbacks = self._pullbacks
-        if active not in pullbacks:
-            pullbacks[active] = self.reverse.backward(self.situation, active, is_serial=self.is_serial)
-        return pullbacks[active]
+    def _make_pullback(self, active: frozenset[str], given: frozenset[str] | None) -> Backward:
+        pullbacks, key = self._pullbacks, (active, given)
+        if key not in pullbacks:
+            pullbacks[key] = self.reverse.backward(self.situation, active, is_serial=self.is_serial, given=given)
+        return pullbacks[key]
 
     def backward(
         self,
@@ -144,7 +145,24 @@ class Plan:
         scalars: Mapping[str, Any],
     ) -> list[torch.Tensor | None]:
         """Gradients of the inputs, in their order; None for those that are not `active`."""
-        return self.pullback(active).run(saved, cotangents, scalars, self.launch)
+        moving = self._moving
+        if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419  # faster
+            return self.pullback(active).run(saved, cotangents, scalars, self.launch)
+        given = frozenset([name for number, name in moving if cotangents[number] is not None])
+        found = []
+        for group in self.reverse.groups(active & self.floats, given):
+            pairs = zip(self.signature.outputs, cotangents, strict=True)
+            alone = [cotangent if name in (group or given) else None for name, cotangent in pairs]
+            found.append(self.pullback(active, group).run(saved, alone, scalars, self.launch))
+        return [_total(column) for column in zip(*found, strict=True)]
+
+
+def _total(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
+    """The sum of one input's gradients."""
+    found = [part for part in parts if part is not None]
+    if len(found) < 2:
+        return found[0] if found else None
+    return torch.stack(found).sum(0)
 
 
 def _run(steps: Sequence[Step], pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:

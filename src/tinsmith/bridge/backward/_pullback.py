@@ -59,7 +59,9 @@ class KernelReverse(Reverse, ReverseAt):
         """Depth of the gradient stack for a stage's reverse kernel; 0 where there is none to set."""
         return 0
 
-    def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
+    def backward(
+        self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
+    ) -> Backward:
         return Pullback(situation, self, active, is_serial=is_serial)
 
     @abstractmethod

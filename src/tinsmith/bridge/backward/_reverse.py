@@ -50,9 +50,19 @@ class ReverseAt(ABC):
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         """Arrays whose values the backward pass reads when `active` inputs want a gradient."""
 
+    def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
+        """Of the outputs that have a cotangent, those whose part of the gradients comes from one backward pass.
+
+        None stands for a pass for all outputs, in which those without a cotangent have one of zeros. A slope of
+        infinity makes NaN of such zeros; a generated gradient leaves these outputs out instead.
+        """
+        return (None,)
+
     @abstractmethod
-    def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
-        """The backward pass of a plan."""
+    def backward(
+        self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
+    ) -> Backward:
+        """The backward pass of a plan. `given` are the outputs that have a cotangent, None for all."""
 
 
 class Reverse(ABC):

@@ -27,6 +27,8 @@ Kernels = Callable[[Case], list[Lowered]]
 """Gives an op's kernels as IR, for a kind of call."""
 Unchanged = frozenset[tuple[int, int, str]]
 """Launches, their tasks, and arrays of which nothing later changes what is read there."""
+MOST_GROUPS = 8
+"""Sets of outputs for which a gradient of their own is generated; other sets take that of each output, and add up."""
 
 
 class SourceReverse(Reverse):
@@ -90,6 +92,7 @@ class SourceAt(ReverseAt):
         self._single = single
         self._lower = kernels
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
+        self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
         self._launched: Launched | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[int, Emitted] = {}
@@ -129,15 +132,37 @@ class SourceAt(ReverseAt):
             return self.programs[key]
         with COMPILING:
             if key not in self.programs:
-                self.programs[key] = on_one_thread(self.program(active)) if is_serial else self._generated(active)
+                whole = frozenset(self.case.signature.outputs)
+                found = on_one_thread(self.program(active)) if is_serial else self._generated(active, whole)
+                self.programs[key] = found
             return self.programs[key]
 
-    def _generated(self, active: frozenset[str]) -> Program:
+    def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
+        known = {outputs for inputs, outputs, _ in self._partial if inputs == active}
+        if given not in known and len(known) >= MOST_GROUPS and len(given) > 1:
+            return tuple(group for name in sorted(given) for group in self.groups(active, frozenset({name})))
+        return (given,) if self._part(active, given) is not None else (None,)
+
+    def _part(self, active: frozenset[str], given: frozenset[str], *, is_serial: bool = False) -> Program | None:
+        """The backward pass where only `given` outputs have a cotangent; None where what was kept is not enough."""
+        key = active, given, is_serial
+        if key in self._partial:
+            return self._partial[key]
+        with COMPILING:
+            if is_serial:
+                found = self._part(active, given)
+                self._partial[key] = None if found is None else on_one_thread(found)
+            else:
+                found = self._generated(active, given)
+                self._partial[key] = found if found.reads <= self.program(active).reads else None
+            return self._partial[key]
+
+    def _generated(self, active: frozenset[str], given: frozenset[str]) -> Program:
         signature = self.case.signature
         return adjoint(
             [one.kernel for one in self.kernels],
             active,
-            signature.outputs,
+            given,
             signature.outputs + signature.scratch,
             detached=signature.detached,
             private=self.own,
@@ -213,9 +238,12 @@ class SourceAt(ReverseAt):
         # a second derivative works out again what the first one reads as it was left
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
-    def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
+    def backward(
+        self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
+    ) -> Backward:
         self.check(active)
-        program = self.program(active, is_serial=is_serial)
+        part = None if given is None else self._part(active, given, is_serial=is_serial)
+        program = self.program(active, is_serial=is_serial) if part is None else part
         kind = Straight if is_straight(self.case, program, situation) else Runner
         return kind(self.case, self.emitted, program, situation, active)
 
@@ -274,13 +302,18 @@ class AutoAt(ReverseAt):
             remedy = f"Write that line in other words, or give `backward=`. Of {engine}'s own:"
             raise GradientError(f"{refusal(words, rows, remedy)}\n{indent(str(engines), '  ')}") from engines
 
-    def backward(self, situation: Situation, active: frozenset[str], *, is_serial: bool) -> Backward:
+    def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
+        return self.chosen(active).groups(active, given)
+
+    def backward(
+        self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
+    ) -> Backward:
         reason = self.source.refusal(active)
         if reason is not None and active not in self._told:
             self._told.add(active)
             warnings.warn(_engines_own(situation.signature.op, reason), stacklevel=2)
         with self._source_first(active):
-            return self.chosen(active).backward(situation, active, is_serial=is_serial)
+            return self.chosen(active).backward(situation, active, is_serial=is_serial, given=given)
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:

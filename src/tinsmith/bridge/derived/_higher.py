@@ -21,7 +21,7 @@ import torch
 from ..._errors import GradientError, refusal
 from .._core import Call
 from .._gradients import saved_names
-from .._packing import packed_backward, packed_forward
+from .._packing import BackwardCall, packed_backward, packed_forward
 from ..backward import HandWritten
 from ._tangents import TangentCore, tangent_of
 
@@ -45,19 +45,17 @@ class SecondOrder:
     """Derivatives of one call of `launch_backward`.
 
     Args:
-        call: the call whose gradient it is.
-        active: inputs whose gradients it gave, in order.
-        saved: values that it read; `cotangents` are those of the outputs.
+        asked: the call whose gradient it is, the inputs whose gradients it gave, and the outputs that had a cotangent.
+        saved: values that it read; `cotangents` are those of the outputs that had one.
     """
 
-    def __init__(
-        self, call: Call, active: frozenset[str], saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]
-    ) -> None:
+    def __init__(self, asked: BackwardCall, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]) -> None:
+        call, active, given = asked
         self.call = call
         signature = call.core.signature
         self.active = tuple(name for name in signature.arrays if name in active)
         self.saved = dict(zip(saved_names(call, active), saved, strict=True))
-        self.cotangents = dict(zip(signature.outputs, cotangents, strict=True))
+        self.cotangents = dict(zip(given, cotangents, strict=True))
 
     def pulled_back(self, directions: Tensors, needs: Sequence[bool]) -> list[torch.Tensor | None]:
         """Gradients of what was saved and of the cotangents; `directions` are the incoming ones of the gradients."""
@@ -92,8 +90,8 @@ class SecondOrder:
 
     def again(self, cotangents: Tensors) -> dict[str, torch.Tensor]:
         """The gradients, of other cotangents."""
-        pairs = zip(cotangents, self.cotangents.values(), strict=True)
-        given = [torch.zeros_like(like) if one is None else one for one, like in pairs]
+        found = dict(zip(self.cotangents, cotangents, strict=True))
+        given = [found.get(name) for name in self.call.core.signature.outputs]
         arguments = packed_backward(self.call, frozenset(self.active), list(self.saved.values()), given)
         return dict(zip(self.active, torch.ops.tinsmith.launch_backward(*arguments), strict=True))
 
@@ -156,7 +154,7 @@ class _Step:
         if any(name not in values for name in names):
             values |= {self.core.dots[name]: one for name, one in self.outputs().items()}
         saved = [values[name] for name in names]
-        given = [cotangents[name] for name in self.core.moving]
+        given = [cotangents.get(name) for name in self.core.moving]
         found: Any = torch.ops.tinsmith.launch_backward(*packed_backward(self.call, wanted, saved, given))
         order = [name for name in self.core.signature.arrays if name in wanted]
         return dict(zip(order, found, strict=True))
