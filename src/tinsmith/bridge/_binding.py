@@ -32,10 +32,11 @@ class Bound(NamedTuple):
 def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> Bound:
     """Sort a call's arguments. Raises ArgumentError for too many, too few, doubled or unknown ones."""
     order = signature.order
-    values = dict(zip(order, arguments, strict=False))
-    sizes = {}
     if len(arguments) > len(order):
         raise ArgumentError(_count(signature, len(arguments)))
+    # Cut to one length, since torch 2.6's compiler reads `strict=False` as a check all the same.
+    values = dict(zip(order[: len(arguments)], arguments, strict=True))
+    sizes = {}
     for name, value in named.items():
         if name in values:
             raise ArgumentError(
