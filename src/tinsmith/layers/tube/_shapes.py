@@ -100,7 +100,8 @@ def _calculated(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape])
             words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} do not fit"
             rows = [("dims", str(tuple(found)), f"dim {place} {why}")]
             raise ShapeError(refusal(words, rows, "Return sizes, BatchDim first, or MatchDims of inputs."))
-    if (bool(checked) and isinstance(checked[0], Batch)) != blueprint.is_batched:
+    # `len`, since torch 2.6's compiler cannot read `bool` of a tuple.
+    if (len(checked) > 0 and isinstance(checked[0], Batch)) != blueprint.is_batched:
         raise ShapeError(blueprint.batch_words(part, f"{tuple(found)}, calculated"))
     return checked
 
