@@ -11,7 +11,8 @@ import torch
 from .._lazy import lazy
 from ._elements import element_of
 from ._signature import Signature
-from ._stage import ArrayType, Stage, Variant
+from ._stage import Stage
+from ._variant import ArrayType, Variant
 
 
 @dataclass(frozen=True, eq=False)

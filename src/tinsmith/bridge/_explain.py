@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from .._errors import GradientError
 from ..engines import one_at_a_time
 from ._core import Core
-from ._stage import ArrayType, Stage, Variant
+from ._stage import Stage
 from ._told import told
+from ._variant import ArrayType, Variant
 from .backward import AutoReverse, KernelReverse, ReverseAt, SourceReverse
 
 _ORIGINS = {

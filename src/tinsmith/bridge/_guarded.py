@@ -20,7 +20,8 @@ from ..source.ir import NotCovered, nodes, printed, types
 from ..transforms import ENTRIES, RECORD, Site, bounded, has_elements_at_top
 
 if TYPE_CHECKING:
-    from ._stage import Stage, Variant
+    from ._stage import Stage
+    from ._variant import Variant
 
 _RECORDS: dict[str, tuple[Any, Any]] = {}
 _MAKING = threading.Lock()

@@ -19,7 +19,8 @@ from ..spec import Spec
 from ._binding import Bound, bind
 from ._elements import check_element
 from ._signature import Signature
-from ._stage import ArrayType, FieldUse, Stage, Variant, changed_between
+from ._stage import FieldUse, Stage, changed_between
+from ._variant import ArrayType, Variant
 
 
 class Ready(NamedTuple):

@@ -15,7 +15,8 @@ from ..engines import Compiled
 from ..source import Constants
 from ..source.ir import Lowered, nodes, walk
 from ._links import Links
-from ._stage import Stage, Variant
+from ._stage import Stage
+from ._variant import Variant
 
 
 class Relaunch(Stage):

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
-
-import torch
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
 from ..engines import COMPILING, NAMES, Compiled, Engine, Language, Parameter, array_text, get, of_kernel, one_at_a_time
@@ -33,16 +31,7 @@ from ..transforms import (
 from ._guarded import compile_guarded
 from ._links import Links
 from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
-
-
-class ArrayType(NamedTuple):
-    """What a variant fixes of one array: dtype, rank as the kernel sees it without batch, element dims."""
-
-    dtype: torch.dtype
-    rank: int
-    element: tuple[int, ...] = ()
-    has_gradient: bool = False
-    is_batched: bool = False
+from ._variant import ArrayType, Variant
 
 
 class FieldUse(NamedTuple):
@@ -59,22 +48,6 @@ class FieldUse(NamedTuple):
     is_replaced: bool
     function: str
     place: str
-
-
-@dataclass(frozen=True)
-class Variant:
-    """Everything that a stage is compiled for. One that is `adjoint`, an engine's own reverse, is never serial."""
-
-    arrays: tuple[tuple[str, ArrayType], ...]
-    adjoint: bool = False
-    is_serial: bool = False
-    fingerprint: tuple[Any, ...] = ()
-    stack: int = 0
-    is_simd: bool = False
-
-    def __post_init__(self) -> None:
-        """Check the rule."""
-        assert not (self.adjoint and self.is_serial), "an engine's reverse mode gets the kernel as it was written"
 
 
 class Stage:

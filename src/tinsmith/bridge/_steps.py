@@ -14,7 +14,8 @@ from ..engines import ArrayArgument, Launch
 from ._buffers import Buffer
 from ._elements import check_element, element_of
 from ._signature import Signature
-from ._stage import ArrayType, Stage, Variant
+from ._stage import Stage
+from ._variant import ArrayType, Variant
 
 
 @dataclass(frozen=True)

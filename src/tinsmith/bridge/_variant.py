@@ -1,0 +1,34 @@
+"""What a stage is compiled for: the element types and ranks of its arrays, and the form of its kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+
+class ArrayType(NamedTuple):
+    """What a variant fixes of one array: dtype, rank as the kernel sees it without batch, element dims."""
+
+    dtype: torch.dtype
+    rank: int
+    element: tuple[int, ...] = ()
+    has_gradient: bool = False
+    is_batched: bool = False
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Everything that a stage is compiled for. One that is `adjoint`, an engine's own reverse, is never serial."""
+
+    arrays: tuple[tuple[str, ArrayType], ...]
+    adjoint: bool = False
+    is_serial: bool = False
+    fingerprint: tuple[Any, ...] = ()
+    stack: int = 0
+    is_simd: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the rule."""
+        assert not (self.adjoint and self.is_serial), "an engine's reverse mode gets the kernel as it was written"
