@@ -151,8 +151,8 @@ def _gives(row: Row) -> str:
 
 
 def _is_off(row: Row, engine: str) -> bool:
-    """Whether it gives a gradient, and one that is not the right one."""
-    return bool(re.search(r"wrong|differs", getattr(row, engine)))
+    """Whether the op with `adjoint="engine"`, which gives the numbers, has a gradient that is not the right one."""
+    return bool(re.search(r"wrong(?!; right through tinsmith)|differs", getattr(row, engine)))
 
 
 def _numbers(given: float | list) -> str:

@@ -77,7 +77,7 @@ def test_the_gradient_is_right(name, op, inputs):
 def test_the_engine_s_gradient_is_what_the_page_says(name, engine, op, inputs):
     """On Quadrants with its gradient stack, as tests run it."""
     given = getattr(BY_NAME[name], engine)
-    word = re.search(r"(\w+) with its gradient stack", given) or re.match(r"(\w+)", given)
+    word = re.search(r"(\w+) (?:with its gradient stack|through tinsmith)", given) or re.match(r"(\w+)", given)
     found = ts.gradcheck(op, *inputs, adjoint="engine").findings
     errors = [one for one in found if one.severity == "error"]
     assert {one.rule for one in errors} == VERDICTS[word[1]]

@@ -3,6 +3,7 @@
 from .row import RIGHT, Row, Theme
 
 STACK = "refuses; right with its gradient stack"
+SCALARIZED = "wrong; right through tinsmith, which has it take vectors apart first"
 ROWS = (
     Row(
         "08_cross_iter_toplevel",
@@ -181,7 +182,7 @@ ROWS = (
     Row(
         "64c_loop_vector_static_range",
         "a local vector that a loop of 3 rebuilds from itself",
-        "wrong",
+        SCALARIZED,
         STACK,
         RIGHT,
         ("test_64_loop_carried_vector.py::test_a_constant_trip_count",),

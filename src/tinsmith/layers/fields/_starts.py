@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...bridge import Links
-from ...source import build, called, is_static, walk
+from ...source import build, called, is_static, parse_statement, walk
 from ._placed import Placed
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
 
@@ -75,7 +75,7 @@ def start_kernel(one: Placed, array: str) -> tuple[Any, Links]:
         f"    {header.get(len(shape)) or f'for {place} in _lang.ndrange({sizes}):'}",
         f"        target[{place}] = source[{place}]",
     ]
-    tree = ast.parse("\n".join(lines)).body[0]
+    tree = parse_statement("\n".join(lines))
     assert isinstance(tree, ast.FunctionDef)
     lang: Any = one.engine.lang
     function, _ = build(tree, {"_lang": lang, "source": one.field}, "start")
