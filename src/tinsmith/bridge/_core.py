@@ -175,7 +175,7 @@ class Core:
         """Outputs and scratch of a call: their sizes, batch included, and dtypes."""
         signature = self.signature
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
-        values = {name: call.scalars[name] for name in signature.size_scalars} | dict(call.sizes)
+        values = signature.size_values(call.scalars, call.sizes)
         solution = solve(signature.kernel_spec, shapes, values, signature.op)
         for parameter, dims in signature.vectors:
             name = parameter.name

@@ -153,7 +153,7 @@ def _taken_apart(core: Core, bound: Bound) -> tuple[tuple[int, ...], tuple[tuple
     """Sizes of `*b`, shapes without them, and the inputs that have them."""
     signature = core.signature
     full = {name: tuple(t.shape) for name, t in zip(signature.arrays, bound.tensors, strict=True)}
-    values = {name: bound.scalars[name] for name in signature.size_scalars} | dict(bound.sizes)
+    values = signature.size_values(bound.scalars, bound.sizes)
     lead = tuple(solve(signature.spec, full, values, signature.op).batch)
     batched = frozenset(name for name in signature.arrays if lead and signature.items[name].batch_name)
     return lead, tuple(shape[len(lead) :] if name in batched else shape for name, shape in full.items()), batched

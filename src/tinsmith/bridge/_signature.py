@@ -7,7 +7,7 @@ kernels keep to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,6 +79,11 @@ class Signature:
         """Integer scalar arguments that dims are computed from."""
         used = {name for item in self.spec.items for name in item.names}
         return tuple(name for name in self.scalars if name in used)
+
+    def size_values(self, scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+        """What a call gives for dims: by integer scalar arguments, and by keyword."""
+        # No `|` of dicts, which torch 2.6's compiler cannot read.
+        return {**{name: scalars[name] for name in self.size_scalars}, **sizes}
 
     @lazy
     def vectors(self) -> tuple[tuple[Parameter, str], ...]:

@@ -6,9 +6,7 @@ makes the op's numbers come again. A sample of a batch has a seed of its own and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -95,7 +93,7 @@ class SeededCore(DerivedCore):
         if signature.spec.batch_name is None:
             return ()
         shapes = {name: tuple(one.shape) for name, one in zip(signature.arrays, bound.tensors, strict=True)}
-        values: Mapping[str, Any] = {name: bound.scalars[name] for name in signature.size_scalars} | dict(bound.sizes)
+        values = signature.size_values(bound.scalars, bound.sizes)
         return tuple(solve(signature.spec, shapes, values, signature.op).batch)
 
 

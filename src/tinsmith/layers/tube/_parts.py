@@ -56,7 +56,7 @@ class TensorPart:
     @property
     def is_batched(self) -> bool:
         """Whether its registered dims begin with BatchDim."""
-        return len(self.dims) > 0 and isinstance(self.dims[0], Batch)
+        return bool(self.dims) and isinstance(self.dims[0], Batch)
 
     @property
     def shown(self) -> str:
