@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import secrets
 import weakref
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,7 +16,10 @@ from ._core import Call, Core
 
 _DTYPES = tuple(DTYPES.values())  # an operator's schema knows no list of dtypes: they travel as places in this one
 _CORES: weakref.WeakValueDictionary[int, Core] = weakref.WeakValueDictionary()  # an op may go, its handle stays taken
-_HANDLES = itertools.count()
+# torch keeps compiled graphs on disk and finds them by their text, of which the handle is the only part that stands for
+# the kernel. Handles that counted from 0 made an edited kernel meet the graph of the one before it, with its dtypes,
+# sizes and saved arrays (tests/bridge/test_compile_cache.py). Below 2**53 a handle stays exact if it becomes a float.
+_HANDLES = itertools.count(secrets.randbits(52))
 
 
 def register(core: Core) -> None:
