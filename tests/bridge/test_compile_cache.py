@@ -1,4 +1,4 @@
-"""torch keeps compiled graphs on disk, by their text: a kernel that was edited between two runs meets no older graph."""
+"""torch keeps compiled graphs on disk by their text; a kernel edited between two runs must not meet an older graph."""
 
 import os
 import subprocess
