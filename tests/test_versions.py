@@ -36,6 +36,17 @@ def test_what_is_leaned_on_is_bounded_above(package):
     assert found and all(",<" in bounds for bounds in found)
 
 
+def test_every_row_of_the_page_was_right():
+    """The committed table: no test failed, and every probe held."""
+    page = version_table.PAGE.read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if re.match(r"\| 3\.", line)]
+    torch = {row[1].partition("+")[0] for row in rows}
+    assert set(re.findall(r"^TORCH_\w+=([\d.]+)", SETUP, re.MULTILINE)) <= torch
+    for row in rows:
+        held, _, checked = row[5].partition(" of ")
+        assert held == checked and int(row[6]) > 0 and row[7] == "0", row
+
+
 def test_the_torch_facing_tests_exist():
     files = (ROOT / "tests" / "torch_facing.txt").read_text(encoding="utf-8").splitlines()
     assert files == sorted(set(files))
