@@ -51,7 +51,7 @@ def backward_over_batch(
         _widen(size, call, tensor, dim, owner in wide.batched or owner in made, owner in call.batched or owner in made)
         for tensor, dim, owner in zip(tensors, dims, owners, strict=True)
     ]
-    values = dict(zip(saved, widened, strict=False))
+    values = dict(zip(saved, widened[: len(saved)], strict=True))
     read = [values[name] for name in saved_names(wide, active)]
     cotangents = dict(zip(given, widened[len(saved) :], strict=True))
     arguments = packed_backward(wide, active, read, [cotangents.get(name) for name in signature.outputs])
