@@ -103,6 +103,7 @@ class Stage:
         self.texts: dict[Variant, str] = {}
         self._compiled: dict[Variant, Compiled] = {}
         self._lowered: dict[tuple[Variant, types.Defaults], Lowered] = {}
+        self._batch_refusals: dict[Variant, str] = {}
         self._constants: Constants | None = None
         self._seen: set[tuple[Any, ...]] = set()
         self._stamps: dict[int, tuple[Any, Any]] = {}
@@ -264,11 +265,15 @@ class Stage:
     @one_at_a_time
     def batch_refusal(self, variant: Variant) -> str:
         """Why this variant cannot run a batch in one launch; "" where it can."""
-        try:
-            self._tree(variant)
-        except NotRewritable as reason:
-            return str(reason)
-        return ""
+        found = self._batch_refusals.get(variant)
+        if found is None:
+            try:
+                self._tree(variant)
+                found = ""
+            except NotRewritable as reason:
+                found = str(reason)
+            self._batch_refusals[variant] = found
+        return found
 
     def reversed_view(self, arrays: frozenset[str]) -> tuple[Source, dict[str, Roles]]:
         """The kernel that is differentiated, without stores to `arrays`, which have no adjoint; and its roles.

@@ -53,7 +53,15 @@ def parts(expr: nodes.Expr) -> Iterator[nodes.Expr]:
 
 def locals_in(exprs: Sequence[nodes.Expr]) -> set[str]:
     """Names of locals that expressions read."""
-    return {one.name for expr in exprs for one in parts(expr) if isinstance(one, nodes.Local)}
+    # Not by `parts`: passes ask this a million times for a kernel of some size, and a generator takes most of that.
+    names, waiting = set[str](), list(exprs)
+    while waiting:
+        one = waiting.pop()
+        if type(one) is nodes.Local:
+            names.add(one.name)
+        elif (of_type := _OPERANDS.get(type(one))) is not None:
+            waiting.extend(of_type(one))
+    return names
 
 
 def substituted(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr:
