@@ -68,6 +68,83 @@ def test_the_same_values_again_are_not(lang64, adjoint):
     torch.testing.assert_close(given.grad, 2.0 * (given.detach() - 2.0))
 
 
+def squares(lang, first):
+    """An op that weighs squares with the field that its object has at the time."""
+
+    @lang.data_oriented
+    class Weighed:
+        def __init__(self):
+            self.weight = first
+
+        @lang.kernel
+        def run(self, x: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                y[i] = self.weight[i] * x[i] ** 2
+
+    one = Weighed()
+    return one, ts.op("x[n] -> y[n]")(one.run)
+
+
+def test_of_fields_that_take_turns_the_one_that_was_read_is_looked_at(lang64):
+    first, second = (lang64.field(lang64.f64, shape=N) for _ in range(2))
+    one, op = squares(lang64, first)
+    given = rand(N).requires_grad_()
+    for field, value in ((first, 1.0), (second, 2.0)):
+        one.weight = field
+        fill(field, value)
+        op(given)
+    one.weight = first
+    loss = op(given).sum()
+    one.weight = second
+    op(given)
+    fill(second, 7.0)
+    loss.backward()  # reads the first
+    torch.testing.assert_close(given.grad, 2.0 * given.detach())
+    one.weight = first
+    loss = op(given).sum()
+    fill(first, 5.0)
+    with pytest.raises(ts.GradientError, match=r"the field `self.weight` that op `run` reads changed between"):
+        loss.backward()
+
+
+def test_fields_of_two_places_under_one_name_are_looped_over_as_they_lie(lang64):
+    near = lang64.field(lang64.f64, shape=N)
+    far = lang64.field(lang64.f64, shape=N, offset=3)
+
+    @lang64.data_oriented
+    class Summed:
+        def __init__(self):
+            self.weight = near
+
+        @lang64.kernel
+        def run(self, x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+            for i in self.weight:
+                y[0] += self.weight[i] * x[0]
+
+    one = Summed()
+    op = ts.op("x[1] -> y[1]")(one.run)
+    for field, value in ((far, 2.0), (near, 1.0)):
+        fill(field, value)
+    for dtype in (torch.float64, torch.float32):  # each is compiled for both
+        for field, value in ((far, 2.0), (near, 1.0)):
+            one.weight = field
+            assert op(torch.ones(1, dtype=dtype)).item() == N * value
+
+
+def test_a_sparse_field_that_changed_is_refused(lang64):
+    weight = lang64.field(lang64.f64)
+    lang64.root.pointer(lang64.i, N).dense(lang64.i, 1).place(weight)
+    _, op = squares(lang64, weight)
+    weight[2] = 3.0
+    given = rand(N).requires_grad_()
+    op(given).sum().backward()
+    assert given.grad.tolist() == [0.0, 0.0, 6.0 * given[2].item(), 0.0]
+    loss = op(given).sum()
+    weight[1] = 2.0
+    with pytest.raises(ts.GradientError, match=r"the field `self.weight` that op `run` reads changed between"):
+        loss.backward()
+
+
 def test_a_layer_on_tensors_refuses_too(lang64):
     x, y, w = (lang64.field(lang64.f64, shape=N, needs_grad=True) for _ in range(3))
 

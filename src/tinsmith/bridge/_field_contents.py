@@ -1,91 +1,134 @@
 """Field contents: a backward pass reads an op's fields again, and must find what the forward pass found.
 
-Fields belong to the user, and no engine counts their changes. So their contents are looked at when a call that may
-have a gradient begins, and again when its backward pass does. NumPy's arrays hold them: a transform of torch that is
-under way does not see those.
+Fields belong to the user, and no engine counts their changes. So their contents are copied when a call that may have a
+gradient begins, and compared when its backward pass does. Bytes hold the copies: a transform of torch that is under way
+does not see them, and nothing compares faster.
+
+Which fields there are, and how they lie, is found out once for each set of Python values that the kernels bake in:
+asking an engine takes longer than the copy does.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ctypes
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._config import config
 from .._errors import GradientError, refusal
-from ..engines import COMPILING, NAMES, Engine, FieldFacts
+from ..engines import COMPILING, Engine, FieldFacts
 from ._signature import Signature
+from ._stage import field_is_gone
 from ._transfer import Copy, Transfer
 
+Pictures = tuple[tuple[Any, ...], ...]
+"""For each stage of an op a picture of the Python values that it bakes in."""
+_WORD = 8
+"""Bytes. Each field's copy begins at a multiple of it, where numbers of every type may lie."""
 
-class Content(NamedTuple):
-    """What one field held. Calls that found the same share `values`."""
+
+class _Field(NamedTuple):
+    """A field of numbers that a kernel reads."""
 
     name: str
-    values: np.ndarray
-
-    def equals(self, other: Content) -> bool:
-        """Whether both are the same, bit by bit."""
-        if self.values is other.values:
-            return True
-        mine, theirs = (np.ascontiguousarray(one.values).reshape(-1) for one in (self, other))
-        return self.values.shape == other.values.shape and np.array_equal(mine.view(np.uint8), theirs.view(np.uint8))
+    field: Any
+    facts: FieldFacts
 
 
-def _numpy_type(name: str) -> str:
-    """NumPy's name of a type that an engine calls `f32`."""
-    return "bool" if name == "u1" else {"f": "float", "i": "int", "u": "uint"}[name[0]] + name[1:]
+class Contents(NamedTuple):
+    """What the fields of a look held. Those that are equal share their `values`."""
+
+    look: Look
+    values: tuple[bytes, ...]
+
+    def check(self) -> None:
+        """Raise GradientError where a field holds something else by now."""
+        name = self.look.changed_since(self.values)
+        if name:
+            op = self.look.op
+            words = f"the field `{name}` that op `{op}` reads changed between its forward and its backward pass"
+            remedy = f"Change it after the backward pass, or make `{name}` an array parameter of the kernel."
+            raise GradientError(refusal(words, remedy=remedy))
+
+
+class Look:
+    """Copies the fields of one engine: dense ones on the CPU by one launch, others by the engine's own means.
+
+    An engine's `to_numpy` takes milliseconds where its threads are asleep.
+    """
+
+    def __init__(self, op: str, engine: Engine, fields: Sequence[_Field]) -> None:
+        self.op = op
+        self._engine, self._runtime = engine, engine.runtime()
+        is_near = engine.device_type() == "cpu"
+        self._ours = [one for one in fields if is_near and one.facts.is_dense]
+        self._others = [one for one in fields if not (is_near and one.facts.is_dense)]
+        sizes = [_WORD * -(-facts.count * facts.dtype.itemsize // _WORD) for _, _, facts in self._ours]
+        self._ends = tuple(itertools.accumulate(sizes, initial=0))
+        self._memory = ctypes.c_char * self._ends[-1]
+        self._count = sum(facts.count for _, _, facts in self._ours)
+        self._transfer = Transfer(engine, [Copy("store", field, facts) for _, field, facts in self._ours])
+        self._last: tuple[bytes, ...] = ()
+
+    def contents(self) -> Contents:
+        """What they hold."""
+        found, last = self._values(), self._last
+        if found == last:
+            return Contents(self, last)
+        self._last = found
+        return Contents(self, found)
+
+    def _values(self) -> tuple[bytes, ...]:
+        """The bytes of all fields that our launch copies, and those of each other."""
+        if self._engine.runtime() is not self._runtime:
+            raise field_is_gone(self.op, (self._ours + self._others)[0].name)
+        memory = self._memory()  # zeros, and what lies between two fields stays that
+        if self._ours:
+            first = ctypes.addressof(memory)
+            starts = [first + start for start in self._ends[:-1]]
+            self._transfer.run_at(starts, is_serial=self._count < config().serial_below)
+        return memory.raw, *[np.ascontiguousarray(one.field.to_numpy()).tobytes() for one in self._others]
+
+    def changed_since(self, before: tuple[bytes, ...]) -> str:
+        """The name of the first field that holds something else than it did; "" if none does."""
+        now = self.contents().values
+        if now is before:
+            return ""
+        for one, (start, end) in zip(self._ours, itertools.pairwise(self._ends), strict=True):
+            if now[0][start:end] != before[0][start:end]:
+                return one.name
+        pairs = zip(self._others, now[1:], before[1:], strict=True)
+        return next((one.name for one, after, then in pairs if after != then), "")
 
 
 class FieldContents:
-    """Looks at the fields that an op's kernels read."""
+    """Knows the fields that an op's kernels read."""
 
     def __init__(self, signature: Signature) -> None:
         self._signature = signature
-        self._last: dict[int, Content] = {}
-        self._readers: dict[int, tuple[object, Transfer]] = {}
+        self._looks: dict[tuple[Any, ...], tuple[Look, ...]] = {}
 
-    def now(self) -> tuple[Content, ...]:
-        """What they hold."""
-        stages = [stage for stage in self._signature.firsts if stage.uses_fields]
-        if not stages:
+    def looks(self, pictures: Pictures) -> tuple[Look, ...]:
+        """How to look at the fields that kernels with these Python values read: one for each engine that has some."""
+        if not any([stage.uses_fields for stage in self._signature.firsts]):  # noqa: C419  # faster
             return ()
-        found = {}
-        for stage in stages:
-            uses = (use for use in stage.field_uses() if use.is_read)
-            leaves = [leaf for use in uses for leaf in stage.home.leaf_fields(use.field, use.name)]
-            for name, field in leaves:
-                facts = stage.home.field_facts(field, name)
-                if facts.key not in found:
-                    found[facts.key] = self._content(name, self._read(stage.home, field, facts), facts.key)
-        self._last = found
-        return tuple(found.values())
+        key = (pictures, *[stage.home.runtime() for stage in self._signature.firsts])
+        found = self._looks.get(key)
+        if found is None:
+            with COMPILING:
+                found = self._looks[key] = self._make_looks(pictures)
+        return found
 
-    def _read(self, engine: Engine, field: object, facts: FieldFacts) -> np.ndarray:
-        """A field's values. An engine's own `to_numpy` takes milliseconds where its threads are asleep."""
-        with COMPILING:
-            if engine.device_type() != "cpu" or not facts.is_dense:
-                return field.to_numpy()  # type: ignore[attr-defined]  # of an engine's field
-            runtime, reader = self._readers.get(facts.key, (None, None))
-            if reader is None or runtime is not engine.runtime():
-                reader = Transfer(engine, [Copy("store", field, facts)])
-                self._readers[facts.key] = (engine.runtime(), reader)
-            values = np.empty(facts.shape + facts.element, _numpy_type(NAMES[facts.dtype]))
-            reader.run_at([values.ctypes.data], is_serial=facts.count < config().serial_below)
-            return values
-
-    def _content(self, name: str, values: np.ndarray, key: int) -> Content:
-        content = Content(name, values)
-        before = self._last.get(key)
-        return before if before is not None and before.equals(content) else content
-
-    def check(self, before: tuple[Content, ...]) -> None:
-        """Raise GradientError where a field holds something else than `before`."""
-        for then, now in zip(before, self.now() if before else (), strict=True):
-            if not then.equals(now):
-                op = self._signature.op
-                words = (
-                    f"the field `{then.name}` that op `{op}` reads changed between its forward and its backward pass"
-                )
-                remedy = f"Change it after the backward pass, or make `{then.name}` an array parameter of the kernel."
-                raise GradientError(refusal(words, remedy=remedy))
+    def _make_looks(self, pictures: Pictures) -> tuple[Look, ...]:
+        fields: dict[Engine, dict[int, _Field]] = {}
+        for stage, picture in {s.first: p for s, p in zip(self._signature.stages, pictures, strict=True)}.items():
+            stage.check_fields(self._signature.op)
+            mine = fields.setdefault(stage.home, {})
+            for use in (use for use in stage.field_uses(picture) if use.is_read):
+                for name, field in stage.home.leaf_fields(use.field, use.name):
+                    facts = stage.home.field_facts(field, name)
+                    mine.setdefault(facts.key, _Field(name, field, facts))
+        return tuple(Look(self._signature.op, home, tuple(mine.values())) for home, mine in fields.items() if mine)

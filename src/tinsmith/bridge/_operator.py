@@ -62,7 +62,7 @@ class _Launch(SingleLevelFunction):
         arrays = dict(zip(all_names(call), (*inputs, *outputs), strict=True))
         ctx.call, ctx.names = call, names
         ctx.pictures = call.core.fingerprints(call.templates)
-        ctx.contents = call.core.contents.now()
+        ctx.contents = [look.contents() for look in call.core.contents.looks(ctx.pictures)]
         ctx.save_for_backward(*[arrays[name] for name in names])
         ctx.save_for_forward(*inputs)
         ctx.mark_non_differentiable(*undifferentiated(call, outputs))
@@ -74,7 +74,8 @@ class _Launch(SingleLevelFunction):
         call = ctx.call
         if ctx.pictures != call.core.fingerprints(call.templates):
             raise changed_between(call.core.signature.op)
-        call.core.contents.check(ctx.contents)
+        for contents in ctx.contents:
+            contents.check()
         active = call.wanted(ctx.needs_input_grad[2:])
         values = dict(zip(ctx.names, ctx.saved_tensors, strict=True))
         saved = [values[name] for name in saved_names(call, active)]

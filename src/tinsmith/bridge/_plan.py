@@ -15,6 +15,7 @@ import torch
 
 from ..engines import one_at_a_time
 from ._buffers import unread_maker, zeros_maker
+from ._field_contents import Look
 from ._stage import Stage
 from ._steps import Situation, Step, Use, product, step
 from ._streams import in_order
@@ -71,6 +72,7 @@ class Plan:
         self._pullbacks: dict[tuple[frozenset[str], frozenset[str] | None], Backward] = {}
         self._moving = tuple((n, name) for n, name in enumerate(signature.outputs) if name in self.floats)
         self._saved: dict[frozenset[str], tuple[int, ...]] = {}
+        self.looks: tuple[Look, ...] | None = None  # asked for by the first call that may have a gradient
 
     def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""

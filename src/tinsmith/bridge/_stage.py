@@ -105,7 +105,7 @@ class Stage:
         self._lowered: dict[tuple[Variant, types.Defaults], Lowered] = {}
         self._batch_refusals: dict[Variant, str] = {}
         self._constants: Constants | None = None
-        self._seen: set[tuple[Any, ...]] = set()
+        self._surveyed: dict[tuple[Any, ...], Constants] = {}
         self._stamps: dict[int, tuple[Any, Any]] = {}
 
     def _linked(self, parameter: Parameter) -> Parameter:
@@ -159,9 +159,14 @@ class Stage:
         if constants is None or not constants.is_complete:
             constants = self.survey(templates)
         picture = constants.fingerprint(templates)
-        if picture and picture not in self._seen:
-            picture = self.survey(templates).fingerprint(templates)
-            self._seen.add(picture)
+        if not picture:
+            return picture
+        known = self._surveyed.get(picture)
+        if known is None:
+            known = self.survey(templates)
+            picture = known.fingerprint(templates)
+            self._surveyed[picture] = known
+        self._constants = known  # two fields may stand under one name in turn
         return picture
 
     @one_at_a_time
@@ -195,8 +200,7 @@ class Stage:
         for name, field in self._constants.fields if self._constants else ():
             _, runtime = self._stamps[id(field)]
             if runtime is not None and runtime is not self.engine.runtime():
-                words = f"op `{op}` reads the field `{name}`, whose memory went when the engine was started anew"
-                raise EngineError(refusal(words, remedy=f"Make `{name}` again after the last ts.init()."))
+                raise field_is_gone(op, name)
 
     def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         """The compiled variant. Raises KernelError or GradientError with the engine's own words."""
@@ -325,9 +329,9 @@ class Stage:
         """Whether the kernel or a function of it uses fields."""
         return self._constants is not None and bool(self._constants.fields)
 
-    def field_uses(self) -> list[FieldUse]:
-        """Fields that the kernel and its functions use."""
-        found = self._constants
+    def field_uses(self, picture: tuple[Any, ...] = ()) -> list[FieldUse]:
+        """Fields that the kernel and its functions use; with a picture, where they bake in what it shows."""
+        found = self._surveyed.get(picture, self._constants)
         if found is None:
             return []
         written = {name for name, _ in found.written} | found.whole
@@ -372,6 +376,12 @@ def _type_of(parameter: Parameter, defaults: types.Defaults) -> str:
     """The type of a scalar, or of a vector's numbers, by its annotation: `float` is the engine's default."""
     kind = parameter.text.rpartition("_lang.")[2].rpartition(", ")[2].rstrip(")")
     return {"float": defaults.fp, "int": defaults.ip, "bool": "u1"}.get(kind, kind)
+
+
+def field_is_gone(op: str, name: str) -> EngineError:
+    """What an op gets that reads a field of an engine that has been started anew since."""
+    words = f"op `{op}` reads the field `{name}`, whose memory went when the engine was started anew"
+    return EngineError(refusal(words, remedy=f"Make `{name}` again after the last ts.init()."))
 
 
 def changed_between(op: str) -> GradientError:
