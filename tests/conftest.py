@@ -13,6 +13,10 @@ import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
+# Before torch is loaded, here and in the processes that tests start. Its threads would spin between two operations, in
+# the way of the other test process: up to six times the CPU time of what has many small operations.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 import pytest
 import torch
 
@@ -82,10 +86,12 @@ def wanted_configuration(item: pytest.Item) -> Configuration:
 
 
 @pytest.fixture(scope="session")
-def engine_keeper(request: pytest.FixtureRequest) -> EngineKeeper:
+def engine_keeper(request: pytest.FixtureRequest) -> Iterator[EngineKeeper]:
     """Starts engines; a test that needs one in an unusual state asks the engine itself instead."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")  # processes that share a cache wait for each other
-    return EngineKeeper(request.config.cache.mkdir(f"engines-{worker}"))
+    keeper = EngineKeeper(request.config.cache.mkdir(f"engines-{worker}"))
+    yield keeper
+    keeper.stop()
 
 
 @pytest.fixture(params=ENGINES)

@@ -49,6 +49,12 @@ class EngineKeeper:
             self._running[engine] = (configuration, _runtime(lang))
         return lang
 
+    def stop(self) -> None:
+        """Stop the engines. Taichi 1.7.4 writes its cache then, and not where the process ends with it running."""
+        for engine in self._running:
+            load_quietly(engine).reset()
+        self._running.clear()
+
     def _start(self, lang: Any, engine: str, configuration: Configuration) -> None:
         with contextlib.redirect_stdout(io.StringIO()):  # Quadrants prints "Starting on arch=..." whatever the level
             lang.init(
