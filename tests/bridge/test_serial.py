@@ -55,6 +55,7 @@ def test_both_give_the_same(lang64, serial_below, name):
 def test_slow_serial_launches_go_parallel_for_every_size(lang, monkeypatch):
     monkeypatch.setattr(_plan, "SERIAL_LIMIT", 0.0)
     op = ts.op("x[n] -> y[n]")(squares(lang))
+    op(torch.ones(99))  # not counted: the engine makes machine code
     for size in range(100, 100 + _plan.SLOW_LAUNCHES):
         assert torch.equal(op(torch.ones(size)), torch.ones(size))
     assert op.explain().count("def squares") == 1  # still serial: one variant
@@ -70,4 +71,36 @@ def test_one_fast_launch_forgives_a_slow_one():
         pace.note(seconds, 10)
     assert pace.serial_below == 1000
     pace.note(1.0, 10)
+    assert pace.serial_below == 10
+
+
+def test_first_launches_are_not_counted(lang, monkeypatch):
+    """A call forward and backward has more first launches than slow ones are allowed; and each makes machine code."""
+    monkeypatch.setattr(_plan, "SERIAL_LIMIT", 0.0)
+
+    @lang.kernel
+    def begin(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+
+    @lang.kernel
+    def step(g: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            g[i] = y[i] * y[i]
+        for i in y:
+            y[i] += 0.1 * g[i] * g[i]
+
+    op = ts.chain("x[n] -> y[n]", [begin, step, step, step], scratch="g[n]")
+    op(torch.rand(10, requires_grad=True)).sum().backward()
+    texts = op.explain().count("def step")
+    op(torch.rand(10, requires_grad=True)).sum().backward()
+    assert op.explain().count("def step") == texts  # nothing was compiled again, for all threads
+
+
+def test_kernels_that_were_launched_before_are_counted():
+    pace, first, second = _plan.Pace(1000), print, repr
+    for kernels in ((first,), (first, second), (second,), (first,), (second,)):
+        pace.note(1.0, 10, kernels)
+    assert pace.serial_below == 1000
+    pace.note(1.0, 10, (first, second))
     assert pace.serial_below == 10

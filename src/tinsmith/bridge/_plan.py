@@ -7,13 +7,13 @@ allocate, take pointers, launch. Nothing here is decided twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from ..engines import one_at_a_time
+from ..engines import Launch, one_at_a_time
 from ._buffers import unread_maker, zeros_maker
 from ._field_contents import Look
 from ._stage import Stage
@@ -24,7 +24,7 @@ from .backward import Backward, ReverseAt
 SERIAL_LIMIT = 400e-6
 """Seconds. A serial launch that takes longer would have been worth waking the thread pool for."""
 SLOW_LAUNCHES = 4
-"""That many in a row, and the thread pool is used: the first is always slow, others by accident."""
+"""That many in a row, and the thread pool is used: one may be slow by accident."""
 
 
 @dataclass
@@ -32,14 +32,19 @@ class Pace:
     """What all plans of an op have learned about serial launches.
 
     Size alone does not tell how long a kernel takes. An op whose serial launches turn out slow
-    uses the thread pool from that size on, in every plan.
+    uses the thread pool from that size on, in every plan. `_started` are kernels that were launched before.
     """
 
     serial_below: int
     slow_in_a_row: int = 0
+    _started: set[Launch] = field(default_factory=set)
 
-    def note(self, seconds: float, elements: int) -> None:
-        """Learn from one serial launch over so many elements."""
+    def note(self, seconds: float, elements: int, kernels: Iterable[Launch] = ()) -> None:
+        """Learn from a serial launch of these kernels over so many elements: seconds for each."""
+        if seconds > SERIAL_LIMIT and not self._started.issuperset(kernels):
+            # an engine makes machine code at a kernel's first launch, and one call has several first launches
+            self._started.update(kernels)
+            return
         self.slow_in_a_row = self.slow_in_a_row + 1 if seconds > SERIAL_LIMIT else 0
         if self.slow_in_a_row >= SLOW_LAUNCHES:
             self.serial_below = min(self.serial_below, elements)
@@ -93,7 +98,8 @@ class Plan:
             one.run(pointers, scalars)
         if self.is_serial and steps:
             # each launch would wake the thread pool: a thousand short ones take long together, and gain nothing
-            self._pace.note((time.perf_counter() - begin) / len(steps), self._elements)
+            seconds = (time.perf_counter() - begin) / len(steps)
+            self._pace.note(seconds, self._elements, [one.launch for one in steps] if seconds > SERIAL_LIMIT else ())
             if self._elements >= self._pace.serial_below:
                 self._go_parallel()
 

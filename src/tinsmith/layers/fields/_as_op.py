@@ -60,7 +60,7 @@ class OpProgram:
         told = by_key((*roles.filled, *roles.outputs, *roles.internal))
         self._told = by_key(written) | told  # a field between kernels need not be registered
         changed = by_key(written)
-        self._overwritten = () if runs else tuple(one for one in roles.filled if one.facts.key in changed)
+        self._overwritten = tuple(one for one in roles.filled if one.facts.key in changed)
         labels = [{n: u.one.facts.key for n, u in uses.items() if u.one.facts.key in self._told} for uses in found]
         sources: dict[Callable[..., Any], set[str]] = {}
         for function in (launch.launcher.stage.source.function for launch in launches):
@@ -116,7 +116,7 @@ class OpProgram:
         """The results of one call."""
         values = self._values(launches)
         for one, tensor in zip(self._roles.filled, memory, strict=True):
-            values[self._names[one.facts.key]] = tensor.detach() if one.is_silent else tensor
+            values[self._filled_name(one)] = tensor.detach() if one.is_silent else tensor
         result = self.op(*[values[name] for name in self.op.arguments])
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
