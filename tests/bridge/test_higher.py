@@ -302,6 +302,57 @@ def test_maxima_of_parallel_iterations(lang64):
     ours = jvp(lambda x: greatest(x, k, m=4), (x,), (floats(40, seed=2),))
     torch.testing.assert_close(ours, jvp(twin, (x,), (floats(40, seed=2),)))
     torch.testing.assert_close(jacrev(lambda x: greatest(x, k, m=4))(x), jacrev(twin)(x))
+    # a tangent of a tangent has maxima of its own beside those of the first
+    ours, theirs = (jacfwd(jacfwd(f)) for f in (lambda x: greatest(x, k, m=4), twin))
+    torch.testing.assert_close(ours(x), theirs(x))
+    torch.testing.assert_close(vmap(ours)(torch.stack([x, -x])), vmap(theirs)(torch.stack([x, -x])))
+
+
+def test_maxima_in_order_have_tangents_of_tangents(lang64):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def greatest(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            lang64.atomic_max(y[i], lang64.cos(x[i]))
+            y[i] *= x[i]
+
+    x = floats(4)
+    ours, theirs = (jacfwd(jacfwd(jacfwd(f))) for f in (greatest, lambda x: torch.cos(x) * x))
+    torch.testing.assert_close(ours(x), theirs(x))
+
+
+def test_a_second_derivative_asks_for_nothing_that_the_first_has_not_read(lang64):
+    """`w` decides about nothing, and `z` is stored when all that depends on it has been read."""
+
+    @ts.op("x[n], w[n] -> y[n], z[n]")
+    @lang64.kernel
+    def op(x: lang64.types.ndarray(), w: lang64.types.ndarray(), y: lang64.types.ndarray(), z: lang64.types.ndarray()):
+        scale = 2.0
+        for i in x:
+            for _ in range(2):
+                y[i] += x[i] ** 3
+                if w[i] > 0.0:
+                    continue
+        lang64.loop_config(serialize=True)
+        for i in x:
+            if z[i] < 1.0:
+                scale *= 0.9
+        for i in x:
+            z[i] += w[i] * w[i]
+            y[i] += scale * x[i] ** 2
+
+    def twin(x, w):
+        return 2 * x**3 + 2.0 * 0.9 ** len(x) * x**2, w * w
+
+    x, w = floats(3), floats(3, seed=1)
+    for argnums in (0, 1, (0, 1)):
+        ours, theirs = (hessian(lambda *a, f=f: f(*a)[0].sum(), argnums)(x, w) for f in (op, twin))
+        torch.testing.assert_close(ours, theirs)
+    leaves = [x.requires_grad_(), w.requires_grad_()]
+    (slope,) = torch.autograd.grad(op(*leaves)[0].sum(), leaves[:1], create_graph=True)
+    (found,) = torch.autograd.grad(slope.sum(), leaves[:1])
+    (slope,) = torch.autograd.grad(twin(*leaves)[0].sum(), leaves[:1], create_graph=True)
+    torch.testing.assert_close(found, *torch.autograd.grad(slope.sum(), leaves[:1]))
 
 
 def test_the_tangent_of_a_kernel_that_goes_nowhere(lang64):

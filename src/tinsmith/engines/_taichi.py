@@ -131,11 +131,16 @@ class Taichi(Engine):
         runtime = self.runtime()
         program = runtime.prog
         config = program.config()
+        in_numbers = adjoint or (is_careful and not is_simd)
         # Taichi 1.7.4 holds `y[i]` in a register through a loop over j that does `y[i] += a; y[j] += b`: one is lost.
         off = _shared.without(
             config, cfg_optimization=is_careful, advanced_optimization=is_aliased, real_matrix_scalarize=is_simd
         )
-        with _stack_depth(config, stack), _shared.scalarized(config, is_wanted=adjoint), off:
+        with (
+            _stack_depth(config, stack),
+            _shared.scalarized(config, is_wanted=in_numbers),
+            off,
+        ):
             data = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
         return Compiled(_shared.launcher(cpp, program, data), slots, runtime)

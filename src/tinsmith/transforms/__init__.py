@@ -5,7 +5,7 @@ from ._bounded import ENTRIES, RECORD, Site, bounded
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
-from .polish import pruned, scoped
+from .polish import pruned_tasks, scoped
 from .tangent import Tangent, tangent
 from .tree import (
     NotRewritable,
@@ -38,7 +38,7 @@ __all__ = [
     "has_elements_at_top",
     "is_swept",
     "lifted",
-    "pruned",
+    "pruned_tasks",
     "ranged",
     "rearrayed",
     "rehomed",

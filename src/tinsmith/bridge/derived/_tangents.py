@@ -14,7 +14,7 @@ from ..._errors import GradientError, refusal
 from ...engines import COMPILING
 from ...source.ir import Lowered, NotCovered, walk
 from ...spec import Item, Spec
-from ...transforms import pruned, rearrayed, scoped
+from ...transforms import pruned_tasks, rearrayed, scoped
 from ...transforms.tangent import tangent
 from .._buffers import Buffer
 from .._case import Case
@@ -36,12 +36,24 @@ class TangentCore(DerivedCore):
         made = base.signature.outputs + base.signature.scratch
         self.hidden = frozenset(made) | base.hidden
         self.moving = tuple(name for name in base.signature.outputs if not is_steady(base.signature, name))
-        taken = {*base.signature.order, *base.signature.items, *base.hidden}
-        self.dots = {name: _dot(name, taken) for name in (*self.active, *made, *sorted(base.hidden))}
+        self._taken = {*base.signature.order, *base.signature.items, *base.hidden}
+        self.dots: dict[str, str] = {}
+        for name in (*self.active, *made, *sorted(base.hidden)):
+            self.dot_of(name)
         self.hidden |= {self.dots[name] for name in self.hidden if name not in self.moving}
         self._beside: dict[str, str] = {}
         signature = _signature(base.signature, self)
         super().__init__(base, signature)
+
+    def dot_of(self, name: str) -> str:
+        """The name of an array's tangent.
+
+        What a tangent's maxima keep beside their arrays is known with its kernels only, and a tangent of that one
+        meets it later than the names of its other arrays.
+        """
+        if name not in self.dots:
+            self.dots[name] = _fresh(f"{name}_dot", "_dot", self._taken)
+        return self.dots[name]
 
     # What a call is ---------------------------------------------------------------------------
 
@@ -87,7 +99,7 @@ class TangentCore(DerivedCore):
         lead = 0 if call.batch is None else 1
         shapes = {buffer.name: tuple(buffer.shape[lead:]) for buffer in self.base.made(base_call)}
         shapes |= self.base.private(base_call)
-        shapes |= {self.dots[name]: shape for name, shape in shapes.items() if name not in self.moving}
+        shapes |= {self.dot_of(name): shape for name, shape in shapes.items() if name not in self.moving}
         self.needs(call)  # what maxima take beside their arrays is known with the kernels
         case = self.case(call)
         return shapes | {name: case.shapes[of] for name, of in self._beside.items()}
@@ -104,8 +116,10 @@ class TangentCore(DerivedCore):
             active = frozenset(moving) & kernel.arrays.keys()
             made = tangent(kernel, active, inert=signature.detached, disordered=by_order)
             by_order |= made.disordered
-            names = {dot: self.dots[name] for name, dot in made.companions.items()}
-            beside = {name: f"{name}_of_{len(derived)}" for name in made.scratch}  # each kernel finds its own at zero
+            names = {dot: self.dot_of(name) for name, dot in made.companions.items()}
+            # each kernel finds its own at zero; that of a tangent's tangent is not what the first tangent has
+            taken = {*kernel.arrays}
+            beside = {name: _fresh(f"{name}_of_{len(derived)}", "_again", taken) for name in made.scratch}
             self._beside |= {beside[name]: of for name, of in made.scratch.items()}
             moving |= made.companions.keys()
             derived.append(Lowered(rearrayed(made.kernel, names | beside), fields))
@@ -118,7 +132,7 @@ class TangentCore(DerivedCore):
         found: list[Lowered] = []
         for kernel, fields in reversed(derived):
             idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
-            body = scoped(pruned(kernel.body, private=idle), kernel.locals)
+            body = scoped(pruned_tasks(kernel.body, kernel.locals, private=idle), kernel.locals)
             needed |= walk.reads(body)
             used = needed | walk.touched(body) | walk.sized(body)
             arrays = {name: array for name, array in kernel.arrays.items() if name in used}
@@ -150,10 +164,10 @@ def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
         return core.tangents[active]
 
 
-def _dot(name: str, taken: set[str]) -> str:
-    found = f"{name}_dot"
+def _fresh(found: str, suffix: str, taken: set[str]) -> str:
+    """A name that is not taken, which it then is: `found`, with the suffix as often as needed."""
     while found in taken:
-        found += "_dot"
+        found += suffix
     taken.add(found)
     return found
 

@@ -2,8 +2,8 @@
 
 from ._called import called
 from ._polished import polished
-from ._pruned import live_before, pruned
+from ._pruned import live_before, pruned, pruned_tasks
 from ._scoped import scoped
 from ._tidied import tidied
 
-__all__ = ["called", "live_before", "polished", "pruned", "scoped", "tidied"]
+__all__ = ["called", "live_before", "polished", "pruned", "pruned_tasks", "scoped", "tidied"]

@@ -27,6 +27,34 @@ def pruned(body: Sequence[nodes.Stmt], wanted: Collection[str] = (), *, private:
         read |= seen
 
 
+def pruned_tasks(tasks: Sequence[nodes.Stmt], locals_: Collection[str], *, private: Collection[str]) -> Block:
+    """`pruned`, for a kernel's top level, which runs once: what only earlier tasks read need not be stored either.
+
+    The adjoint of a kernel leaves such a store out. A tangent that kept it would read what the store is made of,
+    which nobody has saved for a second derivative.
+
+    Args:
+        tasks: the statements of the top level.
+        locals_: every local of the kernel.
+        private: arrays that nobody reads after the last task.
+    """
+    found = tuple(tasks)
+    while True:
+        before, found = found, pruned(_without_late_stores(found, locals_, private), private=private)
+        if found == before:
+            return found
+
+
+def _without_late_stores(tasks: Block, locals_: Collection[str], private: Collection[str]) -> Block:
+    read_later = set[str]()
+    kept: Block = ()
+    for task in reversed(tasks):
+        found = pruned([task], locals_, private=set(private) - read_later)
+        read_later |= walk.reads(found)
+        kept = (*found, *kept)
+    return kept
+
+
 def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> set[str]:
     """Locals that statements read before they give them a value, where only some matter afterwards."""
     wanted = {name for one in walk.statements(body) for name in walk.assigned(one) if is_wanted(name)}
@@ -41,16 +69,16 @@ class _Pruning:
         self.after_break: list[set[str]] = []
         self.after_continue: list[set[str]] = []
 
-    def block(self, body: Block, live: set[str]) -> tuple[Block, set[str]]:
+    def block(self, body: Block, live: set[str], *, ends_iteration: bool = False) -> tuple[Block, set[str]]:
         """A block without what has no effect, and the locals that it reads; `live` are read after it."""
         kept: list[nodes.Stmt] = []
         for statement in reversed(body):
-            found, live = self.statement(statement, live)
+            found, live = self.statement(statement, live, ends_iteration and not kept)
             if found is not None:
                 kept.append(found)
         return tuple(reversed(kept)), live
 
-    def statement(self, one: nodes.Stmt, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:
+    def statement(self, one: nodes.Stmt, live: set[str], ends_iteration: bool) -> tuple[nodes.Stmt | None, set[str]]:
         match one:
             case nodes.Assign() | nodes.Draw():
                 if one.name not in live:
@@ -63,13 +91,17 @@ class _Pruning:
             case nodes.Atomic():
                 return self.atomic(one, live)
             case nodes.If():
-                return self.branch(one, live)
+                return self.branch(one, live, ends_iteration)
             case nodes.For():
                 return self.loop(one, live)
             case nodes.While():
                 return self.endless(one, live)
             case nodes.Break():
                 return one, set(self.after_break[-1])
+            case nodes.Continue() if ends_iteration:
+                # Kept, it would keep the branch around it, and what that reads: a tangent would ask for arrays
+                # that the adjoint, where a continue is a branch around nothing, has not saved.
+                return None, live
             case nodes.Continue():
                 return one, set(self.after_continue[-1])
 
@@ -80,9 +112,9 @@ class _Pruning:
         kept = one if is_read else replace(one, result=None)
         return kept, (live - set(walk.assigned(kept))) | walk.locals_in(walk.expressions(one))
 
-    def branch(self, one: nodes.If, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:
-        body, before = self.block(one.body, live)
-        orelse, otherwise = self.block(one.orelse, live)
+    def branch(self, one: nodes.If, live: set[str], ends_iteration: bool) -> tuple[nodes.Stmt | None, set[str]]:
+        body, before = self.block(one.body, live, ends_iteration=ends_iteration)
+        orelse, otherwise = self.block(one.orelse, live, ends_iteration=ends_iteration)
         if not body and not orelse:
             return None, live
         read = before | otherwise | walk.locals_in([one.condition])
@@ -109,7 +141,7 @@ class _Pruning:
         while True:
             self.after_break.append(live)
             self.after_continue.append(after)
-            kept, before = self.block(body, after)
+            kept, before = self.block(body, after, ends_iteration=True)
             self.after_break.pop()
             self.after_continue.pop()
             if before <= after:
