@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -35,6 +36,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     _thin_out(config, items)
     _skip_gpu_without_one(items)
     items.sort(key=wanted_configuration)  # stable: within a configuration the order stays
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spare the collector what lives as long as the session: modules and tests, a million objects and more.
+
+    A tenth of the suite's CPU time went into looking through them, again and again. What tests leave behind is still
+    collected.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(700, 10, 100)
 
 
 def _runs_everything(config: pytest.Config) -> bool:

@@ -67,6 +67,7 @@ def _trouble(folder: Path, blocks: list[Block]) -> str:
 def _environment() -> dict[str, str]:
     given = {name: text for name, text in os.environ.items() if not name.startswith("TINSMITH_")}
     quiet = {"TI_LOG_LEVEL": "error", "ENABLE_TAICHI_HEADER_PRINT": "0", "COLUMNS": "110", "NO_COLOR": "1"}
+    quiet["OMP_WAIT_POLICY"] = "passive"  # pages run several at once: threads that spin would be in each other's way
     commands = str(Path(sys.executable).parent) + os.pathsep + given.get("PATH", "")
     return given | quiet | {"PATH": commands}
 
