@@ -23,11 +23,20 @@ are only the names and the one layout that all messages share (`refusal`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+Error = TypeVar("Error", bound="TinsmithError")
 
 
 class TinsmithError(Exception):
-    """Anything that tinsmith refuses; catch this to catch them all."""
+    """Anything that tinsmith refuses; catch this to catch them all.
+
+    Attributes:
+        is_internal: it is a mistake of tinsmith itself, which asks to be reported, not of the caller's.
+    """
+
+    is_internal: bool = False
 
 
 class SpecError(TinsmithError, ValueError):
@@ -119,6 +128,18 @@ def refusal(headline: str, rows: Iterable[tuple[str, ...]] = (), remedy: str = "
     if remedy:
         lines.append(remedy)
     return "\n".join(lines)
+
+
+def internal_error(kind: Callable[[str], Error], headline: str, rows: Iterable[tuple[str, ...]] = ()) -> Error:
+    """An error that a caller can do nothing about but report it.
+
+    Example:
+        >>> internal_error(GradientError, "the tape of op `f` is too short").is_internal
+        True
+    """
+    found = kind(refusal(headline, rows, "Please report this, with the kernel."))
+    found.is_internal = True
+    return found
 
 
 def pointed(text: str, column: int) -> list[tuple[str, str]]:

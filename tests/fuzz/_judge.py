@@ -107,9 +107,9 @@ def _try(trial: Trial, mode: str) -> tuple[str, str]:
 
 def _refused(reason: ts.TinsmithError, mode: str) -> tuple[str, str]:
     """A refusal with a reason is an outcome of its own; one that asks for a report is an error."""
-    if mode == "backward" and "does not compile" in str(reason):
-        return UNCOMPILED, _said(reason)
-    return ERROR if "Please report" in str(reason) else REFUSED, _said(reason)
+    if mode == "backward" and isinstance(reason, ts.KernelError) and reason.__cause__ is not None:
+        return UNCOMPILED, _said(reason)  # the engine refused the program itself
+    return ERROR if reason.is_internal else REFUSED, _said(reason)
 
 
 def _first_cause(reason: BaseException) -> BaseException:

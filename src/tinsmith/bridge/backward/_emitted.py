@@ -7,7 +7,7 @@ import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..._errors import EngineError, TinsmithError, refusal
+from ..._errors import EngineError, TinsmithError, internal_error
 from ...engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, Parameter, array_text
 from ...source import build
 from ...source.ir import commented, nodes, printed, types, walk
@@ -95,7 +95,7 @@ class Emitted:
         except Exception as cause:
             words = f"a kernel that was generated for the gradient of op `{self.op}` does not compile"
             rows = [("kernel", self.kernel.name), (engine.name, str(cause).strip().splitlines()[-1])]
-            raise EngineError(refusal(words, rows, "Please report this, with the kernel.")) from cause
+            raise internal_error(EngineError, words, rows) from cause
 
     def step(self, places: Mapping[str, int], shapes: Mapping[str, Sequence[int]], renamed: Mapping[str, str]) -> Step:
         """A launch on memory: the place of each array among the pointers, and its shape with element dims.

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..._errors import GradientError, refusal
+from ..._errors import GradientError, internal_error, refusal
 from .._core import Call
 from .._gradients import saved_names
 from .._packing import BackwardCall, packed_backward, packed_forward
@@ -130,7 +130,7 @@ class _Step:
         unknown = self._missing(values)
         if unknown:
             words = f"the second derivative of op `{self.base.core.signature.op}` needs `{min(unknown)}`, which is gone"
-            raise GradientError(refusal(words, remedy="Please report this, with the kernel."))
+            raise internal_error(GradientError, words)
         like = next(iter(values.values()))
         lead = () if self.base.batch is None else (self.base.batch,)
         found = dict(values)
