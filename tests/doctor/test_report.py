@@ -35,6 +35,7 @@ class Gradient:
     summary: str = "x  right"
     verdict: str = "right"
     modes: tuple[Mode, ...] = ()
+    kind: str = "op"
 
 
 @pytest.fixture

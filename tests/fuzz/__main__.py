@@ -18,6 +18,7 @@ from fuzz._campaign import Campaign
 from fuzz._grammar import write
 from fuzz._judge import ModesVerdict, judge_modes
 from fuzz._modes import MODES, modes_of
+from fuzz._record import write_record
 from fuzz._shrink import shrunk
 from fuzz._table import describe_campaigns
 from fuzz._verdict import AGREE, CHECKS, DISAGREE, judge
@@ -35,9 +36,13 @@ def main() -> int:
     campaigns = _campaigns(options)
     for campaign in campaigns:
         _report(campaign, options)
+    if options.record is not None:
+        write_record(options.record, {one.engine: one.passed for one in campaigns})
     if options.table is not None:
         command = f"./scripts/fuzz --count {options.count} --seed {options.seed} --step {options.step}"
-        options.table.write_text(describe_campaigns(campaigns, f"{command} --engine {options.engine} --log out/fuzz"))
+        command += f" --engine {options.engine} --log out/fuzz"
+        command += f" --record {options.record}" if options.record else ""
+        options.table.write_text(describe_campaigns(campaigns, command))
     return 1 if any(campaign.failures for campaign in campaigns) else 0
 
 
@@ -48,7 +53,9 @@ def _campaigns(options: argparse.Namespace) -> list[Campaign]:
     jobs = max(1, options.jobs // len(engines))
     logs = [None if options.log is None else options.log.with_suffix(f".{engine}.jsonl") for engine in engines]
     campaigns = [
-        Campaign(engine, seeds, jobs, options.adjoint, log, options.grammar, options.again, options.modes)
+        Campaign(
+            engine, seeds, jobs, options.adjoint, log, options.grammar, options.again, options.modes, options.record
+        )
         for engine, log in zip(engines, logs, strict=True)
     ]
     if options.only_report:
@@ -93,6 +100,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only-report", action="store_true", help="try nothing: report what the log has")
     parser.add_argument("--again", action="store_true", help="try the seeds again that fail in the log")
     parser.add_argument("--log", type=Path, help="outcomes go here, and those that are here are not tried again")
+    parser.add_argument("--record", type=Path, help="the same for outcomes alone, in short; of the wide grammar")
     parser.add_argument("--show", action="store_true", help="print the kernel of --seed")
     parser.add_argument("--shrink", action="store_true", help="make the failing kernel of --seed small, and print it")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)

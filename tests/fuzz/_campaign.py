@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from fuzz._record import read_record
 from fuzz._verdict import AGREE, CRASH, MISCOMPILED, REFUSED, TANGENTLESS, UNCOMPILED, UNSTEADY
 
 CHUNK = 100
@@ -39,13 +40,16 @@ class Campaign:
     grammar: str = "nests"
     is_again: bool = False
     modes: str | None = None
+    record: Path | None = None
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def load(self) -> Campaign:
-        """Read the outcomes that the log has. Of a seed that was tried again the last line counts."""
+        """Read the outcomes that the record and the log have. Of a seed that was tried again the last line counts."""
+        if self.record is not None:
+            self.outcomes = read_record(self.record, self.engine)
         if self.log is not None and self.log.exists():
-            self.outcomes = {one["seed"]: one for one in map(json.loads, self.log.read_text().splitlines())}
+            self.outcomes |= {one["seed"]: one for one in map(json.loads, self.log.read_text().splitlines())}
         return self
 
     def run(self) -> Campaign:
@@ -68,16 +72,20 @@ class Campaign:
         return Counter(self.outcomes[seed]["outcome"] for seed in self.seeds if seed in self.outcomes)
 
     @property
-    def failures(self) -> list[dict[str, Any]]:
-        """Lines of all seeds that neither agree nor are the engine's own mistake.
+    def passed(self) -> dict[int, dict[str, Any]]:
+        """Lines of all seeds that did not fail."""
+        return {seed: line for seed, line in self.outcomes.items() if not self._is_failure(line)}
 
-        A mode may refuse a program of the wide grammar, with its reason; of the other one only a tangent is refused.
-        """
-        passed = {AGREE, TANGENTLESS, UNCOMPILED, UNSTEADY, MISCOMPILED} | (
-            {REFUSED} if self.grammar == "wide" else set()
-        )
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """Lines of the campaign's seeds that neither agree nor are the engine's own mistake."""
         found = (one for seed in self.seeds if (one := self.outcomes.get(seed)))
-        return [one for one in found if one["outcome"] not in passed]
+        return [one for one in found if self._is_failure(one)]
+
+    def _is_failure(self, line: dict[str, Any]) -> bool:
+        """A mode may refuse a program of the wide grammar, with its reason; of the other one only `jvp` may."""
+        passed = {AGREE, TANGENTLESS, UNCOMPILED, UNSTEADY, MISCOMPILED}
+        return line["outcome"] not in (passed | {REFUSED} if self.grammar == "wide" else passed)
 
     def _work(self, chunks: Iterator[list[int]]) -> None:
         while True:

@@ -14,6 +14,7 @@ from fuzz._campaign import Campaign
 from fuzz._judge import judge_modes
 from fuzz._mirror import Array, run_mirror
 from fuzz._modes import COMPILED_EVERY, MODES, Trial, modes_of
+from fuzz._record import write_record
 from fuzz._shrink import shrunk
 from fuzz._table import describe_campaigns
 from fuzz._verdict import AGREE, CRASH, DISAGREE, INVALID, REFUSED, UNSTEADY
@@ -196,3 +197,24 @@ def test_the_table_counts_outcomes_by_mode():
     assert "| `backward` | 3 | 0 | 0 | 0 | 0 |" in page
     assert "| `jvp` | 1 | 1 | 0 | 0 | 1 |" in page
     assert [line["seed"] for line in campaign.failures] == [2]
+
+
+def test_a_record_stands_for_a_log(tmp_path):
+    path = tmp_path / "fuzz.json"
+    agree, refused = {"backward": AGREE, "jvp": AGREE}, {"backward": AGREE, "jvp": REFUSED}
+    lines = {
+        seed: {"seed": seed, "outcome": outcome, "modes": modes, "words": {}, "seconds": {"jvp": 1.0, "backward": 0.5}}
+        for seed, outcome, modes in [(0, AGREE, agree), (1, AGREE, agree), (2, REFUSED, refused), (4, AGREE, agree)]
+    }
+    crashed = {"seed": 3, "outcome": CRASH, "modes": {"backward": CRASH}, "words": {}, "seconds": {}}
+    campaign = Campaign("taichi", range(5), grammar="wide", outcomes=lines | {3: crashed})
+    write_record(path, {"taichi": campaign.passed, "quadrants": {}})
+    assert '"0-1,4"' in path.read_text()
+    again = Campaign("taichi", range(5), grammar="wide", record=path).load()
+    assert again.passed.keys() == lines.keys()
+    assert again.counts == {AGREE: 3, REFUSED: 1}
+    assert {seed: sum(one["seconds"].values()) for seed, one in again.outcomes.items()} == dict.fromkeys(lines, 1.5)
+    assert Campaign("quadrants", range(5), grammar="wide", record=path).load().outcomes == {}
+    first, second = (describe_campaigns([one], "./scripts/fuzz") for one in (again, campaign))
+    assert "| `jvp` | 3 | 1 | 0 | 0 | 0 |" in first
+    assert "| `jvp` | 3 | 1 | 0 | 0 | 0 |" in second

@@ -2,7 +2,7 @@
 
 from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
-from ._examined import Examined, bounds_checked, examined, judged
+from ._examined import Examinable, Examined, examined, examined_layer, lint_subject
 from ._examples import example_inputs
 from ._foresight import Foresight
 from ._language import language
@@ -30,6 +30,7 @@ __all__ = [
     "Bound",
     "Copy",
     "Cotangents",
+    "Examinable",
     "Examined",
     "FieldArray",
     "Foresight",
@@ -40,19 +41,19 @@ __all__ = [
     "Transfer",
     "adjoint_source",
     "apart",
-    "bounds_checked",
     "chain",
     "constant_when_traced",
     "declared_spec",
     "examined",
+    "examined_layer",
     "example_inputs",
     "has_modes",
     "has_older_batch",
     "in_order",
     "is_plain",
     "is_transformed",
-    "judged",
     "language",
+    "lint_subject",
     "op",
     "oracle",
     "plain_apply",

@@ -6,7 +6,7 @@ compiles or differentiates, nor on the passes that make gradient kernels. Slow, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -93,11 +93,12 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
         words = f"ts.oracle of op `{op.name}` was asked inside a transform of torch.func, or forward mode"
         raise ArgumentError(refusal(words, remedy="Ask it outside: it differentiates by itself, given `cotangents`."))
     bound, route = called(op, inputs, named)
-    wanted = None if cotangents is None else by_output(op, cotangents)
+    title = f"op `{op.name}`"
+    wanted = None if cotangents is None else by_output(title, route.call.core.signature.outputs, cotangents)
     leaves = {} if wanted is None else leaves_of(bound, route)
     with torch.set_grad_enabled(wanted is not None):
         outputs = followed(bound, route, leaves)
-    check_shapes(op, wanted or {}, outputs)
+    check_shapes(title, wanted or {}, outputs)
     gradients = {} if wanted is None else _pulled_back(outputs, wanted, leaves)
     return Answer({name: tensor.detach() for name, tensor in outputs.items()}, gradients)
 
@@ -218,41 +219,40 @@ def _is_float(route: Route, name: str) -> bool:
 # Cotangents -------------------------------------------------------------------------------------
 
 
-def by_output(op: Op, cotangents: Cotangents) -> _Tensors:
-    """Cotangents by the output's name. Raises ArgumentError."""
-    names = op._core.signature.outputs
+def by_output(title: str, names: Sequence[str], cotangents: Cotangents) -> _Tensors:
+    """Cotangents by the output's name. `title` is what has these outputs: "op `blur`". Raises ArgumentError."""
     if isinstance(cotangents, torch.Tensor):
         cotangents = [cotangents]
     if isinstance(cotangents, Mapping):
         found: Mapping[str, Any] = cotangents
         unknown = [name for name in found if name not in names]
         if unknown:
-            raise _misfit(op, names, f"`{unknown[0]}`, which is no output of op `{op.name}`", ", ".join(found))
+            raise _misfit(names, f"`{unknown[0]}`, which is no output of {title}", ", ".join(found))
     elif isinstance(cotangents, Sequence) and len(cotangents) == len(names):
         found = dict(zip(names, cotangents, strict=True))
     else:
         count = str(len(cotangents)) if isinstance(cotangents, Sequence) else type(cotangents).__name__
-        raise _misfit(op, names, f"something else than one for each output of op `{op.name}`", count)
+        raise _misfit(names, f"something else than one for each output of {title}", count)
     found = {name: one for name, one in found.items() if one is not None}
     for name, one in found.items():
         if not isinstance(one, torch.Tensor):
-            raise _misfit(op, names, f"no tensor for `{name}` of op `{op.name}`", type(one).__name__)
+            raise _misfit(names, f"no tensor for `{name}` of {title}", type(one).__name__)
     return dict(found)
 
 
-def _misfit(op: Op, names: Iterable[str], came: str, what: str) -> ArgumentError:
+def _misfit(names: Sequence[str], came: str, what: str) -> ArgumentError:
     rows = [("outputs", ", ".join(names)), ("came", what)]
-    remedy = f"Pass a mapping, a tensor by name: `cotangents={{'{op._core.signature.outputs[0]}': ...}}`."
+    remedy = f"Pass a mapping, a tensor by name: `cotangents={{'{names[0]}': ...}}`."
     return ArgumentError(refusal(f"`cotangents` of ts.oracle name or hold {came}", rows, remedy))
 
 
-def check_shapes(op: Op, wanted: _Tensors, outputs: _Tensors) -> None:
+def check_shapes(title: str, wanted: _Tensors, outputs: _Tensors) -> None:
     for name, one in wanted.items():
         if not outputs[name].is_floating_point():
-            words = f"output `{name}` of op `{op.name}` holds no floats, and can have no cotangent"
+            words = f"output `{name}` of {title} holds no floats, and can have no cotangent"
             raise ArgumentError(refusal(words, [("dtype", str(outputs[name].dtype))], "Leave it out, or pass None."))
         if one.shape != outputs[name].shape:
-            words = f"the cotangent of output `{name}` does not fit op `{op.name}`"
+            words = f"the cotangent of output `{name}` does not fit {title}"
             rows = [("output", str(tuple(outputs[name].shape))), ("cotangent", str(tuple(one.shape)))]
             raise ShapeError(refusal(words, rows, "Pass one of the output's shape."))
 

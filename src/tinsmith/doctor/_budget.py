@@ -25,9 +25,9 @@ class Budget:
             raise TooLong
 
 
-def too_long(who: str, op: str, operations: int, *, line: int) -> ShapeError:
+def too_long(who: str, title: str, operations: int, *, line: int) -> ShapeError:
     """The refusal of inputs that take too long."""
-    words = f"{who} of op `{op}` was stopped after {operations:,} operations: it runs kernels number by number"
+    words = f"{who} of {title} was stopped after {operations:,} operations: it runs kernels number by number"
     remedy = (
         "Pass smaller inputs: mistakes show at a few elements a dim. A `while` that never ends looks like this too."
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import KernelError, TinsmithError, refusal
-from ..bridge import Examined, Op, examined, example_inputs
+from ..bridge import Examinable, Examined, Op, examined, example_inputs
 from ..engines import init, of_kernel, started
 from ..linter import SEVERITIES, Finding, in_order, lint_file
 from ._excerpt import shown_path, unwarned
@@ -18,16 +18,16 @@ from ._report import Report
 from .sanitize import HAZARDS, is_hazard, sanitize
 
 
-def check(op: Op, *inputs: Any, **named: Any) -> Report:
-    """Lint an op's kernels, run them in the sanitizer, and compare the op's gradient with the true one.
+def check(op: Op | Examinable, *inputs: Any, **named: Any) -> Report:
+    """Lint the kernels of an op or a layer, run them in the sanitizer, and compare its gradient with the true one.
 
     What could not be done is a finding of rule TS002 and severity "error": what was not looked at does not pass. The
     gradient check runs compiled kernels, so it is left out where the sanitizer saw an index outside its array, or an
     output that is not written. What only concerns the engine's own reverse mode is put `aside`, unless the op uses it.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`.
-        inputs: what the op is called with: small ones, for the sanitizer interprets. They are not changed.
+        op: made by `tinsmith.op` or `tinsmith.chain`; or a layer.
+        inputs: what it is called with: small ones, for the sanitizer interprets. They are not changed.
         named: inputs by name, and dims that nothing else fixes.
 
     Returns:
@@ -44,7 +44,7 @@ def check(op: Op, *inputs: Any, **named: Any) -> Report:
         ...         y[i] = x[i] * x[i]
         >>> ts.check(square, torch.rand(5)).raise_if_failed()
     """
-    return labelled(op, op.name if isinstance(op, Op) else "", inputs, named)
+    return _report(op, None, inputs, named)
 
 
 def check_example(op: Op, example: str) -> Report:
@@ -58,7 +58,7 @@ def check_example(op: Op, example: str) -> Report:
         if op.engine not in started():
             init("cpu", engine=op.engine)
         inputs, named = example_inputs(op.examples[example]())
-        return labelled(op, label, inputs, named)
+        return _report(op, label, inputs, named)
     except Exception as error:  # noqa: BLE001  # the example is somebody's own code
         place = _place(op.examples[example])
         return Report(f"op `{label}`", [not_run(f"example `{example}` of op `{op.name}`", error, *place)])
@@ -80,37 +80,43 @@ def check_file(path: Path) -> Report:
     return Report(shown_path(str(path)), in_order(findings), looked=("lint",))
 
 
-def labelled(op: Op, label: str, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:
-    """`check`, with what the report calls the op."""
+def _report(op: Op | Examinable, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:
+    """`check`, with what the report calls the op; None for its own name."""
     call = examined(op, inputs, named, "ts.check")
+    label = call.name if label is None else label
+    title = f"{call.kind} `{label}`"
     gradients: dict[str, Gradcheck] = {}
 
     def compared() -> list[Finding]:
         harmful = next(filter(is_hazard, found.get("sanitizer", [])), None)
         if harmful:
-            return [_left_out(label, harmful)]
+            return [_left_out(title, harmful)]
         gradients[label] = gradcheck(op, *inputs, **named)
         return gradients[label].findings
 
     found: dict[str, list[Finding]] = {}
     lost: list[Finding] = []
-    parts = {"lint": lambda: lint(op), "sanitizer": lambda: sanitize(op, *inputs, **named), "gradient check": compared}
+    parts = {
+        "lint": lambda: lint(op),
+        "sanitizer": lambda: sanitize(op, *inputs, **named),
+        "gradient check": compared,
+    }
     for part, run in parts.items():
         try:
             found[part] = run()
         except Exception as error:  # noqa: BLE001  # engines raise their own; the other parts still have their say
-            lost.append(not_run(f"{part} of op `{label}`", error, *call.starts[0]))
+            lost.append(not_run(f"{part} of {title}", error, *call.starts[0]))
     linted = _worse(found.get("lint", []), found.get("sanitizer", []))
     findings = in_order([*lost, *linted, *found.get("gradient check", [])])
     aside = () if _uses_engine(call) else tuple(one for one in findings if one.is_of_engines)
     told = [one for one in findings if one not in aside]
     looked = tuple(part for part in found if part != "gradient check" or gradients)
-    return Report(f"op `{label}`", told, gradients, looked, tuple(call.starts), aside)
+    return Report(title, told, gradients, looked, tuple(call.starts), aside)
 
 
 def _uses_engine(call: Examined) -> bool:
     """Whether an op's gradient is by the engine's own reverse mode."""
-    return call.origin(frozenset(name for name, one in call.inputs.items() if one.is_floating_point())) == "engine"
+    return call.origin(frozenset(call.differentiable)) == "engine"
 
 
 def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
@@ -149,9 +155,9 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
     return untold(linted, seen, is_first=True) + untold(seen, linted, is_first=False)
 
 
-def _left_out(label: str, harmful: Finding) -> Finding:
+def _left_out(title: str, harmful: Finding) -> Finding:
     """A hint: what keeps the gradient check from running is itself an error."""
-    words = f"gradient check of op `{label}` was left out: {HAZARDS[harmful.rule]}"
+    words = f"gradient check of {title} was left out: {HAZARDS[harmful.rule]}"
     return Finding("TS002", "info", harmful.path, harmful.line, harmful.column, words)
 
 

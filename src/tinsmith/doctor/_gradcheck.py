@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .._errors import BoundsError, GradientError, KernelError, TinsmithError
-from ..bridge import Cotangents, Examined, Op, bounds_checked, examined, judged
+from ..bridge import Cotangents, Examinable, Examined, Op, examined
 from ..linter import Finding, in_order, unsuppressed
 from ._budget import OPERATIONS, Budget, TooLong
 from ._gradcheck_result import Gradcheck
@@ -51,7 +51,7 @@ SECONDS = 30.0
 
 
 def gradcheck(
-    op: Op,
+    op: Op | Examinable,
     *inputs: Any,
     cotangents: Cotangents | None = None,
     adjoint: str | None = None,
@@ -77,6 +77,8 @@ def gradcheck(
 
     Args:
         op: made by `tinsmith.op` or `tinsmith.chain`. A `backward=` by hand is what is judged, where it has one.
+            Or a layer: one that runs on tensors is judged as the op that it is. Of one on fields the engine's own
+            reverse mode is judged, against the oracle where its kernels could be an op; fields are left as they are.
         inputs: what the op is called with. They are not changed; integers are not differentiated.
         cotangents: incoming gradients of outputs, as of `oracle`; random ones, always the same, where none are given.
         adjoint: "engine" judges the engine's own reverse mode instead, also where an op would refuse it; "source" the
@@ -113,14 +115,14 @@ def gradcheck(
           second derivatives  right
     """
     with same_numbers():
-        examined(op, inputs, named, "ts.gradcheck")  # refuses what a call does
-    chosen = judged(op, adjoint)
+        plain = examined(op, inputs, named, "ts.gradcheck")  # refuses what a call does
     with same_numbers():
-        wide = in_double(chosen, inputs, named, "ts.gradcheck")
+        call = plain.with_adjoint(adjoint)
     with same_numbers():
-        call = examined(chosen, inputs, named, "ts.gradcheck")
+        wide = in_double(call)
     options: dict[str, Any] = {"eps": eps, "rtol": rtol, "atol": atol, "projections": projections, "modes": modes}
-    return _Check(wide or call, call, is_double=wide is not None, **options).result(cotangents)
+    with call.preserve_memory():
+        return _Check(wide or call, call, is_double=wide is not None, **options).result(cotangents)
 
 
 class _Check:
@@ -147,13 +149,14 @@ class _Check:
         self.exact = _tolerance(rtol, atol, (1e-6, 1e-8) if is_double else (1e-2, 1e-3))
         self.rough = _tolerance(rtol, atol, (1e-4, 1e-6) if is_double else (1e-2, 1e-3))
         self.function = of_op(call)
-        self.notes: list[str] = ["in float64" if is_double else "in the op's own precision, which is less than float64"]
+        precision = "in float64" if is_double else f"in the {call.kind}'s own precision, which is less than float64"
+        self.notes: list[str] = [precision, *call.notes]
         self.findings: list[Finding] = []
         self.look = Look()
 
     def result(self, given: Cotangents | None) -> Gradcheck:
         """Run it."""
-        values = {name: one.detach() for name, one in self.call.inputs.items() if one.is_floating_point()}
+        values = {name: one.detach() for name, one in self.call.differentiable.items()}
         self.look = look(self.call)
         if not self.look.obstacle and (self.look.unknown or self.call.gradient == "backward"):
             self.look = replace(self.look, hazards=self._guarded_hazards(values))
@@ -225,10 +228,11 @@ class _Check:
             self.notes.append(f"{describe_lines(self.look.unreached)} never ran at these inputs, so not tested")
 
     def _finished(self, compared: tuple[Compared, ...] = (), *, was_refused: bool = False) -> Gradcheck:
-        names = (name for name, one in self.call.inputs.items() if one.is_floating_point())
-        origin = _ORIGINS[self.call.origin(frozenset(names))]
+        origin = _ORIGINS[self.call.origin(frozenset(self.call.differentiable))]
         findings = unsuppressed(in_order(self.findings))
-        return Gradcheck(self.call.op.name, origin, findings, compared, tuple(self.notes), was_refused)
+        return Gradcheck(
+            self.call.name, origin, findings, compared, tuple(self.notes), was_refused, kind=self.call.kind
+        )
 
     def _refused(self, reason: GradientError) -> Gradcheck:
         path, line = self.call.starts[0]
@@ -239,8 +243,8 @@ class _Check:
 
     def _guarded_hazards(self, values: Tensors) -> list[Finding]:
         """Indices outside that the interpreter did not see: it was stopped, or knows no hand-written gradient."""
-        function = of_op(bounds_checked(self.call))
         try:
+            function = of_op(self.call.with_bounds_checked())
             with torch.no_grad():
                 outputs = function(values)
             if self.call.origin(frozenset(values)) != "engine":
@@ -286,7 +290,7 @@ class _Check:
             return
         name, index, one, other = place
         path, line = self.call.starts[0]
-        words = f"the op gives `{name}[{index}]` = {form.format(f'{one:.6g}', f'{other:.6g}')}: "
+        words = f"the {self.call.kind} gives `{name}[{index}]` = {form.format(f'{one:.6g}', f'{other:.6g}')}: "
         words += "it hangs on the order of its iterations, or on digits that are rounded away"
         self.findings.append(Finding("TS704", "warning", path, line, 0, words))
 
@@ -311,7 +315,7 @@ class _Check:
         return Steps(function, wide, cotangents, outputs, self.eps or _EPS["f64"], precision), seconds
 
     def _note_differences(self, steps: Steps, count: int, directions: int) -> None:
-        whose = "the op" if steps.function is self.function else "its interpreted kernels, in float64"
+        whose = f"the {self.call.kind}" if steps.function is self.function else "its interpreted kernels, in float64"
         how = f"along {directions} random directions an input, for {count:,} elements" if directions else "each element"
         self.notes.append(f"central differences of {whose}, step {steps.eps:g}, {how}")
 

@@ -19,7 +19,7 @@ class Gradcheck:
     """What a gradient check found. `print` it to read it.
 
     Attributes:
-        name: the op's.
+        name: the op's, or the layer's; `kind` says which of them it is.
         origin: where its gradient comes from.
         ok: whether nothing of severity "error" was found, and nothing kept the check from launching the op.
         findings: what was found.
@@ -48,6 +48,7 @@ class Gradcheck:
     was_refused: bool = False
     obstacle: str = ""
     modes: tuple[Mode, ...] = ()
+    kind: Literal["op", "layer"] = "op"
 
     @property
     def ok(self) -> bool:
@@ -82,7 +83,7 @@ class Gradcheck:
         """Its text without the findings."""
         origin = f", {self.origin}" if self.inputs or self.was_refused else ""  # where no gradient is from, nobody asks
         verdict = "WRONG" if self.verdict == "wrong" else self.verdict
-        lines = [f"the gradient of op `{self.name}`{origin}: {verdict}"]
+        lines = [f"the gradient of {self.kind} `{self.name}`{origin}: {verdict}"]
         untested = [one for one in self.inputs if one.untested]
         if self.verdict == "not tested":
             reasons = dict.fromkeys(one.untested for one in untested)
@@ -93,7 +94,7 @@ class Gradcheck:
             lines.append(f"  {self.obstacle}, so nothing was launched")
         lines += [f"  {note}" for note in self.notes]
         width = max([0, *(len(one.name) for one in self.inputs)])
-        lines += [f"  {one.name:{width}}  {_line(one)}" for one in self.inputs]
+        lines += [f"  {one.name:{width}}  {_line(self.kind, one)}" for one in self.inputs]
         width = max([0, *(len(one.name) for one in self.modes)])
         lines += [f"  {one.name:{width}}  {one}" for one in self.modes]
         return "\n".join(lines)
@@ -102,16 +103,16 @@ class Gradcheck:
         return "\n".join([self.summary, *map(str, self.findings)])
 
 
-def _line(one: Compared) -> str:
+def _line(kind: str, one: Compared) -> str:
     """How far the derivatives by one input are apart at most."""
     shape = f"({', '.join(map(str, one.op.shape))})"
     parts = []
     if one.oracle is not None:
-        parts.append(f"op - oracle {_greatest(one.op, one.oracle):.1e}")
+        parts.append(f"{kind} - oracle {_greatest(one.op, one.oracle):.1e}")
     if one.differences is not None:
-        parts.append(f"op - differences {_greatest(one.op, one.differences):.1e}")
+        parts.append(f"{kind} - differences {_greatest(one.op, one.differences):.1e}")
     else:
-        parts.append(f"op - differences {one.along:.1e} along directions")
+        parts.append(f"{kind} - differences {one.along:.1e} along directions")
     return f"{shape}  {', '.join(parts)}"
 
 

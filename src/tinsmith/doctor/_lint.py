@@ -1,29 +1,29 @@
-"""Lint of what a user holds in his hands: a kernel, or an op."""
+"""Lint of what a user holds in his hands: a kernel, an op, or a layer."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from .._errors import ArgumentError, refusal
-from ..bridge import Op
+from ..bridge import Examinable, Op, lint_subject
 from ..engines import is_kernel
 from ..linter import Finding, lint_kernels
 
 
-def lint(kernel_or_op: Any) -> list[Finding]:
+def lint(subject: Any) -> list[Finding]:
     """What is wrong with a kernel, told from its source: nothing is run or compiled.
 
     Engine functions that it calls are looked at too. A line that ends in `# tinsmith: ignore[TS101]` is not named.
 
     Args:
-        kernel_or_op: a kernel of Taichi or Quadrants, also a bound method of a data-oriented object, or an op.
+        subject: a kernel of Taichi or Quadrants, also a bound method of a data-oriented object; an op; or a layer.
 
     Returns:
         findings by file and line. "error": wrong whoever differentiates; "warning": right by tinsmith's gradient, wrong
         by the engine's own, which the message names; "info": hints.
 
     Raises:
-        ArgumentError: it is neither.
+        ArgumentError: it is none of these.
         KernelError: its source cannot be found.
 
     Example:
@@ -36,10 +36,10 @@ def lint(kernel_or_op: Any) -> list[Finding]:
         >>> print(ts.lint(count)[0].rule)
         TS301
     """
-    if not isinstance(kernel_or_op, Op) and not is_kernel(kernel_or_op):
-        words = "ts.lint takes a kernel or an op"
+    if isinstance(subject, Op | Examinable):
+        return lint_subject(subject)
+    if not is_kernel(subject):
+        words = "ts.lint takes a kernel, an op or a layer"
         remedy = "Decorate the function with `@ti.kernel`; `tinsmith check FILE` lints files that nobody runs."
-        raise ArgumentError(refusal(words, [("came", type(kernel_or_op).__name__)], remedy))
-    if isinstance(kernel_or_op, Op):
-        return kernel_or_op.lint()
-    return lint_kernels([kernel_or_op])
+        raise ArgumentError(refusal(words, [("came", type(subject).__name__)], remedy))
+    return lint_kernels([subject])

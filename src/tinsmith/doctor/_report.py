@@ -75,7 +75,7 @@ class Report:
         a call says so; "not checked": something could not be looked at, and the rest has no errors.
         """
         if self.ok:
-            right = {f"op `{label}`" for label, one in self.gradients.items() if one.verdict == "right"}
+            right = {f"{one.kind} `{label}`" for label, one in self.gradients.items() if one.verdict == "right"}
             if self.gradients and all(one.verdict == "not tested" for one in self.gradients.values()):
                 return "not tested"
             return "right" if self.name in right else "no errors"

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from .._errors import CheckError
-from ..bridge import Op
+from ..bridge import Examinable, Op
 from ..doctor import Report, check
 
 
-def assert_differentiable(op: Op, *inputs: Any, **named: Any) -> Report:
-    """Assert that an op's kernels have no errors on these inputs, and that its gradient is right.
+def assert_differentiable(op: Op | Examinable, *inputs: Any, **named: Any) -> Report:
+    """Assert that the kernels of an op or a layer have no errors on these inputs, and that its gradient is right.
 
     `tinsmith.check` finds out; warnings and hints do not fail.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`.
+        op: made by `tinsmith.op` or `tinsmith.chain`; or a layer.
         inputs: what the op is called with: small ones. They are not changed.
         named: inputs by name, and dims that nothing else fixes.
 

@@ -32,19 +32,19 @@ _DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.S
 def pulled_back_apart(
     call: Examined, values: Mapping[str, torch.Tensor], cotangents: Mapping[str, torch.Tensor]
 ) -> Tensors:
-    """`pulled_back` of an op, in a process of its own; of one with fields, whose memory is here, in this one.
+    """`pulled_back` of a call, in a process of its own; of one with fields, whose memory is here, in this one.
 
     Raises:
         GradientError: the op refused, or the process died or hung.
     """
-    is_possible = sys.platform == "linux" and not call.op.fields
-    if not (is_possible and all(one.device.type == "cpu" for one in values.values())):
+    engine = call.forkable_engine if sys.platform == "linux" else None
+    if engine is None or any(one.device.type != "cpu" for one in values.values()):
         return pulled_back(of_op(call), values, cotangents)
     with tempfile.TemporaryDirectory() as folder:
         answer, words = Path(folder, "answer"), Path(folder, "words")
         child = _forked()
         if child == 0:
-            _work(call, values, cotangents, answer, words)
+            _work(call, engine, values, cotangents, answer, words)
         status = _waited(child)
         found: dict[str, Any] = torch.load(answer) if status == 0 and answer.exists() else {}
         if "gradient" in found:
@@ -62,6 +62,7 @@ def _forked() -> int:
 
 def _work(
     call: Examined,
+    engine: str,
     values: Mapping[str, torch.Tensor],
     cotangents: Mapping[str, torch.Tensor],
     answer: Path,
@@ -76,7 +77,7 @@ def _work(
         torch.set_num_threads(1)
         for one in _DEADLY:  # an engine's own handlers wait for threads that are not here
             signal.signal(one, signal.SIG_DFL)
-        init_in_fork(call.op.engine)
+        init_in_fork(engine)
         try:
             torch.save({"gradient": pulled_back(of_op(call), values, cotangents)}, answer)
         except GradientError as reason:

@@ -8,8 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..._errors import TinsmithError
-from ...bridge import Examined, Op, examined
+from ...bridge import Examined
 from ...source.interpreter import Number, Recorder, Watch
 from ...source.ir import NotCovered, nodes, types, walk
 from .._budget import Budget
@@ -18,24 +17,17 @@ Tensors: TypeAlias = dict[str, torch.Tensor]
 Function: TypeAlias = Callable[[Mapping[str, torch.Tensor]], Tensors]
 
 
-def in_double(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examined | None:
-    """The same call with all floats in float64; None where the op takes or makes narrower ones."""
-    try:
-        call = examined(op, tuple(map(_widened, inputs)), {name: _widened(one) for name, one in named.items()}, who)
-    except TinsmithError:  # an annotation that wants another dtype; the call itself was found right before
-        return None
-    return call if _is_double(call) else None
-
-
-def _widened(value: Any) -> Any:
-    return value.detach().double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+def in_double(call: Examined) -> Examined | None:
+    """The same call with all floats in float64; None where it takes or makes narrower ones."""
+    wide = call.to_double()
+    return wide if wide is not None and _is_double(wide) else None
 
 
 def _is_double(call: Examined) -> bool:
-    """Whether nothing that an op works out is rounded to less than float64."""
-    if any(dtype.is_floating_point and dtype != torch.float64 for dtype in call.made.values()):
-        return False
+    """Whether nothing that a call works out is rounded to less than float64."""
     try:
+        if any(dtype.is_floating_point and dtype != torch.float64 for dtype in call.made.values()):
+            return False
         return all(_works_in_double(lowered.kernel) for lowered in call.kernels)
     except NotCovered:
         return call.default_float == "f64"
@@ -51,17 +43,12 @@ def _works_in_double(kernel: nodes.Kernel) -> bool:
 
 
 def of_op(call: Examined) -> Function:
-    """The op itself. Where it draws random numbers, they are the same at every call."""
-    signature_of = {item.name for item in call.op.spec.outputs}
+    """The op or the layer itself. Where it draws random numbers, they are the same at every call."""
 
     def run(values: Mapping[str, torch.Tensor]) -> Tensors:
-        arguments = {**call.arguments, **values}
         with _same_numbers(is_wanted=call.draws):
-            found = call.op(**arguments)
-        outputs = [found] if isinstance(found, torch.Tensor) else list(found)
-        names = [item.name for item in call.op.spec.outputs]
-        assert signature_of == set(names)
-        return {name: one for name, one in zip(names, outputs, strict=True) if one.is_floating_point()}
+            found = call.compute(values)
+        return {name: one for name, one in found.items() if one.is_floating_point()}
 
     return run
 

@@ -66,7 +66,7 @@ def skipped_modes(call: Examined, reason: str) -> tuple[Mode, ...]:
 
 
 def _names(call: Examined) -> list[str]:
-    return [name for name in NAMES if name != "*b" or call.op.spec.batch_name]
+    return [name for name in NAMES if name != "*b" or call.batchable]
 
 
 @dataclass(frozen=True)
@@ -107,17 +107,16 @@ class Modes:
         self._require_same(found, self._alone(samples, seeds))
 
     def _batch_dims(self) -> None:
-        if self.call.route.lead:
+        if self.call.is_batch:
             return  # the call has batch dims, so its backward pass was compared already
         samples, seeds = self._samples(), self._seeds()
-        batched = {item.name for item in self.call.op.spec.inputs if item.batch_name}
-        others = {name: one for name, one in self.call.arguments.items() if name not in self.values}
+        batched = self.call.batchable
+        others = {name: one for name, one in self.call.inputs.items() if name not in self.values}
         twice = {name: torch.stack([one, one]) if name in batched else one for name, one in others.items()}
         leaves = {name: _both(name, samples, batched).requires_grad_() for name in self.values}
         shared = {name for name in self.values if name not in batched}
         samples = [{**sample, **{name: self.values[name] for name in shared}} for sample in samples]
-        outputs = self.call.op(**{**twice, **leaves})
-        named = dict(zip(self._outputs(), [outputs] if isinstance(outputs, torch.Tensor) else outputs, strict=True))
+        named = self.call.compute({**twice, **leaves})
         ends, all_seeds = (
             [named[name] for name in seeds[0]],
             [torch.stack([one[name] for one in seeds]) for name in seeds[0]],
@@ -185,9 +184,6 @@ class Modes:
     def _loss(self, values: Mapping[str, torch.Tensor], seeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
         outputs = self._function(values)
         return torch.stack([(seeds[name].to(one.dtype) * one).sum() for name, one in outputs.items()]).sum()
-
-    def _outputs(self) -> list[str]:
-        return [item.name for item in self.call.op.spec.outputs]
 
     def _fresh(self, values: Tensors) -> Tensors:
         return {name: one.clone() for name, one in values.items()}
@@ -276,7 +272,7 @@ def _stacked(samples: _Batch) -> Tensors:
     return {name: torch.stack([sample[name] for sample in samples]) for name in samples[0]}
 
 
-def _both(name: str, samples: _Batch, batched: set[str]) -> torch.Tensor:
+def _both(name: str, samples: _Batch, batched: frozenset[str]) -> torch.Tensor:
     return torch.stack([sample[name] for sample in samples]) if name in batched else samples[0][name].clone()
 
 

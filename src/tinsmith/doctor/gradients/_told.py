@@ -30,8 +30,8 @@ def told(call: Examined, compared: Compared) -> list[Finding]:
     found = []
     for one in compared.found:
         rule, severity = _SEVERITIES[one.kind]
-        parts = {"where": _where(compared, one), "numbers": _numbers(one.point), "slopes": _slopes(one.point)}
-        words = _WORDS[one.kind].format(**parts)
+        parts = {"where": _where(compared, one), "numbers": _numbers(call, one.point), "slopes": _slopes(one.point)}
+        words = _WORDS[one.kind].format(subject=call.kind, **parts)
         remedy = _remedy(call) if severity == "error" else ""
         place = stored if severity == "error" else read
         found.append(Finding(rule, severity, *place, words, remedy))
@@ -54,12 +54,12 @@ def describe_zeros(call: Examined, zeros: Sequence[str], proposal: Proposal | No
 
 
 _WORDS = {
-    Kind.WRONG: "the op's gradient is wrong {where}: {numbers}",
-    Kind.ALL_DIFFER: "the op's gradient is wrong {where}, and nobody agrees: {numbers}",
-    Kind.ORACLE: "the oracle alone differs {where}: {numbers}; the op may be right",
+    Kind.WRONG: "the {subject}'s gradient is wrong {where}: {numbers}",
+    Kind.ALL_DIFFER: "the {subject}'s gradient is wrong {where}, and nobody agrees: {numbers}",
+    Kind.ORACLE: "the oracle alone differs {where}: {numbers}; the {subject} may be right",
     Kind.DIFFERENCES: "differences alone differ {where}: {numbers}; the function may change too fast for a step",
     Kind.CONVENTION: "there is no derivative {where}: {slopes}; {numbers}",
-    Kind.AT_KINK: "there is no derivative {where}: {slopes}; {numbers}: the op chose as torch does",
+    Kind.AT_KINK: "there is no derivative {where}: {slopes}; {numbers}: the {subject} chose as torch does",
 }
 
 
@@ -74,8 +74,8 @@ def _where(compared: Compared, found: Found) -> str:
     return f"by {found.count:,} of {total:,} elements of `{compared.name}`, as {element}"
 
 
-def _numbers(point: Point) -> str:
-    said = [f"the op says {point.op:.6g}"]
+def _numbers(call: Examined, point: Point) -> str:
+    said = [f"the {call.kind} says {point.op:.6g}"]
     if point.oracle is not None:
         said.append(f"the oracle {point.oracle:.6g}")
     if point.slope is not None:
@@ -96,7 +96,7 @@ def _slopes(point: Point) -> str:
 
 def _remedy(call: Examined) -> str:
     if call.gradient == "engine":
-        return 'leave out adjoint="engine": tinsmith generates a gradient from the kernel\'s source'
+        return call.engine_remedy
     if call.gradient == "backward":
         return "mend the kernel given as `backward=`, or leave it out"
     return ""

@@ -67,6 +67,8 @@ def look(call: Examined) -> Look:
 
     Comments that turn findings off do not count: they make no launch safer.
     """
+    if call.reason_unreadable:
+        return Look(unknown=call.reason_unreadable)
     run = Run(call)
     try:
         begin = time.perf_counter()

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...bridge import Examined, Op, examined
+from ...bridge import Examinable, Examined, Op, examined
 from ...linter import Finding, in_order, unsuppressed
 from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes
@@ -25,8 +25,8 @@ from ._narrow import narrow_values
 from ._numbers import Numbers
 
 
-def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
-    """Interpret an op's kernels at small size, and report what goes wrong in the run.
+def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
+    """Interpret the kernels of an op or a layer at small size, and report what goes wrong in the run.
 
     Found, each once for its line and array, with its iteration and how often it came again: races of parallel
     iterations (TS601), reads of elements that nothing wrote (TS602), values overwritten after they were read (TS603),
@@ -40,7 +40,7 @@ def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
     What it says holds for these inputs. A batch is run sample by sample, a chain kernel by kernel.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`.
+        op: made by `tinsmith.op` or `tinsmith.chain`; or a layer.
         inputs: what the op is called with: a few elements a dim are enough. They are not changed.
         named: inputs by name, and dims that nothing else fixes.
 
@@ -66,6 +66,9 @@ def sanitize(op: Op, *inputs: Any, **named: Any) -> list[Finding]:
 
 
 def _found(call: Examined) -> list[Finding]:
+    if call.reason_unreadable:
+        words = f"{call.reason_unreadable}: its kernels were not checked at run time"
+        return [Finding("TS608", "warning", *call.starts[0], 0, words)]
     try:
         kernels = [lowered.kernel for lowered in call.kernels]
     except NotCovered as reason:
@@ -74,7 +77,7 @@ def _found(call: Examined) -> list[Finding]:
     try:
         run.go()
     except TooLong:
-        raise too_long("ts.sanitize", call.op.name, OPERATIONS, line=run.numbers.line) from None
+        raise too_long("ts.sanitize", call.title, OPERATIONS, line=run.numbers.line) from None
     except NoRule as reason:
         path = run.here.kernel.path or kernels[0].path
         found = Finding("TS608", "warning", path, reason.line, 0, _unknown(reason.construct))
@@ -155,4 +158,4 @@ def _not_interpreted(call: Examined, reason: NotCovered) -> Finding:
 
 
 def _unknown(construct: str) -> str:
-    return f"{construct} is not known to the interpreter: this op was not checked at run time"
+    return f"{construct} is not known to the interpreter: this kernel was not checked at run time"

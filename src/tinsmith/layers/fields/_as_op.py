@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, KernelError, SpecError, TinsmithError, refusal
-from ...bridge import FieldArray, Foresight, Links, Op
+from ...bridge import Examined, FieldArray, Foresight, Links, Op, examined_layer
 from ...engines import NAMES
 from ...source import build, parse_statement
 from .._identifiers import OURS, identifier, used_names
@@ -114,11 +114,29 @@ class OpProgram:
 
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
+        result = self.op(*self._given(launches, memory))
+        return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+    def examine(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Examined:
+        """The op's call, laid open for who checks it."""
+        return examined_layer(self.op, self._given(launches, memory), {})
+
+    def _given(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
+        """The op's arguments, in their order."""
         values = self._values(launches)
         for one, tensor in zip(self._roles.filled, memory, strict=True):
             values[self._filled_name(one)] = tensor.detach() if one.is_silent else tensor
-        result = self.op(*[values[name] for name in self.op.arguments])
-        return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+        return [values[name] for name in self.op.arguments]
+
+    @property
+    def filled_names(self) -> tuple[str, ...]:
+        """What the op calls its inputs, in the order of the filled fields."""
+        return tuple(self._filled_name(one) for one in self._roles.filled)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the op calls its outputs, in the order of the fields."""
+        return tuple(self._names[one.facts.key] for one in self._roles.outputs)
 
     def explain(self) -> str:
         """What the op does, for people."""

@@ -62,21 +62,6 @@ def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.T
     return _Forward.apply(call, *memory)[: len(program.roles.outputs)]
 
 
-@dataclass(frozen=True)
-class OnFields:
-    """A layer that runs on fields."""
-
-    program: Program
-
-    def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """The results of one call."""
-        return run(self.program, launches, memory)
-
-    def explain(self) -> str:
-        """What a call does, for people."""
-        return f"on fields\n\n{self.program.explain()}"
-
-
 class _Lean(torch.autograd.Function):
     """A call in plain eager mode, where nothing but autograd itself is active."""
 

@@ -9,10 +9,12 @@ out, and leaves what the kernels change as it was found.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -146,6 +148,41 @@ class Program:
         ]
         lines = [f"{label}: {', '.join(map(str, fields)) or 'nothing'}" for label, fields in rows]
         return "\n".join([*lines, f"gradient: the engine's reverse mode, {checked}"])
+
+    # Checking -----------------------------------------------------------------------------
+    def as_saving(self, launches: Sequence[Launch]) -> Program:
+        """A program like this that saves what a backward pass needs, so that fields may change before it."""
+        if self.habits.saves:
+            return self
+        return Program(self.layer, self.roles, launches, replace(self.habits, saves=True), self._reset)
+
+    def cleared_fields(self, launches: Sequence[Launch]) -> tuple[Placed, ...]:
+        """Those that start each call at zero."""
+        return Starts(self.roles, launches, self.habits).cleared
+
+    @contextlib.contextmanager
+    def preserve_fields(self) -> Iterator[None]:
+        """Inside, calls may change the fields and their gradients; afterwards these hold what they held before."""
+        device = torch.device(self.roles.filled[0].runs_on)
+        fields, store, restore = self._snapshot
+        memory = [_memory(one, device) for one in fields]
+        self._guarded(device, lambda: store.run(memory, is_serial=False))
+        try:
+            yield
+        finally:
+            self._guarded(device, lambda: restore.run(memory, is_serial=False))
+
+    @functools.cached_property
+    def _snapshot(self) -> tuple[list[Placed], Transfer, Transfer]:
+        """Fields, once for their values and once more for their gradients, and what stores and restores all that."""
+        everything = by_key((*self.roles.filled, *self.roles.outputs, *self.roles.internal, *self.kept)).values()
+        # A field that a manager fills is the layer's own.
+        fields = [one for one in everything if one.manager is None]
+        graded = [one for one in fields if one.facts.has_gradient]
+        store, restore = (
+            self._transfer([*_copies(kind, fields), *_gradients(kind, graded)]) for kind in ("store", "restore")
+        )
+        return [*fields, *graded], store, restore
 
     # Running ------------------------------------------------------------------------------
     def forward(

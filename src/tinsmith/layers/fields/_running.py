@@ -4,15 +4,40 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch
+
 from ..._errors import refusal
+from ...bridge import Examined
 from ._as_op import OpProgram
-from ._call import OnFields
+from ._call import run
+from ._examined import ExaminedFields
 from ._program import Program
 from ._roles import Habits, Launch, Roles
 from ._starts import Starts
 from ._transfer import read
+
+
+@dataclass(frozen=True)
+class OnFields:
+    """A layer that runs on fields."""
+
+    program: Program
+
+    def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """The results of one call."""
+        return run(self.program, launches, memory)
+
+    def examine(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Examined:
+        """A call, laid open for who checks it."""
+        return ExaminedFields(self.program, launches, memory)
+
+    def explain(self) -> str:
+        """What a call does, for people."""
+        return f"on fields\n\n{self.program.explain()}"
+
 
 Running: TypeAlias = OpProgram | OnFields
 """From kernels with their arguments and the memory of filled fields to that of outputs."""

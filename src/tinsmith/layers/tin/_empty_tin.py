@@ -7,12 +7,15 @@ torch's side of it: weights as parameters, checkpoints, copies.
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from ..._errors import ArgumentError, CheckpointError, RegistrationError, TinsmithError, refusal
+from ...bridge import Examinable, Examined
+from ...linter import Finding, lint_kernels
 from ..fields import Habits, OnFields, Placed, Roles, Running, apart, check_once, fill, make_running, placed, read
 from ._kernels import Kernels, unknown
 from ._place import check_place, checked_device
@@ -22,7 +25,7 @@ FieldLike = Any
 """A field of either engine."""
 
 
-class EmptyTin(torch.nn.Module):
+class EmptyTin(torch.nn.Module, Examinable):
     """Kernels that refer to fields themselves, as a differentiable torch module.
 
     Register fields and kernels, call `finish`, then call it with one tensor an input field.
@@ -266,17 +269,32 @@ class EmptyTin(torch.nn.Module):
             return apart(self._computed)(*input_tensors)
         return self._computed(*input_tensors)
 
-    def _computed(self, *input_tensors: torch.Tensor) -> Any:
+    def _memory_of(self, input_tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """What the filled fields are filled with: inputs, then weights."""
         if len(input_tensors) != len(self._inputs):
             rows = [("expected", f"{len(self._inputs)}: {', '.join(one.name for one in self._inputs)}")]
             words = f"{self._label} got {len(input_tensors)} tensors"
             raise ArgumentError(refusal(words, rows, "Pass one tensor an input field, in the order of registration."))
-        program = self._program or self._make_program()
         given = [*input_tensors, *[getattr(self, name) for name in self._weights]]
-        memory = [one.to_memory(t, self._label) for one, t in zip(self._filled, given, strict=True)]
-        results = program(self._kernels.launches(), memory)
+        return [one.to_memory(t, self._label) for one, t in zip(self._filled, given, strict=True)]
+
+    def _computed(self, *input_tensors: torch.Tensor) -> Any:
+        program = self._program or self._make_program()
+        results = program(self._kernels.launches(), self._memory_of(input_tensors))
         outputs = tuple([one.from_memory(result) for one, result in zip(self._outputs, results, strict=True)])
         return outputs[0] if len(outputs) == 1 else outputs
+
+    # Checking -----------------------------------------------------------------------------
+    def _examine(self, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examined:
+        self._check_finished(who)
+        if named:
+            words = f"{who} of {self._label} got `{next(iter(named))}` by name"
+            raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
+        memory = [one.detach() for one in self._memory_of(inputs)]
+        return (self._program or self._make_program()).examine(self._kernels.launches(), memory)
+
+    def _lint(self) -> list[Finding]:
+        return lint_kernels(self._kernels.kernels)
 
     @property
     def _filled(self) -> tuple[Placed, ...]:

@@ -35,6 +35,12 @@ class Kernels:
         return ", ".join(f"{name}({_shown(self._arguments[name])})" for name in self._launchers)
 
     @property
+    def kernels(self) -> list[Any]:
+        """The kernels, each once."""
+        stages = {launcher.stage.source.function: launcher.stage for launcher in self._launchers.values()}
+        return [stage.kernel for stage in stages.values()]
+
+    @property
     def are_complete(self) -> bool:
         """Whether every kernel has got its arguments."""
         counts = ((one.signature.order, self._arguments[name]) for name, one in self._launchers.items())

@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from ..._errors import KernelError, refusal
-from ...bridge import Launcher
+from ..._errors import KernelError, ShapeError, refusal
+from ...bridge import Examined, Launcher
 from ...engines import Engine
 from .._pool import FieldTree
-from ..fields import Habits, Launch, Placed, Program, Roles, apart, clearing, placed, run
+from ..fields import ExaminedFields, Habits, Launch, Placed, Program, Roles, apart, clearing, placed, run
 from ._blueprint import Blueprint
 from ._checks import check_tensors
 from ._parts import TensorPart, check_extra
@@ -108,7 +108,25 @@ class FieldProgram:
         """The outputs of one call."""
         return apart(self._called)(tensors) if torch.compiler.is_compiling() else self._called(tensors)
 
+    def examine(self, tensors: Sequence[torch.Tensor]) -> Examined:
+        """A call, laid open for who checks it; of a batch, its first sample."""
+        shapes, given, batch = self._sized(tensors)
+        if batch == 0:
+            words = f"a batch of {self._blueprint.label} has no sample, so there is nothing to check"
+            raise ShapeError(refusal(words, remedy="Pass one sample or more."))
+        if batch is not None:
+            shapes, given = self._single(shapes), self._sample(given, 0)
+        found = self._set(shapes)
+        return ExaminedFields(found.program, found.bound(self._blueprint), self._memory(found, given))
+
     def _called(self, tensors: Sequence[torch.Tensor]) -> Any:
+        shapes, given, batch = self._sized(tensors)
+        if batch is None:
+            return self._results(self._one(self._set(shapes), given))
+        return self._results(self._batch(shapes, given, batch))
+
+    def _sized(self, tensors: Sequence[torch.Tensor]) -> tuple[dict[str, Shape], list[torch.Tensor], int | None]:
+        """Shapes by name, the inputs as the fields take them, and how many samples a batch has. Raises for a misfit."""
         blueprint = self._blueprint
         for kernel in blueprint.kernels:
             check_extra(kernel)
@@ -119,29 +137,35 @@ class FieldProgram:
             tensor.detach() if part.requires_grad is False else tensor
             for part, tensor in zip(blueprint.inputs, tensors, strict=True)
         ]
-        if sizes.batch is None:
-            return self._results(self._one(self._set(shapes), given))
-        return self._results(self._batch(shapes, given, sizes.batch))
+        return shapes, given, sizes.batch
 
     def _batch(self, shapes: dict[str, Shape], tensors: Sequence[torch.Tensor], count: int) -> list[torch.Tensor]:
         """One call a sample."""
         blueprint = self._blueprint
-        batched = {part.name for part in blueprint.inputs if part.is_batched} | {part.name for part in blueprint.made}
-        single = {name: shape[1:] if name in batched else shape for name, shape in shapes.items()}
         if count == 0:
             return [tensors[0].new_empty(shapes[part.name], dtype=part.dtype) for part in blueprint.outputs]
-        found = self._set(single)
-        rows = []
-        for sample in range(count):
-            pairs = zip(blueprint.inputs, tensors, strict=True)
-            rows.append(self._one(found, [t[sample] if part.is_batched else t for part, t in pairs]))
+        found = self._set(self._single(shapes))
+        rows = [self._one(found, self._sample(tensors, number)) for number in range(count)]
         return [torch.stack(column) for column in zip(*rows, strict=True)]
 
+    def _single(self, shapes: dict[str, Shape]) -> dict[str, Shape]:
+        """Shapes of one sample of a batch."""
+        blueprint = self._blueprint
+        batched = {part.name for part in blueprint.inputs if part.is_batched} | {part.name for part in blueprint.made}
+        return {name: shape[1:] if name in batched else shape for name, shape in shapes.items()}
+
+    def _sample(self, tensors: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:
+        """The inputs of one sample of a batch."""
+        pairs = zip(self._blueprint.inputs, tensors, strict=True)
+        return [t[number] if part.is_batched else t for part, t in pairs]
+
+    def _memory(self, found: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        pairs = zip(found.program.roles.filled, tensors, strict=True)
+        return [one.to_memory(tensor, self._blueprint.label) for one, tensor in pairs]
+
     def _one(self, found: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        roles, label = found.program.roles, self._blueprint.label
-        memory = [one.to_memory(tensor, label) for one, tensor in zip(roles.filled, tensors, strict=True)]
-        results = run(found.program, found.bound(self._blueprint), memory)
-        return [one.from_memory(result) for one, result in zip(roles.outputs, results, strict=True)]
+        results = run(found.program, found.bound(self._blueprint), self._memory(found, tensors))
+        return [one.from_memory(result) for one, result in zip(found.program.roles.outputs, results, strict=True)]
 
     def _results(self, outputs: Sequence[torch.Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from ..._config import config
-from ...bridge import Links, Op, constant_when_traced
+from ...bridge import Examined, Links, Op, constant_when_traced, examined_layer
 from ...engines import NAMES
 from ._blueprint import Blueprint
 from ._checks import check_tensors
@@ -31,6 +31,10 @@ class Program(Protocol):
 
     def explain(self) -> str:
         """What it does, for people."""
+        ...
+
+    def examine(self, tensors: Sequence[torch.Tensor]) -> Examined:
+        """A call, laid open for who checks it."""
         ...
 
     def with_blueprint(self, blueprint: Blueprint) -> Program:
@@ -98,11 +102,20 @@ class TensorProgram:
         recipe = self._recipe(tensors) if torch.compiler.is_compiling() else self._known(tensors)
         if recipe.is_plain:
             return recipe.op(*tensors)
+        result = recipe.op(*self._given(recipe, tensors), **recipe.sizes)
+        return self._finished(result) if True in self._complex else result
+
+    def _given(self, recipe: Recipe, tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """The op's arguments, in their order."""
         given = [*tensors, *self._extra]
         for change in recipe.changes:
             given[change.place] = change.of(given[change.place])
-        result = recipe.op(*[given[place] for place in recipe.order], **recipe.sizes)
-        return self._finished(result) if True in self._complex else result
+        return [given[place] for place in recipe.order]
+
+    def examine(self, tensors: Sequence[torch.Tensor]) -> Examined:
+        """A call of the op, laid open for who checks it."""
+        recipe = self._recipe(tensors)
+        return examined_layer(recipe.op, self._given(recipe, tensors), recipe.sizes)
 
     def _finished(self, result: Any) -> Any:
         if isinstance(result, torch.Tensor):

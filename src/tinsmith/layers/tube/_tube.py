@@ -6,12 +6,14 @@ Registration stands here, and what people see of a Tube. What it was registered 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ..._errors import RegistrationError, refusal
+from ..._errors import ArgumentError, RegistrationError, refusal
+from ...bridge import Examinable, Examined
+from ...linter import Finding, lint_kernels
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
 from ._fields import field_program
@@ -22,7 +24,7 @@ from ._way import why_fields
 Dims = Sequence[DimOption]
 
 
-class Tube(torch.nn.Module):
+class Tube(torch.nn.Module, Examinable):
     """A differentiable module of kernels whose arrays are tensors of varying shape.
 
     Register tensors, fields between kernels, and kernels; then `finish()`; then call it with the
@@ -227,6 +229,17 @@ class Tube(torch.nn.Module):
         return program(input_tensors)
 
     # Looking ------------------------------------------------------------------------------
+    def _examine(self, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examined:
+        if self._program is None:
+            raise self._unfinished(f"given to {who}")
+        if named:
+            words = f"{who} of {self._blueprint.label} got `{next(iter(named))}` by name"
+            raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
+        return self._program.examine([one.detach() for one in inputs])
+
+    def _lint(self) -> list[Finding]:
+        return lint_kernels(list(dict.fromkeys(part.kernel for part in self._blueprint.kernels)))
+
     def explain(self) -> str:
         """How it runs: on tensors or on fields and why, what is done with each array, what was compiled."""
         if self._program is None:

@@ -1,0 +1,69 @@
+"""The record of a run: outcomes by mode of thousands of programs in a few lines, to be kept in the repository.
+
+A log has a line a program, with its words. A record has a line for all programs with the same outcomes, and only those
+that passed: the others are to be tried again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fuzz._judge import SEVERITY
+
+Outcomes = dict[int, dict[str, Any]]
+"""Lines of a log by seed."""
+
+
+def read_record(path: Path, engine: str) -> Outcomes:
+    """The outcomes of an engine's programs, as a log has them; none where there is no record yet."""
+    if not path.exists():
+        return {}
+    found: Outcomes = {}
+    for group in json.loads(path.read_text()).get(engine, []):
+        outcome = min(group["modes"].values(), key=SEVERITY.index)
+        for seed in _seeds(group["seeds"]):
+            seconds = {"all": group["seconds"]}
+            found[seed] = {"seed": seed, "outcome": outcome, "modes": group["modes"], "words": {}, "seconds": seconds}
+    return found
+
+
+def write_record(path: Path, passed: Mapping[str, Outcomes]) -> None:
+    """Write the outcomes by engine. Engines that are not among them keep what the record has."""
+    record = json.loads(path.read_text()) if path.exists() else {}
+    record |= {engine: _groups(outcomes) for engine, outcomes in passed.items()}
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _groups(outcomes: Outcomes) -> list[dict[str, Any]]:
+    """Programs with the same outcomes, with the seconds that one took on average."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for line in sorted(outcomes.values(), key=lambda line: line["seed"]):
+        groups.setdefault(json.dumps(line["modes"]), []).append(line)
+    return [
+        {
+            "modes": json.loads(modes),
+            "seconds": round(sum(sum(line["seconds"].values()) for line in lines) / len(lines), 2),
+            "seeds": _ranges([line["seed"] for line in lines]),
+        }
+        for modes, lines in groups.items()
+    ]
+
+
+def _ranges(seeds: Iterable[int]) -> str:
+    """Seeds in order as text: "0-3,5"."""
+    ranges: list[list[int]] = []
+    for seed in seeds:
+        if ranges and seed == ranges[-1][1] + 1:
+            ranges[-1][1] = seed
+        else:
+            ranges.append([seed, seed])
+    return ",".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges)
+
+
+def _seeds(ranges: str) -> Iterable[int]:
+    for part in ranges.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
