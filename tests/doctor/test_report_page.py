@@ -50,6 +50,7 @@ class Gradient:
     ok: bool
     inputs: tuple[Any, ...] = ()
     findings: tuple[Finding, ...] = ()
+    kind: str = "op"
 
     @property
     def verdict(self) -> str:
