@@ -28,6 +28,10 @@ def test_one_wrong_bound_is_told_once(lang):
     assert max(map(len, str(report).splitlines())) <= 80
     told = [one for one in json.loads(as_json(report, Path.cwd()))["findings"] if one["rule"] == "TS604"]
     assert [one["follows"]["line"] for one in told if "follows" in one] == [cause.line] * 4
+    page = report.html()
+    assert page.count('<b class="error">error TS604</b>') == 1
+    assert page.count(f"4 more findings follow from this: TS604 in lines {cause.line}-{cause.line + 1}") == 2
+    assert page.count('class="row marked error"') == 2
 
 
 def test_two_causes_are_two(lang):

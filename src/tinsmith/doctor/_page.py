@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .._version import __version__
 from ..linter import RULES, SEVERITIES, Finding
 from ._excerpt import excerpts, lines_of, shown_path
 from ._heat import heat_map, relative_errors
 from ._style import STYLE
-from ._terminal import told_aside
+from ._terminal import causes, describe_followers, told_aside
 
 if TYPE_CHECKING:
     from ._gradcheck_result import Gradcheck
@@ -29,7 +29,7 @@ def page(report: Report) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>tinsmith: {title}</title>\n<style>{STYLE}</style>\n</head>\n<body>",
             *_head(report),
-            *_list(report.findings),
+            *_list(causes(report.findings)),
             *_sources(report),
             *(piece for label, one in report.gradients.items() for piece in _gradient(label, one)),
             "</body>\n</html>\n",
@@ -46,56 +46,70 @@ def _head(report: Report) -> Iterator[str]:
         yield f'<p class="faint">{_words(told_aside(report.aside))}</p>'
 
 
-def _list(findings: list[Finding]) -> Iterator[str]:
-    """The findings in short, the worst first, each with a link to where it stands."""
+def _list(findings: Mapping[Finding, list[Finding]]) -> Iterator[str]:
+    """The findings in short, the worst first, each with a link to where it stands and with what follows from it."""
     if not findings:
         return
     yield '<table class="list">'
     for place, one in sorted(enumerate(findings), key=lambda pair: SEVERITIES.index(pair[1].severity)):
+        more = f'<br><span class="faint">{describe_followers(findings[one])}</span>' if findings[one] else ""
         link = f'<a class="mono" href="#finding-{place}">{escape(shown_path(one.path))}:{one.line}</a>'
         yield f'<tr class="{one.severity}"><td><b class="{one.severity}">{one.severity}</b></td>'
-        yield f'<td class="mono">{escape(one.rule)}</td><td>{link}</td><td>{_words(one.message)}</td></tr>'
+        yield f'<td class="mono">{escape(one.rule)}</td><td>{link}</td><td>{_words(one.message)}{more}</td></tr>'
     yield "</table>"
 
 
 def _sources(report: Report) -> Iterator[str]:
-    numbered = list(enumerate(report.findings))
+    shown = causes(report.findings)
     paths = dict.fromkeys([*(one.path for one in report.findings), *(path for path, _ in report.places)])
     for path in paths:
-        own = [(place, one) for place, one in numbered if one.path == path]
+        own = [_Card(place, one, shown[one]) for place, one in enumerate(shown) if one.path == path]
+        followers = [one for several in shown.values() for one in several if one.path == path]
         starts = [line for other, line in report.places if other == path]
         yield f'<h2 class="mono">{escape(shown_path(path))}</h2>'
-        yield from _source(path, own, starts)
+        yield from _source(path, own, followers, starts)
 
 
-def _source(path: str, findings: list[tuple[int, Finding]], starts: list[int]) -> Iterator[str]:
+class _Card(NamedTuple):
+    """A finding with its place in the list, and what follows from it."""
+
+    place: int
+    finding: Finding
+    followers: list[Finding]
+
+
+def _source(path: str, cards: list[_Card], followers: list[Finding], starts: list[int]) -> Iterator[str]:
+    """The lines with findings, and a card below each; lines of those that follow from another are marked alone."""
     lines = lines_of(path)
     coloured = _coloured(lines)
-    at = {line: list(own) for line, own in groupby(findings, key=lambda pair: pair[1].line)}
+    at = {line: list(own) for line, own in groupby(cards, key=lambda card: card.finding.line)}
+    marks: dict[int, list[Finding]] = {}
+    for one in [*(card.finding for card in cards), *followers]:
+        marks.setdefault(one.line, []).append(one)
     yield '<div class="source">'
     for line in [line for line in at if not 1 <= line <= len(lines)]:  # a file that is not there any more
-        yield from (_card(*pair) for pair in at[line])
-    spans = excerpts(lines, [*at, *starts])
+        yield from map(_card_below, at[line])
+    spans = excerpts(lines, [*marks, *starts])
     for span in spans:
         if span.start > 1:
             yield '<div class="gap">⋯</div>'
         for line in span:
-            yield _row(line, coloured[line - 1], at.get(line, []))
-            yield from (_card(*pair, lines[line - 1]) for pair in at.get(line, []))
+            yield _row(line, coloured[line - 1], marks.get(line, []))
+            yield from (_card_below(card, lines[line - 1]) for card in at.get(line, []))
     if spans and spans[-1].stop <= len(lines):
         yield '<div class="gap">⋯</div>'
     yield "</div>"
 
 
-def _row(line: int, code: str, findings: list[tuple[int, Finding]]) -> str:
-    worst = min((one.severity for _, one in findings), key=SEVERITIES.index, default="")
+def _row(line: int, code: str, findings: list[Finding]) -> str:
+    worst = min((one.severity for one in findings), key=SEVERITIES.index, default="")
     marked = f" marked {worst}" if worst else ""
     return f'<div class="row{marked}"><span class="number mono">{line}</span><code>{code}</code></div>'
 
 
-def _card(place: int, one: Finding, line: str = "") -> str:
+def _card_below(card: _Card, line: str = "") -> str:
     """A finding below its line, with a caret where the column is known."""
-    caret = ""
+    one, caret = card.finding, ""
     if line.strip() and 1 <= one.column <= len(line):
         blank = escape(" " * (one.column - 1))
         caret = f'<div class="row {one.severity}"><span></span><code>{blank}<span class="caret">▲</span></code></div>'
@@ -103,10 +117,11 @@ def _card(place: int, one: Finding, line: str = "") -> str:
     own = ", of the engine's own gradient" if one.is_of_engines else ""
     name = f' <span class="faint">{escape(rule.name + own)}</span>' if rule else ""
     remedy = f"<pre>{escape(one.remedy)}</pre>" if one.remedy else ""
+    more = f'<p class="faint">{describe_followers(card.followers)}</p>' if card.followers else ""
     return (
-        f'{caret}<div class="finding {one.severity}" id="finding-{place}">'
+        f'{caret}<div class="finding {one.severity}" id="finding-{card.place}">'
         f'<b class="{one.severity}">{one.severity} {escape(one.rule)}</b>{name}'
-        f"<p>{_words(one.message)}</p>{remedy}</div>"
+        f"<p>{_words(one.message)}</p>{more}{remedy}</div>"
     )
 
 
