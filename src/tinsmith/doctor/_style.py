@@ -25,6 +25,9 @@ code, pre, .mono { font-size: 13px;
 .list td { padding: .3rem .75rem .3rem 0; border-top: 1px solid var(--line); vertical-align: top; }
 .list td:nth-child(-n+2) { white-space: nowrap; }
 .list td:nth-child(3) { width: 30%; min-width: 8rem; overflow-wrap: anywhere; }
+@media (max-width: 40rem) {
+  .list tr { display: flex; flex-wrap: wrap; border-top: 1px solid var(--line); padding: .3rem 0; }
+  .list td { border: 0; padding-block: 0; } .list td:nth-child(3) { flex: 1; } .list td:last-child { width: 100%; } }
 .error > b, b.error { color: var(--error); } .warning > b, b.warning { color: var(--warning); }
 .info > b, b.info { color: var(--info); }
 .source { border: 1px solid var(--line); border-radius: 6px; overflow-x: auto;
