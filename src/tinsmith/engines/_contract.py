@@ -211,6 +211,10 @@ class Engine(ABC):
         """A token for the engine's present state: another object after every init or reset. None if not started."""
 
     @abstractmethod
+    def options(self) -> tuple[Any, ...]:
+        """The options that the started engine compiles with, as they are now. Kernels depend on them and their text."""
+
+    @abstractmethod
     def device_type(self) -> str:
         """Where the started engine runs: "cpu" or "cuda". Raises EngineError if it is not started."""
 

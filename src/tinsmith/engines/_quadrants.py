@@ -87,6 +87,9 @@ class Quadrants(Engine):
         impl = sys.modules.get("quadrants.lang.impl")  # asked at every call of an op: an import would cost 1 us
         return impl.pyquadrants if impl is not None and impl.pyquadrants._prog is not None else None  # `prog` raises
 
+    def options(self) -> tuple[Any, ...]:
+        return _shared.options_of(_shared.require_started(self).prog.config())
+
     def device_type(self) -> str:
         return _shared.device_type(_shared.require_started(self).prog.config().arch)
 

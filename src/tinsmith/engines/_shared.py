@@ -210,6 +210,12 @@ def entries(matrix: Any) -> tuple[float, ...]:
     return tuple(flat)
 
 
+def options_of(config: Any) -> tuple[Any, ...]:
+    """The values of all options of an engine's configuration."""
+    values = (getattr(config, name) for name in dir(config) if not name.startswith("_"))
+    return tuple(value for value in values if isinstance(value, bool | int | float | str))
+
+
 @contextlib.contextmanager
 def without(config: Any, **unwanted: bool) -> Iterator[None]:
     """Compile without some optimisations: those that are True.

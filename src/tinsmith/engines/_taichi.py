@@ -98,6 +98,9 @@ class Taichi(Engine):
         impl = sys.modules.get("taichi.lang.impl")  # asked at every call of an op: an import would cost 1 us
         return impl.pytaichi if impl is not None and impl.pytaichi.prog is not None else None
 
+    def options(self) -> tuple[Any, ...]:
+        return _shared.options_of(_shared.require_started(self).prog.config())
+
     def device_type(self) -> str:
         return _shared.device_type(_shared.require_started(self).prog.config().arch)
 

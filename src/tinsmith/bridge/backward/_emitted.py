@@ -6,6 +6,7 @@ import ast
 import linecache
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..._errors import EngineError, TinsmithError, internal_error
 from ...engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, Parameter, array_text
@@ -15,6 +16,11 @@ from ...transforms import RECORD, bounded, flat, has_aliases, has_elements_at_to
 from .._guarded import guarded, record_of
 from .._stage import Stage
 from .._steps import Step
+
+_COMPILED: WeakValueDictionary[tuple[Any, ...], Compiled] = WeakValueDictionary()
+"""Compiled kernels without fields by their text, engine and its options. An op and the same op with batch dims, its
+second derivatives, and ops that are made in a loop have some in common; compiling one takes about 40 ms.
+"""
 
 _SHORT = {"taichi": "ti", "quadrants": "qd"}
 """What people call the engines' modules."""
@@ -84,11 +90,17 @@ class Emitted:
         plain = flat(self.kernel) if self._is_flat else self.kernel
         kernel, sites = bounded(plain) if self.stage.is_checked else (plain, ())
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
-        function, _ = build(self._tree(kernel), {"_lang": engine.lang}, self.kernel.name)
+        function, text = build(self._tree(kernel), {"_lang": engine.lang}, self.kernel.name)
+        # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
+        is_aliased = is_swept(self.kernel.body)
+        key = None if fields else (engine.name, engine.options(), is_aliased, text)
+        known = None if key is None else _COMPILED.get(key)
+        if known is not None and known.runtime is engine.runtime():
+            return known
         try:
-            # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
-            is_aliased = is_swept(self.kernel.body)
             found = engine.compile(function, fields, adjoint=False, is_careful=True, is_aliased=is_aliased)
+            if key is not None:
+                _COMPILED[key] = found
             return guarded(found, sites, engine, self.op, kernel) if self.stage.is_checked else found
         except TinsmithError:
             raise

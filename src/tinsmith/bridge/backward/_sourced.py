@@ -90,6 +90,8 @@ class SourceAt(ReverseAt):
         self._unchanged = unchanged
         self.case = case
         self._single = single
+        # A batch whose samples run one by one has the gradient of a single call.
+        self._twin = single if case.is_looped else None
         self._lower = kernels
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
         self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
@@ -127,6 +129,8 @@ class SourceAt(ReverseAt):
 
     def program(self, active: frozenset[str], *, is_serial: bool = False) -> Program:
         """The backward pass. Raises NotCovered."""
+        if self._twin is not None:
+            return self._twin.program(active, is_serial=is_serial)
         key = active, is_serial
         if key in self.programs:
             return self.programs[key]
@@ -138,6 +142,8 @@ class SourceAt(ReverseAt):
             return self.programs[key]
 
     def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
+        if self._twin is not None:
+            return self._twin.groups(active, given)
         known = {outputs for inputs, outputs, _ in self._partial if inputs == active}
         if given not in known and len(known) >= MOST_GROUPS and len(given) > 1:
             return tuple(group for name in sorted(given) for group in self.groups(active, frozenset({name})))
@@ -145,6 +151,8 @@ class SourceAt(ReverseAt):
 
     def _part(self, active: frozenset[str], given: frozenset[str], *, is_serial: bool = False) -> Program | None:
         """The backward pass where only `given` outputs have a cotangent; None where what was kept is not enough."""
+        if self._twin is not None:
+            return self._twin._part(active, given, is_serial=is_serial)
         key = active, given, is_serial
         if key in self._partial:
             return self._partial[key]
@@ -211,6 +219,8 @@ class SourceAt(ReverseAt):
 
     def emitted(self, run: Run) -> Emitted:
         """A launch's kernel, for the engine."""
+        if self._twin is not None:
+            return self._twin.emitted(run)
         found = self._emitted.get(id(run.kernel))
         if found is not None:
             return found
