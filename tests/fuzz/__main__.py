@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fuzz._campaign import Campaign
+from fuzz._campaign import SILENCE, Campaign
 from fuzz._grammar import write
 from fuzz._judge import ModesVerdict, judge_modes
 from fuzz._modes import MODES, modes_of
@@ -52,12 +52,15 @@ def _campaigns(options: argparse.Namespace) -> list[Campaign]:
     engines = ENGINES if options.engine == "both" else (options.engine,)
     jobs = max(1, options.jobs // len(engines))
     logs = [None if options.log is None else options.log.with_suffix(f".{engine}.jsonl") for engine in engines]
-    campaigns = [
-        Campaign(
-            engine, seeds, jobs, options.adjoint, log, options.grammar, options.again, options.modes, options.record
-        )
-        for engine, log in zip(engines, logs, strict=True)
-    ]
+    shared: dict[str, Any] = {
+        "adjoint": options.adjoint,
+        "grammar": options.grammar,
+        "is_again": options.again,
+        "modes": options.modes,
+        "record": options.record,
+        "silence": options.silence,
+    }
+    campaigns = [Campaign(engine, seeds, jobs, log=log, **shared) for engine, log in zip(engines, logs, strict=True)]
     if options.only_report:
         return [campaign.load() for campaign in campaigns]
     with ThreadPoolExecutor(len(campaigns)) as pool:
@@ -96,6 +99,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--modes", help="of the wide grammar, comma between them; the default leaves out most of `compile`"
     )
+    parser.add_argument("--silence", type=float, default=SILENCE, help="seconds without a word that end a child")
     parser.add_argument("--table", type=Path, help="write a page with the table of the run (of the wide grammar)")
     parser.add_argument("--only-report", action="store_true", help="try nothing: report what the log has")
     parser.add_argument("--again", action="store_true", help="try the seeds again that fail in the log")

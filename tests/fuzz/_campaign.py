@@ -25,7 +25,7 @@ CHUNK = 100
 """Seeds a child tries: engines keep every kernel that they compiled, and memory grows."""
 
 SILENCE = 120.0
-"""Seconds after which a child that says nothing is stopped, and its seed is a crash."""
+"""Seconds after which a child that says nothing is stopped, and its seed is a crash, where nobody says otherwise."""
 
 
 @dataclass
@@ -41,6 +41,7 @@ class Campaign:
     is_again: bool = False
     modes: str | None = None
     record: Path | None = None
+    silence: float = SILENCE
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -114,7 +115,7 @@ class Campaign:
         listening = threading.Thread(target=_listen, args=(child.stderr, last_words))
         listening.start()
         tried, begun, last = 0, None, {}
-        for line in _patiently(child):
+        for line in _patiently(child, self.silence):
             said = json.loads(line)
             begun, last = said.get("begin"), said
             if begun is None:
@@ -147,14 +148,14 @@ def _crash(seed: int, last: dict[str, Any], words: str) -> dict[str, Any]:
     return {"seed": seed, "outcome": CRASH, "modes": {**last["modes"], mode: CRASH}, "words": {mode: words}}
 
 
-def _patiently(child: subprocess.Popen[str]) -> Iterable[str]:
+def _patiently(child: subprocess.Popen[str], silence: float) -> Iterable[str]:
     """Lines that a child says in JSON; one that is silent for too long is stopped."""
     assert child.stdout is not None
-    timer = threading.Timer(SILENCE, child.kill)
+    timer = threading.Timer(silence, child.kill)
     timer.start()
     for line in child.stdout:
         timer.cancel()
-        timer = threading.Timer(SILENCE, child.kill)
+        timer = threading.Timer(silence, child.kill)
         timer.start()
         if line.startswith("{"):
             yield line
