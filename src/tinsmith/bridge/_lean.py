@@ -47,7 +47,7 @@ class Lean(torch.autograd.Function):
         looks = plan.looks
         if looks is None:
             looks = plan.looks = run.call.core.contents.looks(plan.situation.fingerprints)
-        contents = [look.contents() for look in looks]
+        contents = [look.contents() for look in looks] if looks else ()
         arrays = plan.forward(inputs, run.call.scalars)
         ctx.run, ctx.contents = run, contents
         if places:
