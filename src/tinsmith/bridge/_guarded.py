@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._errors import BoundsError, KernelError, TinsmithError, refusal
-from ..engines import Compiled, Engine, Language, Launch
-from ..source import build
-from ..source.ir import NotCovered, nodes, printed, types
-from ..transforms import ENTRIES, RECORD, Site, bounded, has_elements_at_top
+from .._errors import BoundsError, refusal
+from ..engines import Compiled, Engine, Launch
+from ..source.ir import nodes
+from ..transforms import ENTRIES, RECORD, Site, bounded
+from ._from_ir import compile_ir, lowered_for
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -87,37 +87,13 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     Raises:
         KernelError: it uses what the IR does not know, or the engine does not compile it.
     """
-    try:
-        plain, fields = stage.lowered(variant, values)
-    except NotCovered as reason:
-        words = f"op `{op}` cannot check its bounds: tinsmith cannot follow {reason.construct}"
-        remedy = "Write that line in other words, or leave out `check_bounds`."
-        raise KernelError(refusal(words, [("at", reason.place)], remedy)) from None
-    if has_elements_at_top(plain):  # both engines end the process on such a kernel, printed number by number
-        words = f"op `{op}` cannot check its bounds: its kernel uses numbers of vectors outside of loops"
-        raise KernelError(
-            refusal(words, remedy="Put them in a loop, `for _ in range(1):`, or leave out `check_bounds`.")
-        )
+    remedy = "leave out `check_bounds`"
+    plain, fields = lowered_for(stage, variant, values, f"op `{op}` cannot check its bounds", remedy)
     kernel, sites = bounded(plain)
-    texts = {name: text for name, text in stage.annotations(dict(variant.arrays)).items() if name in _given(kernel)}
     handed = {**fields, RECORD: record_of(stage.engine)}
-    texts |= dict.fromkeys(handed, "_lang.template()")
-    defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
-    function, _ = build(printed(kernel, texts, defaults), {"_lang": stage.engine.lang}, f"{kernel.name}, guarded")
-    try:
-        compiled = stage.engine.compile(function, handed, adjoint=False, is_careful=True, is_aliased=True)
-    except TinsmithError:
-        raise
-    except Exception as cause:
-        rows = [("kernel", kernel.name), (stage.engine.name, str(cause).strip().splitlines()[-1])]
-        words = f"the kernel of op `{op}` does not compile with its bounds checked"
-        raise KernelError(refusal(words, rows, "Leave out `check_bounds`.")) from cause
+    words = f"the kernel of op `{op}` does not compile with its bounds checked"
+    compiled = compile_ir(stage, variant, kernel, handed, words, "Leave out `check_bounds`.")
     return guarded(compiled, sites, stage.engine, op, kernel)
-
-
-def _given(kernel: nodes.Kernel) -> set[str]:
-    """Arrays and numbers that a launch gives a kernel."""
-    return {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
 
 
 def guarded(compiled: Compiled, sites: Sequence[Site], engine: Engine, op: str, kernel: nodes.Kernel) -> Compiled:

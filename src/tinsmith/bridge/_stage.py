@@ -27,7 +27,9 @@ from ..transforms import (
     serial,
     simplified,
     unstored,
+    write_out_products,
 )
+from ._from_ir import compile_products
 from ._guarded import compile_guarded
 from ._links import Links
 from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
@@ -218,6 +220,9 @@ class Stage:
             if self.is_checked and not variant.adjoint:
                 found = self._compiled[variant] = compile_guarded(self, variant, values, op)
                 return found
+            if not variant.adjoint and multiplies_atomically(self.source, self.home):
+                found = self._compiled[variant] = compile_products(self, variant, values, op)
+                return found
             function = self._function(variant)
             try:
                 templates = self.templates(values)
@@ -262,9 +267,10 @@ class Stage:
         others = {n: values[n] for n, p in self.parameters.items() if p.kind == "template" and n not in given}
         others["_lang"] = self.home.lang  # what rewritten trees call it
         source = replace(self.source, tree=self._tree(variant))
-        return lower(
+        found = lower(
             source, self.home, arrays, arguments=arguments, templates=others, owner=self.owner, defaults=defaults
         )
+        return found._replace(kernel=write_out_products(found.kernel))
 
     @one_at_a_time
     def batch_refusal(self, variant: Variant) -> str:
@@ -309,7 +315,7 @@ class Stage:
             return tree  # an engine's reverse mode differentiates the loops that the user wrote
         ranks = self._field_ranks() | {name: rank + (name in batch) for name, rank in ranks.items()}
         tree = ranged(tree, ranks)
-        # in order, both engines make an ordinary operation of an atomic, know none for products, and end the process
+        # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it
         is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
         return serial(tree) if is_serial else tree
 

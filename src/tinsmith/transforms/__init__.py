@@ -2,6 +2,7 @@
 
 from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
 from ._bounded import ENTRIES, RECORD, Site, bounded
+from ._products import write_out_products
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
@@ -50,4 +51,5 @@ __all__ = [
     "slopes",
     "tangent",
     "unstored",
+    "write_out_products",
 ]

@@ -1,0 +1,67 @@
+"""A kernel of the user's, compiled from its IR instead of its source: functions inlined, our own statements in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._errors import KernelError, TinsmithError, refusal
+from ..engines import Compiled, Language
+from ..source import build
+from ..source.ir import NotCovered, nodes, printed, types
+from ..transforms import has_elements_at_top
+
+if TYPE_CHECKING:
+    from ..source.ir import Lowered
+    from ._stage import Stage
+    from ._variant import Variant
+
+
+def lowered_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: str, remedy: str) -> Lowered:
+    """A kernel as IR that can be compiled.
+
+    Raises KernelError where there is none: `what` says for which purpose ("op `f` cannot check its bounds"), and
+    `remedy` what else to do.
+    """
+    try:
+        found = stage.lowered(variant, values)
+    except NotCovered as reason:
+        words = f"{what}: tinsmith cannot follow {reason.construct}"
+        hint = f"Write that line in other words, or {remedy}."
+        raise KernelError(refusal(words, [("at", reason.place)], hint)) from None
+    if has_elements_at_top(found.kernel):  # both engines end the process on such a kernel, printed number by number
+        words = f"{what}: its kernel uses numbers of vectors outside of loops"
+        raise KernelError(refusal(words, remedy=f"Put them in a loop, `for _ in range(1):`, or {remedy}."))
+    return found
+
+
+def compile_ir(
+    stage: Stage, variant: Variant, kernel: nodes.Kernel, fields: Mapping[str, Any], words: str, remedy: str
+) -> Compiled:
+    """Compile a kernel's IR. Raises KernelError with `words` where the engine does not take it."""
+    given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
+    texts = {name: text for name, text in stage.annotations(dict(variant.arrays)).items() if name in given}
+    texts |= dict.fromkeys(fields, "_lang.template()")
+    defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
+    function, _ = build(printed(kernel, texts, defaults), {"_lang": stage.engine.lang}, f"{kernel.name}, rewritten")
+    try:
+        return stage.engine.compile(function, dict(fields), adjoint=False, is_careful=True, is_aliased=True)
+    except TinsmithError:
+        raise
+    except Exception as cause:
+        rows = [("kernel", kernel.name), (stage.engine.name, str(cause).strip().splitlines()[-1])]
+        raise KernelError(refusal(words, rows, remedy)) from cause
+
+
+def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel with `atomic_mul`, which engines end the process on where they find no use for its being atomic.
+
+    The IR of a stage has such products written out (`transforms.write_out_products`).
+
+    Raises:
+        KernelError: it uses what the IR does not know, or the engine does not compile it.
+    """
+    remedy = "write `a[i] *= v` instead of `atomic_mul` where nobody else touches the element"
+    kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
+    words = f"the kernel of op `{op}` does not compile with its atomic products written out"
+    return compile_ir(stage, variant, kernel, fields, words, f"{remedy[0].upper()}{remedy[1:]}.")
