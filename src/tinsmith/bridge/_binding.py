@@ -21,12 +21,18 @@ _SUPPORTED = (*FLOATS, *_INTEGERS, torch.bool)
 
 
 class Bound(NamedTuple):
-    """A call's arguments by kind. `sizes` are dims given by keyword."""
+    """A call's arguments by kind.
+
+    Attributes:
+        sizes: dims given by keyword.
+        of_numpy: places, among the tensors, of those whose memory is a NumPy array's: torch does not count its changes.
+    """
 
     tensors: tuple[Any, ...]
     scalars: Mapping[str, Any]
     templates: Mapping[str, Any]
     sizes: Mapping[str, int]
+    of_numpy: tuple[int, ...] = ()
 
 
 def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> Bound:

@@ -7,6 +7,7 @@ it is given besides are constants to a gradient.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -52,23 +53,27 @@ class Launcher:
         """A launch's arguments, checked. Raises ArgumentError."""
         found = bind(self.signature, arguments, {})
         pairs = zip(self.signature.arrays, found.tensors, strict=True)
-        return found._replace(tensors=tuple(self._array(name, value) for name, value in pairs))
+        of_numpy = tuple(place for place, value in enumerate(found.tensors) if isinstance(value, np.ndarray))
+        return found._replace(tensors=tuple(self._array(name, value) for name, value in pairs), of_numpy=of_numpy)
 
     def fields(self, bound: Bound) -> list[FieldUse]:
         """Every field that a launch with these arguments uses."""
         self.stage.survey(self.stage.templates(bound.templates))
         return self.stage.field_uses()
 
-    def versions(self, bound: Bound) -> tuple[int, ...]:
-        """How often each array was changed so far."""
-        return tuple([tensor._version for tensor in bound.tensors])
+    def versions(self, bound: Bound) -> tuple[Any, ...]:
+        """What tells each array from itself after a change: how often it was changed, or a digest of its contents."""
+        found: list[Any] = [tensor._version for tensor in bound.tensors]
+        for place in bound.of_numpy:
+            found[place] = hashlib.blake2b(bound.tensors[place].numpy()).digest()
+        return tuple(found)
 
-    def check_unchanged(self, bound: Bound, versions: Sequence[int]) -> None:
+    def check_unchanged(self, bound: Bound, versions: Sequence[Any]) -> None:
         """Refuse a backward pass that would read other arrays than the forward pass."""
         for name, now, then in zip(self.signature.arrays, self.versions(bound), versions, strict=True):
             if now != then:
                 words = f"array `{name}` of `{self.signature.op}` changed between forward and backward pass"
-                raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a clone."))
+                raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a copy."))
 
     def picture(self, bound: Bound) -> tuple[Any, ...]:
         """What a launch bakes in now: Python values. The fields that it names were settled when it was registered."""

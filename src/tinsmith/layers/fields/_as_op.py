@@ -7,7 +7,7 @@ a batch is one launch, and each call's values are its own.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -83,13 +83,14 @@ class OpProgram:
         arrays = shown | by_key(self._between)
         links = self._linked(launches, labels, arrays.keys(), taken)
         self._arguments = [link.names for link in links]
+        handed = self._handed_arrays(launches)
         kernels = [launch.launcher.stage.kernel for launch in launches]
         copies = [self._copy(one) for one in self._overwritten]
         copies += [start_kernel(one, self._names[one.facts.key]) for one in self._held(launches, found) if runs]
         moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
         self.op = Op(
             [*(kernel for kernel, _ in copies), *kernels],
-            self._spec(),
+            self._spec(_array_item(name, tensor, element) for name, (tensor, element) in handed.items()),
             scratch=self._items(self._between),
             name=layer,
             links=[*(link for _, link in copies), *moved],
@@ -124,6 +125,11 @@ class OpProgram:
     def _given(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
         """The op's arguments, in their order."""
         values = self._values(launches)
+        for launch, names in zip(launches, self._arguments, strict=True):
+            for place, name in enumerate(launch.launcher.signature.arrays):
+                tensor = launch.bound.tensors[place]
+                # A backward pass reads the array again, and torch does not see what NumPy changes.
+                values[names[name]] = tensor.clone() if place in launch.bound.of_numpy else tensor
         for one, tensor in zip(self._roles.filled, memory, strict=True):
             values[self._filled_name(one)] = tensor.detach() if one.is_silent else tensor
         return [values[name] for name in self.op.arguments]
@@ -148,6 +154,7 @@ class OpProgram:
         self._foresight.check(frozenset(self._filled_name(one) for one in active), values)
         shapes = {self._names[key]: one.memory_shape for key, one in self._told.items()}
         shapes |= {self._before[one.facts.key]: one.memory_shape for one in self._overwritten}
+        shapes |= {name: tuple(one.shape) for name, (one, _) in self._handed_arrays(launches).items()}
         return self._foresight.stacks(shapes, values)[len(self._overwritten) :]
 
     def _values(self, launches: Sequence[Launch]) -> dict[str, Any]:
@@ -156,6 +163,15 @@ class OpProgram:
         for launch, names in zip(launches, self._arguments, strict=True):
             given = {**launch.bound.scalars, **launch.bound.templates}
             found |= {names[name]: value for name, value in given.items() if names[name] not in self._names.values()}
+        return found
+
+    def _handed_arrays(self, launches: Sequence[Launch]) -> dict[str, tuple[torch.Tensor, tuple[int, ...]]]:
+        """Arrays among the launches' arguments, with dims of their elements, by the op's names for them."""
+        found = {}
+        for launch, names in zip(launches, self._arguments, strict=True):
+            parameters = launch.launcher.stage.parameters
+            for name, tensor in zip(launch.launcher.signature.arrays, launch.bound.tensors, strict=True):
+                found[names[name]] = tensor, parameters[name].element
         return found
 
     # Checking ---------------------------------------------------------------------------------
@@ -201,7 +217,7 @@ class OpProgram:
         found: list[Links] = []
         for number, (launch, one) in enumerate(zip(launches, labels, strict=True)):
             stage = launch.launcher.stage
-            if stage in first and not launch.bound.templates:
+            if stage in first and not launch.bound.templates and not launch.bound.tensors:
                 place, links = first[stage]
                 own = {name: f"{stage.name}_{name}_{number}" for name in launch.bound.scalars}
                 own = {name: wish if wish not in taken else identifier(wish, taken) for name, wish in own.items()}
@@ -225,8 +241,8 @@ class OpProgram:
         elements = {self._names[key]: self._told[key].facts.element for key in labels.values()}
         return Links(names, elements, fields, launch.bound.templates)
 
-    def _spec(self) -> str:
-        inputs = ", ".join(self._item(one, self._filled_name(one)) for one in self._filled)
+    def _spec(self, arrays: Iterable[str]) -> str:
+        inputs = ", ".join([*(self._item(one, self._filled_name(one)) for one in self._filled), *arrays])
         return f"{inputs} -> {self._items(self._outputs)}"
 
     def _items(self, fields: Sequence[Placed]) -> str:
@@ -256,6 +272,12 @@ class OpProgram:
         made = (*self._roles.outputs, *self._between)
         floats = [one for one in made if one.facts.dtype.is_floating_point]
         return tuple(self._names[one.facts.key] for one in floats if one.is_silent)
+
+
+def _array_item(name: str, tensor: torch.Tensor, element: tuple[int, ...]) -> str:
+    """An array that a kernel is given, in the language of specs: of any size."""
+    dims = ["_"] * (tensor.dim() - len(element)) + [str(size) for size in element]
+    return f"{name}[{', '.join(dims)}]: {NAMES[tensor.dtype]}"
 
 
 _COPY = """

@@ -24,8 +24,8 @@ class Call:
     """One call: the program, and its kernels' arguments at that time.
 
     `pictures` are of the Python values that each kernel baked in; `saves` is whether a backward pass may
-    follow; `stacks` are the depths of its gradient stacks; `versions` say how often the arrays among the arguments
-    were changed before.
+    follow; `stacks` are the depths of its gradient stacks; `versions` tell changes of the arrays
+    among the arguments.
     """
 
     program: Program
@@ -33,7 +33,7 @@ class Call:
     pictures: tuple[tuple[Any, ...], ...]
     saves: bool
     stacks: tuple[int, ...]
-    versions: tuple[tuple[int, ...], ...]
+    versions: tuple[tuple[Any, ...], ...]
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])

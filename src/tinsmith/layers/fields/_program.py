@@ -124,6 +124,7 @@ class Program:
             return self._foreseen[1]
         for one in self._blocking:
             raise _blocked(one, self.layer)
+        _check_arrays(launches, self.layer)
         found = self._foresight()
         if isinstance(found, OpProgram):
             stacks = found.foresee(launches, self.active_fields)
@@ -343,6 +344,23 @@ def _unforeseen(reason: Exception, layer: str) -> str:
     )
     rows = [("because", _headline(reason)), *(("", line.strip()) for line in str(reason).splitlines()[1:-1])]
     return refusal(words, rows, "Write that in other words, or compare the gradient with one that you know.")
+
+
+def _check_arrays(launches: Sequence[Launch], layer: str) -> None:
+    """Refuse an array argument through which values go from statement to statement: it has no gradient."""
+    uses = [
+        (tensor.data_ptr(), name, launch.launcher.stage)
+        for launch in launches
+        for name, tensor in zip(launch.launcher.signature.arrays, launch.bound.tensors, strict=True)
+        if tensor.is_floating_point() and tensor.numel()
+    ]
+    written = {memory for memory, name, stage in uses if stage.roles[name].is_written}
+    for memory, name, stage in uses:
+        if memory in written and stage.roles[name].is_read:
+            words = f"values of {layer} go through the array `{name}` of kernel `{stage.name}`, which has no gradient: "
+            words += "what flows back would be lost"
+            remedy = "Take a field with needs_grad=True in its place: registered by register_internal_field."
+            raise GradientError(refusal(words, remedy=remedy))
 
 
 def _blocked(one: Placed, layer: str) -> GradientError:

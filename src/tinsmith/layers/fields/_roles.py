@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..._errors import RegistrationError, refusal
 from ...bridge import Bound, Launcher
@@ -18,8 +18,8 @@ class Launch(NamedTuple):
     bound: Bound
 
     @property
-    def versions(self) -> tuple[int, ...]:
-        """How often each array among the arguments was changed so far."""
+    def versions(self) -> tuple[Any, ...]:
+        """What tells each array among the arguments from itself after a change."""
         return self.launcher.versions(self.bound)
 
 
