@@ -85,8 +85,8 @@ class OpProgram:
         self._arguments = [link.names for link in links]
         handed = self._handed_arrays(launches)
         kernels = [launch.launcher.stage.kernel for launch in launches]
-        copies = [self._copy(one) for one in self._overwritten]
-        copies += [start_kernel(one, self._names[one.facts.key]) for one in self._held(launches, found) if runs]
+        starts = [start_kernel(one, self._names[one.facts.key]) for one in self._held(launches, found) if runs]
+        copies = [*(self._copy(one) for one in self._overwritten), *starts]
         moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
         self.op = Op(
             [*(kernel for kernel, _ in copies), *kernels],
@@ -97,7 +97,7 @@ class OpProgram:
             detached=self._detached(),
             unrun=not runs,
         )
-        self._check_followed(arrays, len(copies) if runs else 0)
+        self._check_followed(arrays, len(starts))
         self._foresight = Foresight(self.op, self._instead)
 
     def _held(self, launches: Sequence[Launch], found: Sequence[dict[str, Use]]) -> list[Placed]:
