@@ -12,6 +12,7 @@ which engines a program imported is part of what it does.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -34,6 +35,7 @@ def main(folders: list[str]) -> None:
     """Run all, as many at once as there are cores."""
     for room in _ROOMS:
         importlib.import_module(room)
+    gc.freeze()  # else each page looks through all modules whenever it collects, and copies them to mark them
     running: dict[int, str] = {}
     for folder in folders:
         if len(running) >= (os.cpu_count() or 1):
@@ -63,8 +65,15 @@ def _forked(folder: str) -> int:
         _play()
     except BaseException:  # noqa: BLE001  (a fork must end here, whatever happens)
         traceback.print_exc()
+    _stop_engines()
     sys.stderr.flush()
     os._exit(0)
+
+
+def _stop_engines() -> None:
+    """Taichi 1.7.4 keeps what it compiled for the next run where it is stopped, and not where a fork ends."""
+    for engine in filter(None, map(sys.modules.get, ("taichi", "quadrants"))):
+        engine.reset()
 
 
 def _play() -> None:
