@@ -194,7 +194,7 @@ class OpProgram:
     def _check_followed(self, arrays: Container[int], starts: int) -> None:
         """Refuse a field that was reached in a way which is not seen through: it would be another memory there.
 
-        The first `starts` kernels are ours, and read one field each.
+        The first `starts` fields are those that our own kernels read, one each; copies of inputs read none.
         """
         engine = self._roles.filled[0].engine
         leaves = [(use, *leaf) for use in self.op.fields[starts:] for leaf in engine.leaf_fields(use.field, use.name)]
