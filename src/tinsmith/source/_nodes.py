@@ -23,6 +23,16 @@ def is_static(loop: ast.AST) -> TypeGuard[ast.For]:
     return isinstance(loop, ast.For) and called(loop.iter) == "static"
 
 
+def is_serialized(statement: ast.stmt) -> bool:
+    """Whether a setting makes the loop that follows run in order (`ti.loop_config(serialize=True)`)."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    given = [keyword.value for keyword in statement.value.keywords if keyword.arg == "serialize"]
+    # A value that is no constant counts as true: a batch whose samples run in order is right either way.
+    is_setting_off = any(isinstance(value, ast.Constant) and not value.value for value in given)
+    return called(statement.value) == "loop_config" and bool(given) and not is_setting_off
+
+
 def iterated(loop: ast.For) -> ast.expr:
     """What a loop runs over, without the `ti.static(...)` around it."""
     return loop.iter.args[0] if isinstance(loop.iter, ast.Call) and called(loop.iter) == "static" else loop.iter

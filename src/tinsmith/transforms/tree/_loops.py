@@ -96,16 +96,6 @@ def is_setting(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and called(statement.value) in ("loop_config", "block_local")
 
 
-def is_serialized(statement: ast.stmt) -> bool:
-    """Whether a setting makes the loop that follows run in order (`ti.loop_config(serialize=True)`)."""
-    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
-        return False
-    given = [keyword.value for keyword in statement.value.keywords if keyword.arg == "serialize"]
-    # A value that is no constant counts as true: each sample in order is right either way.
-    is_setting_off = any(isinstance(value, ast.Constant) and not value.value for value in given)
-    return called(statement.value) == "loop_config" and bool(given) and not is_setting_off
-
-
 def store(name: str) -> ast.Name:
     return ast.Name(name, ast.Store())
 
