@@ -117,7 +117,7 @@ def _severity(row: Row, wrong: str, said: list[Said]) -> str:
     elsewhere = wrong.replace("import taichi as ti", "import quadrants as ti")
     is_alone = _is_linted(row) and not found(row, elsewhere, "wrong.py")
     article = "an" if severity[0] in "ei" else "a"
-    return f"It is {article} *{severity}*{', and Quadrants is not concerned' if is_alone else ''}."
+    return f"It is {article} *{severity}*{', of Taichi kernels alone' if is_alone else ''}."
 
 
 def _lines(text: str) -> str:

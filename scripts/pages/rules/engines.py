@@ -108,7 +108,9 @@ ROWS = (
         """
         A vector that a loop makes out of itself has one place in Taichi's reverse mode, and the last iteration's
         value in it. That is so in Taichi's own `kernel.grad()`. Where tinsmith takes a gradient from Taichi, it has
-        Taichi take vectors apart into numbers first, and that comes out right.
+        Taichi take vectors apart into numbers first, and that comes out right. Quadrants' own `kernel.grad()` is wrong
+        where such a vector is multiplied by a number (`v = v * v.norm()`), which lint does not tell; tinsmith has
+        Quadrants take vectors apart too.
         """,
         """
         def k(x: A, y: A):
