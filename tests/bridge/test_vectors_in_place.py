@@ -1,5 +1,9 @@
 """Kernels that use an array of vectors whole and number by number: both engines took the two for different memory."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -96,3 +100,48 @@ def test_a_vector_and_its_numbers_are_one_memory(lang64, program):
     agree(torch.func.jacfwd(op)(x), torch.func.jacfwd(twin)(x))
     batch = torch.stack([x, 2 * x])
     agree(torch.vmap(op)(batch), torch.vmap(twin)(batch))
+
+
+AT_TOP = """
+import {engine} as ti
+import tinsmith as ts
+import torch
+
+ts.init("cpu", default_fp=ti.f64, engine="{engine}")
+two = ti.types.vector(2, ti.f64)
+
+
+@ts.op("p[n, 2] -> y[n]")
+@ti.kernel
+def reads(p: ti.types.ndarray(dtype=two, ndim=1), y: ti.types.ndarray()):
+    first = p[0][0]
+    for i in y:
+        y[i] = first * p[0][1] + p[0][0]
+
+
+@ts.op("x[n] -> y[n, 2]")
+@ti.kernel
+def adds(x: ti.types.ndarray(), y: ti.types.ndarray(dtype=two, ndim=1)):
+    y[0][0] = x[0]
+    for i in x:
+        y[0][0] += x[i]
+
+
+x = torch.tensor([0.5, 1.5], dtype=torch.float64)
+assert reads(torch.stack([x, x])).tolist() == [1.25, 1.25]
+assert adds(x).tolist() == [[2.5, 0.0], [0.0, 0.0]]
+assert torch.func.jacrev(adds)(x)[0, 0].tolist() == [2.0, 1.0]
+assert torch.func.jacrev(reads)(torch.stack([x, x]))[1].tolist() == [[2.5, 0.5], [0.0, 0.0]]
+assert torch.vmap(adds)(torch.stack([x, 2 * x]))[:, 0, 0].tolist() == [2.5, 5.0]
+"""
+
+
+@pytest.mark.parametrize("engine", ["taichi", "quadrants"])
+def test_numbers_of_vectors_outside_of_loops(engine, tmp_path):
+    """On all threads, in a process of its own: both engines ended it where a later loop uses the same number."""
+    path = tmp_path / "program.py"
+    path.write_text(AT_TOP.format(engine=engine))
+    parallel = os.environ | {"TINSMITH_SERIAL_BELOW": "0"}
+    command = [sys.executable, str(path)]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=parallel)
+    assert found.returncode == 0, found.stderr[-2000:]

@@ -231,7 +231,7 @@ class Stage:
                     templates,
                     adjoint=variant.adjoint,
                     stack=variant.stack,
-                    is_careful=self._is_careful,
+                    is_careful=self._is_careful(variant),
                     is_aliased=any(one.is_aliased(in_reverse=variant.adjoint) for one in self.roles.values()),
                     is_simd=variant.is_simd,
                 )
@@ -358,10 +358,11 @@ class Stage:
                 texts[name] = parameter.text
         return texts
 
-    @property
-    def _is_careful(self) -> bool:
-        """Whether the kernel reads and changes one array, so that two of its indices may name one element."""
-        return any(role.is_read and role.is_written for role in self.roles.values())
+    def _is_careful(self, variant: Variant) -> bool:
+        """Whether the kernel reads and changes one array, or uses vectors of one outside of loops."""
+        vectors = [self.roles[name] for name, array in variant.arrays if array.element]
+        is_at_top = any(not one.loops for role in vectors for one in role.accesses)
+        return is_at_top or any(role.is_read and role.is_written for role in self.roles.values())
 
     def _refusal(self, variant: Variant, cause: Exception, op: str) -> TinsmithError:
         place = self.source.place(self.source.tree)

@@ -242,7 +242,9 @@ def scalarized(config: Any, *, is_wanted: bool) -> Iterator[None]:
     (tests/layers/tin/test_time_of_impact.py). Both engines (Taichi 1.7.4, Quadrants 1.3.3) lose old values of vectors
     that a loop rebuilds from themselves, as `v = v * v.norm()` (tests/bridge/test_trust_engine.py). In a kernel that
     reads and changes an array of vectors, both do not see that a vector and its numbers are one memory: after
-    `a = y[i][0]; y[i] = v`, `y[i][0]` is still `a` (tests/bridge/test_vectors_in_place.py).
+    `a = y[i][0]; y[i] = v`, `y[i][0]` is still `a`. And both end the process ("scalarize_store_stmt") where a loop uses
+    a number of a vector that a statement outside of loops used: tasks share its address, and expect a whole vector
+    behind it (tests/bridge/test_vectors_in_place.py).
     """
     before = config.force_scalarize_matrix
     config.force_scalarize_matrix = before or is_wanted
