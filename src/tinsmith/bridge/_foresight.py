@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from ._op import Op
+from ._stage import Stage
 from .backward import EngineReverse
+
+
+class Outside(NamedTuple):
+    """An index outside an array: of which kernel, where, along which axis, and how many elements there are."""
+
+    kernel: str
+    array: str
+    place: str
+    axis: int
+    found: int
+    size: int
 
 
 class Foresight:
@@ -33,6 +45,18 @@ class Foresight:
         roles = (stage.roles[name] for stage in self._signature.stages if name in stage.roles)
         return any(role.is_written for role in roles)
 
+    def outside(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> Outside | None:
+        """An index that is surely outside its array: a number, once the arguments are known, which no branch guards.
+
+        Of a kernel that is launched many times the first and the last launch are looked at.
+        """
+        ends: dict[Stage, list[Stage]] = {}
+        for stage in self._signature.stages:
+            seen = ends.setdefault(stage.first, [stage])
+            seen[1:] = [stage]
+        chosen = (stage for pair in ends.values() for stage in dict.fromkeys(pair))
+        return next((found for stage in chosen for found in _outside(stage, shapes, values)), None)
+
     def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
         """For each kernel the depth that its gradient stack needs; 0 leaves it to the engine.
 
@@ -40,3 +64,19 @@ class Foresight:
             GradientError: the stack would overflow, of which the process would die.
         """
         return tuple(self._reverse.stack(stage, shapes, values) for stage in self._signature.stages)
+
+
+def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> Iterator[Outside]:
+    numbers = {name: values.get(stage.renamed.get(name, name)) for name in stage.first.parameters}
+    known = {name: value for name, value in numbers.items() if type(value) is int}
+    for name, role in stage.roles.items():
+        for access in role.accesses:
+            is_empty = any(one.extent is not None and one.extent[0] > one.extent[1] for one in access.loops)
+            forms = [form.bound(known) for form in access.index]
+            if (
+                access.is_guarded or is_empty or any(form.wide for form in forms)
+            ):  # a vector as index spans several axes
+                continue
+            for axis, (form, size) in enumerate(zip(forms, shapes.get(name, ()), strict=False)):
+                if form.number is not None and not 0 <= form.number < size:
+                    yield Outside(stage.name, name, access.place, axis, form.number, size)

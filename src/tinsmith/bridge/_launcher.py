@@ -61,6 +61,11 @@ class Launcher:
         self.stage.survey(self.stage.templates(bound.templates))
         return self.stage.field_uses()
 
+    def gradients(self, bound: Bound) -> tuple[frozenset[str], tuple[str, str] | None]:
+        """Gradients that the kernel stores to, `x.grad`; and one that it uses otherwise, with the place."""
+        found = self.stage.survey(self.stage.templates(bound.templates))
+        return found.gradients, found.gradient_use
+
     def versions(self, bound: Bound) -> tuple[Any, ...]:
         """What tells each array from itself after a change: how often it was changed, or a digest of its contents."""
         found: list[Any] = [tensor._version for tensor in bound.tensors]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..engines import FieldFacts, Parameter
+from ..engines import Engine, FieldFacts, Parameter
 
 
 class Links(NamedTuple):
@@ -14,7 +14,8 @@ class Links(NamedTuple):
     `names` leads from the kernel's own parameter names to those of the op; parameters that get the same
     one are one array. `elements` are the element dims of arrays, by the op's names, where they are known.
     `fields` are those that become arrays, by what the kernel calls them: `x`, `self.x`. `objects` are what its
-    template parameters stand for, where fields may be found in it. `again` is the place of an earlier kernel of the op
+    template parameters stand for, where fields may be found in it. `gradients` of fields, `x.grad`, are not stored to:
+    the kernel's own statements that do are left out. `again` is the place of an earlier kernel of the op
     that this one is, launched with other scalars.
     """
 
@@ -22,7 +23,14 @@ class Links(NamedTuple):
     elements: Mapping[str, tuple[int, ...]]
     fields: Mapping[str, FieldArray] = {}
     objects: Mapping[str, Any] = {}
+    gradients: frozenset[str] = frozenset()
     again: int | None = None
+
+    def keys(self, engine: Engine) -> dict[int, str]:
+        """Arrays that take the places of fields, by what tells these apart."""
+        named = {array.facts.key: array.name for array in self.fields.values()}
+        given = [(value, self.names.get(name, name)) for name, value in self.objects.items() if engine.is_field(value)]
+        return named | {engine.field_facts(value, name).key: name for value, name in given if name in self.elements}
 
 
 class FieldArray(NamedTuple):

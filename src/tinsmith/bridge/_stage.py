@@ -27,6 +27,7 @@ from ..transforms import (
     serial,
     simplified,
     unstored,
+    without_gradient_stores,
     write_out_products,
 )
 from ._from_ir import compile_products
@@ -84,11 +85,12 @@ class Stage:
         self.home = of_kernel(kernel)
         self.engine: Engine = get(engine) if engine else self.home
         self.source: Source = read(self.home.function_of(kernel))
+        self.source = replace(self.source, tree=without_gradient_stores(self.source.tree, self.links.gradients))
         self.owner = self.home.owner_of(kernel)
         self.is_method = self.home.is_method(kernel)
         self.source = replace(self.source, tree=renamed(self.source.tree, self.links.names))
-        if self.links.fields:
-            keys = {array.facts.key: array.name for array in self.links.fields.values()}
+        keys = self.links.keys(self.home)
+        if keys:
             self.source = fielded(self.source, self.home, self._objects(), keys)
         linked = [self._linked(parameter) for parameter in self.home.parameters(kernel)]
         linked += [array.parameter() for array in self.links.fields.values()]
@@ -311,8 +313,8 @@ class Stage:
         batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
         if batch:
             tree = batched(tree, batch, ranks, self._lent, is_reverse=variant.adjoint)
-        if variant.adjoint:
-            return tree  # an engine's reverse mode differentiates the loops that the user wrote
+        if variant.adjoint:  # an engine's reverse mode differentiates the loops that the user wrote
+            return without_gradient_stores(tree, self._constants.gradients if self._constants else ())
         ranks = self._field_ranks() | {name: rank + (name in batch) for name, rank in ranks.items()}
         tree = ranged(tree, ranks)
         # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it

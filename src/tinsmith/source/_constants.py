@@ -18,7 +18,7 @@ import numpy as np
 
 from .._lazy import lazy
 from ..engines import Engine
-from ._field_uses import field_uses
+from ._field_uses import FieldUses, field_uses
 from ._pictures import MISSING, Item, is_plain_object, owner_step, picture
 from ._read import Source, read
 from ._references import lent_arguments
@@ -62,6 +62,8 @@ class Constants:
         places: the function that names each field, and where.
         read, whole: names of fields whose elements it reads, and of those that it passes on to functions.
         replaced: names of fields that it gives other values than sums of the old ones and something.
+        gradients: those of fields that its own body names, as it names them: `x.grad`. It only stores to them, or loops
+            over them. `gradient_use` is another use of a gradient: its name, and where.
         is_complete: whether every name had a value; a global may be assigned after the kernel is defined.
     """
 
@@ -72,6 +74,8 @@ class Constants:
     read: frozenset[str]
     whole: frozenset[str]
     replaced: frozenset[str]
+    gradients: frozenset[str]
+    gradient_use: tuple[str, str] | None
     is_complete: bool
     engine: Engine
     _field_paths: frozenset[_Path]
@@ -113,6 +117,8 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
         frozenset(finder.read),
         frozenset(finder.whole),
         frozenset(finder.replaced),
+        frozenset(finder.gradients),
+        finder.gradient_use,
         finder.is_complete,
         engine,
         frozenset(finder.field_paths),
@@ -133,8 +139,11 @@ class _Finder:
         self.read: set[str] = set()
         self.whole: set[str] = set()
         self.replaced: set[str] = set()
+        self.gradients: set[str] = set()
+        self.gradient_use: tuple[str, str] | None = None
         self.is_complete = True
         self._seen: set[tuple[Any, Any]] = set()
+        self._depth = 0
 
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
         local = _assigned(source.tree) | set(source.parameters)
@@ -157,10 +166,27 @@ class _Finder:
             self.field_paths.append(field)
             self.fields.append((label, field.value(self.templates)))
             self.places.setdefault(label, (source.name, source.place(_first(source, name))))
+            if chain[1 + len(field.steps) :][:1] == ("grad",) and self._has_gradient(field):
+                self._note_gradient(f"{label}.grad", source, uses, lent)
+                continue
             self.written += [(label, source.place(uses.written[name])) for name in _within(label, uses.written)[:1]]
             self.read |= {label} if _within(label, uses.read) else set()
             self.whole |= {label} if _within(label, uses.whole | lent) else set()
             self.replaced |= {label} if _within(label, uses.replaced) else set()
+
+    def _has_gradient(self, path: _Path) -> bool:
+        """Whether `.grad` of a field is its gradient: of a struct it may be a member."""
+        value = path.value(self.templates)
+        return any(leaf is value for _, leaf in self.engine.leaf_fields(value, ""))
+
+    def _note_gradient(self, text: str, source: Source, uses: FieldUses, lent: set[str]) -> None:
+        """A kernel stores to a gradient, or does something else with it."""
+        is_own = not self._depth
+        if text in uses.read | uses.whole | lent or (text in uses.written and not is_own):
+            place = source.place(uses.written.get(text) or _first(source, text.partition(".")[0]))
+            self.gradient_use = self.gradient_use or (text, place)
+        elif is_own:
+            self.gradients.add(text)
 
     def _lent(self, source: Source, roots: Mapping[str, _Path]) -> set[str]:
         """Names whose elements are given to functions that may store to them."""
@@ -242,7 +268,9 @@ class _Finder:
         inner = read(function)
         bound = self.engine.is_bound(stem.value(self.templates))
         roots = {inner.parameters[0]: self._owner(stem)} if bound else {}
+        self._depth += 1
         self.walk(inner, roots)
+        self._depth -= 1
 
     def _owner(self, stem: _Path) -> _Path:
         """The path to the object that a bound function belongs to."""
@@ -283,5 +311,6 @@ def _chains_in(part: ast.AST) -> list[tuple[str, ...]]:
 
 
 def _within(label: str, names: Iterable[str]) -> list[str]:
-    """Those of `names` that are a field's, or of a member of it: `p` and `p.mass`."""
-    return [name for name in names if name == label or name.startswith(f"{label}.")]
+    """Those of `names` that are a field's, or of a member of it: `p` and `p.mass`; but for its gradient."""
+    found = (name for name in names if name == label or name.startswith(f"{label}."))
+    return [name for name in found if name != f"{label}.grad"]

@@ -137,7 +137,10 @@ class _Hander:
         return _Callee(Scope(source, objects), frozenset(objects), int(is_bound))
 
     def _given(self, scope: Scope, source: Source, call: ast.Call, first: int) -> Iterator[tuple[str, Any]]:
-        """Parameters that are given Python's objects: what a function does with one of their fields is seen through."""
+        """Parameters that are given fields, or Python's objects: what a function does with these is seen through.
+
+        A field may be given to a parameter that is no template, and an array may not.
+        """
         names = source.parameters[first : len(source.parameters) - len(source.tree.args.defaults)]
         known = [*zip(names, call.args, strict=False)]
         known += [(word.arg, word.value) for word in call.keywords if word.arg in names]
@@ -145,7 +148,8 @@ class _Hander:
             return
         for name, argument in known:
             value = scope.value(argument)
-            if source.is_template(name) and source.is_constant(name) and self.hands.is_object(value):
+            is_object = source.is_template(name) and self.hands.is_object(value)
+            if source.is_constant(name) and (is_object or self.hands.array(scope, argument)):
                 yield name, value
 
     def used(self, callee: _Callee) -> tuple[str, ...]:

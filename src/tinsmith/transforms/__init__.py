@@ -20,6 +20,7 @@ from .tree import (
     serial,
     simplified,
     unstored,
+    without_gradient_stores,
 )
 
 __all__ = [
@@ -51,5 +52,6 @@ __all__ = [
     "slopes",
     "tangent",
     "unstored",
+    "without_gradient_stores",
     "write_out_products",
 ]

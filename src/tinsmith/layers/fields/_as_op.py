@@ -17,6 +17,7 @@ from ...bridge import Examined, FieldArray, Foresight, Links, Op, examined_layer
 from ...engines import NAMES
 from ...source import build, parse_statement
 from .._identifiers import OURS, identifier, used_names
+from ._gradient_stores import GradientStores
 from ._placed import Placed, placed
 from ._roles import Launch, Roles, Use, by_key, uses_of_each
 from ._starts import is_replaced_first, start_kernel
@@ -44,11 +45,17 @@ class OpProgram:
         self._roles = roles
         self._cleared = by_key(cleared)
         self._instead = instead
+        self._stores = GradientStores(roles, launches)
+        if runs:
+            self._stores.check(layer)
+        given, launches = launches, self._stores.taking_part(launches)
         found = uses_of_each(launches)
         self._make(launches, found, frozenset(), runs=runs)
         tables = self._tables(found) if runs else frozenset[int]()
         if tables:
             self._make(launches, found, tables, runs=runs)
+        if runs and (words := self.outside(given)):
+            raise KernelError(words)
 
     def _make(
         self, launches: Sequence[Launch], found: Sequence[dict[str, Use]], tables: frozenset[int], *, runs: bool
@@ -124,6 +131,7 @@ class OpProgram:
 
     def _given(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
         """The op's arguments, in their order."""
+        launches = self._stores.taking_part(launches)
         values = self._values(launches)
         for launch, names in zip(launches, self._arguments, strict=True):
             for place, name in enumerate(launch.launcher.signature.arrays):
@@ -150,12 +158,27 @@ class OpProgram:
 
     def foresee(self, launches: Sequence[Launch], active: Sequence[Placed]) -> tuple[int, ...]:
         """Depths of the kernels' gradient stacks. Raises GradientError where these fields' gradients cannot be had."""
+        launches = self._stores.taking_part(launches)
         values = self._values(launches)
         self._foresight.check(frozenset(self._filled_name(one) for one in active), values)
+        return self._stores.spread(self._foresight.stacks(self._shapes(launches), values)[len(self._overwritten) :])
+
+    def outside(self, launches: Sequence[Launch]) -> str:
+        """What there is to say of an index that is surely outside its field; "" where there is none."""
+        launches = self._stores.taking_part(launches)
+        found = self._foresight.outside(self._shapes(launches), self._values(launches))
+        if found is None:
+            return ""
+        words = f"kernel `{found.kernel}` of {self._layer} uses an index of `{found.array}` that is outside"
+        rows = [("at", found.place), (f"axis {found.axis}", f"index {found.found}, of {found.size} elements")]
+        remedy = "Axes come in the order of their letters: what `dense(ti.l, T).dense(ti.i, n)` places is `x[i, t]`."
+        return refusal(words, rows, remedy)
+
+    def _shapes(self, launches: Sequence[Launch]) -> dict[str, tuple[int, ...]]:
+        """Shapes of all arrays, by the op's names."""
         shapes = {self._names[key]: one.memory_shape for key, one in self._told.items()}
         shapes |= {self._before[one.facts.key]: one.memory_shape for one in self._overwritten}
-        shapes |= {name: tuple(one.shape) for name, (one, _) in self._handed_arrays(launches).items()}
-        return self._foresight.stacks(shapes, values)[len(self._overwritten) :]
+        return shapes | {name: tuple(one.shape) for name, (one, _) in self._handed_arrays(launches).items()}
 
     def _values(self, launches: Sequence[Launch]) -> dict[str, Any]:
         """Arguments that are no arrays, by the op's names for them."""
@@ -224,7 +247,8 @@ class OpProgram:
                 taken |= set(own.values())
                 found.append(links._replace(names={**links.names, **own}, again=place))
                 continue
-            found.append(self._links(launch, {label: key for label, key in one.items() if key in arrays}, taken))
+            links = self._links(launch, {label: key for label, key in one.items() if key in arrays}, taken)
+            found.append(links._replace(gradients=self._stores.texts[number]))
             first[stage] = number, found[-1]
         return found
 

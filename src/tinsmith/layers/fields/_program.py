@@ -25,6 +25,7 @@ from ...bridge import Copy, Transfer, in_order
 from ...engines import Engine
 from .._pool import gradient_field
 from ._as_op import OpProgram, foresight
+from ._gradient_stores import GradientStores
 from ._placed import Placed
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts
@@ -69,6 +70,7 @@ class Program:
         uses = _Uses(roles, launches)
         self.kept = (*uses.kept, *uses.looked_at)
         self._blocking = uses.blocking()
+        self._gradient_stores = GradientStores(roles, launches)
         filled, outputs = roles.filled, roles.outputs
         values = _copies("load", filled), _copies("store", outputs), _copies("store", self.kept)
         cleared = _copies("clear", Starts(roles, launches, habits).cleared)
@@ -124,10 +126,13 @@ class Program:
             return self._foreseen[1]
         for one in self._blocking:
             raise _blocked(one, self.layer)
+        self._gradient_stores.check(self.layer)
         _check_arrays(launches, self.layer)
         found = self._foresight()
         if isinstance(found, OpProgram):
             stacks = found.foresee(launches, self.active_fields)
+            if self._foreseen is None and (words := found.outside(launches)):
+                warnings.warn(words, stacklevel=2)
         else:
             stacks = (0,) * len(launches)
             if self._foreseen is None:
@@ -232,12 +237,13 @@ class Program:
         device, serial = cotangents[0].device, self._is_serial
         gradients = [_memory(one, device) for one in self.active_fields]
         present = [_memory(one, device) for one in self._present]
+        reversible = self._gradient_stores.taking_part([*zip(launches, pictures, stacks, strict=True)])
 
         def run() -> None:
             if self._reset is not None:
                 self._reset()
             self._restore.run([*present, *tensors, *kept, *cotangents], is_serial=serial)
-            for launch, picture, stack in zip(reversed(launches), reversed(pictures), reversed(stacks), strict=True):
+            for launch, picture, stack in reversed(reversible):
                 launch.launcher.launch(launch.bound, picture, adjoint=True, stack=stack)
             self._collect.run([*gradients, *present], is_serial=serial)
 

@@ -72,6 +72,9 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
     if made is not NotImplemented:
         return made
     name = low.language.name_of(function)
+    method = _matrix_method(low, name)
+    if method is not None:
+        return apply(low, method, positional, named, node)
     if name:
         known = _engine_functions.applied(low, name, function, positional, named, node)
         if known is not NotImplemented:
@@ -89,6 +92,13 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
     if name.startswith("_funcs."):  # of the engine's own, in Python: they choose a function of the language
         return _functions.inlined(low, function, positional, named, node, is_library=True, is_python=True)
     return _ordinary(low, function, positional, named, node)
+
+
+def _matrix_method(low: Lowering, name: str) -> object | None:
+    """The function behind a method that is called on the class: `ti.Vector.normalized(v)`, `ti.Matrix.trace(m)`."""
+    room, _, last = name.rpartition(".")
+    is_method = room == "lang.matrix.Matrix" and last not in _engine_functions.FILLED
+    return low.language.matrix_operation(last) if is_method else None
 
 
 def _is_one_of(known: Container[Any], function: Any) -> bool:

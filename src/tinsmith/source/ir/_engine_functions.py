@@ -61,6 +61,8 @@ BINARY = {
     "logical_or": "or",
 }
 ATOMICS = ("add", "sub", "mul", "min", "max", "and", "or", "xor")
+FILLED = frozenset({"cols", "diag", "identity", "one", "rows", "unit", "zero"})
+"""Functions of the matrix class that make a matrix."""
 Arguments = dict[str, Any]
 
 

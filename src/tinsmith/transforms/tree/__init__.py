@@ -10,7 +10,7 @@ from ._rehomed import rehomed
 from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
-from ._unstored import unstored
+from ._unstored import unstored, without_gradient_stores
 
 __all__ = [
     "NotRewritable",
@@ -24,4 +24,5 @@ __all__ = [
     "serial",
     "simplified",
     "unstored",
+    "without_gradient_stores",
 ]

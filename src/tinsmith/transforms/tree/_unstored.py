@@ -1,14 +1,14 @@
-"""A reverse kernel without stores to arrays that have no adjoint.
+"""A kernel without stores to arrays that have no adjoint, or to gradients.
 
 An engine's reverse mode runs such statements again: counters count twice, and what is read in
 between is neither the old value nor the new one. Left out, every read finds what the forward
-pass left behind.
+pass left behind. A store to a gradient, `x.grad[i] = 0.0`, would destroy what the reverse adds up there.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...source import called, copied
@@ -19,12 +19,39 @@ def unstored(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool
 
     What an atomic on them returns becomes 0, because nobody may need it. To ask whether anybody does: `keep_returns`.
     """
-    return _Leave(frozenset(arrays), keep_returns=keep_returns).visit(copied(tree))
+    names = frozenset(arrays)
+    return _Leave(lambda target: _root(target) in names, keep_returns=keep_returns).visit(copied(tree))
+
+
+def without_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast.FunctionDef:
+    """A kernel in which no statement of its own stores into `gradients`, written as in the kernel: `self.x.grad`.
+
+    A loop over a gradient becomes one over its field.
+    """
+    texts = frozenset(gradients)
+    if not texts:
+        return tree
+    return _LoopOverFields(texts).visit(_Leave(lambda target: _stem(target) in texts).visit(copied(tree)))
+
+
+class _LoopOverFields(ast.NodeTransformer):
+    def __init__(self, gradients: frozenset[str]) -> None:
+        self.gradients = gradients
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        node.iter = self._field(node.iter)
+        if isinstance(node.iter, ast.Call):  # `grouped(x.grad)`
+            node.iter.args = [self._field(argument) for argument in node.iter.args]
+        return self.generic_visit(node)
+
+    def _field(self, node: ast.expr) -> ast.expr:
+        is_gradient = isinstance(node, ast.Attribute) and ast.unparse(node) in self.gradients
+        return node.value if is_gradient and isinstance(node, ast.Attribute) else node
 
 
 class _Leave(ast.NodeTransformer):
-    def __init__(self, arrays: frozenset[str], *, keep_returns: bool) -> None:
-        self.arrays = arrays
+    def __init__(self, is_left: Callable[[ast.expr], bool], *, keep_returns: bool = False) -> None:
+        self.is_left = is_left
         self.keep_returns = keep_returns
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
@@ -43,11 +70,11 @@ class _Leave(ast.NodeTransformer):
         return self._visited(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        is_atomic = called(node).startswith("atomic_") and bool(node.args) and _root(node.args[0]) in self.arrays
+        is_atomic = called(node).startswith("atomic_") and bool(node.args) and self.is_left(node.args[0])
         return ast.copy_location(ast.Constant(0), node) if is_atomic and not self.keep_returns else self._visited(node)
 
     def _kept(self, node: ast.stmt, targets: list[ast.expr]) -> ast.stmt:
-        is_idle = bool(targets) and all(_root(target) in self.arrays for target in targets)
+        is_idle = bool(targets) and all(self.is_left(target) for target in targets)
         has_more = any(isinstance(part, ast.NamedExpr) for part in ast.walk(node))
         return ast.copy_location(ast.Pass(), node) if is_idle and not has_more else self._visited(node)
 
@@ -61,3 +88,12 @@ def _root(node: ast.expr) -> str:
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _stem(node: ast.expr) -> str:
+    """What stands before the innermost bracket: "self.x.grad" of `self.x.grad[i].y`; "" where there is no bracket."""
+    found = ""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        found = ast.unparse(node.value) if isinstance(node, ast.Subscript) else found
+        node = node.value
+    return found

@@ -1,0 +1,74 @@
+"""Gradients that kernels store to themselves: `x.grad[i] = 0.0` before each step, as programs with a tape do.
+
+Gradients of a layer start each backward pass at zero, so such stores have no part in it. Arrays that take the fields'
+places have no gradient to store to. An engine's reverse kernel would run them again, after what it added up there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..._errors import GradientError, refusal
+from .._pool import gradient_field
+from ._placed import Placed
+from ._roles import Launch, Roles, Use, by_key, uses_of_each
+
+
+class GradientStores:
+    """Which launches of a layer only store to gradients, and whether a kernel does something else with one.
+
+    `texts` are the gradients that the others store to by the way, `x.grad`, for each of them.
+    """
+
+    def __init__(self, roles: Roles, launches: Sequence[Launch]) -> None:
+        uses = uses_of_each(launches)
+        told = by_key((*roles.filled, *roles.outputs, *roles.internal))
+        fields = by_key([use.one for found in uses for use in found.values()]) | told
+        self._keys = {_gradient_key(one) for one in fields.values() if one.facts.has_gradient}
+        self._refused: tuple[str, str, str] | None = None
+        known: dict[object, tuple[bool, frozenset[str]]] = {}
+        found: list[tuple[bool, frozenset[str]]] = []
+        for launch, used in zip(launches, uses, strict=True):
+            stage = launch.launcher.stage
+            if launch.bound.templates or stage not in known:
+                known[stage] = self._look(launch, used)
+            found.append(known[stage])
+        self._takes_part = tuple(one for one, _ in found)
+        self.texts = tuple(texts for takes_part, texts in found if takes_part)
+
+    def taking_part(self, launches: Sequence[Any]) -> tuple[Any, ...]:
+        """Those of the launches, or of what belongs to each, that do something else than store to gradients."""
+        pairs = zip(launches, self._takes_part, strict=True)
+        return tuple([one for one, takes_part in pairs if takes_part])
+
+    def spread(self, numbers: Sequence[int]) -> tuple[int, ...]:
+        """Numbers for all launches, from those for launches that take part; 0 for the others."""
+        rest = iter(numbers)
+        return tuple(next(rest) if takes_part else 0 for takes_part in self._takes_part)
+
+    def check(self, layer: str) -> None:
+        """Raise GradientError where a kernel uses a gradient as a value."""
+        if self._refused is None:
+            return
+        kernel, name, place = self._refused
+        words = f"kernel `{kernel}` of {layer} uses the gradient `{name}`, which is no value that a layer computes with"
+        remedy = "Leave the kernel out, and run it between calls; or let an optimizer of torch do its work."
+        raise GradientError(refusal(words, [("at", place)], remedy))
+
+    def _look(self, launch: Launch, used: Mapping[str, Use]) -> tuple[bool, frozenset[str]]:
+        """Whether a launch takes part, and the gradients that it stores to by the way."""
+        texts, other = launch.launcher.gradients(launch.bound)
+        own = [name for name, use in used.items() if use.one.facts.key in self._keys]  # `clear(x.grad)`
+        writes = any(use.is_written and use.one.facts.key not in self._keys for use in used.values())
+        takes_part = writes or bool(launch.bound.tensors) or not (texts or own or other)
+        if takes_part and own:
+            stage = launch.launcher.stage
+            other = other or (own[0], stage.source.place(stage.source.tree))
+        if takes_part and other and self._refused is None:
+            self._refused = (launch.launcher.stage.name, *other)
+        return takes_part, texts
+
+
+def _gradient_key(one: Placed) -> int:
+    return one.engine.field_facts(gradient_field(one.field), f"{one.name}.grad").key
