@@ -355,6 +355,41 @@ def test_a_second_derivative_asks_for_nothing_that_the_first_has_not_read(lang64
     torch.testing.assert_close(found, *torch.autograd.grad(slope.sum(), leaves[:1]))
 
 
+def test_what_only_a_store_reads_need_not_be_kept(lang64):
+    """The tangent reads `w` for a store; its gradient does not, and the first derivative has not kept it."""
+
+    @ts.op("x[n], w[n, m], r[n], k[n]: i32 -> y[n], z[n], d[n]")
+    @lang64.kernel
+    def add(
+        x: lang64.types.ndarray(),
+        w: lang64.types.ndarray(),
+        r: lang64.types.ndarray(),
+        k: lang64.types.ndarray(),
+        y: lang64.types.ndarray(),
+        z: lang64.types.ndarray(),
+        d: lang64.types.ndarray(),
+    ):
+        f = x[0]
+        for i in range(x.shape[0]):
+            y[i] += y[i] * f + w[k[i], i % w.shape[1]]
+            lang64.atomic_sub(z[x.shape[0] - 1], x[x.shape[0] - 1])
+            d[k[i]] += r[k[i]]
+
+    k = torch.tensor([2, 0, 2, 1], dtype=torch.int32)
+
+    def in_torch(x, w, r):
+        z = torch.nn.functional.pad(-4.0 * x[3:], (3, 0))
+        return w[k, torch.arange(4) % 3], z, torch.zeros(4, dtype=r.dtype).index_add(0, k, r[k])
+
+    def loss(function):
+        return lambda *values: sum((one**2).sum() for one in function(*values))
+
+    values = floats(4), floats(4, 3), floats(4, seed=1)
+    ours = hessian(loss(lambda *given: add(*given, k)), (0, 1, 2))(*values)
+    theirs = hessian(loss(in_torch), (0, 1, 2))(*values)
+    torch.testing.assert_close(ours, theirs)
+
+
 def test_the_tangent_of_a_kernel_that_goes_nowhere(lang64):
     """Loops that stay, for they may break, but store nothing: there is nothing to launch."""
 

@@ -117,6 +117,7 @@ class _Step:
         if self._missing(values):
             # The kernel that runs the whole batch reads what nobody kept; that of one sample does not.
             self.call = replace(self.call, is_apart=True)
+        self._unknown = self._missing(values)
         moving = {self.core.dots[name]: tangents[name] for name in self.core.active}
         self.inputs = self.complete({**values, **{name: one for name, one in moving.items() if one is not None}})
         self.made: dict[str, torch.Tensor] | None = None
@@ -125,12 +126,15 @@ class _Step:
         """Inputs that the tangent reads and that were not kept."""
         return self.core.needs(self.call) & frozenset(self.base.core.signature.arrays) - values.keys()
 
-    def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """All inputs; one whose values nobody reads may be missing, and gets memory of its sizes."""
-        unknown = self._missing(values)
-        if unknown:
-            words = f"the second derivative of op `{self.base.core.signature.op}` needs `{min(unknown)}`, which is gone"
+    def _require(self, names: frozenset[str]) -> None:
+        """Refuse to read inputs that were not kept."""
+        lost = self._unknown & names
+        if lost:
+            words = f"the second derivative of op `{self.base.core.signature.op}` needs `{min(lost)}`, which is gone"
             raise internal_error(GradientError, words)
+
+    def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """All inputs; one that was not kept gets memory of its sizes."""
         like = next(iter(values.values()))
         lead = () if self.base.batch is None else (self.base.batch,)
         found = dict(values)
@@ -143,6 +147,7 @@ class _Step:
     def outputs(self) -> dict[str, torch.Tensor]:
         """Tangents of the outputs, by the names of the outputs."""
         if self.made is None:
+            self._require(self._unknown)
             results = torch.ops.tinsmith.launch(*packed_forward(self.call, list(self.inputs.values())))
             self.made = dict(zip(self.core.moving, results, strict=True))
         return dict(self.made)
@@ -150,6 +155,8 @@ class _Step:
     def gradients(self, wanted: frozenset[str], cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Gradients of inputs, for cotangents of the outputs' tangents."""
         names = saved_names(self.call, wanted)
+        # Of what only the tangents themselves read, as for a store that nothing differentiates, no value is needed.
+        self._require(frozenset(names))
         values = dict(self.inputs)
         if any(name not in values for name in names):
             values |= {self.core.dots[name]: one for name, one in self.outputs().items()}
