@@ -154,6 +154,47 @@ ROWS = (
             "test_75_validation.py::test_an_output_that_is_used_first_is_right",
         ),
     ),
+    Row(
+        "89_vector_and_its_numbers",
+        "a number of a vector is read, the whole vector is stored, and the number is read again: the old one comes",
+        "wrong, in values too: 0 for 0.5",
+        "wrong, in values too: 0 for 0.5",
+        RIGHT,
+        ("bridge/test_vectors_in_place.py::test_a_vector_and_its_numbers_are_one_memory",),
+        remedy="Read and store arrays of vectors either whole or number by number.",
+        code="""
+        @ti.kernel
+        def replace(x: A, y: ti.types.ndarray(dtype=ti.math.vec2, ndim=1)):
+            for i in x:
+                before = y[i][0]
+                y[i] = ti.Vector([x[i], 2.0 * x[i]])
+                y[i][0] += before
+
+
+        x, y = torch.tensor([0.5, 1.5]), torch.zeros(2, 2)
+        replace(x, y)
+        print("y[:, 0]:", y[:, 0].tolist(), " right: [0.5, 1.5]")
+        """,
+    ),
+    Row(
+        "90_atomic_product",
+        "an atomic product of floats, on an element that no other iteration touches",
+        "dies: the process ends",
+        "dies: the process ends",
+        RIGHT,
+        ("bridge/test_products.py::test_a_product_that_nobody_interferes_with",),
+        remedy="`y[i] *= x[i]`",
+        code="""
+        @ti.kernel
+        def product(x: A, y: A):
+            for i in x:
+                ti.atomic_mul(y[i], x[i])
+
+
+        product(torch.rand(3), torch.ones(3))
+        """,
+        unrun="the process dies",
+    ),
 )
 THEME = Theme(
     "memory",
