@@ -132,6 +132,64 @@ CASES = {
                     y[None] = y[None] + x[i]
         """,
     ),
+    "a product in a local of the top level": (
+        "TS105",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            s = 1.0
+            for i in x:
+                s *= x[i]  #!
+            y[0] = s
+        """,
+        """
+        def k(x: A, y: A):
+            s = 1.0
+            for i in x:
+                s += x[i]
+            last = 0.0
+            for i in x:
+                last = 1.0
+                for j in range(3):
+                    last *= x[j]
+                y[i] = last
+            greatest = 0.0
+            for i in x:
+                if x[i] > 1.0:
+                    greatest = greatest * x[i]
+            for _ in range(1):
+                for i in range(3):
+                    s *= x[i]
+            ti.loop_config(serialize=True)
+            for i in x:
+                s = ti.max(s, x[i])
+            for i in ti.static(range(3)):
+                s = s * x[i]
+            y[0] = s + greatest
+        """,
+    ),
+    "an addition to a local of the top level that is no atomic": (
+        "TS105",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            s = 0.0
+            for i in x:
+                for j in range(3):
+                    s = s + x[i] * x[j]  #!
+            y[0] = s
+        """,
+        """
+        def k(x: A, y: A):
+            s = 0.0
+            for i in x:
+                for j in range(3):
+                    s += x[i] * x[j]
+            y[0] = s
+        """,
+    ),
     "a row that everybody stores": (
         "TS105",
         "error",

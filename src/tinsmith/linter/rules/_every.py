@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from .._finding import Finding
 from .._subject import Subject
-from . import _control, _engines, _hygiene, _lost, _memory, _numbers, _outside, _unkept
+from . import _control, _engines, _hygiene, _lost, _memory, _numbers, _outside, _shared_locals, _unkept
 
 Rule = Callable[[Subject], Iterator[Finding]]
 """Looks at a kernel, and says what it finds."""
@@ -14,6 +14,7 @@ RULES: tuple[Rule, ...] = (
     _memory.inputs_written,
     _memory.read_too_early,
     _memory.races,
+    _shared_locals.racing_locals,
     _outside.outside,
     _memory.state_of_the_outermost_loop,
     _memory.steered,
