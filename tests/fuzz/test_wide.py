@@ -31,6 +31,13 @@ def test_every_mode_of_a_program(lang64, seed):
     assert dict.fromkeys(MODES, AGREE) == verdict.modes, verdict.words
 
 
+@pytest.mark.parametrize("seed", [1276, 1378])
+def test_winners_of_parallel_maxima_are_not_lost(lang64, seed):
+    """A calculated candidate has other last bits in another loop: tangents were NaN, second derivatives wrong."""
+    verdict = judge_modes(write_wide(seed), lang64, ["jvp", "hessian"])
+    assert verdict.modes == {"jvp": AGREE, "hessian": AGREE}, verdict.words
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(12 * 3600)
 @pytest.mark.parametrize("name", ENGINES)

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import cast, compared, constant, over, times
+from .._exact import Exact
 from .._names import Names
 from .._slots import Slotted, place_of, replaced, slotted
 from ..polish import polished, pruned
 from ._evaluated import extent
-from ._exact import Exact
 from ._program import Reserve, Run, TapeSize
 from ._room import most_runs
 from ._tapes import entries

@@ -7,7 +7,8 @@ are through: the loop runs twice, and in the second run each iteration whose val
 Whose value won is told by its bits. Engines compile with fast maths, so that one expression has other last bits in
 another loop, and even a comparison may be rearranged: measured with Taichi 1.7.4 and Quadrants 1.3.3, two
 winners of three were lost by `==` in another loop. So both runs are the same loop, which finds nothing in the first
-run, as no number has the bits that `goal` begins with.
+run, as no number has the bits that `goal` begins with. Only candidates that are loaded or chosen are told so; a loop
+with calculated ones runs in order (`_kernel.py`).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 from ...source.ir import NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
+from .._exact import Exact
 from .._names import Names, names_of
 from ._activity import Activity
 from ._extremes import INTEGER, Extreme, extremes_in, kept, settled, shared, sliced
@@ -106,6 +107,7 @@ class _Pass:
         moving = [*(array.name for array in self.arrays), *self.arguments, *self.locals]
         self.companions = {name: self.names.fresh(f"{name}_dot") for name in moving}
         self.scratch: list[tuple[nodes.Array, str]] = []
+        self.kernel = kernel = replace(kernel, body=tuple(map(self._in_order, kernel.body)))
         self.extremes = self._extremes()
         kinds = {**kernel.locals, **{name: array.type for name, array in kernel.arrays.items()}}
         self.statements = Statements(kernel.path, kinds, activity, self.companions, self.names, self.extremes)
@@ -180,6 +182,22 @@ class _Pass:
         if not isinstance(task, nodes.For) or not _is_parallel(task):
             return frozenset()
         return frozenset(one.array for one in extremes_in(task.body, self.companions)) - _owned(task)
+
+    def _in_order(self, task: nodes.Stmt) -> nodes.Stmt:
+        """A task whose winners cannot be told by running it twice, as one that runs in order.
+
+        A candidate that was calculated has other last bits in the second run where an engine compiles both runs
+        differently: in order, one task holds both, and the gradient of a tangent works the candidate out a third time.
+        Then winners are lost, in silence. In order the winner is known at once.
+        """
+        later = self._later(task)
+        if not later or not isinstance(task, nodes.For):
+            return task
+        # What depends on the order of iterations is refused in any case.
+        self._for_winners(task, later)
+        exact = Exact(task.body, {one.array for one in walk.stores(task.body)})
+        candidates = [one.value for one in walk.stores(task.body) if one.array in later]
+        return task if all(map(exact.has, candidates)) else replace(task, is_parallel=False)
 
     # Tasks ------------------------------------------------------------------------------------
 
