@@ -190,7 +190,7 @@ class Examinable(ABC):
     """What can be called like an op and be looked into: layers derive from it."""
 
     @abstractmethod
-    def _examine(self, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examined:
+    def _examine(self, inputs: tuple[Any, ...], who: str) -> Examined:
         """Lay open a call. `who` asks, for messages. Raises whatever a call raises."""
 
     @abstractmethod
@@ -325,7 +325,7 @@ class ExaminedOp(Examined):
 
     def to_double(self) -> ExaminedOp | None:
         try:
-            return self._of(self.op, {name: _widened(one) for name, one in self.arguments.items()})
+            return self._of(self.op, {name: _widen(one) for name, one in self.arguments.items()})
         except TinsmithError:  # an annotation that wants another dtype; the call itself was found right before
             return None
 
@@ -340,7 +340,7 @@ class ExaminedOp(Examined):
         return ExaminedOp(op, *called(op, (), arguments), self.kind)
 
 
-def _widened(value: Any) -> Any:
+def _widen(value: Any) -> Any:
     return value.detach().double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
@@ -364,7 +364,10 @@ def examined(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], wh
         words = f"{who} of {title} was asked inside a transform of torch.func, or forward mode"
         raise ArgumentError(refusal(words, remedy="Ask it outside."))
     if isinstance(subject, Examinable):
-        return subject._examine(inputs, named, who)
+        if named:
+            words = f"{who} of {type(subject).__name__} got `{next(iter(named))}` by name"
+            raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
+        return subject._examine(inputs, who)
     return ExaminedOp(subject, *called(subject, inputs, named))
 
 

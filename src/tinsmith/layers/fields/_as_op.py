@@ -122,14 +122,14 @@ class OpProgram:
 
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
-        result = self.op(*self._given(launches, memory))
+        result = self.op(*self._list_arguments(launches, memory))
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
 
     def examine(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Examined:
         """The op's call, laid open for who checks it."""
-        return examined_layer(self.op, self._given(launches, memory), {})
+        return examined_layer(self.op, self._list_arguments(launches, memory), {})
 
-    def _given(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
+    def _list_arguments(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
         """The op's arguments, in their order."""
         launches = self._stores.taking_part(launches)
         values = self._values(launches)

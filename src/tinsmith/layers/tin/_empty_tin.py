@@ -7,7 +7,6 @@ torch's side of it: weights as parameters, checkpoints, copies.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -285,11 +284,8 @@ class EmptyTin(torch.nn.Module, Examinable):
         return outputs[0] if len(outputs) == 1 else outputs
 
     # Checking -----------------------------------------------------------------------------
-    def _examine(self, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examined:
+    def _examine(self, inputs: tuple[Any, ...], who: str) -> Examined:
         self._check_finished(who)
-        if named:
-            words = f"{who} of {self._label} got `{next(iter(named))}` by name"
-            raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
         memory = [one.detach() for one in self._memory_of(inputs)]
         return (self._program or self._make_program()).examine(self._kernels.launches(), memory)
 

@@ -102,10 +102,10 @@ class TensorProgram:
         recipe = self._recipe(tensors) if torch.compiler.is_compiling() else self._known(tensors)
         if recipe.is_plain:
             return recipe.op(*tensors)
-        result = recipe.op(*self._given(recipe, tensors), **recipe.sizes)
+        result = recipe.op(*self._list_arguments(recipe, tensors), **recipe.sizes)
         return self._finished(result) if True in self._complex else result
 
-    def _given(self, recipe: Recipe, tensors: Sequence[torch.Tensor]) -> list[Any]:
+    def _list_arguments(self, recipe: Recipe, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """The op's arguments, in their order."""
         given = [*tensors, *self._extra]
         for change in recipe.changes:
@@ -115,7 +115,7 @@ class TensorProgram:
     def examine(self, tensors: Sequence[torch.Tensor]) -> Examined:
         """A call of the op, laid open for who checks it."""
         recipe = self._recipe(tensors)
-        return examined_layer(recipe.op, self._given(recipe, tensors), recipe.sizes)
+        return examined_layer(recipe.op, self._list_arguments(recipe, tensors), recipe.sizes)
 
     def _finished(self, result: Any) -> Any:
         if isinstance(result, torch.Tensor):

@@ -6,12 +6,12 @@ Registration stands here, and what people see of a Tube. What it was registered 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ..._errors import ArgumentError, RegistrationError, refusal
+from ..._errors import RegistrationError, refusal
 from ...bridge import Examinable, Examined
 from ...linter import Finding, lint_kernels
 from ._blueprint import Blueprint
@@ -229,12 +229,9 @@ class Tube(torch.nn.Module, Examinable):
         return program(input_tensors)
 
     # Looking ------------------------------------------------------------------------------
-    def _examine(self, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examined:
+    def _examine(self, inputs: tuple[Any, ...], who: str) -> Examined:
         if self._program is None:
             raise self._unfinished(f"given to {who}")
-        if named:
-            words = f"{who} of {self._blueprint.label} got `{next(iter(named))}` by name"
-            raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
         return self._program.examine([one.detach() for one in inputs])
 
     def _lint(self) -> list[Finding]:
