@@ -9,7 +9,7 @@ from ._followed import Followed
 from ._handed import Handed, Hands, Scope, free, handed
 from ._later_changes import Filed, LaterChanges
 from ._needs import Needs, needs_of
-from ._nodes import called, is_serialized, is_static, iterated, names_in, root
+from ._nodes import called, is_serialized, is_setting, is_static, iterated, names_in, root
 from ._parsing import parse_expression, parse_module, parse_statement
 from ._pictures import MISSING, is_plain_object
 from ._places import Form
@@ -49,6 +49,7 @@ __all__ = [
     "handed",
     "is_plain_object",
     "is_serialized",
+    "is_setting",
     "is_static",
     "iterated",
     "lent_names",

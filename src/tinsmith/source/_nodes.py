@@ -23,6 +23,11 @@ def is_static(loop: ast.AST) -> TypeGuard[ast.For]:
     return isinstance(loop, ast.For) and called(loop.iter) == "static"
 
 
+def is_setting(statement: ast.stmt) -> bool:
+    """Whether a statement is a setting of the loop that follows (`ti.loop_config(...)`)."""
+    return isinstance(statement, ast.Expr) and called(statement.value) in ("loop_config", "block_local")
+
+
 def is_serialized(statement: ast.stmt) -> bool:
     """Whether a setting makes the loop that follows run in order (`ti.loop_config(serialize=True)`)."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):

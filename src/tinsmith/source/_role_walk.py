@@ -10,7 +10,7 @@ from typing import Any
 
 from ._field_uses import self_addition
 from ._followed import Followed
-from ._nodes import called, is_serialized, is_static, iterated
+from ._nodes import called, is_serialized, is_setting, is_static, iterated
 from ._places import Loop, Names, changed_arrays
 from ._read import Source, read
 from ._references import called_function, reference_kinds
@@ -132,7 +132,7 @@ class _Walker(ast.NodeVisitor):
     def visit_Expr(self, node: ast.Expr) -> None:
         self.order += 1
         if isinstance(node.value, ast.Call):
-            if called(node.value) in ("loop_config", "block_local"):
+            if is_setting(node):
                 self._is_serialized = self._is_serialized or is_serialized(node)
                 return
             if self._atomic(node.value, is_fetched=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import called, is_serialized, is_static, iterated
+from ...source import called, is_serialized, is_setting, is_static, iterated
 from .._carried import carried
 from .._finding import Finding
 from .._subject import Subject
@@ -30,8 +30,7 @@ def racing_locals(subject: Subject) -> Iterator[Finding]:
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
             names = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
             outer |= {name.id for name in names if isinstance(name.ctx, ast.Store)}
-        is_setting = isinstance(statement, ast.Expr) and called(statement.value) in ("loop_config", "block_local")
-        settings = [*settings, statement] if is_setting else []
+        settings = [*settings, statement] if is_setting(statement) else []
 
 
 def _racing(subject: Subject, loop: ast.For, shared: set[str], seen: set[str]) -> Iterator[Finding]:

@@ -12,8 +12,8 @@ import ast
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...source import called, copied, is_serialized, is_static, parse_expression
-from ._loops import NotRewritable, header, is_setting, load, over, store
+from ...source import called, copied, is_serialized, is_setting, is_static, parse_expression
+from ._loops import NotRewritable, header, load, over, store
 from ._simplified import changed_in_place
 
 

@@ -91,11 +91,6 @@ def over(targets: list[ast.expr], sizes: list[ast.expr]) -> tuple[ast.expr, ast.
     return ast.Tuple(targets, ast.Store()), lang_call("ndrange", *sizes)
 
 
-def is_setting(statement: ast.stmt) -> bool:
-    """Whether a statement is a setting of the loop that follows (`ti.loop_config(...)`)."""
-    return isinstance(statement, ast.Expr) and called(statement.value) in ("loop_config", "block_local")
-
-
 def store(name: str) -> ast.Name:
     return ast.Name(name, ast.Store())
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from ...source import called, copied, is_static, parse_statement
-from ._loops import is_setting
+from ...source import called, copied, is_setting, is_static, parse_statement
 
 
 def serial(tree: ast.FunctionDef) -> ast.FunctionDef:
