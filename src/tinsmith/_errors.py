@@ -11,6 +11,7 @@
     ├── RegistrationError RuntimeError   a layer whose parts are missing, doubled, or registered too late
     ├── EngineError       RuntimeError   an engine missing, not started, or started for another device
     ├── GradientError     RuntimeError   a derivative that cannot be had
+    ├── GraphError        RuntimeError   a compiled or exported graph of an op that is gone, missing or edited
     ├── ConfigError       ValueError     a setting or a configuration's key unknown or out of range
     ├── InputError        ValueError     a file that a command cannot read or write
     ├── CheckError        AssertionError a kernel or gradient that a check found wrong
@@ -85,6 +86,10 @@ class EngineError(TinsmithError, RuntimeError):
 
 class GradientError(TinsmithError, RuntimeError):
     """A derivative that cannot be had, refused rather than silently wrong."""
+
+
+class GraphError(TinsmithError, RuntimeError):
+    """A compiled or exported graph calls an op that is gone, was never made here, or has been edited since."""
 
 
 class ConfigError(TinsmithError, ValueError):

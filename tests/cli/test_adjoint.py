@@ -179,7 +179,7 @@ def test_in_a_process_of_its_own_only_source_is_printed(tmp_path, name):
     file = tmp_path / "kernels.py"
     file.write_text(KERNELS.format(engine=name) + 'print("the file says this")\n', "utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "tinsmith.cli", "adjoint", f"{file}:decay"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tinsmith", "adjoint", f"{file}:decay"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "the file says this" in done.stderr

@@ -383,7 +383,7 @@ def test_another_module_of_a_dotted_name_is_refused(folder):
 @pytest.mark.parametrize("run", [(), ("--run",)])
 def test_in_a_process_of_its_own_standard_output_is_the_report(write, run):
     write("fine.py", RIGHT, 'print("the file says this")\n')
-    command = [sys.executable, "-m", "tinsmith.cli", "check", "fine.py", "--format", "json", *run]
+    command = [sys.executable, "-m", "tinsmith", "check", "fine.py", "--format", "json", *run]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ok"] is True

@@ -65,12 +65,7 @@ WAYS = {
 }
 
 
-KNOWN_GAP = pytest.mark.xfail(
-    strict=True, reason="a traced graph's backward operator is not told what its forward used"
-)
-
-
-@pytest.mark.parametrize("way", ["called", "mapped", pytest.param("compiled", marks=KNOWN_GAP)])
+@pytest.mark.parametrize("way", WAYS)
 def test_a_change_between_forward_and_backward_does_not_mix_two_kernels(lang64, way):
     """The gradient is that of the forward pass, or refused."""
 

@@ -37,6 +37,7 @@ FLOORS = {
     "cli": 8,
     "testing": 8,
     "__init__": 8,
+    "__main__": 9,
 }
 LATE = "__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)"
 """What the public face may say: its stub, which keeps the same rules, tells which names come from where."""

@@ -11,51 +11,51 @@ from dataclasses import replace
 
 import torch
 
-from ._core import Call
+from ._core import BackwardCall, Call
 from ._gradients import saved_names
-from ._packing import BackwardCall, packed_backward, packed_forward
 
 
 def forward_over_batch(
     size: int, call: Call, inputs: Sequence[torch.Tensor], dims: Sequence[int | None]
 ) -> list[torch.Tensor]:
-    """Outputs and scratch of a call over a batch of `size`, which comes first in each of them."""
-    names = call.core.signature.arrays
+    """What the forward operator gives for a call over a batch of `size`, which comes first in outputs and scratch."""
+    signature = call.core.signature
+    names = signature.arrays
     wide = _wide(size, call, frozenset(n for n, dim in zip(names, dims, strict=True) if dim is not None))
     tensors = [
         _widen(size, call, tensor, dim, name in wide.batched, name in call.batched)
         for name, tensor, dim in zip(names, inputs, dims, strict=True)
     ]
-    return _split(size, call, torch.ops.tinsmith.launch(*packed_forward(wide, tensors)))
+    results = call.core.operators.results(wide, tensors)
+    count = len(signature.outputs) + len(signature.scratch)
+    return [*_split(size, call, results[:count]), *results[count:]]
 
 
-def backward_over_batch(
-    size: int, asked: BackwardCall, tensors: Sequence[torch.Tensor], dims: Sequence[int | None]
-) -> list[torch.Tensor]:
+def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | None]) -> list[torch.Tensor]:
     """Gradients of the active inputs over a batch, each sample with its own.
 
-    `tensors` are the saved values and then the given cotangents. An active input counts as batched
+    `dims` are those of the saved values and then of the cotangents. An active input counts as batched
     even where it is not, because its gradient is.
     """
-    call, active, given = asked
+    call, active = asked.call, asked.active
     signature = call.core.signature
-    saved = saved_names(call, active)
-    owners = (*saved, *given)
+    owners = (*asked.saved, *asked.cotangents)
     made = frozenset(signature.outputs + signature.scratch)
     moved = frozenset(owner for owner, dim in zip(owners, dims, strict=True) if dim is not None)
     wide = _wide(size, call, (moved & frozenset(signature.arrays)) | active)
-    if not frozenset(saved).issuperset(saved_names(wide, active)):
+    if not asked.saved.keys() >= {*saved_names(wide, active)}:
         # The kernel that runs the whole batch reads what the call has not kept; that of one sample does not.
         wide = replace(wide, is_apart=True)
+    tensors = (*asked.saved.values(), *asked.cotangents.values())
     widened = [
         _widen(size, call, tensor, dim, owner in wide.batched or owner in made, owner in call.batched or owner in made)
         for tensor, dim, owner in zip(tensors, dims, owners, strict=True)
     ]
-    values = dict(zip(saved, widened[: len(saved)], strict=True))
-    read = [values[name] for name in saved_names(wide, active)]
-    cotangents = dict(zip(given, widened[len(saved) :], strict=True))
-    arguments = packed_backward(wide, active, read, [cotangents.get(name) for name in signature.outputs])
-    return _split(size, call, torch.ops.tinsmith.launch_backward(*arguments))
+    values = dict(zip(asked.saved, widened[: len(asked.saved)], strict=True))
+    read = {name: values[name] for name in saved_names(wide, active)}
+    cotangents = dict(zip(asked.cotangents, widened[len(asked.saved) :], strict=True))
+    found = call.core.operators.launch_backward(BackwardCall(wide, active, read, cotangents, asked.state))
+    return _split(size, call, found)
 
 
 def _wide(size: int, call: Call, new: frozenset[str]) -> Call:

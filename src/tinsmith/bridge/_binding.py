@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import torch
 
 from .._errors import ArgumentError, DeviceError, DtypeError, refusal
-from ..engines import FLOATS, Parameter
+from ..engines import FLOATS, HALVES, Parameter
 from ..spec import unexpected_keyword
-from ._signature import Signature, fitting_dtypes
+from ._signature import Signature, fitting_dtypes, takes_half
 
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
-_SUPPORTED = (*FLOATS, *_INTEGERS, torch.bool)
+_SUPPORTED = (*FLOATS, torch.bfloat16, *_INTEGERS, torch.bool)
 
 
 class Bound(NamedTuple):
@@ -153,6 +153,17 @@ def check_tensors(signature: Signature, tensors: Sequence[Any]) -> None:
             raise ArgumentError(_no_tensor(signature, name, tensor))
         _check_layout(signature, name, tensor)
         _check_dtype(signature, name, tensor)
+    check_devices(signature, tensors)
+
+
+def check_dtypes(signature: Signature, tensors: Sequence[torch.Tensor]) -> None:
+    """Refuse dtypes that do not fit."""
+    for name, tensor in zip(signature.arrays, tensors, strict=True):
+        _check_dtype(signature, name, tensor)
+
+
+def check_devices(signature: Signature, tensors: Sequence[torch.Tensor]) -> None:
+    """Refuse tensors on different devices."""
     devices = {tensor.device for tensor in tensors}
     if len(devices) > 1:
         rows = [(name, str(tensor.device)) for name, tensor in zip(signature.arrays, tensors, strict=True)]
@@ -171,11 +182,6 @@ def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None
         came, remedy = f"quantised ({tensor.dtype})", f"Pass `{name}.dequantize()`."
     elif tensor.layout != torch.strided:
         came, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
-    elif tensor.device.type == "meta":
-        came, remedy = (
-            "on the meta device, without memory",
-            f"Make it on a real device: `torch.empty_like({name}, device='cpu')`.",
-        )
     if remedy:
         raise ArgumentError(
             refusal(f"tensor `{name}` of op `{signature.op}` is {came}", [(name, _picture(tensor))], remedy)
@@ -186,6 +192,8 @@ def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
     fitting, dtype = fitting_dtypes(signature, name), tensor.dtype
     wanted = " or ".join(_short(d) for d in fitting) if fitting else "any real dtype of at most 64 bits"
     if dtype in _SUPPORTED and (fitting is None or dtype in fitting):
+        return
+    if dtype in HALVES and takes_half(signature, name):
         return
     why = _why(signature, name) if fitting else ""
     if dtype.is_complex:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import torch
 
 from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
 from .._lazy import lazy
-from ..engines import COMPILING, DTYPES
+from ..engines import COMPILING, HALVES
 from ..source.ir import Lowered
 from ..spec import solve
 from ._buffers import Buffer
 from ._case import Case
+from ._digest import digest_of
 from ._elements import check_element
 from ._field_contents import FieldContents
 from ._lowered import lowered
 from ._plan import Pace, Plan
-from ._signature import Signature, common_float, fitting_dtypes
+from ._signature import Signature, common_float, fitting_dtypes, takes_half
 from ._steps import Situation
+from ._tracing import constant_when_traced
 from .backward import Reverse, ReverseAt
 
 
@@ -80,18 +82,68 @@ class Call:
         return [next(found) if name in active else None for name in self.core.signature.arrays]
 
 
+class BackwardCall(NamedTuple):
+    """A call whose gradients are asked for.
+
+    Attributes:
+        active: inputs whose gradients are wanted.
+        saved: values that the call kept, by name.
+        cotangents: those of outputs that have one, by name.
+        state: what the forward pass noted of Python values and fields; None where nobody asks.
+    """
+
+    call: Call
+    active: frozenset[str]
+    saved: Mapping[str, Any]
+    cotangents: Mapping[str, Any]
+    state: torch.Tensor | None = None
+
+
+class Operators(Protocol):
+    """The torch operators of a core, as other parts of the bridge use them."""
+
+    forward: Any
+
+    def shares(self, dtypes: tuple[torch.dtype, ...]) -> tuple[Any, ...]:
+        """The op's dims that processes may share out, with the axis of each array that has it."""
+        ...
+
+    def define(self, core: Core, content: Callable[[], str], label: str) -> None:
+        """Give another core, made of this one, operators of its own."""
+        ...
+
+    def call(self, core: Core, bound: Any) -> list[torch.Tensor]:
+        """The outputs of a call as a caller writes it."""
+        ...
+
+    def results(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Everything that the forward operator gives for a call in the form in which it is run."""
+        ...
+
+    def launch(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Outputs and scratch of a call."""
+        ...
+
+    def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
+        """Gradients of the active inputs, in their order."""
+        ...
+
+
 class Core:
     """A signature, a source of gradients, and the plans made so far.
 
-    `hidden` are arrays that only generated kernels see.
+    `hidden` are arrays that only generated kernels see. `content` is the digest of all that compiled forms depend on.
     """
 
     hidden: frozenset[str] = frozenset()
+    operators: Operators
+    content: str
+    define: Callable[[Core], None]
 
     def __init__(self, signature: Signature, reverse: Reverse) -> None:
         self.signature = signature
         self.reverse = reverse
-        self.handle = -1  # given by `_packing.register`
+        self.forms: dict[Any, Any] = {}  # kept by `_route.form_of`
         self.tangents: dict[frozenset[str], Any] = {}
         self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars + signature.launch_numbers))
         self._pace = Pace(config().serial_below)
@@ -108,6 +160,30 @@ class Core:
     def varies(self) -> bool:
         """Whether a call's meaning depends on Python values outside its arguments."""
         return any(stage.varies for stage in self.signature.firsts)
+
+    @constant_when_traced
+    def settle(self) -> None:
+        """Define the operators, where that had to wait for names that the kernels use."""
+        if "operators" not in vars(self):
+            self.define(self)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether kernels use fields or Python values that are no arguments of a call, and may change between calls."""
+        return any(stage.has_state for stage in self.signature.firsts)
+
+    @constant_when_traced
+    def describe_values(self) -> str:
+        """A digest of the Python values that the kernels bake in now, which another process can compare with its own.
+
+        A graph keeps the arrays that a backward pass with these values reads: with others it is another graph.
+        """
+        return digest_of(*(stage.describe_values() for stage in self.signature.firsts))
+
+    @property
+    def environment(self) -> tuple[Any, ...]:
+        """The objects from which Python values come that kernels of this core use; none where they use none."""
+        return tuple(one for stage in self.signature.firsts for one in stage.environment)
 
     def fixed(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
         """The scalar arguments that a plan depends on."""
@@ -182,7 +258,7 @@ class Core:
             check_element(signature.op, parameter, dims, shapes[name] if name in shapes else solution.shapes[name])
         lead = () if call.batch is None else (call.batch,)
         return [
-            Buffer(i.name, lead + solution.shapes[i.name], self._made_dtype(i.name, call)) for i in signature.spec.made
+            Buffer(i.name, lead + solution.shapes[i.name], self.made_dtype(i.name, call)) for i in signature.spec.made
         ]
 
     def _situation(self, call: Call, device: torch.device, fingerprints: tuple[Any, ...]) -> Situation:
@@ -206,18 +282,19 @@ class Core:
             self.private(call),
         )
 
-    def _made_dtype(self, name: str, call: Call) -> torch.dtype:
+    def made_dtype(self, name: str, call: Call) -> torch.dtype:
         """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half."""
         fitting = fitting_dtypes(self.signature, name)
         common = common_float(call.dtypes)
         if common is not None and (fitting is None or common in fitting):
             return common
         if fitting is not None and len(fitting) == 1:
-            return torch.float32 if fitting[0] == torch.float16 else fitting[0]
+            return torch.float32 if fitting[0] in HALVES else fitting[0]
         words = f"the dtype of `{name}` in op `{self.signature.op}` cannot be told from its inputs"
         rows = [("floating inputs", "none" if common is None else str(common)), ("annotation", str(fitting or "any"))]
         raise DtypeError(refusal(words, rows, f"Write it into the spec: `{self.signature.items[name]}: f32`."))
 
+    @constant_when_traced
     def device_type(self) -> str:
         """Torch's name of the device that the kernels run on."""
         return self.signature.stages[0].engine.device_type()
@@ -235,9 +312,7 @@ class Core:
 
     def result_dtype(self, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
         """The half dtype that a result is cast back to, None where it is computed in its own."""
-        item = self.signature.items[name]
         fitting = fitting_dtypes(self.signature, name)
-        declared = DTYPES[item.dtype] if item.dtype else (fitting[0] if fitting and len(fitting) == 1 else None)
-        if declared is not None:
-            return declared if declared == torch.float16 else None
-        return torch.float16 if common_float(inputs) == torch.float16 else None
+        is_fixed = fitting is not None and len(fitting) == 1 and not takes_half(self.signature, name)
+        wanted = fitting[0] if fitting and is_fixed else common_float(inputs)
+        return wanted if wanted in HALVES else None

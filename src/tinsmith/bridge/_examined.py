@@ -244,7 +244,7 @@ class ExaminedOp(Examined):
 
     @property
     def is_batch(self) -> bool:
-        return bool(self.route.lead)
+        return bool(self.route.form.lead)
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import torch
+
 from .._errors import GradientError
 from ..engines import one_at_a_time
 from ._core import Core
+from ._route import computed
+from ._signature import fitting_dtypes
 from ._stage import Stage
 from ._told import told
 from ._variant import ArrayType, Variant
 from .backward import AutoReverse, KernelReverse, ReverseAt, SourceReverse
+from .operators import shares_of
 
 _ORIGINS = {
     "auto": "generated from the kernels' source where they are covered, else the engine's reverse mode",
@@ -31,7 +36,7 @@ def explain(core: Core) -> str:
         lines += ["", *_kernel(stage)]
         count = sum(one.first is stage for one in signature.stages)
         lines += [f"  launched {count} times"] if count > 1 else []
-    lines += ["", *_gradient(core), "", *_batches(core)]
+    lines += ["", *_gradient(core), "", *_batches(core), "", *_shared(core)]
     texts = [(variant, text) for stage in signature.firsts for variant, text in stage.texts.items()]
     lines += ["", f"compiled variants: {len(texts)}"]
     for variant, text in texts:
@@ -88,9 +93,24 @@ def _batches(core: Core) -> Iterable[str]:
         yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
 
 
-def _all_batched(core: Core, stage: Stage) -> Variant:
-    import torch
+def _shared(core: Core) -> Iterable[str]:
+    """Which dims processes may share out, asked of a call in float32 where nothing says otherwise."""
+    signature = core.signature
+    yield "processes (DTensor) may share out:"
+    if signature.spec.batch_name:
+        yield f"  *{signature.spec.batch_name}: its dims"
+    fitting = ((fitting_dtypes(signature, name) or (torch.float32,))[0] for name in signature.arrays)
+    found = shares_of(core, computed(list(fitting)))
+    for dim, axes in found.axes.items():
+        whole = [name for name in signature.arrays if name not in axes]
+        yield f"  {dim}" + (f", with {', '.join(whole)} whole in each process" if whole else "")
+    for dim, why in found.reasons.items():
+        yield f"  not {dim}: {why}"
+    if not (found.axes or found.reasons or signature.spec.batch_name):
+        yield "  no dim"
 
+
+def _all_batched(core: Core, stage: Stage) -> Variant:
     items = core.signature.items
     arrays = []
     for name in stage.arrays:

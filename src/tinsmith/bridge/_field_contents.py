@@ -48,10 +48,14 @@ class Contents(NamedTuple):
         """Raise GradientError where a field holds something else by now."""
         name = self.look.changed_since(self.values)
         if name:
-            op = self.look.op
-            words = f"the field `{name}` that op `{op}` reads changed between its forward and its backward pass"
-            remedy = f"Change it after the backward pass, or make `{name}` an array parameter of the kernel."
-            raise GradientError(refusal(words, remedy=remedy))
+            raise field_changed_between(self.look.op, name)
+
+
+def field_changed_between(op: str, name: str) -> GradientError:
+    """What a backward pass gets whose forward pass found other values in a field."""
+    words = f"the field `{name}` that op `{op}` reads changed between its forward and its backward pass"
+    remedy = f"Change it after the backward pass, or make `{name}` an array parameter of the kernel."
+    return GradientError(refusal(words, remedy=remedy))
 
 
 class Look:
@@ -91,6 +95,12 @@ class Look:
             starts = [first + start for start in self._ends[:-1]]
             self._transfer.run_at(starts, is_serial=self._count < config().serial_below)
         return memory.raw, *[np.ascontiguousarray(one.field.to_numpy()).tobytes() for one in self._others]
+
+    def digests(self) -> list[tuple[str, int]]:
+        """A number for what each field holds: of two different contents two different ones, but for one in 2^64."""
+        ours, *others = self.contents().values
+        parts = [ours[start:end] for start, end in itertools.pairwise(self._ends)]
+        return [(one.name, hash(held)) for one, held in zip(self._ours + self._others, [*parts, *others], strict=True)]
 
     def changed_since(self, before: tuple[bytes, ...]) -> str:
         """The name of the first field that holds something else than it did; "" if none does."""

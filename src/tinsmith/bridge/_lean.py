@@ -14,9 +14,8 @@ from typing import Any, Protocol
 import torch
 
 from ._batches import backward_over_batch
-from ._core import Call
+from ._core import BackwardCall, Call
 from ._gradients import no_forward_mode, saved_names
-from ._packing import BackwardCall, packed_backward
 from ._plan import Plan
 from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches, plain_apply
 
@@ -98,9 +97,15 @@ def _differentiable(
     call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
 ) -> list[Any]:
     """Gradients by way of the operator, which transforms see."""
-    values = [saved[name] for name in saved_names(call, active)]
-    found = torch.ops.tinsmith.launch_backward(*packed_backward(call, active, values, cotangents))
-    return call.by_input(active, found)
+    return call.by_input(active, call.core.operators.launch_backward(_asked(call, active, saved, cotangents)))
+
+
+def _asked(
+    call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
+) -> BackwardCall:
+    pairs = zip(call.core.signature.outputs, cotangents, strict=True)
+    given = {name: one for name, one in pairs if one is not None}
+    return BackwardCall(call, active, {name: saved[name] for name in saved_names(call, active)}, given)
 
 
 def _older_batch(
@@ -109,10 +114,7 @@ def _older_batch(
     """Gradients for cotangents that are batches of torch's older vmap, in one launch as well."""
     level, whole, dims = older_batches(cotangents)
     size = next(t.shape[0] for t, dim in zip(whole, dims, strict=True) if t is not None and dim is not None)
-    values = [saved[name] for name in saved_names(call, active)]
-    pairs = zip(call.core.signature.outputs, whole, dims, strict=True)
-    given = [(name, tensor, dim) for name, tensor, dim in pairs if tensor is not None]
-    asked = BackwardCall(call, active, tuple(name for name, _, _ in given))
-    tensors = [*values, *(tensor for _, tensor, _ in given)]
-    split = backward_over_batch(size, asked, tensors, [*(None for _ in values), *(dim for _, _, dim in given)])
+    asked = _asked(call, active, saved, whole)
+    given = [dim for tensor, dim in zip(whole, dims, strict=True) if tensor is not None]
+    split = backward_over_batch(size, asked, [*(None for _ in asked.saved), *given])
     return call.by_input(active, [into_older_batch(gradient, level) for gradient in split])

@@ -8,8 +8,8 @@ from typing import Any
 from .._errors import ArgumentError, refusal
 from ..spec import parse
 from ._chained import check_links, check_repeats
-from ._op import Op
-from ._orders import Order
+from ._op import Op, Result
+from ._orders import Half, Order
 
 
 def op(
@@ -22,9 +22,11 @@ def op(
     engine: str | None = None,
     trust_engine: bool = False,
     check_bounds: bool = False,
+    half: Half = "compute",
     name: str | None = None,
     order: Order | None = None,
-) -> Callable[[Any], Op]:
+    returns: type[Result] | None = None,
+) -> Callable[[Any], Op[Result]]:
     """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
 
     Args:
@@ -43,10 +45,14 @@ def op(
             hand-written backward pass, and in batches. An ordinary launch does not look: it reads or overwrites other
             memory. For finding mistakes: launches are waited for, and slower. `TINSMITH_CHECK_BOUNDS=1` is this for
             every op.
+        half: what becomes of float16 and bfloat16 tensors for arrays that the kernel annotates as float32: they are
+            `"compute"`d in float32, as they are where nothing is annotated, or `"refuse"`d.
         name: for messages; the kernel's own otherwise.
         order: of a call's arguments: the `"kernel"`'s parameters, or the `"spec"`'s inputs and then what it does not
             list. Results are always in the spec's order. Left out it is the kernel's, with a warning where inputs and
             outputs of the same names (`v` and `v_new`) and dims stand in different orders.
+        returns: of an op with several outputs, a `NamedTuple` class with their names as its fields: calls give it, and
+            type checkers know it. Without it they take a call's result for a tensor.
 
     Raises:
         SpecError: the spec does not parse, or does not fit the kernel's parameters.
@@ -71,12 +77,14 @@ def op(
         "engine": engine,
         "trust_engine": trust_engine,
         "check_bounds": check_bounds,
+        "half": half,
         "name": name,
         "order": order,
+        "returns": returns,
     }
     parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
 
-    def decorate(*kernels: Any) -> Op:
+    def decorate(*kernels: Any) -> Op[Result]:
         if len(kernels) != 1:
             words = f"ts.op makes an op of one kernel, and was given {len(kernels)}"
             remedy = f'ts.chain("{spec}", [first, second]) makes one of several.'
@@ -97,9 +105,11 @@ def chain(
     engine: str | None = None,
     trust_engine: bool = False,
     check_bounds: bool = False,
+    half: Half = "compute",
     name: str | None = None,
     order: Order | None = None,
-) -> Op:
+    returns: type[Result] | None = None,
+) -> Op[Result]:
     """One op out of several kernels that run in order, and in reverse in the backward pass.
 
     Arrays are linked by parameter name: a kernel reads what an earlier one wrote to the array of that name. A kernel
@@ -139,11 +149,13 @@ def chain(
         "engine": engine,
         "trust_engine": trust_engine,
         "check_bounds": check_bounds,
+        "half": half,
         "name": name,
         "order": order,
+        "returns": returns,
     }
     pairs = [(one.kernel, one._options.get("backward")) if isinstance(one, Op) else (one, None) for one in kernels]
     check_links(name or "", pairs)
-    made = Op([kernel for kernel, _ in pairs], spec, **options)
+    made: Op[Result] = Op([kernel for kernel, _ in pairs], spec, **options)
     check_repeats(made.name, made._core.signature.stages)
     return made

@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from inspect import Parameter
+from inspect import Signature as PythonSignature
+from typing import Any, Generic, NamedTuple
 
 import torch
+from typing_extensions import TypeVar
 
-from .._config import config
 from .._errors import ArgumentError, SpecError, refusal
-from ..engines import is_kernel, of_kernel, one_at_a_time
+from ..engines import HALVES, is_kernel, of_kernel, one_at_a_time
 from ..linter import Finding, lint_kernels
 from ..spec import Spec, parse
-from . import _operator
 from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
+from ._content import content_of
 from ._core import Core
 from ._examples import registered
 from ._explain import explain
 from ._lean import lean_as, run_lean
-from ._orders import call_order, checked_order, warn_of_orders
-from ._packing import register
+from ._orders import call_order, checked_order, refuses_half, warn_of_orders
 from ._pickling import Reference, reference_to
 from ._relaunch import stage_of, stages_of
-from ._route import Route, key_of, quick_key_of, route
+from ._route import Route, Routes, quick_key_of
 from ._signature import Signature, fitting_dtypes, match, settled
 from ._stage import FieldUse
-from ._tracing import has_modes, is_plain, is_tracing, is_transformed
+from ._tracing import has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
 from .derived import SeededCore, has_draws
+from .operators import call_distributed, define_operators, is_distributed
 
 _NOTHING: Mapping[str, Any] = {}
 _DOCTOR = f"{__name__.partition('.')[0]}.doctor"
 """The room that checks stands above this one: it is looked for when it is asked, and an op is made without it."""
 
 
-class Op:
+Result = TypeVar("Result", default=torch.Tensor)
+"""What a call gives: a tensor, or the named tuple that `returns=` says."""
+
+
+class Op(Generic[Result]):
     """A differentiable operation made from one or several kernels.
 
     Call it with the kernels' parameters, outputs and scratch left out, by position or by
@@ -81,14 +88,12 @@ class Op:
         self._lean = lean_as(self.name)
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
         self._core = self._make_core()
-        self._routes: dict[Any, Route] = {}
+        self._routes = Routes(self._core)
         self._seeded = self._core if isinstance(self._core, SeededCore) else None
         signature = self._signature
         self._count = len(signature.order)
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
-        self._has_others = True
-        self._is_simple = False
-        self._result = _result_type(self.name, signature.outputs)
+        self._result = _result_type(self.name, signature.outputs, options.get("returns"))
 
     # Making -------------------------------------------------------------------------------
     @one_at_a_time
@@ -102,15 +107,21 @@ class Op:
         order = call_order(spec, stages, wanted)
         detached = options.get("detached", ())
         signature = match(self.name, spec, stages, options.get("init"), detached, order=order, is_run=is_run)
-        signature = settled(replace(signature, trusts_engine=bool(options.get("trust_engine"))))
+        trusts_engine = bool(options.get("trust_engine"))
+        signature = replace(signature, trusts_engine=trusts_engine, refuses_half=refuses_half(options))
+        signature = settled(signature)
         for engine in {stage.engine for stage in stages}:
             engine.settle()
         if wanted is None:
             warn_of_orders(signature)
-        core = Core(signature, _reverse_for(signature, options))
-        if isinstance(core.reverse, AutoReverse | SourceReverse) and has_draws(signature):
+        reverse = _reverse_for(signature, options)
+        backward = reverse.stage if isinstance(reverse, HandWritten) else None
+        core = Core(signature, reverse)
+        content = functools.partial(content_of, signature, options, backward)
+        if isinstance(reverse, AutoReverse | SourceReverse) and has_draws(signature):
             core = SeededCore(core)
-        register(core)
+        if is_run:
+            define_operators(core, content)
         return core
 
     def backward(self, kernel: Any) -> Any:
@@ -138,25 +149,26 @@ class Op:
         """
         self._options = self._options | {"backward": kernel}
         self._core = self._make_core()
-        self._routes.clear()
+        self._routes = Routes(self._core)
         return kernel
 
     def example(self, make: Callable[[], Any]) -> Callable[[], Any]:
         """Register a function that gives example inputs, under its own name. A decorator; see `examples`."""
         return registered(self.name, self.examples, make)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Op:
+    def __get__(self, instance: Any, owner: type | None = None) -> Op[Result]:
         """An op in the body of a data-oriented class is bound to the object, as a method is."""
         if instance is None or self.owner is not None:
             return self
         kept = instance.__dict__.setdefault("_tinsmith_ops", {})
-        bound = kept.get(self)
+        bound: Op[Result] | None = kept.get(self)
         if bound is None or bound.owner is not instance:  # a copied object brings its original's ops along
-            bound = kept[self] = Op(
+            bound = Op(
                 [_bind_kernel(kernel, instance) for kernel in self._kernels],
                 self._text,
                 **self._bound_options(instance),
             )
+            kept[self] = bound
         return bound
 
     def _bound_options(self, instance: Any) -> dict[str, Any]:
@@ -169,19 +181,37 @@ class Op:
         return self._core.signature.stages[0].owner
 
     # Calling ------------------------------------------------------------------------------
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **named: Any) -> Result:
         """Run the op. See the class for what it takes and returns."""
         if is_tracing():
-            return self._wrapped(_operator.traced(self._core, self._bound(arguments, named)))
-        if self._is_simple and not named and len(arguments) == self._count and is_plain():
-            found = self._routes.get(quick_key_of(arguments))
+            return self._wrapped(self._traced(arguments, named))
+        routes = self._routes
+        if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
+            found = routes.get(quick_key_of(arguments))
             if found is not None and found.is_direct and found.is_current():
                 if found.active and torch.is_grad_enabled():
                     outputs = run_lean(self._lean, found, arguments)
                 else:
                     outputs = found.plan.forward(arguments, _NOTHING)[found.plan.outputs]
-                return outputs[0] if len(outputs) == 1 else self._result(*outputs)
-        return self._call_bound(self._bound(arguments, named))
+                result: Any = outputs[0] if len(outputs) == 1 else self._result(*outputs)
+                return result
+        return self._wrapped(self._outputs(self._bound(arguments, named)))
+
+    def _traced(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Sequence[torch.Tensor]:
+        """A call that a compiler reads instead of running it."""
+        self._core.settle()
+        bound = _autocast(self._core.signature, self._bound(arguments, named))
+        check_tensors(self._core.signature, bound.tensors)
+        return self._dispatched(bound)
+
+    def _dispatched(self, bound: Bound) -> Sequence[torch.Tensor]:
+        """A call by the op's torch operator; by each process on its part, where processes share its tensors."""
+        if is_distributed(bound.tensors):
+            return call_distributed(self._core, bound, self._run_part)
+        return self._core.operators.call(self._core, bound)
+
+    def _run_part(self, bound: Bound) -> Sequence[torch.Tensor]:
+        return self._dispatched(bound) if is_tracing() else self._outputs(bound)
 
     def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
         if named or not self._takes_tensors_only or len(arguments) != self._count:
@@ -193,17 +223,17 @@ class Op:
         check_tensors(self._signature, bound.tensors)
         return self._seeded.with_seed(bound)
 
-    def _call_bound(self, bound: Bound) -> Any:
+    def _outputs(self, bound: Bound) -> Sequence[torch.Tensor]:
         if not is_plain():
-            return self._wrapped(self._run_special(bound))
-        found = self._route(bound)
+            return self._run_special(bound)
+        found = self._routes.find(bound)
         if not found.is_native:
-            return self._wrapped(_operator.dispatched(self._core, bound, found))
+            return self._dispatched(bound)
         outputs = self._run(found, bound)
-        return self._wrapped(outputs if found.is_finished else found.finish(outputs))
+        return outputs if found.is_finished else found.form.finish(outputs)
 
     def _run(self, found: Route, bound: Bound) -> Sequence[torch.Tensor]:
-        tensors = bound.tensors if found.is_prepared else found.prepare(bound.tensors)
+        tensors = bound.tensors if found.is_prepared else found.form.prepare(bound.tensors)
         if not found.is_ordered:
             tensors = in_order(tensors)
         if bound.scalars:
@@ -215,37 +245,15 @@ class Op:
 
     def _run_special(self, bound: Bound) -> Sequence[torch.Tensor]:
         """A call under autocast, a transform, a tracer or forward mode."""
+        if is_jit_traced():
+            words = f"op `{self.name}` cannot be traced by torch.jit.trace, which would take its results for constants"
+            raise ArgumentError(refusal(words, remedy="Use torch.export.export, or torch.compile."))
         bound = _autocast(self._core.signature, bound)
-        found = self._route(bound)
+        found = self._routes.find(bound)
         if is_transformed() or has_modes() or not found.is_native:
-            return _operator.dispatched(self._core, bound, found)
+            return self._dispatched(bound)
         outputs = self._run(found, bound)
-        return outputs if found.is_finished else found.finish(outputs)
-
-    def _route(self, bound: Bound) -> Route:
-        core = self._core
-        try:
-            key: Any = key_of(bound.tensors)
-        except (AttributeError, RuntimeError):
-            check_tensors(core.signature, bound.tensors)
-            raise
-        if self._has_others:
-            key = (key, core.fixed(bound.scalars), tuple(bound.sizes.items()), core.fingerprints(bound.templates))
-        try:
-            found = self._routes.get(key)
-        except TypeError:  # symbolic sizes of a tracer, under which nothing can be kept
-            return route(core, bound)
-        if found is None or not found.is_current():
-            found = self._new_route(key, bound)
-        return found
-
-    def _new_route(self, key: Any, bound: Bound) -> Route:
-        if len(self._routes) >= config().plan_cache:
-            self._routes.clear()
-        found = self._routes[key] = route(self._core, bound)
-        self._has_others = self._core.varies or not self._takes_tensors_only  # known once the kernel was looked into
-        self._is_simple = not self._has_others and self._seeded is None
-        return found
+        return outputs if found.is_finished else found.form.finish(outputs)
 
     def _wrapped(self, outputs: Sequence[torch.Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else self._result(*outputs)
@@ -256,6 +264,20 @@ class Op:
         return self._core.signature if self._seeded is None else self._seeded.base.signature
 
     # Looking ------------------------------------------------------------------------------
+    @property
+    def __signature__(self) -> PythonSignature:
+        """What `inspect.signature` tells: a call's arguments, and the dims that it gives by keyword."""
+        signature = self._signature
+        kinds: dict[str, Any] = dict.fromkeys(signature.arrays, torch.Tensor)
+        kinds |= dict.fromkeys(signature.templates, Parameter.empty)
+        for name in signature.scalars:
+            own = signature.parameters(name)[0]
+            kinds[name] = Sequence[float] if own.kind == "matrix" else float if own.setter == "float" else int
+        found = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kinds[name]) for name in signature.order]
+        found += [Parameter(name, Parameter.KEYWORD_ONLY, annotation=int) for name in signature.size_names]
+        given = torch.Tensor if len(signature.outputs) == 1 else self._result
+        return PythonSignature(found, return_annotation=given)
+
     @property
     def spec(self) -> Spec:
         """The spec, parsed; `str` of it gives the text back."""
@@ -270,6 +292,28 @@ class Op:
     def engine(self) -> str:
         """Name of the engine that runs it."""
         return self._core.signature.stages[0].engine.name
+
+    @property
+    def operator(self) -> Any:
+        """The op as a torch operator, `torch.ops.tinsmith.<name>_<digest>`: what graphs have in a call's place.
+
+        The digest is over everything that the op's compiled forms depend on: the source of its kernels and of all that
+        they call, its spec and options, and the versions of its engine and of this library. The same content is the
+        same operator, in every process.
+
+        Example:
+            >>> @ts.op("x[n] -> y[n]")
+            ... @ti.kernel
+            ... def halve(x: ti.types.ndarray(), y: ti.types.ndarray()):
+            ...     for i in x:
+            ...         y[i] = 0.5 * x[i]
+            >>> halve.operator.name().startswith("tinsmith::halve_")
+            True
+            >>> halve.operator(torch.ones(2))
+            tensor([0.5000, 0.5000])
+        """
+        self._core.settle()
+        return self._core.operators.forward
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -351,20 +395,30 @@ def _refuse_unfilled(signature: Signature) -> None:
 def _autocast(signature: Signature, bound: Bound) -> Bound:
     """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it.
 
-    What takes nothing but float16 is left alone: half precision is computed in single in any case.
+    What takes nothing but half precision is left alone: it is computed in single in any case.
     """
 
     def single(name: str, tensor: Any) -> Any:
         if not isinstance(tensor, torch.Tensor) or not torch.is_autocast_enabled(tensor.device.type):
             return tensor
         is_cast = tensor.is_floating_point() and tensor.dtype != torch.float64
-        return tensor.float() if is_cast and fitting_dtypes(signature, name) != (torch.float16,) else tensor
+        fitting = fitting_dtypes(signature, name)
+        is_half = fitting is not None and len(fitting) == 1 and fitting[0] in HALVES
+        return tensor.float() if is_cast and not is_half else tensor
 
     pairs = zip(signature.arrays, bound.tensors, strict=True)
     return bound._replace(tensors=tuple(single(name, tensor) for name, tensor in pairs))
 
 
-def _result_type(name: str, outputs: Sequence[str]) -> Any:
+def _result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:
+    """The type of several results: the caller's own, or a named tuple."""
+    if wanted not in (None, torch.Tensor):
+        fields = getattr(wanted, "_fields", ())
+        if len(outputs) < 2 or tuple(fields) != tuple(outputs):
+            words = f"`returns` of op `{name}` does not have the outputs as its fields, in their order"
+            rows = [("outputs", ", ".join(outputs)), ("fields", ", ".join(fields) or f"none: {wanted!r:.60}")]
+            raise SpecError(refusal(words, rows, "Pass a NamedTuple with these fields; one output alone is a tensor."))
+        return wanted
     label = name if name.isidentifier() else "outputs"
     fields: Any = [(output, torch.Tensor) for output in outputs]
     return NamedTuple(f"{label}_outputs", fields)

@@ -106,7 +106,7 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
 def called(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Bound, Route]:
     """A call's arguments by kind, and how the op would run them. Raises what a call would."""
     bound = op._bound(inputs, dict(named))
-    return bound, op._route(bound)
+    return bound, op._routes.find(bound)
 
 
 def followed(
@@ -177,7 +177,7 @@ class _Run:
 def _flat(route: Route, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Tensors with their batch dims made one, on the CPU. No float is rounded."""
     call, names = route.call, route.call.core.signature.arrays
-    lead = len(route.lead)
+    lead = len(route.form.lead)
     merged = (
         tensor.reshape(call.batch or 0, *tensor.shape[lead:]) if name in call.batched else tensor
         for name, tensor in zip(names, tensors, strict=True)
@@ -192,7 +192,7 @@ def _stacked(samples: list[torch.Tensor], run: _Run, name: str) -> torch.Tensor:
 def _placed(outputs: _Tensors, route: Route, faithful: bool) -> _Tensors:
     """Outputs with the batch dims that the call had, on the device that it was on."""
     inner = 0 if route.call.batch is None else 1
-    shaped = {name: tensor.reshape((*route.lead, *tensor.shape[inner:])) for name, tensor in outputs.items()}
+    shaped = {name: tensor.reshape((*route.form.lead, *tensor.shape[inner:])) for name, tensor in outputs.items()}
     wide = {name: tensor.is_floating_point() and not faithful for name, tensor in shaped.items()}
     return {name: one.to(route.device, torch.float64 if wide[name] else one.dtype) for name, one in shaped.items()}
 

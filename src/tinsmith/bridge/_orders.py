@@ -12,6 +12,17 @@ from ._signature import Signature
 from ._stage import Stage
 
 Order: TypeAlias = Literal["kernel", "spec"]
+Half: TypeAlias = Literal["compute", "refuse"]
+
+
+def refuses_half(options: Mapping[str, Any]) -> bool:
+    """Whether half precision is refused where kernels annotate float32. Raises ArgumentError for another word."""
+    half = options.get("half", "compute")
+    if half not in get_args(Half):
+        words = f"`half` does not know {half!r}"
+        rows = [("known", ", ".join(map(repr, get_args(Half))))]
+        raise ArgumentError(refusal(words, rows, "Leave it out: half precision is computed in float32."))
+    return half == "refuse"
 
 
 def checked_order(options: Mapping[str, Any]) -> Order | None:

@@ -9,16 +9,129 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from .._config import config
+from ..engines import HALVES
 from ..spec import solve
 from ._binding import Bound, check_tensors
 from ._core import Call, Core
 from ._plan import Plan
+from ._tracing import is_tracing
 
 _NATIVE = (torch.Tensor, torch.nn.Parameter)
+
+
+def computed(dtypes: Sequence[torch.dtype]) -> tuple[torch.dtype, ...]:
+    """The dtypes that inputs are computed in: of half precision, single."""
+    return tuple([torch.float32 if dtype in HALVES else dtype for dtype in dtypes])
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a call as a caller writes it becomes one that a plan runs, and its results the caller's.
+
+    Attributes:
+        call: the call as it is run.
+        casts: per input, whether half precision becomes single.
+        lead: sizes of the spec's `*b`; () without.
+        halves: per output, the half dtype that it is cast back to, or None.
+    """
+
+    call: Call
+    casts: tuple[bool, ...]
+    lead: tuple[int, ...]
+    halves: tuple[torch.dtype | None, ...]
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether no cast or reshape is needed before."""
+        return not (any(self.casts) or len(self.lead) > 1)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether none is needed after."""
+        return not (any(self.halves) or len(self.lead) > 1)
+
+    def prepare(self, tensors: Sequence[torch.Tensor], outer: Sequence[tuple[int, ...]] = ()) -> list[torch.Tensor]:
+        """The caller's tensors as the plan wants them. `outer` are dims in front that the op does not see."""
+        ready = []
+        names = self.call.core.signature.arrays
+        for place, tensor in enumerate(tensors):
+            first = outer[place] if outer else ()
+            tensor = tensor.float() if self.casts[place] else tensor
+            if len(self.lead) > 1 and names[place] in self.call.batched:
+                shape = tensor.shape[len(first) + len(self.lead) :]
+                tensor = tensor.reshape(*first, self.call.batch or 0, *shape)
+            ready.append(tensor)
+        return ready
+
+    def finish(self, results: Sequence[torch.Tensor], outer: tuple[int, ...] = ()) -> list[torch.Tensor]:
+        """The plan's results, outputs first, as the caller wants them."""
+        done = []
+        for place, result in enumerate(results):
+            shape = (*outer, *self.lead, *result.shape[len(outer) + 1 :])
+            shaped = result.reshape(shape) if len(self.lead) > 1 else result
+            half = self.halves[place] if place < len(self.halves) else None
+            done.append(shaped if half is None else shaped.to(half))
+        return done
+
+
+class Sizes(NamedTuple):
+    """What is known of calls with the same shapes and dtypes: a form without its call, which would keep its core."""
+
+    casts: tuple[bool, ...]
+    lead: tuple[int, ...]
+    halves: tuple[torch.dtype | None, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[torch.dtype, ...]
+    batched: frozenset[str]
+
+
+def as_it_is(call: Call) -> Form:
+    """The form of a call that is given as it is run. Its half precision becomes single all the same."""
+    casts = tuple([dtype in HALVES for dtype in call.dtypes])
+    return Form(replace(call, dtypes=computed(call.dtypes)) if any(casts) else call, casts, (), ())
+
+
+def form_of(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]) -> Form:
+    """The form of a call whose tensors have these shapes and dtypes. Raises for what does not fit the spec."""
+    if is_tracing():
+        return _new_form(core, bound, shapes, dtypes)
+    key = (*shapes, *dtypes, *core.fixed(bound.scalars), *bound.sizes.values())
+    try:
+        found = core.forms.get(key)
+    except TypeError:  # symbolic sizes of a tracer, under which nothing can be kept
+        return _new_form(core, bound, shapes, dtypes)
+    if found is None:
+        form = _new_form(core, bound, shapes, dtypes)
+        if len(core.forms) >= config().plan_cache:
+            core.forms.clear()
+        core.forms[key] = Sizes(
+            form.casts, form.lead, form.halves, form.call.shapes, form.call.dtypes, form.call.batched
+        )
+        return form
+    call = Call(core, found.shapes, found.dtypes, bound.scalars, bound.templates, bound.sizes)
+    if found.lead:
+        call = call.with_batch(_product(found.lead), found.batched)
+    return Form(call, found.casts, found.lead, found.halves)
+
+
+def _new_form(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]) -> Form:
+    signature = core.signature
+    full = dict(zip(signature.arrays, shapes, strict=True))
+    values = signature.size_values(bound.scalars, bound.sizes)
+    lead = tuple(solve(signature.spec, full, values, signature.op).batch)
+    batched = frozenset(name for name in signature.arrays if lead and signature.items[name].batch_name)
+    cores = tuple(tuple(shape[len(lead) :] if name in batched else shape) for name, shape in full.items())
+    call = Call(core, cores, computed(dtypes), bound.scalars, bound.templates, bound.sizes)
+    if lead:
+        call = call.with_batch(_product(lead), batched)
+    core.made(call)  # sizes and dtypes of the results are checked before anything runs
+    casts = tuple([dtype in HALVES for dtype in dtypes])
+    return Form(call, casts, lead, tuple([core.result_dtype(name, dtypes) for name in signature.outputs]))
 
 
 @dataclass
@@ -26,28 +139,22 @@ class Route:
     """How calls with certain shapes, dtypes and wishes are run.
 
     Attributes:
-        call: the call after preparation; its scalars are those of the first such call.
+        form: of the calls; the scalars of its call are those of the first one.
         active: inputs that require a gradient.
-        casts: per input, whether half precision becomes single.
-        lead: sizes of the spec's `*b`; () without.
-        halves: per output, the half dtype that it is cast back to, or None.
-        is_prepared, is_finished: whether no cast or reshape is needed before, and after.
         is_ordered: whether all memory is in order, element after element.
-        is_native: whether all tensors are torch's own, and no subclass that wants to be told.
+        is_native: whether all tensors are torch's own with memory, and no subclass that wants to be told.
         runtimes: how to ask each engine for its state, and the one that this route was made in.
     """
 
-    call: Call
+    form: Form
     active: frozenset[str]
     device: torch.device
-    casts: tuple[bool, ...]
-    lead: tuple[int, ...]
-    halves: tuple[torch.dtype | None, ...]
-    is_prepared: bool
-    is_finished: bool
     is_ordered: bool
     is_native: bool
     runtimes: tuple[tuple[Callable[[], Any], Any], ...]
+    call: Call = field(init=False)
+    is_prepared: bool = field(init=False)
+    is_finished: bool = field(init=False)
     is_direct: bool = field(init=False)
     _plan: Plan | None = None
     _wanted: dict[tuple[bool, ...], frozenset[str]] = field(default_factory=dict)
@@ -61,10 +168,14 @@ class Route:
 
     def __post_init__(self) -> None:
         """Note whether tensors go to the plan, and results to the caller, as they are."""
+        self.call = self.form.call
+        self.is_prepared, self.is_finished = self.form.is_prepared, self.form.is_finished
         self.is_direct = self.is_prepared and self.is_finished and self.is_ordered and self.is_native
 
     def with_scalars(self, bound: Bound) -> Call:
         """This route's call with other scalars."""
+        if not bound.scalars:
+            return self.call
         call = self.call
         return Call(
             call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched
@@ -72,7 +183,7 @@ class Route:
 
     def with_call(self, call: Call) -> Route:
         """This route for another call that differs in nothing a plan depends on."""
-        return replace(self, call=call, _plan=self.plan)
+        return replace(self, form=replace(self.form, call=call), _plan=self.plan)
 
     @property
     def plan(self) -> Plan:
@@ -88,75 +199,74 @@ class Route:
             found = self._wanted[needs] = self.call.wanted(needs[1:])
         return found
 
-    def prepare(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The caller's tensors as the plan wants them."""
-        ready = []
-        for tensor, cast, name in zip(tensors, self.casts, self.call.core.signature.arrays, strict=True):
-            tensor = tensor.float() if cast else tensor
-            if len(self.lead) > 1 and name in self.call.batched:
-                tensor = tensor.reshape(self.call.batch or 0, *tensor.shape[len(self.lead) :])
-            ready.append(tensor)
-        return ready
 
-    def finish(self, outputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The plan's results as the caller wants them."""
-        done = []
-        for output, half in zip(outputs, self.halves, strict=True):
-            shaped = output.reshape(*self.lead, *output.shape[1:]) if len(self.lead) > 1 else output
-            done.append(shaped if half is None else shaped.to(half))
-        return done
+class Routes:
+    """The routes of a core so far.
 
-
-def route(core: Core, bound: Bound, *, is_traced: bool = False) -> Route:
-    """Check a call and find its route. Every refusal that depends on tensors comes from here.
-
-    A tracer cannot look into an engine, so it leaves the engine's state to the traced operator.
+    Attributes:
+        is_simple: whether routes depend on nothing but tensors.
     """
-    signature, tensors = core.signature, bound.tensors
-    check_tensors(signature, tensors)
-    device = tensors[0].device if tensors else torch.device("cpu" if is_traced else core.device_type())
-    for stage in signature.stages:
-        stage.check_object(signature.op)
-    if not is_traced:
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._known: dict[Any, Route] = {}
+        signature = core.signature
+        self._takes_tensors_only = len(signature.arrays) == len(signature.order) and not signature.size_names
+        self._has_others = True
+        self.is_simple = False
+        self.get = self._known.get
+
+    def find(self, bound: Bound) -> Route:
+        """The route of a call; a new one where it has none."""
+        core = self._core
+        try:
+            key: Any = key_of(bound.tensors)
+        except (AttributeError, RuntimeError):
+            check_tensors(core.signature, bound.tensors)
+            raise
+        if self._has_others:
+            key = (key, core.fixed(bound.scalars), tuple(bound.sizes.items()), core.fingerprints(bound.templates))
+        try:
+            found = self._known.get(key)
+        except TypeError:  # symbolic sizes of a tracer, under which nothing can be kept
+            return route(core, bound)
+        if found is None or not found.is_current():
+            found = self._make(key, bound)
+        return found
+
+    def _make(self, key: Any, bound: Bound) -> Route:
+        if len(self._known) >= config().plan_cache:
+            self._known.clear()
+        found = self._known[key] = route(self._core, bound)
+        self._has_others = self._core.varies or not self._takes_tensors_only  # known once the kernel was looked into
+        self.is_simple = not self._has_others
+        return found
+
+
+def route(core: Core, bound: Bound) -> Route:
+    """Check a call and find its route. Every refusal that depends on tensors comes from here."""
+    form = checked_form(core, bound)
+    tensors = bound.tensors
+    device = tensors[0].device if tensors else torch.device(core.device_type())
+    has_memory = device.type != "meta"
+    if has_memory:
         core.check_device(device)
-    dtypes = [tensor.dtype for tensor in tensors]
-    casts = tuple(dtype == torch.float16 for dtype in dtypes)
-    lead, shapes, batched = _taken_apart(core, bound)
-    call = Call(
-        core,
-        shapes,
-        tuple(torch.float32 if cast else dtype for cast, dtype in zip(casts, dtypes, strict=True)),
-        bound.scalars,
-        bound.templates,
-        bound.sizes,
-    )
-    if lead:
-        call = call.with_batch(_product(lead), batched)
-    core.made(call)  # sizes and dtypes of the results are checked before anything runs
-    halves = tuple(core.result_dtype(name, dtypes) for name in signature.outputs)
     return Route(
-        call,
-        frozenset(name for name, tensor in zip(signature.arrays, tensors, strict=True) if tensor.requires_grad),
+        form,
+        frozenset(name for name, one in zip(core.signature.arrays, tensors, strict=True) if one.requires_grad),
         device,
-        casts,
-        lead,
-        halves,
-        is_prepared=not (any(casts) or len(lead) > 1),
-        is_finished=not (any(halves) or len(lead) > 1),
-        is_ordered=is_traced or all(tensor.is_contiguous() and not tensor.is_neg() for tensor in tensors),
-        is_native=all(type(tensor) in _NATIVE for tensor in tensors),
-        runtimes=() if is_traced else tuple((runtime, runtime()) for runtime in core.runtimes),
+        is_ordered=all(tensor.is_contiguous() and not tensor.is_neg() for tensor in tensors),
+        is_native=has_memory and all(type(tensor) in _NATIVE for tensor in tensors),
+        runtimes=tuple((runtime, runtime()) for runtime in core.runtimes),
     )
 
 
-def _taken_apart(core: Core, bound: Bound) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], frozenset[str]]:
-    """Sizes of `*b`, shapes without them, and the inputs that have them."""
-    signature = core.signature
-    full = {name: tuple(t.shape) for name, t in zip(signature.arrays, bound.tensors, strict=True)}
-    values = signature.size_values(bound.scalars, bound.sizes)
-    lead = tuple(solve(signature.spec, full, values, signature.op).batch)
-    batched = frozenset(name for name in signature.arrays if lead and signature.items[name].batch_name)
-    return lead, tuple(shape[len(lead) :] if name in batched else shape for name, shape in full.items()), batched
+def checked_form(core: Core, bound: Bound) -> Form:
+    """The form of a call, with everything checked that can be said without the engine's state."""
+    check_tensors(core.signature, bound.tensors)
+    for stage in core.signature.stages:
+        stage.check_object(core.signature.op)
+    return form_of(core, bound, [tuple(one.shape) for one in bound.tensors], [one.dtype for one in bound.tensors])
 
 
 def _product(sizes: Sequence[int]) -> int:

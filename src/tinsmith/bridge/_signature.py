@@ -15,7 +15,7 @@ import torch
 
 from .._errors import KernelError, SpecError, nearest, refusal
 from .._lazy import lazy
-from ..engines import DTYPES, Parameter
+from ..engines import HALVES, SPEC_DTYPES, Parameter
 from ..source import static_size
 from ..spec import Fixed, Item, Spec
 from ._stage import Stage
@@ -32,6 +32,7 @@ class Signature:
         init: "zeros", "empty" or "workspace" of outputs, scratch and gradients (`grad_x`); of others "zeros".
         detached: outputs and scratch that get no gradient, and let none through.
         trusts_engine: whether the engine's gradient is taken where it is known to go wrong.
+        refuses_half: whether an array that a kernel annotates as float32 takes no half precision.
         hidden_sizes: dims that a call gives by keyword for arrays that the spec does not name: those of a base.
     """
 
@@ -45,6 +46,7 @@ class Signature:
     init: dict[str, str]
     detached: frozenset[str] = frozenset()
     trusts_engine: bool = False
+    refuses_half: bool = False
     hidden_sizes: tuple[str, ...] = ()
 
     @lazy
@@ -224,7 +226,8 @@ def _check_parameter(op: str, item: Item, parameter: Parameter) -> None:
         if isinstance(dim, Fixed) and dim.size != size:
             words = f"the spec gives `{item.name}` of op `{op}` elements of size {dim.size}, its annotation of {size}"
             raise SpecError(refusal(words, rows, f"Write `{size}` for that dim."))
-    if item.dtype and parameter.dtypes and DTYPES[item.dtype] not in parameter.dtypes:
+    fitting = (torch.float32, *HALVES) if parameter.dtypes == (torch.float32,) else parameter.dtypes
+    if item.dtype and fitting and SPEC_DTYPES[item.dtype] not in fitting:
         words = f"the spec gives `{item.name}` of op `{op}` the dtype {item.dtype}, its annotation another"
         raise SpecError(refusal(words, rows, "Leave the dtype out of one of the two."))
 
@@ -304,12 +307,18 @@ def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] |
     """Dtypes that an array may have by its spec and annotations; None where any will do."""
     item = signature.items[name]
     if item.dtype:
-        return (DTYPES[item.dtype],)
+        return (SPEC_DTYPES[item.dtype],)
     declared = [p.dtypes for p in signature.parameters(name) if p.dtypes is not None]
     if not declared:
         return None
     # Lists, since torch 2.6's compiler, which reads this too, knows no `set.intersection`.
     return tuple(sorted([dtype for dtype in declared[0] if all(dtype in others for others in declared)], key=str))
+
+
+def takes_half(signature: Signature, name: str) -> bool:
+    """Whether an array that is computed in float32, as its kernel annotates it, may be of half precision outside."""
+    item = signature.items[name]
+    return item.dtype is None and not signature.refuses_half and fitting_dtypes(signature, name) == (torch.float32,)
 
 
 def is_steady(signature: Signature, name: str) -> bool:

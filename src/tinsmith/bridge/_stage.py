@@ -109,6 +109,8 @@ class Stage:
         self._lowered: dict[tuple[Variant, types.Defaults], Lowered] = {}
         self._batch_refusals: dict[Variant, str] = {}
         self._constants: Constants | None = None
+        self._knows_names = False
+        self._captured: str | None = None
         self._surveyed: dict[tuple[Any, ...], Constants] = {}
         self._stamps: dict[int, tuple[Any, Any]] = {}
 
@@ -177,7 +179,10 @@ class Stage:
     def survey(self, templates: Mapping[str, Any]) -> Constants:
         """Look at every Python value that the kernel uses now. Raises KernelError if it writes a field."""
         self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
+        self._knows_names = self._constants.is_complete
         wanted = (name for name, p in self.parameters.items() if p.kind == "template" and name not in self.arrays)
+        if self._captured is None and self._knows_names:
+            self._captured = self._constants.describe(self.templates({}), only_captured=True)
         if self._is_steady:  # 2 us a value and call are spared
             self._constants = replace(self._constants, paths=())
         if any(name not in templates for name in wanted):
@@ -191,6 +196,40 @@ class Stage:
         for _, field in self._constants.fields:
             self._stamps.setdefault(id(field), (field, self.engine.runtime()))
         return self._constants
+
+    @property
+    def knows_names(self) -> bool:
+        """Whether every name that the kernel uses had a value when it was last looked at."""
+        return self._knows_names
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The kernel, and the engine functions that it calls."""
+        return self._constants.sources if self._constants else (self.source,)
+
+    def describe_captured(self) -> str:
+        """The values of closures and objects when the op was made, in which kernels of one text differ.
+
+        It is text that other processes can compare with theirs.
+        """
+        return self._captured or ""
+
+    def describe_values(self) -> str:
+        """All Python values that the kernel bakes in now besides its arguments, as text for other processes."""
+        return self._constants.describe(self.templates({})) if self._constants else ""
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the kernel uses fields or Python values that are no arguments of a call, and may change."""
+        return self._constants is not None and self._constants.has_state(self.templates({}))
+
+    @property
+    def environment(self) -> tuple[Any, ...]:
+        """The objects from which Python values come that no description tells apart; none where there are none."""
+        if not (self.has_state or self.uses_fields):
+            return ()
+        function = self.source.function
+        return (self.owner, function.__globals__, *(function.__closure__ or ()))
 
     def check_object(self, op: str) -> None:
         """Refuse a method of which nobody said whose."""

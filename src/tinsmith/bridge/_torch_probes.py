@@ -227,6 +227,30 @@ def _constants_are_marked() -> bool:
     return vars(tracing.constant_when_traced(ours)) == vars(torch.compiler.assume_constant_result(theirs))
 
 
+def _older_tracer_is_seen() -> bool:
+    seen: list[bool] = []
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        seen.append(tracing.is_jit_traced() and not tracing.is_plain())
+        return x + 1
+
+    torch.jit.trace(ask, torch.ones(1), check_trace=False)
+    return seen == [True] and not tracing.is_jit_traced()
+
+
+def _missing_operators_are_answered() -> bool:
+    vars(torch.ops).pop("tinsmith_probe", None)  # of an earlier check
+    tracing.answer_missing("tinsmith_probe", lambda name: LookupError(name) if name == "gone" else None)
+    namespace = torch.ops.tinsmith_probe
+    if hasattr(namespace, "other"):
+        return False
+    try:
+        hasattr(namespace, "gone")
+    except LookupError:
+        return True
+    return False
+
+
 _FACTS = (
     _Fact(
         "an active transform of torch.func is seen",
@@ -278,5 +302,15 @@ _FACTS = (
         "a function marked constant is not traced",
         _constants_are_marked,
         "torch.compile traces into tinsmith and breaks the graph there",
+    ),
+    _Fact(
+        "torch.jit.trace is seen",
+        _older_tracer_is_seen,
+        "torch.jit.trace would take the results of ops for constants",
+    ),
+    _Fact(
+        "an operator that is not there can be answered for",
+        _missing_operators_are_answered,
+        "a program whose op is missing or edited is refused in torch's words, which do not say why",
     ),
 )

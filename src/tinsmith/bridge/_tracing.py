@@ -20,6 +20,8 @@ _has_transforms = torch._C._are_functorch_transforms_active
 _has_modes = torch._C._len_torch_dispatch_stack
 # `torch.is_autocast_enabled` asks for one kind of device, so it would take a call for each, at every call of an op.
 _has_autocast = torch._C._is_any_autocast_enabled
+# `torch.jit.is_tracing` is Python around this, which costs a microsecond, and every call of an op would pay it.
+_jit_tracing = torch._C._get_tracing_state
 # The older vmap below has no public name at all: its tensors appear in a backward pass unasked.
 _is_older_batch = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]  # no stub
 
@@ -30,8 +32,10 @@ def is_tracing() -> bool:
 
 
 def is_plain() -> bool:
-    """Whether no transform, mode, forward-mode level or autocast is active: most calls."""
-    return not (_has_transforms() or _has_modes() or _has_autocast() or forward_ad._current_level >= 0)
+    """Whether no transform, mode, forward-mode level, autocast or older tracer is active: most calls."""
+    return not (
+        _has_transforms() or _has_modes() or _has_autocast() or forward_ad._current_level >= 0 or _jit_tracing()
+    )
 
 
 def is_transformed() -> bool:
@@ -43,6 +47,11 @@ def has_forward_mode() -> bool:
     """Whether a forward-mode level (`jvp`, dual numbers) is active."""
     # `torch.autograd.forward_ad` can enter and leave a level; only this number says that one is active.
     return forward_ad._current_level >= 0
+
+
+def is_jit_traced() -> bool:
+    """Whether `torch.jit.trace` is at work, which writes down torch's own operations alone."""
+    return _jit_tracing() is not None
 
 
 def has_modes() -> bool:
@@ -112,6 +121,33 @@ def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
     Before torch 2.14 `apply` is Python that looks for transforms, for 1 us a call; this is the C function below it.
     """
     return super(torch.autograd.Function, function).apply  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C
+
+
+class _Namespace(torch._ops._OpNamespace):
+    """A namespace of `torch.ops` that says more of an operator that is not there than that it is not."""
+
+    __module__ = torch._ops._OpNamespace.__module__  # operators are written down by it
+
+    def __init__(self, name: str, missing: Callable[[str], Exception | None]) -> None:
+        super().__init__(name)
+        self._missing = missing
+
+    def __getattr__(self, op_name: str) -> Any:
+        try:
+            return super().__getattr__(op_name)
+        except AttributeError:
+            error = vars(self)["_missing"](op_name)
+            if error is None:
+                raise
+            raise error from None
+
+
+def answer_missing(name: str, missing: Callable[[str], Exception | None]) -> None:
+    """Have `torch.ops.<name>` raise what `missing` makes of the name of an operator that is not there.
+
+    Who loads an exported graph asks there for its operators, and nothing public answers in between.
+    """
+    setattr(torch.ops, name, _Namespace(name, missing))
 
 
 # Torch's older vmap: `torch.autograd.grad(..., is_grads_batched=True)` still uses it, and so do

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -60,7 +60,7 @@ def _op(found: Any, spec: str | None) -> Op:
     if spec is not None:
         words = f"op `{found.name}` has a spec already"
         raise InputError(refusal(words, [("its own", str(found.spec)), ("--spec", spec)], "Leave --spec out."))
-    return found
+    return cast("Op", found)
 
 
 def _split(names: str | None) -> list[str]:

@@ -9,7 +9,7 @@ from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, Launch, Para
 from ._language import Language, StructFacts
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, started
-from ._shared import COMPILING, DTYPES, FLOATS, NAMES, array_text, one_at_a_time
+from ._shared import COMPILING, DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text, one_at_a_time
 from ._start import init, init_in_fork, init_quietly
 from ._translate import translate
 
@@ -21,11 +21,13 @@ __all__ = [
     "Engine",
     "FLOATS",
     "FieldFacts",
+    "HALVES",
     "Language",
     "Launch",
     "NAMES",
     "Parameter",
     "Probe",
+    "SPEC_DTYPES",
     "StructFacts",
     "array_text",
     "get",

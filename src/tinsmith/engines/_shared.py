@@ -33,12 +33,15 @@ DTYPES: dict[str, torch.dtype] = {
     "u32": torch.uint32,
     "u64": torch.uint64,
 }
+SPEC_DTYPES: dict[str, torch.dtype] = {**DTYPES, "bf16": torch.bfloat16}
+"""What a spec may say; no engine has bfloat16, which is computed in float32."""
 NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
 CONTEXT = ("set_arg_external_array_with_shape", "set_arg_float", "set_arg_int", "set_arg_uint")
 """What both engines' launch contexts are filled with."""
 PLACES = ("global_vars", "grad_vars", "unfinalized_fields_builder")
 """What an engine's state keeps of fields until they are placed."""
 FLOATS = (torch.float16, torch.float32, torch.float64)
+HALVES = (torch.float16, torch.bfloat16)
 INTEGERS = tuple(dtype for name, dtype in DTYPES.items() if name[0] in "iu" and name != "u1")
 COMPILING = threading.RLock()
 """Held while anything is parsed, lowered, generated or compiled: neither the engines nor `ast` do two at a time.

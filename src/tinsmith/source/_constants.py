@@ -19,7 +19,7 @@ import numpy as np
 from .._lazy import lazy
 from ..engines import Engine
 from ._field_uses import FieldUses, field_uses
-from ._pictures import MISSING, Item, is_plain_object, owner_step, picture
+from ._pictures import MISSING, Item, describe, is_plain_object, owner_step, picture
 from ._read import Source, read
 from ._references import lent_arguments
 from ._walk import walk
@@ -44,6 +44,11 @@ class _Path:
             return MISSING
         return found
 
+    @property
+    def is_captured(self) -> bool:
+        """Whether it starts at a closure's variable or a parameter: kernels with one text differ in those."""
+        return self.source is None or self.name in self.source.function.__code__.co_freevars
+
     def __str__(self) -> str:
         steps = (f"[{step.key!r}]" if isinstance(step, Item) else f".{step}" for step in self.steps)
         return self.name + "".join(steps)
@@ -57,6 +62,7 @@ class Constants:
     """The values that a kernel bakes in. `paths` is empty for most kernels.
 
     Attributes:
+        sources: the kernel, and the engine functions that it calls.
         fields: fields that the kernel reads or writes, with the name it knows them by.
         written: fields that it writes: their names, and where.
         places: the function that names each field, and where.
@@ -68,6 +74,7 @@ class Constants:
     """
 
     paths: tuple[_Path, ...]
+    sources: tuple[Source, ...]
     fields: tuple[tuple[str, Any], ...]
     written: tuple[tuple[str, str], ...]
     places: Mapping[str, tuple[str, str]]
@@ -96,6 +103,21 @@ class Constants:
             return ()
         return (self._names, *[picture(path.value(templates), self.engine) for path in self.paths])
 
+    def describe(self, templates: Mapping[str, Any], *, only_captured: bool = False) -> str:
+        """The values now, as text that another process can compare with its own; "" where there are none.
+
+        Args:
+            templates: as for `fingerprint`. Those that are left out are described as missing.
+            only_captured: leave out globals.
+        """
+        paths = [path for path in self.paths if path.is_captured or not only_captured]
+        return " ".join(f"{path}={describe(picture(path.value(templates), self.engine))}" for path in paths)
+
+    def has_state(self, templates: Mapping[str, Any]) -> bool:
+        """Whether it uses values, besides functions and templates that are left out, which may change between calls."""
+        values = (path.value(templates) for path in self.paths)
+        return any(value is not MISSING and self.engine.inner_function(value) is None for value in values)
+
 
 def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], arrays: frozenset[str]) -> Constants:
     """Find every baked-in value of a kernel and of the engine functions it calls.
@@ -111,6 +133,7 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
     finder.walk(source, roots)
     return Constants(
         tuple(dict.fromkeys(finder.paths)),
+        tuple({one.function: one for one in finder.sources}.values()),
         tuple(finder.fields),
         tuple(finder.written),
         finder.places,
@@ -132,6 +155,7 @@ class _Finder:
         self.engine = engine
         self.templates = templates
         self.paths: list[_Path] = []
+        self.sources: list[Source] = []
         self.field_paths: list[_Path] = []
         self.fields: list[tuple[str, Any]] = []
         self.written: list[tuple[str, str]] = []
@@ -146,6 +170,7 @@ class _Finder:
         self._depth = 0
 
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
+        self.sources.append(source)
         local = _assigned(source.tree) | set(source.parameters)
         uses = field_uses(source.tree)
         lent = self._lent(source, roots)

@@ -2,6 +2,9 @@
 
 What is held is pictured along with what holds it, because lists, dicts and objects change in
 place. Fields, tensors, modules and classes are themselves: what a field holds is not baked in.
+
+A description is a picture that another process can compare with its own: what is the same only within a process is
+described by its type and name instead.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from types import FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -137,3 +140,36 @@ def _is_filled(cell: Any) -> bool:
         return cell.cell_contents is not MISSING
     except ValueError:  # the enclosing function has not assigned it yet
         return False
+
+
+def describe(part: Any) -> str:
+    """A picture, or a part of one, as text that is the same in every process of one Python version.
+
+    Of an object that is the same only within a process the text has its kind, and of a function its code.
+    """
+    if isinstance(part, _Same):
+        return _describe_object(part.value)
+    if isinstance(part, type):
+        return f"{part.__module__}.{part.__qualname__}"
+    if isinstance(part, frozenset):
+        return f"{{{', '.join(sorted(map(describe, part)))}}}"
+    if isinstance(part, tuple):
+        return f"({', '.join(map(describe, part))})"
+    return repr(part)
+
+
+def _describe_object(value: Any) -> str:
+    if isinstance(value, FunctionType):
+        return _describe_code(value.__code__)
+    if isinstance(value, ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, type):
+        return describe(value)
+    kind = describe(type(value))
+    # an engine's dtypes are objects that only this tells apart; `str` of a field would launch a kernel
+    return f"{kind} {value.to_string()}" if hasattr(value, "to_string") else kind
+
+
+def _describe_code(code: CodeType) -> str:
+    constants = [_describe_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return f"{code.co_name} {code.co_code.hex()} {code.co_names} {code.co_freevars} {constants}"

@@ -34,11 +34,12 @@ from ._dims import (
 )
 from ._tokens import COMPUTED, EXAMPLE, Token, Tokens
 
-DTYPES = ("f16", "f32", "f64", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64")
+DTYPES = ("f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64")
 """What may stand behind `:`."""
 
 _OTHER_DTYPES = {
     "half": "f16",
+    "bfloat16": "bf16",
     "float": "f32",
     "single": "f32",
     "double": "f64",
@@ -294,8 +295,6 @@ class _Reader:
 
 
 def _dtype_remedy(word: str) -> str:
-    if word in ("bf16", "bfloat16"):
-        return "Write `f32` and pass `.float()`: no engine has this dtype."
     if word.startswith("c") and word != "char":  # complex64, cfloat, c64
         return "Write `f32`, a last dim of 2, and pass `torch.view_as_real(...)`: no engine has complex numbers."
     digits = word.lstrip("abcdefghijklmnopqrstuvwxyz_")

@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from ..._errors import GradientError, internal_error, refusal
-from .._core import Call
+from .._core import BackwardCall, Call
 from .._gradients import saved_names
-from .._packing import BackwardCall, packed_backward, packed_forward
 from ..backward import HandWritten
 from ._tangents import TangentCore, tangent_of
 
@@ -42,20 +40,14 @@ def pushed_forward(call: Call, inputs: Sequence[torch.Tensor], tangents: Tensors
 
 
 class SecondOrder:
-    """Derivatives of one call of `launch_backward`.
+    """Derivatives of one call of a backward operator: `asked`."""
 
-    Args:
-        asked: the call whose gradient it is, the inputs whose gradients it gave, and the outputs that had a cotangent.
-        saved: values that it read; `cotangents` are those of the outputs that had one.
-    """
-
-    def __init__(self, asked: BackwardCall, saved: Sequence[torch.Tensor], cotangents: Sequence[torch.Tensor]) -> None:
-        call, active, given = asked
-        self.call = call
-        signature = call.core.signature
-        self.active = tuple(name for name in signature.arrays if name in active)
-        self.saved = dict(zip(saved_names(call, active), saved, strict=True))
-        self.cotangents = dict(zip(given, cotangents, strict=True))
+    def __init__(self, asked: BackwardCall) -> None:
+        self.asked = asked
+        self.call = asked.call
+        self.active = tuple(name for name in asked.call.core.signature.arrays if name in asked.active)
+        self.saved = asked.saved
+        self.cotangents = asked.cotangents
 
     def pulled_back(self, directions: Tensors, needs: Sequence[bool]) -> list[torch.Tensor | None]:
         """Gradients of what was saved and of the cotangents; `directions` are the incoming ones of the gradients."""
@@ -90,10 +82,9 @@ class SecondOrder:
 
     def again(self, cotangents: Tensors) -> dict[str, torch.Tensor]:
         """The gradients, of other cotangents."""
-        found = dict(zip(self.cotangents, cotangents, strict=True))
-        given = [found.get(name) for name in self.call.core.signature.outputs]
-        arguments = packed_backward(self.call, frozenset(self.active), list(self.saved.values()), given)
-        return dict(zip(self.active, torch.ops.tinsmith.launch_backward(*arguments), strict=True))
+        given = {name: one for name, one in zip(self.cotangents, cotangents, strict=True) if one is not None}
+        found = self.call.core.operators.launch_backward(self.asked._replace(cotangents=given))
+        return dict(zip(self.active, found, strict=True))
 
     def values(self) -> dict[str, torch.Tensor]:
         """The inputs as far as they were saved."""
@@ -148,7 +139,7 @@ class _Step:
         """Tangents of the outputs, by the names of the outputs."""
         if self.made is None:
             self._require(self._unknown)
-            results = torch.ops.tinsmith.launch(*packed_forward(self.call, list(self.inputs.values())))
+            results = self.core.operators.launch(self.call, list(self.inputs.values()))
             self.made = dict(zip(self.core.moving, results, strict=True))
         return dict(self.made)
 
@@ -160,9 +151,10 @@ class _Step:
         values = dict(self.inputs)
         if any(name not in values for name in names):
             values |= {self.core.dots[name]: one for name, one in self.outputs().items()}
-        saved = [values[name] for name in names]
-        given = [cotangents.get(name) for name in self.core.moving]
-        found: Any = torch.ops.tinsmith.launch_backward(*packed_backward(self.call, wanted, saved, given))
+        saved = {name: values[name] for name in names}
+        moving = (name for name in self.core.moving if name in cotangents)
+        given = {self.core.dots[name]: cotangents[name] for name in moving}
+        found = self.core.operators.launch_backward(BackwardCall(self.call, wanted, saved, given))
         order = [name for name in self.core.signature.arrays if name in wanted]
         return dict(zip(order, found, strict=True))
 

@@ -19,7 +19,7 @@ from ...transforms.tangent import tangent
 from .._buffers import Buffer
 from .._case import Case
 from .._core import Call, Core
-from .._packing import register
+from .._digest import digest_of
 from .._signature import Signature, is_steady, settled
 from ._derived import DerivedCore
 
@@ -159,7 +159,7 @@ def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
     with COMPILING:
         if active not in core.tangents:
             made = TangentCore(core, active)
-            register(made)
+            core.operators.define(made, lambda: digest_of(core.content, *sorted(active)), "_tangent")
             core.tangents[active] = made
         return core.tangents[active]
 

@@ -42,7 +42,7 @@ class _Learned(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, params: torch.Tensor, x: torch.Tensor, target: torch.Tensor, samples: Samples, op: Op) -> Any:
-        found = op(x, target, params, *samples)
+        found: Any = op(x, target, params, *samples)
         ctx.save_for_backward(params, x, target)
         ctx.samples, ctx.op, ctx.slopes = samples, op, [found.slopes]
         return found.losses

@@ -2,6 +2,7 @@
 
 from ._adjoint import adjoint
 from ._evaluated import evaluated
+from ._flops import count_flops
 from ._one_thread import on_one_thread
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
 from ._unchanged import unchanged_after
@@ -15,6 +16,7 @@ __all__ = [
     "Run",
     "TapeSize",
     "adjoint",
+    "count_flops",
     "evaluated",
     "on_one_thread",
     "unchanged_after",

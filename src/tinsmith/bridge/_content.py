@@ -1,0 +1,65 @@
+"""Content: a digest of everything that an op's compiled forms depend on.
+
+Torch keeps compiled and exported graphs by their text. An op's operators are named by this digest, so that an edited
+kernel is another operator, and the same kernel is the same one in another process.
+
+Values that change from call to call are no part of it: globals and attributes are read at each call. Kernels of one
+text differ in variables of a closure, and in attributes of the object that a method is bound to: those are part of it,
+as they are when the op is made.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+from .._version import __version__
+from ..source import Source
+from ._digest import digest_of
+from ._signature import Signature
+from ._stage import Stage
+
+_OPTIONS = ("adjoint", "trust_engine", "half")
+"""Those that nothing else shows."""
+
+
+def content_of(signature: Signature, options: Mapping[str, Any], backward: Stage | None) -> str:
+    """The digest of an op.
+
+    Args:
+        signature: what it takes and gives, and its kernels.
+        options: as they were given to `op`.
+        backward: the hand-written gradient kernel.
+    """
+    spec = signature.spec
+    parts = [__version__, spec.text, spec.scratch_text, *signature.order, repr(sorted(signature.init.items()))]
+    parts += [repr(sorted(signature.detached)), repr([str(options.get(name)) for name in _OPTIONS])]
+    for stage in (*signature.stages, *([] if backward is None else [backward])):
+        parts += _parts_of(stage)
+    return digest_of(*parts)
+
+
+def _parts_of(stage: Stage) -> Iterator[str]:
+    """What a kernel's compiled forms depend on."""
+    yield f"{stage.engine.name} {_version(stage.engine.name)} {stage.home.name}"
+    yield f"{stage.is_simd} {stage.is_checked} {stage.has_state} {sorted(stage.renamed.items())}"
+    yield repr([(one.name, one.kind, one.text, one.element) for one in stage.parameters.values()])
+    for source in stage.sources:
+        yield _text_of(source)
+    yield stage.describe_captured()
+
+
+@lru_cache
+def _version(package: str) -> str:
+    return metadata.version(package)
+
+
+def _text_of(source: Source) -> str:
+    """A function's tree as text: without comments, places and its docstring."""
+    body = source.tree.body
+    has_docstring = ast.get_docstring(source.tree, clean=False) is not None
+    # not `ast.dump`, which says the same tree in other words from Python 3.13 on
+    return "\n".join([source.name, *map(ast.unparse, (source.tree.args, *body[has_docstring:]))])

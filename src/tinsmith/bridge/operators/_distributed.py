@@ -1,0 +1,123 @@
+"""Calls with tensors that several processes share (DTensor): each process runs the op on its part.
+
+On each dim of the mesh one dim of the op is shared out, or none: that of which most is in place already. Arrays without
+the dim are whole in each process, and their gradient is a sum over processes, which torch takes when it is needed.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..._errors import ArgumentError, DeviceError, refusal
+from .._binding import Bound
+from .._core import Core
+from .._route import Form, checked_form
+from ..derived import SeededCore
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
+
+Run = Callable[[Bound], Sequence[torch.Tensor]]
+"""Runs the op on a process's own tensors."""
+
+
+def is_distributed(tensors: Sequence[Any]) -> bool:
+    """Whether one of the tensors is shared by processes. Nobody has such a tensor who did not load torch's module."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and any([isinstance(tensor, module.DTensor) for tensor in tensors])  # noqa: C419
+
+
+def call_distributed(core: Core, bound: Bound, run: Run) -> list[torch.Tensor]:
+    """The outputs of a call, as tensors that processes share."""
+    from torch.distributed.tensor import DTensor
+
+    _check(core, bound.tensors)
+    form = checked_form(core, bound)
+    axes = _axes(form, core.operators.shares(form.call.dtypes))
+    mesh = bound.tensors[0].device_mesh
+    chosen = [_chosen(core, bound.tensors, axes, number) for number in range(mesh.ndim)]
+    names = core.signature.arrays
+    parts = [_part(tensor, name, axes, chosen) for name, tensor in zip(names, bound.tensors, strict=True)]
+    outputs = run(bound._replace(tensors=tuple(parts)))
+    made = form.finish([torch.empty(one.shape, device="meta") for one in core.made(form.call)])
+    found = []
+    for name, output, whole in zip(core.signature.outputs, outputs, made, strict=False):
+        placements = _placements(name, axes, chosen)
+        found.append(
+            DTensor.from_local(output, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
+        )
+    return found
+
+
+def _axes(form: Form, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:
+    """Axes of arrays by the op's dims that may be shared out; batch dims are called by their number."""
+    signature = form.call.core.signature
+    lead = len(form.lead)
+    made = signature.outputs + signature.scratch
+    batched = [name for name in (*signature.arrays, *made) if lead and (name in made or name in form.call.batched)]
+    found: dict[str, Mapping[str, int]] = {str(axis): dict.fromkeys(batched, axis) for axis in range(lead)}
+    for dim, axes in shared:
+        found[dim] = {name: axis + lead * (name in batched) for name, axis in axes}
+    return found
+
+
+def _check(core: Core, tensors: Sequence[torch.Tensor]) -> None:
+    from torch.distributed.tensor import DTensor
+
+    op = core.signature.op
+    if isinstance(core, SeededCore):
+        words = f"op `{op}` draws random numbers, which processes would draw each for itself"
+        raise ArgumentError(refusal(words, remedy="Call it on each process's own part: `x.to_local()`."))
+    meshes = []
+    for name, tensor in zip(core.signature.arrays, tensors, strict=True):
+        if not isinstance(tensor, DTensor):
+            words = f"tensor `{name}` of op `{op}` is one process's own, and others are shared by processes"
+            remedy = f"Pass `distribute_tensor({name}, mesh, [Replicate()])`."
+            raise ArgumentError(refusal(words, [(name, type(tensor).__name__)], remedy))
+        meshes.append(tensor.device_mesh)
+    if any(mesh != meshes[0] for mesh in meshes):
+        raise ArgumentError(
+            refusal(f"the tensors of op `{op}` are on different meshes", remedy="Put them on one mesh.")
+        )
+    if meshes[0].device_type != core.device_type():
+        words = f"op `{op}` got tensors on a mesh of {meshes[0].device_type}, its engine runs on {core.device_type()}"
+        remedy = (
+            f"Start the engine there, ts.init({meshes[0].device_type!r}), or make the mesh on {core.device_type()}."
+        )
+        raise DeviceError(refusal(words, remedy=remedy))
+
+
+def _chosen(core: Core, tensors: Sequence[DTensor], axes: Mapping[str, Mapping[str, int]], number: int) -> str | None:
+    """The dim that one dim of the mesh shares out: that of which most is in place; None for no dim."""
+    in_place = dict.fromkeys(axes, 0)
+    for name, tensor in zip(core.signature.arrays, tensors, strict=True):
+        placement = tensor.placements[number]
+        for dim, found in axes.items():
+            if name in found and placement.is_shard(found[name]):
+                in_place[dim] += math.prod(tensor.shape)
+    best = max(in_place, key=lambda dim: in_place[dim], default=None)
+    return best if best is not None and in_place[best] else None
+
+
+def _placements(name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]) -> list[Any]:
+    """How an array is shared out."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    return [Shard(axes[dim][name]) if dim is not None and name in axes[dim] else Replicate() for dim in chosen]
+
+
+def _part(
+    tensor: DTensor, name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]
+) -> torch.Tensor:
+    """This process's part of an input. Where it is whole, and others are not, its gradient is one summand."""
+    from torch.distributed.tensor import Partial
+
+    wanted = _placements(name, axes, chosen)
+    pairs = zip(wanted, chosen, strict=True)
+    slopes = [Partial() if one.is_replicate() and dim is not None else one for one, dim in pairs]
+    return tensor.redistribute(placements=wanted).to_local(grad_placements=slopes)

@@ -1,0 +1,57 @@
+"""What `torch.utils.flop_counter` counts for an op: operations in its source, and in its generated gradient's."""
+
+from __future__ import annotations
+
+from ...source.ir import NotCovered
+from ...transforms.adjoint import Run, count_flops
+from .._core import BackwardCall, Call
+from ..backward import AutoAt, ReverseAt, SourceAt
+
+
+def forward_flops(call: Call) -> int:
+    """Operations of a call; 0 where its source is not understood."""
+    shapes, samples = _shapes(call)
+    try:
+        kernels = [one.kernel for one in call.core.kernels(call.core.case(call))]
+    except NotCovered:
+        return 0
+    return samples * sum(count_flops(kernel, shapes, call.scalars) for kernel in kernels)
+
+
+def backward_flops(asked: BackwardCall) -> int:
+    """Operations of a generated backward pass; 0 for one that was written by hand, or is the engine's."""
+    found = _generated(asked.call.reverse, asked.active)
+    if found is None:
+        return 0
+    program = found.program(asked.active)
+    shapes, samples = _shapes(asked.call)
+    shapes |= {gradient: shapes[name] for name, gradient in program.gradients.items() if name in shapes}
+    total = 0
+    for action in program.actions:
+        if isinstance(action, Run):
+            known = {name: shapes[memory] for name, memory in _memory(action).items() if memory in shapes}
+            total += count_flops(action.kernel, known, asked.call.scalars)
+    return samples * total
+
+
+def _memory(run: Run) -> dict[str, str]:
+    return {name: run.memory.get(name, name) for name in run.kernel.arrays}
+
+
+def _generated(reverse: ReverseAt, active: frozenset[str]) -> SourceAt | None:
+    if isinstance(reverse, AutoAt):
+        reverse = reverse.chosen(active)
+    return reverse if isinstance(reverse, SourceAt) else None
+
+
+def _shapes(call: Call) -> tuple[dict[str, tuple[int, ...]], int]:
+    """Shapes of all arrays as one launch sees them, and how many launches there are."""
+    core = call.core
+    lead = () if call.batch is None else (call.batch,)
+    made = {buffer.name: tuple(buffer.shape) for buffer in core.made(call)}
+    pairs = zip(core.signature.arrays, call.shapes, strict=True)
+    shapes = {name: (lead if name in call.batched else ()) + tuple(shape) for name, shape in pairs} | made
+    if not core.case(call).is_looped:
+        return shapes, 1
+    batched = call.batched | made.keys()
+    return {name: shape[1:] if name in batched else shape for name, shape in shapes.items()}, call.batch or 0

@@ -1,0 +1,89 @@
+"""The autograd rules of an op's operators, for autograd's own dispatch key: transforms are taken care of above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .._core import BackwardCall, Call
+from .._gradients import saved_names, undifferentiated
+from .._tracing import SingleLevelFunction, one_level_down
+from ..derived import SecondOrder, pushed_forward
+
+Run = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
+"""An operator with all of its arguments but the tensors."""
+
+
+class Launch(SingleLevelFunction):
+    """The gradient of a forward operator."""
+
+    @staticmethod
+    def forward(ctx: Any, call: Call, run: Run, *inputs: torch.Tensor) -> Any:
+        core = call.core
+        with one_level_down():
+            results = run(inputs)
+        signature = core.signature
+        count = len(signature.outputs) + len(signature.scratch)
+        names = saved_names(call, call.wanted(ctx.needs_input_grad[2:]))
+        values = (*inputs, *results[:count])
+        arrays = dict(zip((*signature.arrays, *signature.outputs, *signature.scratch), values, strict=True))
+        state = results[count:]
+        ctx.call, ctx.names, ctx.states = call, names, len(state)
+        ctx.save_for_backward(*[arrays[name] for name in names], *state)
+        ctx.save_for_forward(*inputs)
+        ctx.mark_non_differentiable(*undifferentiated(call, results[:count]), *state)
+        ctx.set_materialize_grads(False)
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        call = ctx.call
+        active = call.wanted(ctx.needs_input_grad[2:])
+        outputs = call.core.signature.outputs
+        given = {name: one for name, one in zip(outputs, cotangents[: len(outputs)], strict=True) if one is not None}
+        if not given:
+            return (None,) * len(ctx.needs_input_grad)
+        kept = ctx.saved_tensors
+        values = dict(zip(ctx.names, kept[: len(ctx.names)], strict=True))
+        saved = {name: values[name] for name in saved_names(call, active)}
+        state = kept[-1] if ctx.states else None
+        found = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
+        return (None, None, *call.by_input(active, found))
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        return (*pushed_forward(ctx.call, ctx.saved_tensors, tangents[2:]), *[None] * ctx.states)
+
+
+class LaunchBackward(SingleLevelFunction):
+    """The derivatives of a backward operator: of a gradient in what was saved, and in cotangents."""
+
+    @staticmethod
+    def forward(ctx: Any, asked: BackwardCall, run: Run, *tensors: torch.Tensor) -> Any:
+        ctx.asked = asked
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
+        with one_level_down():
+            return tuple(run(tensors))
+
+    @staticmethod
+    def _second(ctx: Any) -> SecondOrder:
+        """The derivatives, of what autograd saved: with it come the versions and the levels of its tensors."""
+        asked, tensors = ctx.asked, iter(ctx.saved_tensors)
+        saved = {name: next(tensors) for name in asked.saved}
+        cotangents = {name: next(tensors) for name in asked.cotangents}
+        return SecondOrder(asked._replace(saved=saved, cotangents=cotangents))
+
+    @staticmethod
+    def backward(ctx: Any, *directions: torch.Tensor | None) -> Any:
+        found = LaunchBackward._second(ctx).pulled_back(directions, ctx.needs_input_grad[2:])
+        return (None, None, *found)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        moved = tangents[2:]
+        count = len(ctx.asked.saved)
+        return tuple(LaunchBackward._second(ctx).pushed_forward(moved[:count], moved[count:]))

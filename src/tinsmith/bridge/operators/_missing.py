@@ -1,0 +1,34 @@
+"""What a graph gets that asks for an operator which this process does not have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ..._errors import GraphError, refusal
+from .._digest import DIGITS
+from ._cores import Cores
+from ._schema import identifier
+
+_NAME = re.compile(rf"(?P<op>\w+?)(_tangent)*_[0-9a-f]{{{DIGITS}}}(_\d+)?(_backward)?")
+
+
+def missing(name: str, known: Iterable[Cores]) -> GraphError | None:
+    """The error for an operator's name; None for what no operator of an op is called.
+
+    Args:
+        name: without namespace.
+        known: the ops of this process.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    op = found["op"]
+    edited = next((one for one in known if identifier(one.op) == op and one.is_alive), None)
+    if edited is None:
+        words = f"a graph calls op `{op}` (`tinsmith::{name}`), which this process has not made"
+        return GraphError(refusal(words, remedy="Import the module that makes it, then load the graph."))
+    words = f"a graph calls op `{op}` as it was when the graph was made; it has been edited since"
+    rows = [("in the graph", f"tinsmith::{name}"), ("now", f"module `{edited.module}`")]
+    remedy = "Export the graph anew. Its kernel, what that calls, its spec, the engine or tinsmith is another one."
+    return GraphError(refusal(words, rows, remedy))

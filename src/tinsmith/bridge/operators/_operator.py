@@ -1,0 +1,279 @@
+"""An op as torch operators of its own, for whoever traces or transforms instead of running.
+
+`torch.compile`, fake tensors, `make_fx` and tensor subclasses never see a Python function; they see
+`torch.ops.tinsmith.conv_3f9a12c4d5e6`, named by the op's content, and its sibling `..._backward` in their backward
+graphs. An operator takes what a call of the op takes: half precision and several batch dims become, by torch's own
+differentiable operations, the form in which a call is run.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.library import Library, register_fake, register_vmap
+from torch.utils.flop_counter import register_flop_formula
+
+from ..._errors import GradientError, refusal
+from ...engines import COMPILING
+from .._batches import backward_over_batch, forward_over_batch
+from .._binding import Bound, check_dtypes
+from .._buffers import in_order
+from .._core import BackwardCall, Call, Core
+from .._gradients import saved_names
+from .._route import Form, as_it_is, checked_form, form_of
+from .._tracing import answer_missing, apply_at_one_level, constant_when_traced
+from ._cores import Cores
+from ._flops import backward_flops, forward_flops
+from ._functions import Launch, LaunchBackward
+from ._missing import missing
+from ._schema import Schema, identifier
+from ._sharding import shares_of
+from ._state import LENGTH, check_state, note_state
+
+NAMESPACE = "tinsmith"
+_LIBRARY = Library(NAMESPACE, "DEF")
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_KNOWN: dict[str, Operator] = {}
+"""Operators by name. They stay: torch's graphs may call them."""
+_DEFINED: set[str] = set()
+"""Names that are or will be torch's: torch itself asks for one before it takes it."""
+answer_missing(
+    NAMESPACE, lambda name: None if name in _DEFINED else missing(name, [one.cores for one in _KNOWN.values()])
+)
+
+
+class Operator:
+    """The two operators of all cores with one content.
+
+    Args:
+        name: of the forward operator, without namespace.
+        core: the first of them.
+    """
+
+    def __init__(self, name: str, core: Core) -> None:
+        self.name = name
+        self.cores = Cores(core.signature)
+        self.schema = Schema(core.signature, core.has_state)
+        self._made = len(self.schema.made)
+        self._shares: dict[Any, tuple[Any, ...]] = {}
+        self.forward = self._define(name, self.schema.forward, self._forward, self._fake, self._autograd, self._vmap)
+        register_flop_formula(self.forward.overloadpacket, get_raw=True)(self._forward_flops)
+        backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
+        self.backward = self._define(f"{name}_backward", self.schema.backward, *backward)
+        register_flop_formula(self.backward.overloadpacket, get_raw=True)(self._backward_flops)
+
+    @staticmethod
+    def _define(name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any) -> Any:
+        qualified = f"{NAMESPACE}::{name}"
+        _DEFINED.add(name)
+        _LIBRARY.define(f"{name}{schema}", tags=_TAGS)
+        _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+        _LIBRARY.impl(name, autograd, "Autograd")
+        register_fake(qualified, fake, lib=_LIBRARY)
+        register_vmap(qualified, vmap, lib=_LIBRARY)
+        return getattr(getattr(torch.ops, NAMESPACE), name).default
+
+    def define(self, core: Core, content: Callable[[], str], label: str) -> None:
+        """Give another core, made of one of this operator's, operators of its own."""
+        define_operators(core, content, label)
+
+    @constant_when_traced
+    def shares(self, dtypes: tuple[torch.dtype, ...]) -> tuple[Any, ...]:
+        """The op's dims that processes may share out, with the axis of each array that has it."""
+        if dtypes not in self._shares:
+            found = shares_of(self.cores.find(), dtypes)
+            self._shares[dtypes] = tuple((dim, tuple(axes.items())) for dim, axes in found.axes.items())
+        return self._shares[dtypes]
+
+    # Calling it -------------------------------------------------------------------------------
+    def call(self, core: Core, bound: Bound) -> list[torch.Tensor]:
+        """The outputs of a call as a caller writes it."""
+        arguments, keywords = self.schema.pack(bound)
+        found = self._results(self.forward(*arguments, **keywords, **self._told(core)))
+        return found[: len(core.signature.outputs)]
+
+    def results(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Everything that the forward operator gives for a call in the form in which it is run."""
+        arguments, keywords = self.schema.pack_flat(call, tensors)
+        return self._results(self.forward(*arguments, **keywords, **self._told(call.core)))
+
+    def launch(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Outputs and scratch of a call in the form in which it is run."""
+        return self.results(call, tensors)[: self._made]
+
+    def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
+        """Gradients of the active inputs, in their order."""
+        arguments, keywords = self.schema.pack_backward(*asked)
+        return list(self.backward(*arguments, **keywords, **self._told(asked.call.core)))
+
+    def _told(self, core: Core) -> dict[str, Any]:
+        """What a graph says besides a call's arguments: the Python values with which it was traced."""
+        return {"_values": core.describe_values()} if self.schema.has_state else {}
+
+    def _results(self, found: Any) -> list[torch.Tensor]:
+        """Results of the forward operator, of which torch gives one alone."""
+        return [found] if isinstance(found, torch.Tensor) else list(found)
+
+    def _returned(self, results: Sequence[Any]) -> Any:
+        """Results as torch wants them from an implementation."""
+        if self.schema.lists_arrays:
+            return list(results)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    # Forward ----------------------------------------------------------------------------------
+    def _read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Core, Bound]:
+        return self.cores.find(), self.schema.bound(arguments, keywords)
+
+    def _form(self, core: Core, bound: Bound, keywords: Mapping[str, Any]) -> Form:
+        """How a call becomes the form in which it is run, where it is not in that form already."""
+        if keywords.get("_batch") is None:
+            return checked_form(core, bound)
+        shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
+        return as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
+
+    def _forward(self, *arguments: Any, **keywords: Any) -> Any:
+        core, bound = self._read(arguments, keywords)
+        form = self._form(core, bound, keywords)
+        call = form.call
+        ready = in_order(form.prepare(bound.tensors))
+        device = ready[0].device if ready else torch.device(core.device_type())
+        state = [note_state(core, bound.templates)] if self.schema.has_state else []
+        made = call.plan(device).forward(ready, call.scalars)[len(ready) :]
+        return self._returned([*form.finish(made), *state])
+
+    def _fake(self, *arguments: Any, **keywords: Any) -> Any:
+        core, bound = self._read(arguments, keywords)
+        form = self._form(core, bound, keywords)
+        device = bound.tensors[0].device if bound.tensors else torch.device(core.device_type())
+        made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.made(form.call)]
+        state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
+        return self._returned([*form.finish(made), *state])
+
+    def _autograd(self, *arguments: Any, **keywords: Any) -> Any:
+        core, bound = self._read(arguments, keywords)
+        form = self._form(core, bound, keywords)
+        if not (form.is_prepared and form.is_finished):
+            results = self.results(form.call, form.prepare(bound.tensors))
+            return self._returned([*form.finish(results[: self._made]), *results[self._made :]])
+
+        def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            return self._results(self.forward(*self.schema.with_tensors(arguments, tensors), **keywords))
+
+        return self._returned(apply_at_one_level(Launch, form.call, run, *bound.tensors))
+
+    def _vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
+        core, bound = self._read(arguments, keywords)
+        size, dims = info.batch_size, self.schema.tensors_in(in_dims)
+        shapes = [_without(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
+        dtypes = [tensor.dtype for tensor in bound.tensors]
+        if keywords.get("_batch") is not None:
+            form = as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
+        else:
+            check_dtypes(core.signature, bound.tensors)
+            form = form_of(core, bound, shapes, dtypes)
+        moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
+        ready = form.prepare(moved, [() if dim is None else (size,) for dim in dims])
+        results = forward_over_batch(size, form.call, ready, [None if dim is None else 0 for dim in dims])
+        return self._first_dims([*form.finish(results[: self._made], (size,)), *results[self._made :]])
+
+    def _first_dims(self, results: Sequence[torch.Tensor]) -> tuple[Any, Any]:
+        """Results of which outputs and scratch have the batch first, and a state has none."""
+        dims = [0 if place < self._made else None for place in range(len(results))]
+        return self._returned(results), self._returned(dims)
+
+    def _forward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
+        core, bound = self._read(arguments, keywords)
+        return forward_flops(self._form(core, bound, keywords).call)
+
+    # Backward ---------------------------------------------------------------------------------
+    def _asked(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
+        return self.schema.backward_call(self.cores.find(), arguments, keywords)
+
+    def _backward(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
+        call, active, saved, cotangents, state = self._asked(arguments, keywords)
+        core = call.core
+        if state is not None:
+            check_state(core, call.templates, state)
+        needed = saved_names(call, active)
+        lost = [name for name in needed if name not in saved]
+        if lost:
+            words = f"the gradient of op `{core.signature.op}` reads `{lost[0]}`, which the compiled graph did not keep"
+            remedy = "A Python value that the kernel uses changed since: compile again, after torch.compiler.reset()."
+            raise GradientError(refusal(words, remedy=remedy))
+        values = {name: saved[name].contiguous() for name in needed}
+        device = next(iter(cotangents.values())).device
+        ready = {name: one.contiguous() for name, one in cotangents.items()}
+        given = [ready.get(name) for name in core.signature.outputs]
+        found = call.plan(device).backward(values, given, active, call.scalars)
+        return [gradient for gradient in found if gradient is not None]
+
+    def _backward_fake(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
+        asked = self._asked(arguments, keywords)
+        call = asked.call
+        lead = (call.batch,) if call.batch is not None else ()
+        like = next(iter(asked.cotangents.values()))
+        return [
+            like.new_empty((lead if name in call.batched else ()) + shape, dtype=dtype)
+            for name, shape, dtype in zip(call.core.signature.arrays, call.shapes, call.dtypes, strict=True)
+            if name in asked.active
+        ]
+
+    def _backward_autograd(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
+        asked = self._asked(arguments, keywords)
+
+        def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            given = iter(tensors)
+            saved = {name: next(given) for name in asked.saved}
+            cotangents = {name: next(given) for name in asked.cotangents}
+            return self.launch_backward(asked._replace(saved=saved, cotangents=cotangents))
+
+        tensors = (*asked.saved.values(), *asked.cotangents.values())
+        return list(apply_at_one_level(LaunchBackward, asked, run, *tensors))
+
+    def _backward_vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
+        asked = self._asked(arguments, keywords)
+        pairs = zip(self.schema.owned_in(arguments), self.schema.owned_in(in_dims), strict=True)
+        dims = [dim for tensor, dim in pairs if tensor is not None]
+        found = backward_over_batch(info.batch_size, asked, dims)
+        return found, [0] * len(found)
+
+    def _backward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
+        return backward_flops(self._asked(arguments, keywords))
+
+
+def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
+    return tuple(size for place, size in enumerate(tensor.shape) if place != dim)
+
+
+def define_operators(core: Core, content: Callable[[], str], label: str = "") -> None:
+    """Give a core its operators: those of another core of the same content, where there is one.
+
+    Their names need the source of all that the kernels call. Where a kernel names what is not there yet, they are
+    defined by `core.settle`, before the first use.
+    """
+    core.define = functools.partial(_define, content, label)
+    if all(stage.knows_names for stage in core.signature.firsts):
+        core.settle()
+
+
+def _define(content: Callable[[], str], label: str, core: Core) -> None:
+    with COMPILING:
+        core.content = content()
+        core.operators = _take(core, f"{identifier(core.signature.op)}{label}_{core.content}")
+
+
+def _take(core: Core, name: str) -> Operator:
+    """The first operator of a content that stands for no living op with other objects."""
+    for count in itertools.count():
+        called = f"{name}_{count}" if count else name
+        operator = _KNOWN.get(called)
+        if operator is None:
+            operator = _KNOWN[called] = Operator(called, core)
+        if operator.cores.takes(core):
+            operator.cores.add(core)
+            return operator
+    raise AssertionError

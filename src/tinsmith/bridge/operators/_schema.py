@@ -1,0 +1,279 @@
+"""Schemas: an op's arguments and results as torch's operators declare them, and a call as their arguments.
+
+The forward operator takes what a call of the op takes, in that order: tensors for arrays, numbers for the rest, dims
+without another source by keyword. A call over a batch that the op's spec does not know says so in `_batch` and
+`_batched`. The backward operator takes the values that it reads, None for others, and the outputs' cotangents.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..._errors import ArgumentError, refusal
+from ...engines import SPEC_DTYPES
+from .._binding import Bound
+from .._core import BackwardCall, Call, Core
+from .._signature import Signature
+
+_DTYPES = tuple(SPEC_DTYPES.values())  # a schema knows no list of dtypes: they travel as places in this one
+_RESERVED = {*keyword.kwlist, "Tensor", "Scalar", "int", "float", "bool", "str", "Device", "Generator", "out", "self"}
+_HIDDEN = ("_batch", "_batched", "_apart", "_values")
+_BATCH = 'SymInt? {}=None, int[]? {}=None, bool {}=False, str {}=""'
+
+
+MOST_ARGUMENTS = 64
+"""More than so many no schema of torch's takes."""
+
+
+def identifier(name: str, taken: Iterable[str] = ()) -> str:
+    """A name as torch's parser of schemas reads it: ASCII, no word of its own, none that is taken."""
+    found = re.sub(r"\W", "_", name.encode("ascii", "backslashreplace").decode().replace("\\", "_"), flags=re.ASCII)
+    while found in _RESERVED or found in taken or not found or found[0].isdigit():
+        found = f"_{found}" if not found or found[0].isdigit() else f"{found}_"
+    return found
+
+
+class Names:
+    """Names of a schema's arguments, each another one."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set(_HIDDEN)
+
+    def name(self, wanted: str) -> str:
+        found = identifier(wanted, self._taken)
+        self._taken.add(found)
+        return found
+
+
+class Schema:
+    """The declarations of an op's two operators.
+
+    An op with more arguments than torch's schemas take has its numbers in one list, and where that is not enough its
+    arrays and results in others.
+
+    Args:
+        signature: of the op.
+        has_state: whether the kernels use Python values or fields that may change between the two passes. The forward
+            operator then returns a picture of these, which its backward operator is given.
+    """
+
+    def __init__(self, signature: Signature, has_state: bool) -> None:
+        self.signature = signature
+        self.has_state = has_state
+        self.made = signature.outputs + signature.scratch
+        self.arrays = signature.arrays + self.made
+        self.owners = (*self.arrays, *signature.outputs)
+        """Whose the backward operator's tensors are: the arrays', and then the outputs' cotangents."""
+        self.numbers = (*signature.scalars, *signature.templates)
+        others = len(signature.size_names) + len(_HIDDEN) + 5
+        self.lists_arrays = len(self.owners) + others > MOST_ARGUMENTS
+        self.lists_numbers = self.lists_arrays or len(self.owners) + len(self.numbers) + others > MOST_ARGUMENTS
+        self._types = dict.fromkeys(signature.arrays, "Tensor")
+        self._types |= {name: _type_of(signature, name) for name in signature.scalars}
+        self._types |= dict.fromkeys(signature.templates, "Scalar")
+        names = Names()
+        self._spelled = {name: names.name(name) for name in (*signature.order, *signature.size_names)}
+        named = [f"Tensor {names.name(name)}" for name in self.made] + ["Tensor _state"] * has_state
+        results = "Tensor[]" if self.lists_arrays else named[0] if len(named) == 1 else f"({', '.join(named)})"
+        self.forward = f"({', '.join(self._forward_arguments())}, *, {self._keywords()}) -> {results}"
+        self.forward = self.forward.replace("(, *", "(*")
+        self.backward = self._backward()
+
+    def _forward_arguments(self) -> list[str]:
+        signature = self.signature
+        if self.lists_arrays:
+            return ["Tensor[] _arrays", "Scalar[] _numbers"]
+        if self.lists_numbers:
+            return [*self._arguments(signature.arrays), "Scalar[] _numbers"]
+        return self._arguments(signature.order)
+
+    def _arguments(self, order: Iterable[str]) -> list[str]:
+        return [f"{self._types[name]} {self._spelled[name]}" for name in order]
+
+    def _keywords(self) -> str:
+        sizes = [f"SymInt {self._spelled[name]}" for name in self.signature.size_names]
+        return ", ".join([*sizes, _BATCH.format(*_HIDDEN)])
+
+    def _backward(self) -> str:
+        names = Names()
+        arguments = [f"Tensor? {names.name(name)}" for name in self.arrays]
+        arguments += [f"Tensor? {names.name(f'grad_{name}')}" for name in self.signature.outputs]
+        arguments = ["Tensor?[] _arrays"] if self.lists_arrays else arguments
+        arguments += ["Tensor? _state"]
+        arguments += ["Scalar[] _numbers"] if self.lists_numbers else self._arguments(self.numbers)
+        call = f"int[] _wanted, SymInt[] _shapes, int[] _ranks, int[] _dtypes, {self._keywords()}"
+        return f"({', '.join(arguments)}, *, {call}) -> Tensor[]"
+
+    # Writing a call ---------------------------------------------------------------------------
+    def pack(self, bound: Bound) -> tuple[list[Any], dict[str, Any]]:
+        """A call as a caller writes it, as arguments of the forward operator."""
+        signature = self.signature
+        keywords = {self._spelled[name]: bound.sizes[name] for name in signature.size_names}
+        if self.lists_numbers:
+            numbers = self._pack_numbers(bound.scalars, bound.templates)
+            return [*([list(bound.tensors)] if self.lists_arrays else bound.tensors), *numbers], keywords
+        tensors = dict(zip(signature.arrays, bound.tensors, strict=True))
+        # No `|` of dicts, which torch 2.6's compiler cannot read.
+        numbers = dict(zip(self.numbers, self._pack_numbers(bound.scalars, bound.templates), strict=True))
+        values: dict[str, Any] = {**tensors, **numbers}
+        return [values[name] for name in signature.order], keywords
+
+    def _pack_numbers(self, scalars: Mapping[str, Any], templates: Mapping[str, Any]) -> list[Any]:
+        """Scalars and templates: each by itself, or all in one list."""
+        signature = self.signature
+        found = [scalars[name] for name in signature.scalars]
+        found += [_number(signature.op, name, templates[name]) for name in signature.templates]
+        if not self.lists_numbers:
+            return found
+        return [[entry for one in found for entry in (one if isinstance(one, tuple) else [one])]]
+
+    def _unpack_numbers(self, given: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Scalars and templates by name, from what stands in their place."""
+        signature = self.signature
+        if self.lists_numbers:
+            entries = iter(given[0])
+            given = []
+            for name in self.numbers:
+                own = signature.parameters(name)[0]
+                given.append([next(entries) for _ in range(own.entries)] if own.kind == "matrix" else next(entries))
+        values = dict(zip(self.numbers, given, strict=True))
+        scalars = {name: _scalar(values[name]) for name in signature.scalars}
+        return scalars, {name: values[name] for name in signature.templates}
+
+    def pack_flat(self, call: Call, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
+        """A call in the form in which it is run, as arguments of the forward operator."""
+        arguments, keywords = self.pack(Bound(tuple(tensors), call.scalars, call.templates, call.sizes))
+        return arguments, keywords | self._batch_of(call)
+
+    def _batch_of(self, call: Call) -> dict[str, Any]:
+        if call.batch is None:
+            return {}
+        places = [place for place, name in enumerate(self.signature.arrays) if name in call.batched]
+        return {"_batch": call.batch, "_batched": places} | ({"_apart": True} if call.is_apart else {})
+
+    def pack_backward(
+        self,
+        call: Call,
+        active: frozenset[str],
+        saved: Mapping[str, torch.Tensor],
+        cotangents: Mapping[str, torch.Tensor],
+        state: torch.Tensor | None,
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """A call of which gradients are asked, as arguments of the backward operator."""
+        signature = self.signature
+        names = signature.arrays
+        lead = (call.batch,) if call.batch is not None else ()
+        shapes = [
+            (lead if name in call.batched else ()) + shape for name, shape in zip(names, call.shapes, strict=True)
+        ]
+        tensors = [saved.get(name) for name in self.arrays] + [cotangents.get(name) for name in signature.outputs]
+        arguments: list[Any] = [tensors] if self.lists_arrays else tensors
+        arguments = [*arguments, state, *self._pack_numbers(call.scalars, call.templates)]
+        keywords: dict[str, Any] = {
+            "_wanted": [place for place, name in enumerate(names) if name in active],
+            "_shapes": [size for shape in shapes for size in shape],
+            "_ranks": [len(shape) for shape in shapes],
+            "_dtypes": [_DTYPES.index(dtype) for dtype in call.dtypes],
+            **{self._spelled[name]: call.sizes[name] for name in signature.size_names},
+        }
+        return arguments, keywords | self._batch_of(call)
+
+    # Reading one ------------------------------------------------------------------------------
+    def tensors_in(self, arguments: Sequence[Any]) -> list[Any]:
+        """What stands in the places of the forward operator's arrays: tensors, or batch dims."""
+        if self.lists_arrays:
+            return list(arguments[0])
+        if self.lists_numbers:
+            return list(arguments[: len(self.signature.arrays)])
+        order = self.signature.order
+        return [arguments[order.index(name)] for name in self.signature.arrays]
+
+    def with_tensors(self, arguments: Sequence[Any], tensors: Sequence[torch.Tensor]) -> list[Any]:
+        """The forward operator's arguments with other arrays."""
+        if self.lists_arrays:
+            return [list(tensors), *arguments[1:]]
+        if self.lists_numbers:
+            return [*tensors, *arguments[len(tensors) :]]
+        changed = list(arguments)
+        for name, tensor in zip(self.signature.arrays, tensors, strict=True):
+            changed[self.signature.order.index(name)] = tensor
+        return changed
+
+    def owned_in(self, arguments: Sequence[Any]) -> list[Any]:
+        """What stands in the places of the backward operator's tensors but the state."""
+        return list(arguments[0] if self.lists_arrays else arguments[: len(self.owners)])
+
+    def bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Bound:
+        """What the forward operator was given, as a call's arguments by kind."""
+        signature = self.signature
+        if self.lists_numbers:
+            numbers = arguments[-1:]
+        else:
+            numbers = [arguments[signature.order.index(name)] for name in self.numbers]
+        scalars, templates = self._unpack_numbers(numbers)
+        sizes = {name: keywords[self._spelled[name]] for name in signature.size_names}
+        return Bound(tuple(self.tensors_in(arguments)), scalars, templates, sizes)
+
+    def call(
+        self,
+        core: Core,
+        bound: Bound,
+        shapes: Sequence[Any],
+        dtypes: Sequence[torch.dtype],
+        keywords: Mapping[str, Any],
+    ) -> Call:
+        """A call in the form in which it is run. `shapes` include the batch dimension."""
+        names, batch = self.signature.arrays, keywords.get("_batch")
+        batched = frozenset(names[place] for place in keywords.get("_batched") or ())
+        cores = tuple(tuple(s[1:] if n in batched else s) for n, s in zip(names, shapes, strict=True))
+        is_apart = keywords.get("_apart", False)
+        return Call(core, cores, tuple(dtypes), bound.scalars, bound.templates, bound.sizes, batch, batched, is_apart)
+
+    def backward_call(self, core: Core, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
+        """What the backward operator was given."""
+        signature = self.signature
+        owned = self.owned_in(arguments)
+        saved = dict(zip(self.arrays, owned, strict=False))
+        cotangents = dict(zip(signature.outputs, owned[len(self.arrays) :], strict=True))
+        state, *numbers = arguments[1 if self.lists_arrays else len(self.owners) :]
+        scalars, templates = self._unpack_numbers(numbers)
+        shapes, start = [], 0
+        for rank in keywords["_ranks"]:
+            shapes.append(tuple(keywords["_shapes"][start : start + rank]))
+            start += rank
+        sizes = {name: keywords[self._spelled[name]] for name in signature.size_names}
+        dtypes = [_DTYPES[code] for code in keywords["_dtypes"]]
+        call = self.call(core, Bound((), scalars, templates, sizes), shapes, dtypes, keywords)
+        active = frozenset(signature.arrays[place] for place in keywords["_wanted"])
+        return BackwardCall(
+            call,
+            active,
+            {name: one for name, one in saved.items() if one is not None},
+            {name: one for name, one in cotangents.items() if one is not None},
+            state,
+        )
+
+
+def _type_of(signature: Signature, name: str) -> str:
+    """The type of a scalar argument."""
+    parameter = signature.parameters(name)[0]
+    if parameter.kind == "matrix":
+        return "Scalar[]"
+    return "float" if parameter.setter == "float" else "SymInt"
+
+
+def _scalar(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _number(op: str, name: str, value: Any) -> Any:
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
+        return value
+    words = f"template argument `{name}` of op `{op}` cannot be traced"
+    remedy = "Pass a number, or call the op outside torch.compile."
+    raise ArgumentError(refusal(words, [("came", type(value).__name__)], remedy))

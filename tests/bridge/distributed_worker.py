@@ -1,0 +1,171 @@
+"""One of several processes that run ops on DTensors and hold the results against ops on whole tensors.
+
+Run by test_distributed.py: `torchrun --nproc-per-node 2 distributed_worker.py ENGINE`.
+"""
+
+import sys
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+
+import tinsmith as ts
+from support.engine_keeper import load_quietly
+
+F64 = torch.float64
+
+
+def rows(lang):
+    """A loop over n, with weights that every row reads: n is shared out."""
+
+    @ts.op("x[n, m], w[m] -> y[n], s[n, m]")
+    @lang.kernel
+    def rows(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray(), s: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            total = 0.0
+            for j in range(x.shape[1]):
+                total += x[i, j] * w[j]
+                s[i, j] = x[i, j] * x[i, j] * w[j]
+            y[i] = total
+
+    return rows
+
+
+def elements(lang):
+    """A struct-for over both dims: either may be shared out."""
+
+    @ts.op("x[n, m], y[n, m] -> z[n, m]")
+    @lang.kernel
+    def elements(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i, j in x:
+            z[i, j] = x[i, j] * y[i, j] + x[i, j]
+
+    return elements
+
+
+def conv(lang):
+    """Batch dims alone: neighbours are read, and an output's size is computed."""
+
+    @ts.op("x[*b, n], k[m] -> y[*b, n - m + 1]")
+    @lang.kernel
+    def conv(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            for j in range(k.shape[0]):
+                y[i] += x[i + j] * k[j]
+
+    return conv
+
+
+def numbered(lang):
+    """The loop's index is used as a number: nothing may be shared out."""
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def numbered(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = i * x[i] * x[i]
+
+    return numbered
+
+
+def total(lang):
+    """A sum over the dim: whole in each process."""
+
+    @ts.op("x[n] -> y[n], s[]")
+    @lang.kernel
+    def total(x: lang.types.ndarray(), y: lang.types.ndarray(), s: lang.types.ndarray()):
+        for i in x:
+            y[i] = 2 * x[i]
+            s[None] += x[i] * x[i]
+
+    return total
+
+
+def whole(value):
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def listed(found):
+    return list(found) if isinstance(found, tuple) else [found]
+
+
+def compare(name, op, mesh, inputs, placements, expected, *, wrap=lambda f: f):
+    """Values, gradients and placements of results, against the op on whole tensors."""
+    shared = [distribute_tensor(x.clone(), mesh, p).requires_grad_() for x, p in zip(inputs, placements, strict=True)]
+    plain = [x.clone().requires_grad_() for x in inputs]
+    outputs, wanted = listed(wrap(op)(*shared)), listed(op(*plain))
+    assert [list(one.placements) for one in outputs] == expected, (name, [one.placements for one in outputs])
+    for one, want in zip(outputs, wanted, strict=True):
+        torch.testing.assert_close(whole(one), want)
+    torch.manual_seed(3)
+    slopes = [torch.randn_like(want) for want in wanted]
+    mixed = [distribute_tensor(slope, mesh, one.placements) for slope, one in zip(slopes, outputs, strict=True)]
+    sum((one * slope).sum() for one, slope in zip(outputs, mixed, strict=True)).backward()
+    sum((one * slope).sum() for one, slope in zip(wanted, slopes, strict=True)).backward()
+    for one, want in zip(shared, plain, strict=True):
+        torch.testing.assert_close(whole(one.grad), want.grad)
+
+
+def check(lang, world):
+    torch.manual_seed(0)
+    mesh = init_device_mesh("cpu", (world,))
+    compiled = lambda f: torch.compile(f, backend="aot_eager", fullgraph=True)  # noqa: E731
+    x, w = torch.randn(4 * world + 1, 6, dtype=F64), torch.randn(6, dtype=F64)  # the parts differ in size
+    one = rows(lang)
+    compare("rows", one, mesh, (x, w), ([Shard(0)], [Replicate()]), [[Shard(0)], [Shard(0)]])
+    compare("rows of columns", one, mesh, (x, w), ([Shard(1)], [Shard(0)]), [[Replicate()], [Replicate()]])
+    compare("rows, nothing shared", one, mesh, (x, w), ([Replicate()], [Replicate()]), [[Replicate()]] * 2)
+    compare("an empty part", one, mesh, (x[:1], w), ([Shard(0)], [Replicate()]), [[Shard(0)], [Shard(0)]])
+    even = x[: 4 * world]
+    for wrap in (lambda f: f, compiled):
+        compare("even rows", one, mesh, (even, w), ([Shard(0)], [Replicate()]), [[Shard(0)], [Shard(0)]], wrap=wrap)
+    two = elements(lang)
+    compare("columns", two, mesh, (x, x.sin()), ([Shard(1)], [Replicate()]), [[Shard(1)]])
+    compare("the larger part", two, mesh, (x, x.sin()), ([Shard(0)], [Shard(0)]), [[Shard(0)]])
+    three, k = conv(lang), torch.randn(3, dtype=F64)
+    batch = torch.randn(world, 2 * world, 9, dtype=F64)
+    compare("batch", three, mesh, (batch, k), ([Shard(0)], [Replicate()]), [[Shard(0)]])
+    compare("second batch dim", three, mesh, (batch, k), ([Shard(1)], [Replicate()]), [[Shard(1)]])
+    compare("neighbours", three, mesh, (batch, k), ([Shard(2)], [Shard(0)]), [[Replicate()]])
+    line = torch.randn(5 * world, dtype=F64)
+    compare("numbered", numbered(lang), mesh, (line,), ([Shard(0)],), [[Replicate()]])
+    compare("total", total(lang), mesh, (line,), ([Shard(0)],), [[Replicate()]] * 2)
+    if world == 4:
+        plane = init_device_mesh("cpu", (2, 2))
+        compare("a plane", two, plane, (x, x), ([Shard(0), Shard(1)], [Replicate(), Shard(1)]), [[Shard(0), Shard(1)]])
+        compare(
+            "a plane of batches",
+            three,
+            plane,
+            (batch, k),
+            ([Shard(0), Shard(1)], [Replicate()] * 2),
+            [[Shard(0), Shard(1)]],
+        )
+    partial = DTensor.from_local(even / world, mesh, [Partial()])
+    torch.testing.assert_close(one(partial, distribute_tensor(w, mesh, [Replicate()])).y.full_tensor(), even @ w)
+    with pytest.raises(ts.ArgumentError, match="`w` of op `rows` is one process's own(?s:.*)distribute_tensor[(]w"):
+        one(distribute_tensor(x, mesh, [Shard(0)]), w)
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def drawn(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * lang.random()
+
+    with pytest.raises(ts.ArgumentError, match="op `drawn` draws random numbers"):
+        drawn(distribute_tensor(line, mesh, [Shard(0)]))
+
+
+def main(engine):
+    dist.init_process_group("gloo")
+    lang = load_quietly(engine)
+    ts.init("cpu", engine=engine, default_fp=lang.f64)
+    check(lang, dist.get_world_size())
+    sys.stdout.write(f"process {dist.get_rank()}: the same\n")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

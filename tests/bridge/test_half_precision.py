@@ -1,0 +1,152 @@
+"""float16 and bfloat16: computed in float32, rounded once on the way out, with gradients of the inputs' dtype."""
+
+import pytest
+import torch
+from torch.func import grad, jacrev, jvp, vmap
+
+import tinsmith as ts
+
+HALVES = (torch.float16, torch.bfloat16)
+pytestmark = pytest.mark.parametrize("half", HALVES, ids=["float16", "bfloat16"])
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler():
+    """torch counts how often one piece of code was compiled, and all ops are called by one."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def weighed(lang, annotated=False, **options):
+    """y = sum of w x over a row, and the row's squares."""
+    array = lang.types.ndarray(dtype=lang.f32) if annotated else lang.types.ndarray()
+
+    @ts.op(options.pop("spec", "x[n, m], w[m] -> y[n], s[n, m]"), **options)
+    @lang.kernel
+    def row(x: array, w: array, y: array, s: array):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                y[i] += x[i, j] * w[j]
+                s[i, j] = x[i, j] * x[i, j]
+
+    return row
+
+
+def expected(x, w):
+    """In float32, rounded at the end."""
+    a, b = x.float(), w.float()
+    return (a @ b).to(x.dtype), (a * a).to(x.dtype)
+
+
+def inputs(half):
+    x, w = torch.randn(5, 700).to(half), torch.randn(700).to(half)
+    return x.requires_grad_(), w.requires_grad_()
+
+
+def gradients(function, x, w):
+    y, s = function(x, w)
+    return torch.autograd.grad((y.float().sin().sum() + (s.float() * 0.5).sum()), (x, w))
+
+
+@pytest.mark.parametrize("annotated", [False, True], ids=["open", "annotated f32"])
+@pytest.mark.parametrize("way", ["eager", "compiled", "operator"])
+def test_values_and_gradients(lang, half, annotated, way):
+    op = weighed(lang, annotated)
+    call = {
+        "eager": op,
+        "compiled": torch.compile(op, backend="aot_eager", fullgraph=True),
+        "operator": op.operator,
+    }[way]
+    x, w = inputs(half)
+    for mine, want in zip(call(x, w), expected(x, w), strict=True):
+        assert mine.dtype == half
+        torch.testing.assert_close(mine, want, rtol=torch.finfo(half).eps, atol=1e-3)
+    for mine, want in zip(gradients(call, x, w), gradients(expected, x, w), strict=True):
+        assert mine.dtype == half
+        torch.testing.assert_close(mine, want, rtol=2 * torch.finfo(half).eps, atol=1e-2)
+
+
+def test_rounded_once(lang, half):
+    """4,096 times 1 is 4096: a sum in half precision would stop at 2048 or 256."""
+    op = weighed(lang)
+    x = torch.ones(1, 4096, dtype=half)
+    assert op(x, x[0]).y.item() == 4096
+
+
+def test_transforms(lang, half):
+    op = weighed(lang, annotated=True)
+    x, w = (one.detach() for one in inputs(half))
+    batch = torch.stack([x, 2 * x])
+    torch.testing.assert_close(vmap(op, (0, None))(batch, w).y[1], op(2 * x, w).y)
+    slope = grad(lambda w: op(x, w).y.float().sum())(w)
+    assert slope.dtype == half
+    torch.testing.assert_close(slope, x.float().sum(0).to(half), rtol=torch.finfo(half).eps, atol=1e-3)
+    assert jacrev(lambda w: op(x, w).y)(w).dtype == half
+    value, tangent = jvp(lambda w: op(x, w).y, (w,), (w,))
+    assert tangent.dtype == half
+    torch.testing.assert_close(value, tangent, rtol=torch.finfo(half).eps, atol=1e-3)
+
+
+def test_several_batch_dims(lang, half):
+    @ts.op("x[*b, n] -> y[*b]")
+    @lang.kernel
+    def total(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            y[None] += x[i]
+
+    x = torch.randn(2, 3, 4).to(half).requires_grad_()
+    for call in (total, total.operator):
+        y = call(x)
+        torch.testing.assert_close(y, x.float().sum(-1).to(half))
+        (g,) = torch.autograd.grad(y.sum(), x)
+        torch.testing.assert_close(g, torch.ones_like(x))
+
+
+def test_the_dtypes_of_results(lang, half):
+    x, w = (one.detach() for one in inputs(half))
+    assert [one.dtype for one in weighed(lang)(x, w.float())] == [torch.float32] * 2
+    assert [one.dtype for one in weighed(lang, spec="x[n, m], w[m] -> y[n]: f32, s[n, m]")(x, w)] == [
+        torch.float32,
+        half,
+    ]
+    name = {torch.float16: "f16", torch.bfloat16: "bf16"}[half]
+    asked = weighed(lang, annotated=True, spec=f"x[n, m], w[m] -> y[n]: {name}, s[n, m]")
+    assert [one.dtype for one in asked(x.float(), w.float())] == [half, torch.float32]
+
+
+def test_both_halves_give_float32(lang, half):
+    x, w = (one.detach() for one in inputs(half))
+    other = HALVES[1 - HALVES.index(half)]
+    assert weighed(lang)(x, w.to(other)).y.dtype == torch.float32
+
+
+def test_refused_where_asked(lang, half):
+    x, w = (one.detach() for one in inputs(half))
+    weighed(lang, half="refuse")(x, w)
+    name = str(half).removeprefix("torch.")
+    with pytest.raises(ts.DtypeError, match=rf"(?s)`x` of op `row`.*float32.*came +{name}.*\.to\(torch.float32\)"):
+        weighed(lang, annotated=True, half="refuse")(x, w)
+    with pytest.raises(ts.DtypeError, match=r"(?s)`x` of op `row`.*spec"):
+        weighed(lang, spec="x[n, m]: f32, w[m] -> y[n], s[n, m]")(x, w)
+    with pytest.raises(ts.ArgumentError, match="`half` does not know 'round'"):
+        weighed(lang, half="round")
+
+
+def test_an_output_that_cannot_hold_it(lang, half):
+    name = {torch.float16: "f16", torch.bfloat16: "bf16"}[half]
+
+    @lang.kernel
+    def double(x: lang.types.ndarray(), y: lang.types.ndarray(dtype=lang.f64)):
+        for i in x:
+            y[i] = x[i]
+
+    with pytest.raises(ts.SpecError, match=f"gives `y` of op `double` the dtype {name}, its annotation another"):
+        ts.op(f"x[n] -> y[n]: {name}")(double)
+
+
+def test_under_autocast(lang, half):
+    x, w = inputs(half)
+    with torch.autocast("cpu", dtype=half):
+        assert weighed(lang)(x, w).y.dtype == torch.float32
+        assert torch.compile(weighed(lang), backend="aot_eager", fullgraph=True)(x, w).y.dtype == torch.float32

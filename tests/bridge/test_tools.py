@@ -1,0 +1,208 @@
+"""Ops as torch's and Python's tools see them: profilers, counters, checkpointing policies, signatures."""
+
+import inspect
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.flop_counter import FlopCounterMode
+
+import tinsmith as ts
+
+
+def rand(*shape):
+    return torch.randn(shape, dtype=torch.float64)
+
+
+def matmul(lang, **options):
+    @ts.op("a[n, k], b[k, m] -> c[n, m]", **options)
+    @lang.kernel
+    def matmul(a: lang.types.ndarray(), b: lang.types.ndarray(), c: lang.types.ndarray()):
+        """A product of matrices."""
+        for i, j in c:
+            s = 0.0
+            for q in range(a.shape[1]):
+                s += a[i, q] * b[q, j]
+            c[i, j] = s
+
+    return matmul
+
+
+def test_operations_are_counted_from_the_source(lang64):
+    op, a, b = matmul(lang64), rand(3, 4), rand(4, 5)
+    with FlopCounterMode(display=False) as counter:
+        op(a, b)
+    assert counter.get_total_flops() == 2 * 3 * 4 * 5
+    with FlopCounterMode(display=False) as counter:
+        op(a.requires_grad_(), b.requires_grad_()).sum().backward()
+    assert counter.get_total_flops() >= 3 * 2 * 3 * 4 * 5
+    assert [str(name) for name in counter.get_flop_counts()["Global"]] == [
+        f"tinsmith.{op.operator._opname}",
+        f"tinsmith.{op.operator._opname}_backward",
+    ]
+
+
+def test_of_batches_too(lang64):
+    op, a, b = matmul(lang64), rand(7, 3, 4), rand(4, 5)
+    with FlopCounterMode(display=False) as counter:
+        torch.func.vmap(op, (0, None))(a, b)
+    assert counter.get_total_flops() == 7 * 2 * 3 * 4 * 5
+
+
+def test_a_loop_of_unknown_length_counts_once_and_other_gradients_nothing(lang64):
+    @ts.op("start[n], x[m] -> y[k]", adjoint="engine")
+    @lang64.kernel
+    def segments(start: lang64.types.ndarray(dtype=lang64.i32), x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in range(y.shape[0]):
+            for j in range(start[i], start[i + 1]):
+                y[i] += x[j] * x[j]
+
+    start, x = torch.tensor([0, 2, 5], dtype=torch.int32), rand(5)
+    with FlopCounterMode(display=False) as counter:
+        segments(start, x, k=2)
+    assert counter.get_total_flops() == 2 * 2
+
+
+def test_profilers_show_its_name(lang64):
+    op, x = matmul(lang64), rand(3, 3).requires_grad_()
+    with torch.profiler.profile() as seen:
+        op(x, x).sum().backward()
+        torch.func.vmap(op)(x[None], x[None])
+        op.operator(x, x)
+    names = {event.key for event in seen.key_averages()}
+    assert {"matmul", f"tinsmith::{op.operator._opname}"} <= names
+
+
+def test_a_selective_checkpointing_policy_knows_it(lang64):
+    op, a, b = matmul(lang64), rand(3, 4).requires_grad_(), rand(4, 5).requires_grad_()
+    calls = []
+
+    def policy(context, target, *_, **__):
+        if target is op.operator:
+            calls.append(context.is_recompute)
+            return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    def block(a, b):
+        return op.operator(a.sin(), b).sin()
+
+    y = checkpoint(block, a, b, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy))
+    found = torch.autograd.grad(y.sum(), (a, b))
+    want = torch.autograd.grad((a.sin() @ b).sin().sum(), (a, b))
+    torch.testing.assert_close(found, want)
+    assert False in calls
+
+
+def test_its_signature_and_docstring(lang64):
+    op = matmul(lang64)
+    assert op.__doc__ == "A product of matrices."
+    assert str(inspect.signature(op)) == "(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor"
+
+    @ts.op("x[n] -> y[m, n], total[]")
+    @lang64.kernel
+    def mixed(
+        x: lang64.types.ndarray(),
+        scale: float,
+        shift: lang64.types.vector(2, float),
+        times: lang64.template(),
+        y: lang64.types.ndarray(),
+        total: lang64.types.ndarray(),
+    ):
+        for i in x:
+            for j in range(y.shape[0]):
+                y[j, i] = scale * x[i] + shift[0] + times
+            total[None] += x[i]
+
+    signature = inspect.signature(mixed)
+    assert list(signature.parameters) == ["x", "scale", "shift", "times", "m"]
+    assert signature.parameters["m"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert signature.parameters["scale"].annotation is float
+    assert signature.return_annotation._fields == ("y", "total")
+    assert signature.bind(rand(2), 1.0, (1.0, 2.0), 3, m=2)
+    with pytest.raises(TypeError, match="missing"):
+        signature.bind(rand(2))
+
+
+class Parts(NamedTuple):
+    y: torch.Tensor
+    total: torch.Tensor
+
+
+def parted(lang, **options):
+    @ts.op("x[n] -> y[n], total[]", **options)
+    @lang.kernel
+    def parted(x: lang.types.ndarray(), y: lang.types.ndarray(), total: lang.types.ndarray()):
+        for i in x:
+            y[i] = 2 * x[i]
+            total[None] += x[i]
+
+    return parted
+
+
+def test_results_of_the_caller_s_own_type(lang64):
+    op, x = parted(lang64, returns=Parts), rand(3)
+    for call in (op, torch.compile(op, backend="aot_eager", fullgraph=True)):
+        found = call(x)
+        assert type(found) is Parts
+        torch.testing.assert_close(found.total, x.sum())
+
+
+@pytest.mark.parametrize("wrong", [tuple, NamedTuple("Other", [("total", torch.Tensor), ("y", torch.Tensor)])])
+def test_a_type_that_does_not_fit(lang64, wrong):
+    with pytest.raises(ts.SpecError, match=r"(?s)`returns` of op `parted`.*outputs +y, total.*fields.*a NamedTuple"):
+        parted(lang64, returns=wrong)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_torch_s_older_tracer_is_refused(lang64):
+    op = matmul(lang64)
+    with pytest.raises(ts.ArgumentError, match=r"(?s)op `matmul` cannot be traced by torch.jit.trace.*torch.export"):
+        torch.jit.trace(lambda a, b: op(a, b), (rand(3, 3), rand(3, 3)))
+
+
+def test_the_command_line_without_its_script():
+    done = subprocess.run([sys.executable, "-m", "tinsmith", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ts.__version__ or ts.__version__ in done.stdout
+
+
+TYPED = """
+from typing import NamedTuple
+import taichi as ti
+import tinsmith as ts
+import torch
+
+class Parts(NamedTuple):
+    y: torch.Tensor
+    total: torch.Tensor
+
+@ts.op("x[n] -> y[n]")
+@ti.kernel
+def single(x: ti.types.ndarray(), y: ti.types.ndarray()):  # pyright: ignore[reportInvalidTypeForm]
+    ...
+
+@ts.op("x[n] -> y[n], total[]", returns=Parts)
+@ti.kernel
+def several(
+    x: ti.types.ndarray(),  # pyright: ignore[reportInvalidTypeForm]
+    y: ti.types.ndarray(),  # pyright: ignore[reportInvalidTypeForm]
+    total: ti.types.ndarray(),  # pyright: ignore[reportInvalidTypeForm]
+): ...
+
+
+reveal_type(single(torch.ones(2)))
+reveal_type(several(torch.ones(2)).total)
+reveal_type(several(torch.ones(2)))
+"""
+
+
+@pytest.mark.slow
+def test_type_checkers_know_what_a_call_gives(tmp_path):
+    program = tmp_path / "typed.py"
+    program.write_text(TYPED)
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, str(program)]
+    told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+    found = [line.partition(" is ")[2].strip() for line in told.splitlines() if "Type of" in line]
+    assert found == ['"Tensor"', '"Tensor"', '"Parts"'], told
