@@ -46,8 +46,8 @@ ROWS = (
         "a bfloat16 tensor",
         "fails: an AttributeError of its own",
         "fails: an AttributeError of its own",
-        REFUSED,
-        ("test_31_bf16.py::test_bfloat16_names_the_argument_and_the_remedy",),
+        RIGHT,
+        ("test_31_bf16.py::test_bfloat16_is_computed_in_float32",),
         remedy="Hand in `x.float()`: torch casts the gradient back.",
         code="""
         square(torch.ones(3).bfloat16(), torch.zeros(3).bfloat16())
