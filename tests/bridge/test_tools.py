@@ -156,7 +156,7 @@ def test_a_type_that_does_not_fit(lang64, wrong):
         parted(lang64, returns=wrong)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*")
 def test_torch_s_older_tracer_is_refused(lang64):
     op = matmul(lang64)
     with pytest.raises(ts.ArgumentError, match=r"(?s)op `matmul` cannot be traced by torch.jit.trace.*torch.export"):
