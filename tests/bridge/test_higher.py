@@ -379,7 +379,7 @@ def test_what_only_a_store_reads_need_not_be_kept(lang64):
 
     def in_torch(x, w, r):
         z = torch.nn.functional.pad(-4.0 * x[3:], (3, 0))
-        return w[k, torch.arange(4) % 3], z, torch.zeros(4, dtype=r.dtype).index_add(0, k, r[k])
+        return w[k.long(), torch.arange(4) % 3], z, torch.zeros(4, dtype=r.dtype).index_add(0, k.long(), r[k.long()])
 
     def loss(function):
         return lambda *values: sum((one**2).sum() for one in function(*values))

@@ -407,7 +407,7 @@ def _autocast(signature: Signature, bound: Bound) -> Bound:
         return tensor.float() if is_cast and not is_half else tensor
 
     pairs = zip(signature.arrays, bound.tensors, strict=True)
-    return bound._replace(tensors=tuple(single(name, tensor) for name, tensor in pairs))
+    return bound.with_tensors(tuple([single(name, tensor) for name, tensor in pairs]))
 
 
 def _result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:

@@ -43,7 +43,7 @@ def call_distributed(core: Core, bound: Bound, run: Run) -> list[torch.Tensor]:
     chosen = [_chosen(core, bound.tensors, axes, number) for number in range(mesh.ndim)]
     names = core.signature.arrays
     parts = [_part(tensor, name, axes, chosen) for name, tensor in zip(names, bound.tensors, strict=True)]
-    outputs = run(bound._replace(tensors=tuple(parts)))
+    outputs = run(bound.with_tensors(tuple(parts)))
     made = form.finish([torch.empty(one.shape, device="meta") for one in core.made(form.call)])
     found = []
     for name, output, whole in zip(core.signature.outputs, outputs, made, strict=False):
@@ -94,14 +94,15 @@ def _check(core: Core, tensors: Sequence[torch.Tensor]) -> None:
 
 def _chosen(core: Core, tensors: Sequence[DTensor], axes: Mapping[str, Mapping[str, int]], number: int) -> str | None:
     """The dim that one dim of the mesh shares out: that of which most is in place; None for no dim."""
-    in_place = dict.fromkeys(axes, 0)
-    for name, tensor in zip(core.signature.arrays, tensors, strict=True):
-        placement = tensor.placements[number]
-        for dim, found in axes.items():
-            if name in found and placement.is_shard(found[name]):
-                in_place[dim] += math.prod(tensor.shape)
-    best = max(in_place, key=lambda dim: in_place[dim], default=None)
-    return best if best is not None and in_place[best] else None
+    best, most = None, 0
+    for dim, found in axes.items():
+        in_place = 0
+        for name, tensor in zip(core.signature.arrays, tensors, strict=True):
+            if name in found and tensor.placements[number].is_shard(found[name]):
+                in_place += math.prod(tensor.shape)
+        if in_place > most:
+            best, most = dim, in_place
+    return best
 
 
 def _placements(name: str, axes: Mapping[str, Mapping[str, int]], chosen: Sequence[str | None]) -> list[Any]:
