@@ -1,6 +1,7 @@
 """Forward mode and higher derivatives, against torch's own of the same function in float64."""
 
 import pytest
+import setuptools  # noqa: F401 - before Quadrants, after which torch 2.6 could not load it
 import torch
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import hessian, jacfwd, jacrev, jvp, vjp, vmap
