@@ -267,3 +267,15 @@ def test_an_op_of_very_many_arguments(lang64):
         batch = [torch.stack([leaf.detach(), 2 * leaf.detach()]) for leaf in leaves]
         mapped = torch.func.vmap(lambda *xs: tuple(op(*xs, *given)))(*batch)  # noqa: B023  # called at once
         torch.testing.assert_close(mapped[-1][1], 14 * x * (count - 1) + count - 1)
+
+
+def test_names_that_meet_those_of_the_backward_operator(lang64):
+    @ts.op("x[n], _state[n] -> y[n]")
+    @lang64.kernel
+    def clash(x: lang64.types.ndarray(), grad_y: float, _state: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = grad_y * x[i] * _state[i]
+
+    x = rand(3).requires_grad_()
+    (slope,) = torch.autograd.grad(clash.operator(x, 3.0, 2 * torch.ones_like(x)).sum(), x)
+    torch.testing.assert_close(slope, torch.full_like(x, 6.0))

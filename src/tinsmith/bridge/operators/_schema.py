@@ -41,8 +41,8 @@ def identifier(name: str, taken: Iterable[str] = ()) -> str:
 class Names:
     """Names of a schema's arguments, each another one."""
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set(_HIDDEN)
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {*_HIDDEN, "_state", "_arrays", "_numbers", "_wanted", "_shapes", "_ranks", "_dtypes", *taken}
 
     def name(self, wanted: str) -> str:
         found = identifier(wanted, self._taken)
@@ -100,7 +100,7 @@ class Schema:
         return ", ".join([*sizes, _BATCH.format(*_HIDDEN)])
 
     def _backward(self) -> str:
-        names = Names()
+        names = Names(self._spelled[name] for name in (*self.numbers, *self.signature.size_names))
         arguments = [f"Tensor? {names.name(name)}" for name in self.arrays]
         arguments += [f"Tensor? {names.name(f'grad_{name}')}" for name in self.signature.outputs]
         arguments = ["Tensor?[] _arrays"] if self.lists_arrays else arguments
