@@ -1,6 +1,6 @@
 """One of several processes that run ops on DTensors and hold the results against ops on whole tensors.
 
-Run by test_distributed.py: `torchrun --nproc-per-node 2 distributed_worker.py ENGINE`.
+Run by test_distributed.py: `torchrun --nproc-per-node 2 distributed_worker.py ENGINES`.
 """
 
 import sys
@@ -158,14 +158,15 @@ def check(lang, world):
         drawn(distribute_tensor(line, mesh, [Shard(0)]))
 
 
-def main(engine):
+def main(engines):
     dist.init_process_group("gloo")
-    lang = load_quietly(engine)
-    ts.init("cpu", engine=engine, default_fp=lang.f64)
-    check(lang, dist.get_world_size())
+    for engine in engines:
+        lang = load_quietly(engine)
+        ts.init("cpu", engine=engine, default_fp=lang.f64)
+        check(lang, dist.get_world_size())
     sys.stdout.write(f"process {dist.get_rank()}: the same\n")
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -1,8 +1,9 @@
 """One of two processes that train with torch's `fully_shard`, and hold it against training with all of the data.
 
-Run by test_fsdp.py: `torchrun --nproc-per-node 2 fsdp_worker.py ENGINE`.
+Run by test_fsdp.py: `torchrun --nproc-per-node 2 fsdp_worker.py ENGINES`.
 """
 
+import functools
 import sys
 
 import torch
@@ -70,21 +71,30 @@ def compare(name, make, rank, processes):
         torch.testing.assert_close(other.full_tensor(), one.detach(), msg=words.__add__)
 
 
-def main(engine):
+def grid(_lang, _rows):
+    encoding = ts.nn.Encoding(2, GRID, dtype=F64)
+    return nn.Sequential(encoding, nn.Linear(8, 16, dtype=F64), nn.Tanh(), nn.Linear(16, 3, dtype=F64))
+
+
+def tin(lang, rows):
+    return nn.Sequential(nn.Linear(2, 3, dtype=F64), weighing(lang, rows))
+
+
+def array(_lang, _rows):
+    return Cells()
+
+
+def main(engines):
     dist.init_process_group("gloo")
     rank, processes = dist.get_rank(), dist.get_world_size()
-    lang = load_quietly(engine)
-    ts.init("cpu", engine=engine, default_fp=lang.f64)
-    grid = lambda _: nn.Sequential(  # noqa: E731
-        ts.nn.Encoding(2, GRID, dtype=F64), nn.Linear(8, 16, dtype=F64), nn.Tanh(), nn.Linear(16, 3, dtype=F64)
-    )
-    tin = lambda rows: nn.Sequential(nn.Linear(2, 3, dtype=F64), weighing(lang, rows))  # noqa: E731
-    compare("a network with a hash grid", grid, rank, processes)
-    compare("a Tin", tin, rank, processes)
-    compare("an array of networks", lambda _: Cells(), rank, processes)
+    for engine in engines:
+        lang = load_quietly(engine)
+        ts.init("cpu", engine=engine, default_fp=lang.f64)
+        for make in (grid, tin, array):
+            compare(make.__name__, functools.partial(make, lang), rank, processes)
     sys.stdout.write(f"process {rank}: the same\n")
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])
