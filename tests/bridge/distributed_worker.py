@@ -3,9 +3,11 @@
 Run by test_distributed.py: `torchrun --nproc-per-node 2 distributed_worker.py ENGINES`.
 """
 
+import os
 import sys
 
 import pytest
+import setuptools  # noqa: F401 - before Quadrants, after which torch could not load it
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -166,6 +168,9 @@ def main(engines):
         check(lang, dist.get_world_size())
     sys.stdout.write(f"process {dist.get_rank()}: the same\n")
     dist.destroy_process_group()
+    sys.stdout.flush()
+    # not through Python's end, where threads of the engine and of gloo now and then terminate the process
+    os._exit(0)
 
 
 if __name__ == "__main__":

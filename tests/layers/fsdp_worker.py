@@ -4,8 +4,10 @@ Run by test_fsdp.py: `torchrun --nproc-per-node 2 fsdp_worker.py ENGINES`.
 """
 
 import functools
+import os
 import sys
 
+import setuptools  # noqa: F401 - before Quadrants, after which torch could not load it
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -94,6 +96,9 @@ def main(engines):
             compare(make.__name__, functools.partial(make, lang), rank, processes)
     sys.stdout.write(f"process {rank}: the same\n")
     dist.destroy_process_group()
+    sys.stdout.flush()
+    # not through Python's end, where threads of the engine and of gloo now and then terminate the process
+    os._exit(0)
 
 
 if __name__ == "__main__":
