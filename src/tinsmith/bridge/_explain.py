@@ -9,7 +9,7 @@ import torch
 from .._errors import GradientError
 from ..engines import one_at_a_time
 from ._core import Core
-from ._route import computed
+from ._route import compute_dtypes
 from ._signature import fitting_dtypes
 from ._stage import Stage
 from ._told import told
@@ -36,7 +36,7 @@ def explain(core: Core) -> str:
         lines += ["", *_kernel(stage)]
         count = sum(one.first is stage for one in signature.stages)
         lines += [f"  launched {count} times"] if count > 1 else []
-    lines += ["", *_gradient(core), "", *_batches(core), "", *_shared(core)]
+    lines += ["", *_gradient(core), "", *_batches(core), "", *_describe_shares(core)]
     texts = [(variant, text) for stage in signature.firsts for variant, text in stage.texts.items()]
     lines += ["", f"compiled variants: {len(texts)}"]
     for variant, text in texts:
@@ -93,14 +93,14 @@ def _batches(core: Core) -> Iterable[str]:
         yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
 
 
-def _shared(core: Core) -> Iterable[str]:
+def _describe_shares(core: Core) -> Iterable[str]:
     """Which dims processes may share out, asked of a call in float32 where nothing says otherwise."""
     signature = core.signature
     yield "processes (DTensor) may share out:"
     if signature.spec.batch_name:
         yield f"  *{signature.spec.batch_name}: its dims"
     fitting = ((fitting_dtypes(signature, name) or (torch.float32,))[0] for name in signature.arrays)
-    found = shares_of(core, computed(list(fitting)))
+    found = shares_of(core, compute_dtypes(list(fitting)))
     for dim, axes in found.axes.items():
         whole = [name for name in signature.arrays if name not in axes]
         yield f"  {dim}" + (f", with {', '.join(whole)} whole in each process" if whole else "")

@@ -97,10 +97,10 @@ def _differentiable(
     call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
 ) -> list[Any]:
     """Gradients by way of the operator, which transforms see."""
-    return call.by_input(active, call.core.operators.launch_backward(_asked(call, active, saved, cotangents)))
+    return call.by_input(active, call.core.operators.launch_backward(_backward_call(call, active, saved, cotangents)))
 
 
-def _asked(
+def _backward_call(
     call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
 ) -> BackwardCall:
     pairs = zip(call.core.signature.outputs, cotangents, strict=True)
@@ -114,7 +114,7 @@ def _older_batch(
     """Gradients for cotangents that are batches of torch's older vmap, in one launch as well."""
     level, whole, dims = older_batches(cotangents)
     size = next(t.shape[0] for t, dim in zip(whole, dims, strict=True) if t is not None and dim is not None)
-    asked = _asked(call, active, saved, whole)
+    asked = _backward_call(call, active, saved, whole)
     given = [dim for tensor, dim in zip(whole, dims, strict=True) if tensor is not None]
     split = backward_over_batch(size, asked, [*(None for _ in asked.saved), *given])
     return call.by_input(active, [into_older_batch(gradient, level) for gradient in split])

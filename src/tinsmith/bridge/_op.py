@@ -184,7 +184,7 @@ class Op(Generic[Result]):
     def __call__(self, *arguments: Any, **named: Any) -> Result:
         """Run the op. See the class for what it takes and returns."""
         if is_tracing():
-            return self._wrapped(self._traced(arguments, named))
+            return self._wrapped(self._call_traced(arguments, named))
         routes = self._routes
         if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
             found = routes.get(quick_key_of(arguments))
@@ -197,21 +197,21 @@ class Op(Generic[Result]):
                 return result
         return self._wrapped(self._outputs(self._bound(arguments, named)))
 
-    def _traced(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Sequence[torch.Tensor]:
+    def _call_traced(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Sequence[torch.Tensor]:
         """A call that a compiler reads instead of running it."""
         self._core.settle()
         bound = _autocast(self._core.signature, self._bound(arguments, named))
         check_tensors(self._core.signature, bound.tensors)
-        return self._dispatched(bound)
+        return self._dispatch(bound)
 
-    def _dispatched(self, bound: Bound) -> Sequence[torch.Tensor]:
+    def _dispatch(self, bound: Bound) -> Sequence[torch.Tensor]:
         """A call by the op's torch operator; by each process on its part, where processes share its tensors."""
         if is_distributed(bound.tensors):
             return call_distributed(self._core, bound, self._run_part)
         return self._core.operators.call(self._core, bound)
 
     def _run_part(self, bound: Bound) -> Sequence[torch.Tensor]:
-        return self._dispatched(bound) if is_tracing() else self._outputs(bound)
+        return self._dispatch(bound) if is_tracing() else self._outputs(bound)
 
     def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
         if named or not self._takes_tensors_only or len(arguments) != self._count:
@@ -224,11 +224,13 @@ class Op(Generic[Result]):
         return self._seeded.with_seed(bound)
 
     def _outputs(self, bound: Bound) -> Sequence[torch.Tensor]:
-        if not is_plain():
-            return self._run_special(bound)
+        is_special = not is_plain()
+        if is_special:
+            self._refuse_jit_trace()
+            bound = _autocast(self._core.signature, bound)
         found = self._routes.find(bound)
-        if not found.is_native:
-            return self._dispatched(bound)
+        if not found.is_native or (is_special and (is_transformed() or has_modes())):
+            return self._dispatch(bound)
         outputs = self._run(found, bound)
         return outputs if found.is_finished else found.form.finish(outputs)
 
@@ -243,17 +245,10 @@ class Op(Generic[Result]):
         plan = found.plan
         return plan.forward(tensors, bound.scalars)[plan.outputs]
 
-    def _run_special(self, bound: Bound) -> Sequence[torch.Tensor]:
-        """A call under autocast, a transform, a tracer or forward mode."""
+    def _refuse_jit_trace(self) -> None:
         if is_jit_traced():
             words = f"op `{self.name}` cannot be traced by torch.jit.trace, which would take its results for constants"
             raise ArgumentError(refusal(words, remedy="Use torch.export.export, or torch.compile."))
-        bound = _autocast(self._core.signature, bound)
-        found = self._routes.find(bound)
-        if is_transformed() or has_modes() or not found.is_native:
-            return self._dispatched(bound)
-        outputs = self._run(found, bound)
-        return outputs if found.is_finished else found.form.finish(outputs)
 
     def _wrapped(self, outputs: Sequence[torch.Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else self._result(*outputs)

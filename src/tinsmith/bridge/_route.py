@@ -24,7 +24,7 @@ from ._tracing import is_tracing
 _NATIVE = (torch.Tensor, torch.nn.Parameter)
 
 
-def computed(dtypes: Sequence[torch.dtype]) -> tuple[torch.dtype, ...]:
+def compute_dtypes(dtypes: Sequence[torch.dtype]) -> tuple[torch.dtype, ...]:
     """The dtypes that inputs are computed in: of half precision, single."""
     return tuple([torch.float32 if dtype in HALVES else dtype for dtype in dtypes])
 
@@ -93,7 +93,7 @@ class Sizes(NamedTuple):
 def as_it_is(call: Call) -> Form:
     """The form of a call that is given as it is run. Its half precision becomes single all the same."""
     casts = tuple([dtype in HALVES for dtype in call.dtypes])
-    return Form(replace(call, dtypes=computed(call.dtypes)) if any(casts) else call, casts, (), ())
+    return Form(replace(call, dtypes=compute_dtypes(call.dtypes)) if any(casts) else call, casts, (), ())
 
 
 def form_of(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]) -> Form:
@@ -126,7 +126,7 @@ def _new_form(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtype
     lead = tuple(solve(signature.spec, full, values, signature.op).batch)
     batched = frozenset(name for name in signature.arrays if lead and signature.items[name].batch_name)
     cores = tuple(tuple(shape[len(lead) :] if name in batched else shape) for name, shape in full.items())
-    call = Call(core, cores, computed(dtypes), bound.scalars, bound.templates, bound.sizes)
+    call = Call(core, cores, compute_dtypes(dtypes), bound.scalars, bound.templates, bound.sizes)
     if lead:
         call = call.with_batch(_product(lead), batched)
     core.made(call)  # sizes and dtypes of the results are checked before anything runs

@@ -20,7 +20,7 @@ def forward_flops(call: Call) -> int:
 
 def backward_flops(asked: BackwardCall) -> int:
     """Operations of a generated backward pass; 0 for one that was written by hand, or is the engine's."""
-    found = _generated(asked.call.reverse, asked.active)
+    found = _find_generated(asked.call.reverse, asked.active)
     if found is None:
         return 0
     program = found.program(asked.active)
@@ -38,7 +38,7 @@ def _memory(run: Run) -> dict[str, str]:
     return {name: run.memory.get(name, name) for name in run.kernel.arrays}
 
 
-def _generated(reverse: ReverseAt, active: frozenset[str]) -> SourceAt | None:
+def _find_generated(reverse: ReverseAt, active: frozenset[str]) -> SourceAt | None:
     if isinstance(reverse, AutoAt):
         reverse = reverse.chosen(active)
     return reverse if isinstance(reverse, SourceAt) else None

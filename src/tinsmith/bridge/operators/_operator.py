@@ -93,13 +93,13 @@ class Operator:
     def call(self, core: Core, bound: Bound) -> list[torch.Tensor]:
         """The outputs of a call as a caller writes it."""
         arguments, keywords = self.schema.pack(bound)
-        found = self._results(self.forward(*arguments, **keywords, **self._told(core)))
+        found = self._results(self.forward(*arguments, **keywords, **self._traced_values(core)))
         return found[: len(core.signature.outputs)]
 
     def results(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Everything that the forward operator gives for a call in the form in which it is run."""
         arguments, keywords = self.schema.pack_flat(call, tensors)
-        return self._results(self.forward(*arguments, **keywords, **self._told(call.core)))
+        return self._results(self.forward(*arguments, **keywords, **self._traced_values(call.core)))
 
     def launch(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Outputs and scratch of a call in the form in which it is run."""
@@ -108,9 +108,9 @@ class Operator:
     def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
         """Gradients of the active inputs, in their order."""
         arguments, keywords = self.schema.pack_backward(*asked)
-        return list(self.backward(*arguments, **keywords, **self._told(asked.call.core)))
+        return list(self.backward(*arguments, **keywords, **self._traced_values(asked.call.core)))
 
-    def _told(self, core: Core) -> dict[str, Any]:
+    def _traced_values(self, core: Core) -> dict[str, Any]:
         """What a graph says besides a call's arguments: the Python values with which it was traced."""
         return {"_values": core.describe_values()} if self.schema.has_state else {}
 
@@ -118,7 +118,7 @@ class Operator:
         """Results of the forward operator, of which torch gives one alone."""
         return [found] if isinstance(found, torch.Tensor) else list(found)
 
-    def _returned(self, results: Sequence[Any]) -> Any:
+    def _for_torch(self, results: Sequence[Any]) -> Any:
         """Results as torch wants them from an implementation."""
         if self.schema.lists_arrays:
             return list(results)
@@ -143,7 +143,7 @@ class Operator:
         device = ready[0].device if ready else torch.device(core.device_type())
         state = [note_state(core, bound.templates)] if self.schema.has_state else []
         made = call.plan(device).forward(ready, call.scalars)[len(ready) :]
-        return self._returned([*form.finish(made), *state])
+        return self._for_torch([*form.finish(made), *state])
 
     def _fake(self, *arguments: Any, **keywords: Any) -> Any:
         core, bound = self._read(arguments, keywords)
@@ -151,19 +151,19 @@ class Operator:
         device = bound.tensors[0].device if bound.tensors else torch.device(core.device_type())
         made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.made(form.call)]
         state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
-        return self._returned([*form.finish(made), *state])
+        return self._for_torch([*form.finish(made), *state])
 
     def _autograd(self, *arguments: Any, **keywords: Any) -> Any:
         core, bound = self._read(arguments, keywords)
         form = self._form(core, bound, keywords)
         if not (form.is_prepared and form.is_finished):
             results = self.results(form.call, form.prepare(bound.tensors))
-            return self._returned([*form.finish(results[: self._made]), *results[self._made :]])
+            return self._for_torch([*form.finish(results[: self._made]), *results[self._made :]])
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             return self._results(self.forward(*self.schema.with_tensors(arguments, tensors), **keywords))
 
-        return self._returned(apply_at_one_level(Launch, form.call, run, *bound.tensors))
+        return self._for_torch(apply_at_one_level(Launch, form.call, run, *bound.tensors))
 
     def _vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
         core, bound = self._read(arguments, keywords)
@@ -183,18 +183,18 @@ class Operator:
     def _first_dims(self, results: Sequence[torch.Tensor]) -> tuple[Any, Any]:
         """Results of which outputs and scratch have the batch first, and a state has none."""
         dims = [0 if place < self._made else None for place in range(len(results))]
-        return self._returned(results), self._returned(dims)
+        return self._for_torch(results), self._for_torch(dims)
 
     def _forward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
         core, bound = self._read(arguments, keywords)
         return forward_flops(self._form(core, bound, keywords).call)
 
     # Backward ---------------------------------------------------------------------------------
-    def _asked(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
+    def _read_backward(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BackwardCall:
         return self.schema.backward_call(self.cores.find(), arguments, keywords)
 
     def _backward(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
-        call, active, saved, cotangents, state = self._asked(arguments, keywords)
+        call, active, saved, cotangents, state = self._read_backward(arguments, keywords)
         core = call.core
         if state is not None:
             check_state(core, call.templates, state)
@@ -212,7 +212,7 @@ class Operator:
         return [gradient for gradient in found if gradient is not None]
 
     def _backward_fake(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
-        asked = self._asked(arguments, keywords)
+        asked = self._read_backward(arguments, keywords)
         call = asked.call
         lead = (call.batch,) if call.batch is not None else ()
         like = next(iter(asked.cotangents.values()))
@@ -223,7 +223,7 @@ class Operator:
         ]
 
     def _backward_autograd(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
-        asked = self._asked(arguments, keywords)
+        asked = self._read_backward(arguments, keywords)
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             given = iter(tensors)
@@ -235,14 +235,14 @@ class Operator:
         return list(apply_at_one_level(LaunchBackward, asked, run, *tensors))
 
     def _backward_vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
-        asked = self._asked(arguments, keywords)
+        asked = self._read_backward(arguments, keywords)
         pairs = zip(self.schema.owned_in(arguments), self.schema.owned_in(in_dims), strict=True)
         dims = [dim for tensor, dim in pairs if tensor is not None]
         found = backward_over_batch(info.batch_size, asked, dims)
         return found, [0] * len(found)
 
     def _backward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
-        return backward_flops(self._asked(arguments, keywords))
+        return backward_flops(self._read_backward(arguments, keywords))
 
 
 def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
