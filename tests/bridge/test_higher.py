@@ -409,3 +409,57 @@ def test_the_tangent_of_a_kernel_that_goes_nowhere(lang64):
     values, tangents = jvp(fixed, (x,), (x,))
     assert values[3] > 2.0
     assert not tangents.any()
+
+
+@pytest.mark.parametrize("is_added_to", [False, True])
+def test_a_maximum_before_anything_is_active_need_not_be_kept(lang64, is_added_to):
+    """Its tangent is 0, and what its candidates are made of was not kept for the first derivative."""
+
+    @ts.op("x[n], k[n]: i32, e[n]: i32 -> t[], c[n]")
+    @lang64.kernel
+    def op(
+        x: lang64.types.ndarray(),
+        k: lang64.types.ndarray(),
+        e: lang64.types.ndarray(),
+        t: lang64.types.ndarray(),
+        c: lang64.types.ndarray(),
+    ):
+        for i in x:
+            lang64.atomic_max(t[None], e[i] * 0.15)
+            if lang64.static(is_added_to):
+                c[k[i]] += x[i] ** 2
+        for i in x:
+            t[None] += lang64.sin(x[i])
+
+    x = floats(3)
+    k, e = torch.tensor([2, 0, 2], dtype=torch.int32), torch.tensor([1, 5, 2], dtype=torch.int32)
+    found = hessian(lambda x: op(x, k, e)[0])(x)
+    torch.testing.assert_close(found, torch.diag(-torch.sin(x)))
+    torch.testing.assert_close(op(x, k, e)[0], 0.75 + torch.sin(x).sum())
+
+
+def test_the_rest_of_a_loop_whose_maxima_run_in_order_stays_parallel(lang64):
+    """In order, the gradient of the tangent would ask for `w`, which is stored where nothing reads it again."""
+
+    @ts.op("x[n], w[n] -> y[n], z[]")
+    @lang64.kernel
+    def op(x: lang64.types.ndarray(), w: lang64.types.ndarray(), y: lang64.types.ndarray(), z: lang64.types.ndarray()):
+        for i in x:
+            y[i] = y[i] * x[0]
+            lang64.atomic_sub(y[i], w[i])
+            lang64.atomic_max(z[None], x[i] ** 2 + 1.0)
+
+    def in_torch(x, w):
+        return -w, (x**2 + 1.0).max()
+
+    def loss(function):
+        def scalar(*given):
+            y, z = function(*given)
+            return (y**2).sum() + z**3
+
+        return scalar
+
+    values = floats(4), floats(4, seed=1)
+    torch.testing.assert_close(hessian(loss(op), (0, 1))(*values), hessian(loss(in_torch), (0, 1))(*values))
+    tangents = floats(4, seed=2), floats(4, seed=3)
+    torch.testing.assert_close(jvp(op, values, tangents), jvp(in_torch, values, tangents))

@@ -10,34 +10,42 @@ from ._form import Loop, Step, steps_in
 
 
 def activities_of(
-    tasks: Sequence[Sequence[Step]], inputs: Iterable[str], outputs: Iterable[str], closed: Iterable[str] = ()
+    tasks: Sequence[Sequence[Step]],
+    inputs: Iterable[str],
+    outputs: Iterable[str],
+    closed: Iterable[str] = (),
+    order: Sequence[int] | None = None,
 ) -> list[Activity]:
     """What has a gradient, task by task.
+
+    An array depends on the inputs from the first task on that gives it something that does, and reaches the outputs up
+    to the last one from which it does; inside a task the order of statements does not count. What a task does to an
+    array that is only later active need not be reversed, so what it reads need not be kept.
 
     Args:
         tasks: the steps of every task of an op.
         inputs: arrays that want a gradient.
         outputs: arrays that are given one.
         closed: arrays that let none through.
+        order: numbers of the tasks in the order in which they run, each as often as it does; left out, each runs once.
     """
     shut = {f"@{name}" for name in closed}
-    every = ((number, edge) for number, steps in enumerate(tasks) for step in steps_in(steps) for edge in _edges(step))
-    edges = [(_key(number, start), _key(number, end)) for number, (start, end) in every if not shut & {start, end}]
-    varied = reached({f"@{name}" for name in inputs}, edges)
-    useful = reached({f"@{name}" for name in outputs}, [(end, start) for start, end in edges])
-    numbers = range(len(tasks))
-    return [Activity(_names(number, varied & useful), _names(number, varied)) for number in numbers]
+    edges = [[edge for step in steps_in(steps) for edge in _edges(step) if not shut & {*edge}] for steps in tasks]
+    turns = range(len(tasks)) if order is None else order
+    varied = _along(turns, edges, {f"@{name}" for name in inputs})
+    useful = _along(turns[::-1], [[(end, start) for start, end in some] for some in edges], {f"@{n}" for n in outputs})
+    return [Activity(one & other, one) for one, other in zip(varied, useful, strict=True)]
 
 
-def _names(number: int, keys: set[str]) -> set[str]:
-    """Arrays, and one task's locals."""
-    head = f"{number} "
-    return {key.removeprefix(head) for key in keys if key.startswith(("@", head))}
-
-
-def _key(number: int, name: str) -> str:
-    """Arrays are the same in all tasks, locals of one name are not."""
-    return name if name.startswith("@") else f"{number} {name}"
+def _along(turns: Sequence[int], edges: Sequence[Sequence[Edge]], start: set[str]) -> list[set[str]]:
+    """What edges lead to in each task, in the course of turns: from one to the next go arrays, not locals."""
+    found = [set[str]() for _ in edges]
+    arrays = start
+    for number in turns:
+        here = reached(arrays, edges[number])
+        found[number] |= here
+        arrays = {key for key in here if key.startswith("@")}
+    return found
 
 
 class Activity:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from ...source.ir import nodes, walk
 from .._bits import Part, check_bits
 from ..polish import pruned, scoped
-from ._activity import Activity, activities_of
+from ._activity import Activity
 from ._form import plain_steps
 from ._once import written_once
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
@@ -52,20 +52,21 @@ def adjoint(
     cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
     given = frozenset(outputs) - frozenset(detached)
     adjoints = adjoint_names([part.kernel for part in parts], arrays)
-    tasks = reversibles(parts, adjoints, Wanted(active, given, detached))
-    activities = activities_of([task.steps for task in tasks], active, given, detached)
+    order = range(len(kernels)) if launches is None else launches
+    wanted = Wanted(active, given, detached, order)
+    tasks = reversibles(parts, adjoints, wanted)
+    activities = wanted.activities([task.steps for task in tasks], [task.source for task in tasks])
     check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
     tasks = [unordered(task, activity) for task, activity in zip(tasks, activities, strict=True)]
     tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
     gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
-    order = range(len(kernels)) if launches is None else launches
     counts = Counter(order)
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
     once = written_once([task.steps for task in tasks], active, repeated)
-    found = [
-        reversed_task(Given(task.kernel, number, task.steps, task.own, activity, task.names, gradients, once))
-        for number, (task, activity) in enumerate(zip(tasks, activities, strict=True))
-    ]
+    found = []
+    for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
+        own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
+        found.append(reversed_task(Given(task.kernel, number, task.steps, task.own, activity, task.names, own, once)))
     turns = _turns(tasks, found, order, unchanged)
     return _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
 

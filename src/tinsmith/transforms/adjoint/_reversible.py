@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...source.ir import nodes, walk
 from .._names import Names
 from ._access import owned, sequential
-from ._activity import activities_of
+from ._activity import Activity, activities_of
 from ._extremes import Extremes, extremes_of, taken_apart
 from ._form import Step
 from ._formed import Forming
@@ -46,11 +46,17 @@ class Reversible:
 
 
 class Wanted(NamedTuple):
-    """What a gradient is wanted of."""
+    """What a gradient is wanted of, and the numbers of the kernels in the order of their launches."""
 
     inputs: Collection[str]
     outputs: Collection[str]
     closed: Collection[str]
+    launches: Sequence[int]
+
+    def activities(self, tasks: Sequence[Sequence[Step]], sources: Sequence[int]) -> list[Activity]:
+        """What has a gradient in each task; `sources` are the numbers of their kernels."""
+        order = [number for kernel in self.launches for number, source in enumerate(sources) if source == kernel]
+        return activities_of(tasks, self.inputs, self.outputs, self.closed, order)
 
 
 def adjoint_names(kernels: Sequence[nodes.Kernel], arrays: Iterable[str]) -> dict[str, str]:
@@ -70,7 +76,7 @@ def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wan
     extremes = [extremes_of(statements, kernel) for _, kernel, statements in plain]
     if any(extremes):
         forms = [Forming(kernel, _names(kernel, adjoints)).task(statements) for _, kernel, statements in plain]
-        activities = activities_of(forms, *wanted)
+        activities = wanted.activities(forms, [source for source, _, _ in plain])
         extremes = [frozenset(filter(one.has_array, names)) for one, names in zip(activities, extremes, strict=True)]
     found: list[Reversible] = []
     for (source, kernel, statements), names, mark, place in zip(plain, extremes, marks, places, strict=True):

@@ -115,7 +115,9 @@ class _Writing:
     def reversed(self) -> Reversed:
         names = () if self.parallel is None else self.parallel.names
         body = self.reversal.frame(self.steps, names)
-        body = list(pruned(body, private=self.state))
+        # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
+        taped = {name for tape in self.reversal.tapes.found.values() for name in (tape.array, tape.where)}
+        body = list(pruned(body, private=self.state | taped))
         tapes = self.used(body)
         reserve = self.reserve(tapes) if tapes else None
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []

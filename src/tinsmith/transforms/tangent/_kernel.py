@@ -19,8 +19,9 @@ from ...source.ir import NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from .._exact import Exact
 from .._names import Names, names_of
+from ..polish import pruned
 from ._activity import Activity
-from ._extremes import INTEGER, Extreme, extremes_in, kept, settled, shared, sliced
+from ._extremes import INTEGER, Extreme, extremes_in, kept, settled, shared, sliced, without
 from ._order import disordered, first_refused
 from ._statements import Block, Statements
 
@@ -107,7 +108,7 @@ class _Pass:
         moving = [*(array.name for array in self.arrays), *self.arguments, *self.locals]
         self.companions = {name: self.names.fresh(f"{name}_dot") for name in moving}
         self.scratch: list[tuple[nodes.Array, str]] = []
-        self.kernel = kernel = replace(kernel, body=tuple(map(self._in_order, kernel.body)))
+        self.kernel = kernel = replace(kernel, body=tuple(chain.from_iterable(map(self._in_order, kernel.body))))
         self.extremes = self._extremes()
         kinds = {**kernel.locals, **{name: array.type for name, array in kernel.arrays.items()}}
         self.statements = Statements(kernel.path, kinds, activity, self.companions, self.names, self.extremes)
@@ -183,21 +184,25 @@ class _Pass:
             return frozenset()
         return frozenset(one.array for one in extremes_in(task.body, self.companions)) - _owned(task)
 
-    def _in_order(self, task: nodes.Stmt) -> nodes.Stmt:
-        """A task whose winners cannot be told by running it twice, as one that runs in order.
+    def _in_order(self, task: nodes.Stmt) -> Block:
+        """A task; where its winners cannot be told by running it twice, its maxima in a loop of their own, in order.
 
         A candidate that was calculated has other last bits in the second run where an engine compiles both runs
         differently: in order, one task holds both, and the gradient of a tangent works the candidate out a third time.
-        Then winners are lost, in silence. In order the winner is known at once.
+        Then winners are lost, in silence. In order the winner is known at once. The rest of the task stays parallel:
+        the gradient of a loop in order asks for all that the loop changes, which nobody has kept.
         """
         later = self._later(task)
         if not later or not isinstance(task, nodes.For):
-            return task
+            return (task,)
         # What depends on the order of iterations is refused in any case.
-        self._for_winners(task, later)
+        winners = self._for_winners(task, later)
         exact = Exact(task.body, {one.array for one in walk.stores(task.body)})
         candidates = [one.value for one in walk.stores(task.body) if one.array in later]
-        return task if all(map(exact.has, candidates)) else replace(task, is_parallel=False)
+        if all(map(exact.has, candidates)):
+            return (task,)
+        rest = pruned([replace(task, body=without(task.body, later))])
+        return (*rest, replace(task, body=winners, is_parallel=False))
 
     # Tasks ------------------------------------------------------------------------------------
 
