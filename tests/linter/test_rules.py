@@ -754,6 +754,47 @@ CASES = {
                 y[i] = s
         """,
     ),
+    "a known division": (
+        "TS306",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                step = 3
+                y[i] = x[(-step // 2) % 4]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                step = 3
+                left = ti.static(-3)
+                y[i] = x[step // 2 % 4] + x[left // 2 % 4] + x[(i - step) % x.shape[0]] + x[-3 % 4]
+                for j in ti.static(range(4)):
+                    y[i] += x[(j - 3) // 2 % 4]
+        """,
+    ),
+    "a known rest": (
+        "TS306",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                n = 4
+                at = ti.cast(n - 7, ti.i32)
+                at_left = at
+                y[i] = x[at_left % n]  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                n = 4
+                at = n + 7
+                at -= 1
+                y[i] = x[at % n]
+        """,
+    ),
     "atomic_max": (
         "TS401",
         "warning",

@@ -147,6 +147,29 @@ ROWS = (
         """,
         error="ValueError",
     ),
+    Row(
+        "91_known_division",
+        "a division of a negative integer that the engine knows when it compiles: it rounds towards zero",
+        "wrong, in values too: -1 for -2",
+        "wrong, in values too: -1 for -2",
+        RIGHT,
+        ("bridge/test_divisions.py::test_known_numbers_are_divided_by_python_s_rule",),
+        remedy="`step = ti.static(3)`: then Python divides.",
+        code="""
+        @ti.kernel
+        def divided(n: ti.i32, y: A):
+            step = 3
+            y[0] = -step // 2
+            y[1] = -step % 2
+            y[2] = -n // 2
+            y[3] = -n % 2
+
+
+        y = torch.zeros(4)
+        divided(3, y)
+        print("y:", y.tolist(), " right: [-2, 1, -2, 1]")
+        """,
+    ),
 )
 THEME = Theme(
     "numbers",

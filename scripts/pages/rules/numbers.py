@@ -104,4 +104,26 @@ ROWS = (
         """,
         words="Or start the engine in float64: `ts.init(default_fp=ti.f64)`.",
     ),
+    Row(
+        "TS306",
+        """
+        Python, and both engines at run time, round `//` down: `-3 // 2` is -2, and `-3 % 2` is 1. Where an engine knows
+        both integers when it compiles, it rounds towards zero: -1 and -1. So an index that wraps around goes astray
+        when its offset becomes a known number. Ops, and layers without gradients of the engine's, follow Python's rule,
+        as far as tinsmith can follow the kernel; kernels that are called directly do not.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                step = 3
+                y[i] = x[i] * (-step // 2)
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                step = ti.static(3)
+                y[i] = x[i] * (-step // 2)
+        """,
+        words="`ti.static` leaves the number, and the division, to Python.",
+    ),
 )

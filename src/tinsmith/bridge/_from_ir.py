@@ -65,3 +65,21 @@ def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], 
     kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
     words = f"the kernel of op `{op}` does not compile with its atomic products written out"
     return compile_ir(stage, variant, kernel, fields, words, f"{remedy[0].upper()}{remedy[1:]}.")
+
+
+MISREAD = "it rounds `//` and `%` of negative integers that it knows when it compiles towards zero, not down"
+DIVISION_REMEDY = "Let Python divide, before the kernel or in `ti.static(...)`"
+
+
+def compile_divisions(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel with a division of integers that engines work out by another rule than at run time.
+
+    The IR of a stage has such divisions written out (`transforms.write_out_divisions`).
+
+    Raises:
+        KernelError: it uses numbers of vectors outside of loops, or the engine does not compile it.
+    """
+    remedy = "let Python divide, before the kernel or in `ti.static(...)`"
+    kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot divide by Python's rule", remedy)
+    words = f"the kernel of op `{op}` does not compile with its divisions of known integers written out"
+    return compile_ir(stage, variant, kernel, fields, words, f"{DIVISION_REMEDY}.")

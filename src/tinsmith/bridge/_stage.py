@@ -13,8 +13,19 @@ from typing import Any, NamedTuple
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
 from ..engines import COMPILING, NAMES, Compiled, Engine, Language, Parameter, array_text, get, of_kernel, one_at_a_time
-from ..source import Constants, Roles, Source, build, constants_of, lent_names, multiplies_atomically, read, roles_of
-from ..source.ir import Lowered, lower, nodes, types
+from ..source import (
+    Constants,
+    Roles,
+    Source,
+    build,
+    constants_of,
+    divides,
+    lent_names,
+    multiplies_atomically,
+    read,
+    roles_of,
+)
+from ..source.ir import Lowered, NotCovered, lower, nodes, types
 from ..transforms import (
     NotRewritable,
     annotated,
@@ -28,9 +39,10 @@ from ..transforms import (
     simplified,
     unstored,
     without_gradient_stores,
+    write_out_divisions,
     write_out_products,
 )
-from ._from_ir import compile_products
+from ._from_ir import DIVISION_REMEDY, MISREAD, compile_divisions, compile_products
 from ._guarded import compile_guarded
 from ._links import Links
 from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
@@ -107,6 +119,7 @@ class Stage:
         self.texts: dict[Variant, str] = {}
         self._compiled: dict[Variant, Compiled] = {}
         self._lowered: dict[tuple[Variant, types.Defaults], Lowered] = {}
+        self._misread: set[Variant] = set()
         self._batch_refusals: dict[Variant, str] = {}
         self._constants: Constants | None = None
         self._knows_names = False
@@ -264,6 +277,11 @@ class Stage:
             if not variant.adjoint and multiplies_atomically(self.source, self.home):
                 found = self._compiled[variant] = compile_products(self, variant, values, op)
                 return found
+            if self._is_misread(variant, values):
+                if variant.adjoint:
+                    raise self._misread_reverse(op)
+                found = self._compiled[variant] = compile_divisions(self, variant, values, op)
+                return found
             function = self._function(variant)
             try:
                 templates = self.templates(values)
@@ -282,6 +300,20 @@ class Stage:
                 raise self._refusal(variant, cause, op) from cause
             self._compiled[variant] = found
         return found
+
+    def _is_misread(self, variant: Variant, values: Mapping[str, Any]) -> bool:
+        """Whether the engine would work out a division of integers that it knows by another rule than at run time.
+
+        False too where the IR does not cover the kernel: the engine compiles it as it is then, and lint names the line.
+        """
+        if not divides(self.source, self.home):
+            return False
+        forward = replace(variant, adjoint=False, stack=0)
+        try:
+            self.lowered(forward, values)
+        except NotCovered:
+            return False
+        return forward in self._misread
 
     def _ready(self, variant: Variant) -> Compiled | None:
         """What was compiled for a variant, where the engine has not been started anew since."""
@@ -311,7 +343,10 @@ class Stage:
         found = lower(
             source, self.home, arrays, arguments=arguments, templates=others, owner=self.owner, defaults=defaults
         )
-        return found._replace(kernel=write_out_products(found.kernel))
+        exact = write_out_divisions(found.kernel)
+        if exact is not found.kernel:
+            self._misread.add(variant)
+        return found._replace(kernel=write_out_products(exact))
 
     @one_at_a_time
     def batch_refusal(self, variant: Variant) -> str:
@@ -404,6 +439,11 @@ class Stage:
         vectors = [self.roles[name] for name, array in variant.arrays if array.element]
         is_at_top = any(not one.loops for role in vectors for one in role.accesses)
         return is_at_top or any(role.is_read and role.is_written for role in self.roles.values())
+
+    def _misread_reverse(self, op: str) -> GradientError:
+        words = f"{self.engine.name} differentiates another function than the kernel of op `{op}` calculates"
+        rows = [("kernel", f"{self.name} at {self.source.place(self.source.tree)}"), ("because", MISREAD)]
+        return GradientError(refusal(words, rows, f"{DIVISION_REMEDY}, or use the generated gradient."))
 
     def _refusal(self, variant: Variant, cause: Exception, op: str) -> TinsmithError:
         place = self.source.place(self.source.tree)

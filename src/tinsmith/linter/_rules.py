@@ -42,6 +42,7 @@ _ALL = (
     Rule("TS303", "singular-function", "a function whose slope is infinite or undefined where nothing keeps it away"),
     Rule("TS304", "half-precision-sum", "many small numbers are added up in half precision"),
     Rule("TS305", "single-precision-literal", "a float literal makes a local less precise than the arrays are"),
+    Rule("TS306", "known-division", "a division of a negative integer that is known when the kernel is compiled"),
     # What engines' reverse modes do
     Rule("TS401", "atomic-without-gradient", "an atomic other than an addition, whose gradient engines get wrong"),
     Rule("TS402", "atomic-result", "what an atomic returned is used"),

@@ -4,7 +4,7 @@ from ._arity import subscript_arity
 from ._bounds import definitions
 from ._build import build, remade, remade_function
 from ._constants import Constants, constants_of
-from ._draws import draws, multiplies_atomically
+from ._draws import divides, draws, multiplies_atomically
 from ._followed import Followed
 from ._handed import Handed, Hands, Scope, free, handed
 from ._later_changes import Filed, LaterChanges
@@ -44,6 +44,7 @@ __all__ = [
     "constants_of",
     "copied",
     "definitions",
+    "divides",
     "draws",
     "free",
     "handed",

@@ -2,6 +2,7 @@
 
 from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
 from ._bounded import ENTRIES, RECORD, Site, bounded
+from ._divisions import write_out_divisions
 from ._products import write_out_products
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
@@ -53,5 +54,6 @@ __all__ = [
     "tangent",
     "unstored",
     "without_gradient_stores",
+    "write_out_divisions",
     "write_out_products",
 ]

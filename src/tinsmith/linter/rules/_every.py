@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from .._finding import Finding
 from .._subject import Subject
-from . import _control, _engines, _hygiene, _lost, _memory, _numbers, _outside, _shared_locals, _unkept
+from . import _control, _divisions, _engines, _hygiene, _lost, _memory, _numbers, _outside, _shared_locals, _unkept
 
 Rule = Callable[[Subject], Iterator[Finding]]
 """Looks at a kernel, and says what it finds."""
@@ -26,6 +26,7 @@ RULES: tuple[Rule, ...] = (
     _numbers.singular,
     _numbers.half_sums,
     _numbers.narrow_literals,
+    _divisions.known_divisions,
     _engines.atomics,
     _engines.randoms,
     _unkept.results,

@@ -1,0 +1,109 @@
+"""Divisions of integers that engines know when they compile, by another rule than the one at run time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from ...source import called_function, is_static, walk
+from .._finding import Finding
+from .._subject import BOTH, Subject
+
+_OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor)
+_CASTS = frozenset({"cast", "int", "i8", "i16", "i32", "i64"})
+_CHOICES = frozenset({"abs", "max", "min"})
+
+
+def known_divisions(subject: Subject) -> Iterator[Finding]:
+    """TS306: of locals that are given a known number once, and never of what Python itself divides."""
+    known = _Known(subject)
+    for spot in subject.spots:
+        updates = [value for _, value in spot.pairs] if isinstance(spot.statement, ast.AugAssign) else []
+        for node in (*spot.expressions, *updates):
+            if not known.misleads(node) or any(known.misleads(one) for one in walk(node) if one is not node):
+                continue
+            words = f"`{subject.text(node)}` is of integers that the engine knows when it compiles: there {BOTH} round "
+            words += "towards zero, where Python and the engines at run time round down"
+            local = known.locals_in(node)[0]
+            remedy = f"{local} = ti.static({subject.text(known.values[local])})"
+            yield subject.finding("TS306", "warning", node, words, remedy)
+
+
+class _Known:
+    """Integers that an engine knows when it compiles.
+
+    Attributes:
+        values: of the engine's locals that are given a value once.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        given: dict[str, list[ast.expr]] = {}
+        for spot in subject.spots:
+            for target, value in spot.pairs:
+                if isinstance(target, ast.Name):
+                    given.setdefault(target.id, []).append(value)
+        python = {name for name, values in given.items() if all(map(self._is_static, values))}
+        loops = (spot.statement for spot in subject.spots if is_static(spot.statement))
+        python |= {one.id for loop in loops for one in walk(loop.target) if isinstance(one, ast.Name)}
+        once = {name: values[0] for name, values in given.items() if len(values) == 1 and name not in python}
+        self.values: Mapping[str, ast.expr] = once
+
+    def _is_static(self, node: ast.expr) -> bool:
+        return self.subject.called(node) == "static"
+
+    def misleads(self, node: ast.AST) -> bool:
+        """Whether a node is a division that the engine works out when it compiles, and may round up."""
+        match node:
+            case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Mod(), right=right) if self.locals_in(node):
+                sides = (left, right)
+                return all(map(self.has, sides)) and not all(map(self.is_natural, sides))
+        return False
+
+    def locals_in(self, node: ast.expr) -> list[str]:
+        """The engine's locals in an expression: without any, Python works it out."""
+        return [one.id for one in walk(node) if isinstance(one, ast.Name) and one.id in self.values]
+
+    def has(self, node: ast.expr) -> bool:
+        """Whether the engine knows an integer."""
+        match node:
+            case ast.Constant(value=bool()):
+                return False
+            case ast.Constant(value=int()):
+                return True
+            case ast.Name(id=name) if name in self.values:
+                return self.has(self.values[name])
+            case ast.Name():
+                return self._captured(node) is not None
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=inner):
+                return self.has(inner)
+            case ast.BinOp(left=left, op=op, right=right):
+                return isinstance(op, _OPERATORS) and self.has(left) and self.has(right)
+            case ast.Call(args=[first, *others]):
+                name = self.subject.called(node)
+                return self.has(first) and (name in _CASTS or (name in _CHOICES and all(map(self.has, others))))
+        return False
+
+    def is_natural(self, node: ast.expr) -> bool:
+        """Whether a known integer is surely not negative."""
+        match node:
+            case ast.Constant(value=int() as value):
+                return value >= 0
+            case ast.Name(id=name) if name in self.values:
+                return self.is_natural(self.values[name])
+            case ast.Name():
+                return (self._captured(node) or 0) >= 0
+            case ast.BinOp(left=left, op=op, right=right):
+                return not isinstance(op, ast.Sub) and self.is_natural(left) and self.is_natural(right)
+            case ast.Call(args=[first, *others]):
+                name = self.subject.called(node)
+                is_cast = name in _CASTS
+                return name == "abs" or (self.is_natural(first) and (is_cast or all(map(self.is_natural, others))))
+        return False
+
+    def _captured(self, node: ast.Name) -> int | None:
+        """Python's integer of a name that is none of the kernel's own."""
+        if node.id in self.subject.locals or node.id in self.subject.declared:
+            return None
+        value = called_function(self.subject.source, node)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
