@@ -463,3 +463,33 @@ def test_the_rest_of_a_loop_whose_maxima_run_in_order_stays_parallel(lang64):
     torch.testing.assert_close(hessian(loss(op), (0, 1))(*values), hessian(loss(in_torch), (0, 1))(*values))
     tangents = floats(4, seed=2), floats(4, seed=3)
     torch.testing.assert_close(jvp(op, values, tangents), jvp(in_torch, values, tangents))
+
+
+def test_entries_are_counted_for_tapes_in_use_alone(lang64):
+    """The local `f` decides over `z`, which has no gradient: its tape is left out, and the other one is counted."""
+
+    @ts.op("x[n], e[n]: i32 -> y[n], z[n]")
+    @lang64.kernel
+    def op(x: lang64.types.ndarray(), e: lang64.types.ndarray(), y: lang64.types.ndarray(), z: lang64.types.ndarray()):
+        f = 0.0
+        lang64.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            for j in range(3):
+                if x[j] > z[i]:
+                    continue
+                f = x[i]
+            for _ in range(i):
+                lang64.atomic_max(y[e[i]], 0.4)
+            z[x.shape[0] - 1] = f > 0.3
+            y[i] = x[i] ** 2
+
+    def in_torch(x):
+        y = list(torch.zeros(4, dtype=x.dtype))
+        for i in range(4):
+            y[e[i]] = torch.where(y[e[i]] > 0.4, y[e[i]], 0.4) if i else y[e[i]]
+            y[i] = x[i] ** 2
+        return torch.stack(y)
+
+    x, e = torch.rand(4, dtype=torch.float64), torch.tensor([0, 3, 0, 1], dtype=torch.int32)
+    torch.testing.assert_close(op(x, e)[0], in_torch(x))
+    torch.testing.assert_close(jacrev(lambda x: op(x, e)[0])(x), jacrev(in_torch)(x))

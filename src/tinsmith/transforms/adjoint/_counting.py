@@ -141,7 +141,9 @@ class _CountingPlain(Plain):
         counting = self.counting
         outer, inner, most, before = counting.need, *(counting.fresh(word) for word in ("inner", "most", "before"))
         kept = counting.kept[id(loop)]
-        each = [_more(outer[key], constant(count, "i32")) for key, count in pushed(kept, self.names).items()]
+        entries = pushed(kept, self.names).items()
+        # Not of tapes that the reverse has no use for.
+        each = [_more(outer[key], constant(count, "i32")) for key, count in entries if key in outer]
         counting.need = inner
         tail = [nodes.Assign(most[key], nodes.Binary("max", _i32(most[key]), _i32(inner[key]), "i32")) for key in most]
         body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], tail)
