@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from .._config import config
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(NamedTuple):
     """One array of a call: its whole shape, batch included, and its dtype."""
 
     name: str
@@ -41,6 +40,32 @@ def unread_maker(buffer: Buffer, device: torch.device) -> Callable[[], torch.Ten
     if config().poison:
         return functools.partial(unread, buffer, device)
     return functools.partial(torch.empty_like, _prototype(buffer, device))
+
+
+class Makers:
+    """What makes some memory, again and again.
+
+    A prototype pays from the second time on: with sizes that change at every call, the first time is the only one.
+
+    Attributes:
+        now: a maker for each buffer; none before the second time.
+    """
+
+    def __init__(self, buffers: Sequence[tuple[Buffer, bool]], device: torch.device) -> None:
+        """`buffers` are said with whether they start at zero."""
+        self._buffers = buffers
+        self._device = device
+        self._is_first = True
+        self.now: tuple[Callable[[], torch.Tensor], ...] = ()
+
+    def find(self) -> Sequence[Callable[[], torch.Tensor]]:
+        """The makers for the first time, or from now on."""
+        device = self._device
+        if self._is_first:
+            self._is_first = False
+            return [functools.partial(zeros if is_zero else unread, one, device) for one, is_zero in self._buffers]
+        self.now = tuple((zeros_maker if is_zero else unread_maker)(one, device) for one, is_zero in self._buffers)
+        return self.now
 
 
 def _prototype(buffer: Buffer, device: torch.device) -> torch.Tensor:

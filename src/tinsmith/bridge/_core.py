@@ -13,14 +13,14 @@ from .._errors import DeviceError, DtypeError, refusal
 from .._lazy import lazy
 from ..engines import COMPILING, HALVES
 from ..source.ir import Lowered
-from ..spec import solve
+from ..spec import Solution, solve
 from ._buffers import Buffer
 from ._case import Case
 from ._digest import digest_of
 from ._elements import check_element
 from ._field_contents import FieldContents
 from ._lowered import lowered
-from ._plan import Pace, Plan
+from ._plan import Kind, Pace, Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
 from ._steps import Situation
 from ._tracing import constant_when_traced
@@ -49,6 +49,10 @@ class Call:
     batched: frozenset[str] = frozenset()
     is_apart: bool = False
 
+    def keep_made(self, made: Sequence[Buffer]) -> None:
+        """Keep outputs and scratch, which are known already."""
+        vars(self)["made"] = made
+
     def with_batch(self, batch: int, batched: frozenset[str]) -> Call:
         """The same call over a batch."""
         # Not `dataclasses.replace`, which torch 2.6's compiler cannot read.
@@ -65,6 +69,11 @@ class Call:
         """Inputs that can have a gradient."""
         pairs = zip(self.core.signature.arrays, self.dtypes, strict=True)
         return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
+
+    @lazy
+    def made(self) -> Sequence[Buffer]:
+        """Outputs and scratch. Raises for sizes and dtypes that they cannot have."""
+        return self.core.made(self)
 
     @lazy
     def reverse(self) -> ReverseAt:
@@ -147,7 +156,10 @@ class Core:
         self.tangents: dict[frozenset[str], Any] = {}
         self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars + signature.launch_numbers))
         self._pace = Pace(config().serial_below)
+        self._kinds: dict[Any, Kind] = {}
+        self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
         self._plans: dict[Any, Plan] = {}
+        self._kind_scalars = tuple(dict.fromkeys(reverse.scalars + signature.launch_numbers))
         self.contents = FieldContents(signature)
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
 
@@ -214,14 +226,46 @@ class Core:
             return found
         with COMPILING:
             if key not in self._plans:
-                made = self._new_plan(call, self._situation(call, device, fingerprints))
+                situation = self._situation(call, device, fingerprints)
+                made = self._new_plan(call, situation, self._kind(call, situation))
                 if len(self._plans) >= config().plan_cache:
                     self._plans.clear()
                 self._plans[key] = made
             return self._plans[key]
 
-    def _new_plan(self, call: Call, situation: Situation) -> Plan:
-        return Plan(situation, call.reverse, self._pace)
+    def _kind(self, call: Call, situation: Situation) -> Kind:
+        """What the plan of a call has in common with those of other sizes."""
+        open_shapes = self.signature.has_open_elements
+        key = (
+            call.shapes if open_shapes else tuple([len(shape) for shape in call.shapes]),
+            call.dtypes,
+            situation.device,
+            self.kind_scalars(call.scalars),
+            call.batch is None,
+            call.batched,
+            call.is_apart,
+            situation.fingerprints,
+            self.runtime(),
+        )
+        found = self._kinds.get(key)
+        if found is None:
+            if len(self._kinds) >= config().plan_cache:
+                self._kinds.clear()
+            self.check_device(situation.device)
+            found = self._kinds[key] = Kind(situation, call.reverse)
+        return found
+
+    def resized(self, first: Plan, call: Call) -> Plan:
+        """The plan of a call that differs from that of a first plan in sizes alone."""
+        situation = self._situation(call, first.situation.device, first.situation.fingerprints)
+        return self._new_plan(call, situation, first.kind)
+
+    def _new_plan(self, call: Call, situation: Situation, kind: Kind) -> Plan:
+        return Plan(situation, kind, self._pace)
+
+    def kind_scalars(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The scalar arguments that decide more of a plan than sizes."""
+        return tuple([scalars[name] for name in self._kind_scalars])
 
     def kernels(self, case: Case) -> list[Lowered]:
         """The kernels as IR, for a kind of call. Raises NotCovered."""
@@ -238,7 +282,7 @@ class Core:
     def case(self, call: Call) -> Case:
         """The kind of a call."""
         lead = () if call.batch is None else (call.batch,)
-        made = {buffer.name: buffer for buffer in self.made(call)}
+        made = {buffer.name: buffer for buffer in call.made}
         names = self.signature.arrays
         shapes = dict(zip(names, call.shapes, strict=True)) | {n: one.shape[len(lead) :] for n, one in made.items()}
         dtypes = dict(zip(names, call.dtypes, strict=True)) | {n: one.dtype for n, one in made.items()}
@@ -253,37 +297,48 @@ class Core:
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
         values = signature.size_values(call.scalars, call.sizes)
         solution = solve(signature.kernel_spec, shapes, values, signature.op)
+        return self._checked_made(call, solution.shapes)
+
+    def made_of(self, call: Call, solution: Solution) -> list[Buffer]:
+        """The same where the op's whole spec has been solved, batch dims and all."""
+        count = len(solution.batch)
+        return self._checked_made(call, {name: shape[count:] for name, shape in solution.shapes.items()})
+
+    def _checked_made(self, call: Call, made: Mapping[str, tuple[int, ...]]) -> list[Buffer]:
+        """Outputs and scratch of a call, whose sizes without batch are known."""
+        signature = self.signature
         for parameter, dims in signature.vectors:
             name = parameter.name
-            check_element(signature.op, parameter, dims, shapes[name] if name in shapes else solution.shapes[name])
+            shape = made[name] if name in made else call.shapes[signature.arrays.index(name)]
+            check_element(signature.op, parameter, dims, shape)
         lead = () if call.batch is None else (call.batch,)
-        return [
-            Buffer(i.name, lead + solution.shapes[i.name], self.made_dtype(i.name, call)) for i in signature.spec.made
-        ]
+        return [Buffer(one.name, lead + made[one.name], self.made_dtype(one.name, call)) for one in signature.spec.made]
 
     def _situation(self, call: Call, device: torch.device, fingerprints: tuple[Any, ...]) -> Situation:
-        self.check_device(device)
         buffers: dict[str, Buffer] = {}
         for name, shape, dtype in zip(self.signature.arrays, call.shapes, call.dtypes, strict=True):
             lead = (call.batch,) if call.batch is not None and name in call.batched else ()
             buffers[name] = Buffer(name, lead + shape, dtype)
-        made = {buffer.name: buffer for buffer in self.made(call)}
-        batched = call.batched | (frozenset(made) if call.batch is not None else frozenset())
-        fixed = dict(zip(self._fixed, self.fixed(call.scalars), strict=True))
+        for one in call.made:
+            buffers[one.name] = one
+        batched = call.batched
+        if call.batch is not None:
+            batched = batched.union([one.name for one in call.made])
+        fixed = {name: call.scalars[name] for name in self._fixed}
+        private = self.private(call)
         return Situation(
-            self.signature,
-            buffers | made,
-            device,
-            call.batch,
-            batched,
-            fingerprints,
-            call.templates,
-            fixed,
-            self.private(call),
+            self.signature, buffers, device, call.batch, batched, fingerprints, call.templates, fixed, private
         )
 
     def made_dtype(self, name: str, call: Call) -> torch.dtype:
         """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half."""
+        key = (name, call.dtypes)
+        found = self._made_dtypes.get(key)
+        if found is None:
+            found = self._made_dtypes[key] = self._find_made_dtype(name, call)
+        return found
+
+    def _find_made_dtype(self, name: str, call: Call) -> torch.dtype:
         fitting = fitting_dtypes(self.signature, name)
         common = common_float(call.dtypes)
         if common is not None and (fitting is None or common in fitting):

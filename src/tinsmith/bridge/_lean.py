@@ -43,9 +43,9 @@ class Lean(torch.autograd.Function):
         places = plan.saved(run.active)
         if plan.prepares_backward:
             plan.pullback(run.active)  # now, with the Python values of the forward pass, and refused before any launch
-        looks = plan.looks
+        looks = plan.kind.looks
         if looks is None:
-            looks = plan.looks = run.call.core.contents.looks(plan.situation.fingerprints)
+            looks = plan.kind.looks = run.call.core.contents.looks(plan.situation.fingerprints)
         contents = [look.contents() for look in looks] if looks else ()
         arrays = plan.forward(inputs, run.call.scalars)
         ctx.run, ctx.contents = run, contents

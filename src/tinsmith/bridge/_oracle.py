@@ -155,7 +155,7 @@ class _Run:
         self._signature = signature
         self._faithful = faithful
         self._observer = observer
-        self.made = {one.name: one for one in call.core.made(call)}
+        self.made = {one.name: one for one in call.made}
         for stage in signature.stages:
             stage.check_fields(signature.op)
         self._kernels = kernels_of(call.core.case(call)) if kernels is None else kernels

@@ -1,7 +1,8 @@
 """Plan: everything about a call that does not depend on where its memory lies.
 
 Made once for a combination of sizes and dtypes, and then run as a short straight list:
-allocate, take pointers, launch. Nothing here is decided twice.
+allocate, take pointers, launch. Nothing here is decided twice: what calls have in common that
+differ in sizes alone is a `Kind`, so that a plan for new sizes costs a few microseconds.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any
 import torch
 
 from ..engines import Launch, one_at_a_time
-from ._buffers import unread_maker, zeros_maker
+from ._buffers import Makers
 from ._field_contents import Look
 from ._stage import Stage
-from ._steps import Situation, Step, Use, product, step
+from ._steps import Situation, Step, Use, product, resized, step
 from ._streams import in_order
 from .backward import Backward, ReverseAt
 
@@ -51,38 +52,64 @@ class Pace:
             self.slow_in_a_row = 0
 
 
-class Plan:
-    """How to run one op in one situation, forward and backward."""
+class Kind:
+    """What plans have in common whose calls differ in sizes alone.
 
-    def __init__(self, situation: Situation, reverse: ReverseAt, pace: Pace) -> None:
-        buffers, signature = situation.buffers, situation.signature
-        self.situation = situation
-        self.signature = signature
+    Attributes:
+        reverse: where their gradient comes from.
+        names: of all arrays: inputs, outputs, scratch.
+        outputs: where the outputs stand among all arrays.
+        made: outputs and scratch, and whether they start at zero.
+        steady_outputs: places among the outputs of those without a gradient; `moving` are (place, name) of the others.
+        prepares_backward: whether the backward pass is made with the forward one.
+        steps: of a first plan, serial and not; others launch the same kernels on memory of other sizes.
+        pullbacks: backward passes of a first plan.
+        saved: places of what backward passes read, by the inputs that want a gradient.
+    """
+
+    def __init__(self, situation: Situation, reverse: ReverseAt) -> None:
+        signature = situation.signature
         self.reverse = reverse
-        self.names = tuple(buffers)
+        self.names = tuple(situation.buffers)
         self.floats = situation.floats
         self.inputs = len(signature.arrays)
         self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
-        self.steady_outputs = tuple(i for i, name in enumerate(signature.outputs) if name not in self.floats)
-        self._made = tuple(
-            (zeros_maker if signature.starts_at_zero(name) else unread_maker)(buffers[name], situation.device)
-            for name in signature.outputs + signature.scratch
-        )
-        self._pace = pace
-        self._elements = sum(product(buffer.shape) for buffer in buffers.values())
-        self.is_serial = situation.device.type == "cpu" and self._elements < pace.serial_below
+        self.made = tuple([(name, signature.starts_at_zero(name)) for name in signature.outputs + signature.scratch])
+        pairs = tuple(enumerate(signature.outputs))
+        self.steady_outputs = tuple(place for place, name in pairs if name not in self.floats)
+        self.moving = tuple((place, name) for place, name in pairs if name in self.floats)
         self.prepares_backward = any(situation.fingerprints) or reverse.depends_on_sizes
+        self.steps: dict[bool, tuple[Step, ...]] = {}
+        self.pullbacks: dict[tuple[Any, ...], Backward] = {}
+        self.saved: dict[frozenset[str], tuple[int, ...]] = {}
+        self.looks: tuple[Look, ...] | None = None  # asked for by the first call that may have a gradient
+
+
+class Plan:
+    """How to run one op in one situation, forward and backward."""
+
+    def __init__(self, situation: Situation, kind: Kind, pace: Pace) -> None:
+        buffers, signature = situation.buffers, situation.signature
+        self.situation = situation
+        self.signature = signature
+        self.kind = kind
+        self.reverse = kind.reverse
+        self.names, self.inputs, self.outputs = kind.names, kind.inputs, kind.outputs
+        self.steady_outputs = kind.steady_outputs
+        self.prepares_backward = kind.prepares_backward
+        self._makers = Makers([(buffers[name], is_zero) for name, is_zero in kind.made], situation.device)
+        self._pace = pace
+        self._elements = sum([product(shape) for shape in situation.shapes.values()])
+        self.is_serial = situation.device.type == "cpu" and self._elements < pace.serial_below
         self._is_cuda = situation.device.type == "cuda"
         self._steps: tuple[Step, ...] = ()
         self._pullbacks: dict[tuple[frozenset[str], frozenset[str] | None], Backward] = {}
-        self._moving = tuple((n, name) for n, name in enumerate(signature.outputs) if name in self.floats)
-        self._saved: dict[frozenset[str], tuple[int, ...]] = {}
-        self.looks: tuple[Look, ...] | None = None  # asked for by the first call that may have a gradient
 
     def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
         steps = self._steps or self._make_steps()
-        arrays = [*inputs, *[make() for make in self._made]]
+        makers = self._makers
+        arrays = [*inputs, *[make() for make in makers.now or makers.find()]]
         pointers = [array.data_ptr() for array in arrays]
         pointers.append(0)
         self.launch(steps, pointers, scalars)
@@ -110,10 +137,13 @@ class Plan:
 
     @one_at_a_time
     def _make_steps(self) -> tuple[Step, ...]:
-        self._steps = self._steps or tuple(
-            step(self.situation, stage, self._uses(stage), adjoint=False, is_serial=self.is_serial)
-            for stage in self.signature.stages
-        )
+        if not self._steps:
+            first = self.kind.steps.get(self.is_serial, ())
+            self._steps = resized(first, self.situation.shapes) or tuple(
+                step(self.situation, stage, self._uses(stage), adjoint=False, is_serial=self.is_serial)
+                for stage in self.signature.stages
+            )
+            self.kind.steps.setdefault(self.is_serial, self._steps)
         return self._steps
 
     def _uses(self, stage: Stage) -> list[Use]:
@@ -123,14 +153,14 @@ class Plan:
     # Backward -----------------------------------------------------------------------------
     def saved(self, active: frozenset[str]) -> tuple[int, ...]:
         """Places, in the list of all arrays, of those that the backward pass reads."""
-        found = self._saved.get(active)
+        found = self.kind.saved.get(active)
         return self._find_saved(active) if found is None else found
 
     @one_at_a_time
     def _find_saved(self, active: frozenset[str]) -> tuple[int, ...]:
         self.reverse.check(active)
-        read = self.reverse.reads(active & self.floats)
-        found = self._saved[active] = tuple(i for i, name in enumerate(self.names) if name in read)
+        read = self.reverse.reads(active & self.kind.floats)
+        found = self.kind.saved[active] = tuple(i for i, name in enumerate(self.names) if name in read)
         return found
 
     def pullback(self, active: frozenset[str], given: frozenset[str] | None = None) -> Backward:
@@ -142,7 +172,12 @@ class Plan:
     def _make_pullback(self, active: frozenset[str], given: frozenset[str] | None) -> Backward:
         pullbacks, key = self._pullbacks, (active, given)
         if key not in pullbacks:
-            pullbacks[key] = self.reverse.backward(self.situation, active, is_serial=self.is_serial, given=given)
+            first = self.kind.pullbacks.get((*key, self.is_serial))
+            if first is None:
+                first = self.reverse.backward(self.situation, active, is_serial=self.is_serial, given=given)
+                self.kind.pullbacks[(*key, self.is_serial)] = pullbacks[key] = first
+            else:
+                pullbacks[key] = first.resized(self.situation)
         return pullbacks[key]
 
     def backward(
@@ -153,12 +188,12 @@ class Plan:
         scalars: Mapping[str, Any],
     ) -> list[torch.Tensor | None]:
         """Gradients of the inputs, in their order; None for those that are not `active`."""
-        moving = self._moving
+        moving = self.kind.moving
         if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419  # faster
             return self.pullback(active).run(saved, cotangents, scalars, self.launch)
         given = frozenset([name for number, name in moving if cotangents[number] is not None])
         found = []
-        for group in self.reverse.groups(active & self.floats, given):
+        for group in self.reverse.groups(active & self.kind.floats, given):
             pairs = zip(self.signature.outputs, cotangents, strict=True)
             alone = [cotangent if name in (group or given) else None for name, cotangent in pairs]
             found.append(self.pullback(active, group).run(saved, alone, scalars, self.launch))

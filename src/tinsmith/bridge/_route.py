@@ -119,17 +119,36 @@ def form_of(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes:
     return Form(call, found.casts, found.lead, found.halves)
 
 
-def _new_form(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]) -> Form:
+def _new_form(
+    core: Core,
+    bound: Bound,
+    shapes: Sequence[tuple[int, ...]],
+    dtypes: Sequence[torch.dtype],
+    first: Form | None = None,
+) -> Form:
+    """The form of a call; that of a `first` one which differs in sizes alone tells what does not follow from them."""
     signature = core.signature
-    full = dict(zip(signature.arrays, shapes, strict=True))
+    names = signature.arrays
     values = signature.size_values(bound.scalars, bound.sizes)
-    lead = tuple(solve(signature.spec, full, values, signature.op).batch)
-    batched = frozenset(name for name in signature.arrays if lead and signature.items[name].batch_name)
-    cores = tuple(tuple(shape[len(lead) :] if name in batched else shape) for name, shape in full.items())
-    call = Call(core, cores, compute_dtypes(dtypes), bound.scalars, bound.templates, bound.sizes)
-    if lead:
-        call = call.with_batch(_product(lead), batched)
-    core.made(call)  # sizes and dtypes of the results are checked before anything runs
+    solution = solve(signature.spec, dict(zip(names, shapes, strict=True)), values, signature.op)
+    lead = tuple(solution.batch)
+    batched = first.call.batched if first else frozenset(n for n in names if lead and signature.items[n].batch_name)
+    cores = tuple([shape[len(lead) :] if name in batched else shape for name, shape in zip(names, shapes, strict=True)])
+    call = Call(
+        core,
+        cores,
+        first.call.dtypes if first else compute_dtypes(dtypes),
+        bound.scalars,
+        bound.templates,
+        bound.sizes,
+        _product(lead) if lead else None,
+        batched,
+    )
+    made = core.made_of(call, solution)  # sizes and dtypes of the results are checked before anything runs
+    if not is_tracing():
+        call.keep_made(made)
+    if first:
+        return Form(call, first.casts, lead, first.halves)
     casts = tuple([dtype in HALVES for dtype in dtypes])
     return Form(call, casts, lead, tuple([core.result_dtype(name, dtypes) for name in signature.outputs]))
 
@@ -157,6 +176,7 @@ class Route:
     is_finished: bool = field(init=False)
     is_direct: bool = field(init=False)
     _plan: Plan | None = None
+    _first: Route | None = None
     _wanted: dict[tuple[bool, ...], frozenset[str]] = field(default_factory=dict)
 
     def is_current(self) -> bool:
@@ -181,6 +201,14 @@ class Route:
             call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched
         )
 
+    def resized(self, bound: Bound) -> Route:
+        """The route of a call whose tensors differ in sizes alone."""
+        shapes = [tuple(one.shape) for one in bound.tensors]
+        form = _new_form(self.call.core, bound, shapes, (), self.form)
+        return Route(
+            form, self.active, self.device, self.is_ordered, self.is_native, self.runtimes, None, self, self._wanted
+        )
+
     def with_call(self, call: Call) -> Route:
         """This route for another call that differs in nothing a plan depends on."""
         return replace(self, form=replace(self.form, call=call), _plan=self.plan)
@@ -189,7 +217,8 @@ class Route:
     def plan(self) -> Plan:
         """The plan of this route; made when it is first asked for."""
         if self._plan is None:
-            self._plan = self.call.plan(self.device)
+            first, core = self._first, self.call.core
+            self._plan = self.call.plan(self.device) if first is None else core.resized(first.plan, self.call)
         return self._plan
 
     def wanted(self, needs: tuple[bool, ...]) -> frozenset[str]:
@@ -210,6 +239,7 @@ class Routes:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._known: dict[Any, Route] = {}
+        self._first: dict[Any, Route] = {}  # of calls that differ in sizes alone
         signature = core.signature
         self._takes_tensors_only = len(signature.arrays) == len(signature.order) and not signature.size_names
         self._has_others = True
@@ -220,24 +250,31 @@ class Routes:
         """The route of a call; a new one where it has none."""
         core = self._core
         try:
-            key: Any = key_of(bound.tensors)
+            tensors = key_of(bound.tensors)
         except (AttributeError, RuntimeError):
             check_tensors(core.signature, bound.tensors)
             raise
+        key: Any = tensors
+        pictures = core.fingerprints(bound.templates) if self._has_others else ()
         if self._has_others:
-            key = (key, core.fixed(bound.scalars), tuple(bound.sizes.items()), core.fingerprints(bound.templates))
+            key = (tensors, core.fixed(bound.scalars), tuple(bound.sizes.items()), pictures)
         try:
             found = self._known.get(key)
         except TypeError:  # symbolic sizes of a tracer, under which nothing can be kept
             return route(core, bound)
         if found is None or not found.is_current():
-            found = self._make(key, bound)
+            kinds = tensors if core.signature.has_open_elements else _kinds_of(tensors)
+            found = self._known[key] = self._make((kinds, core.kind_scalars(bound.scalars), pictures), bound)
         return found
 
-    def _make(self, key: Any, bound: Bound) -> Route:
+    def _make(self, kind: Any, bound: Bound) -> Route:
         if len(self._known) >= config().plan_cache:
             self._known.clear()
-        found = self._known[key] = route(self._core, bound)
+            self._first.clear()
+        first = self._first.get(kind)
+        if first is not None and first.is_current():
+            return first.resized(bound)
+        found = self._first[kind] = route(self._core, bound)
         self._has_others = self._core.varies or not self._takes_tensors_only  # known once the kernel was looked into
         self.is_simple = not self._has_others
         return found
@@ -284,6 +321,11 @@ def key_of(tensors: Sequence[Any]) -> tuple[Any, ...]:
             for t in tensors
         ]
     )
+
+
+def _kinds_of(key: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """What is left of the key of tensors without their sizes."""
+    return tuple([(len(shape), *others) for shape, *others in key])
 
 
 def quick_key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:

@@ -94,6 +94,14 @@ class Signature:
         found = (stage.parameters[name] for stage in self.firsts for name in stage.arrays)
         return tuple((parameter, dims.get(parameter.name, "")) for parameter in found if parameter.element)
 
+    @lazy
+    def has_open_elements(self) -> bool:
+        """Whether sizes decide which last dims of an array are those of vectors or matrices."""
+        pairs = ((stage, name) for stage in self.firsts for name in stage.arrays)
+        return any(
+            stage.parameters[name].kind == "template" and name not in stage.links.elements for stage, name in pairs
+        )
+
     def starts_at_zero(self, name: str) -> bool:
         """Whether the memory of an output, of scratch, or of a gradient (`grad_x`) is zeroed."""
         return self.init.get(name, "zeros") == "zeros"
@@ -135,7 +143,7 @@ def match(
     op: str,
     spec: Spec,
     stages: Sequence[Stage],
-    init: dict[str, str] | None,
+    init: Mapping[str, str] | None,
     detached: Iterable[str] = (),
     *,
     order: Sequence[str],
@@ -240,7 +248,7 @@ def _unlisted(op: str, name: str, spec: Spec) -> str:
     )
 
 
-def _checked_init(op: str, spec: Spec, init: dict[str, str]) -> dict[str, str]:
+def _checked_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str]:
     outputs, scratch = ([item.name for item in side] for side in (spec.outputs, spec.scratch))
     known = [*outputs, *scratch, *(f"grad_{item.name}" for item in spec.inputs)]
     for name, how in init.items():

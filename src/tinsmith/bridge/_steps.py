@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from ._stage import Stage
 from ._variant import ArrayType, Variant
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: that would take longer to make than everything in it
 class Situation:
     """What a plan is made for.
 
@@ -46,6 +47,11 @@ class Situation:
         floats = frozenset(name for name, buffer in self.buffers.items() if buffer.dtype.is_floating_point)
         return floats - self.signature.detached
 
+    @lazy
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Whole shapes by array, batch included."""
+        return {name: buffer.shape for name, buffer in self.buffers.items()}
+
     def core(self, name: str) -> tuple[int, ...]:
         """An array's shape without the batch dimension."""
         shape = self.buffers[name].shape
@@ -62,15 +68,33 @@ class Use(NamedTuple):
     is_batched: bool
 
 
-@dataclass(frozen=True)
-class Step:
+class Sized(NamedTuple):
+    """How an array argument follows from sizes.
+
+    Attributes:
+        array: the array.
+        itemsize: bytes of a number.
+        inner: how many last dims are those of a vector or matrix.
+    """
+
+    array: str
+    itemsize: int
+    inner: int
+
+    def bytes_and_shape(self, whole: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        """What an engine is told of memory of that shape, batch and element dims included."""
+        return self.itemsize * math.prod(whole), whole[: len(whole) - self.inner] if self.inner else whole
+
+
+class Step(NamedTuple):
     """One launch.
 
     `entries` are (slot, place of the memory, bytes, shape, place of the gradient or -1).
     `repeats` is not 1 where a kernel that cannot be batched is launched once a sample;
     `strides` then lead from one sample's memory to the next one's. Where the kernel loads machine
     vectors, `aligned` are (place of the memory, what its address must be a multiple of), and memory
-    that lies otherwise is given to `unaligned`, the same launch without machine vectors.
+    that lies otherwise is given to `unaligned`, the same launch without machine vectors. `sized` says how entries
+    follow from sizes; it is empty where sizes decide more than that.
     """
 
     launch: Launch
@@ -80,6 +104,16 @@ class Step:
     repeats: int
     aligned: tuple[tuple[int, int], ...] = ()
     unaligned: Callable[[], Step] | None = None
+    sized: tuple[Sized, ...] = ()
+
+    def resized(self, shapes: Mapping[str, tuple[int, ...]]) -> Step:
+        """The same launch on memory of other sizes: whole shapes by array, batch included."""
+        entries = []
+        for (slot, place, _, _, gradient), one in zip(self.entries, self.sized, strict=True):
+            entries.append((slot, place, *one.bytes_and_shape(shapes[one.array]), gradient))
+        unaligned = self.unaligned
+        otherwise = None if unaligned is None else lambda: unaligned().resized(shapes)
+        return Step(self.launch, tuple(entries), self.strides, self.scalars, 1, self.aligned, otherwise, self.sized)
 
     def run(self, pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
         """Launch. The last of `pointers` is 0, and stands for "no gradient"."""
@@ -102,18 +136,23 @@ class Step:
         return moved
 
 
+def resized(steps: Sequence[Step], shapes: Mapping[str, tuple[int, ...]]) -> tuple[Step, ...]:
+    """The same launches on memory of other sizes; none where sizes decide more than entries."""
+    return tuple([one.resized(shapes) for one in steps]) if all([one.sized for one in steps]) else ()  # noqa: C419
+
+
 def step(
     situation: Situation, stage: Stage, uses: Sequence[Use], *, adjoint: bool, is_serial: bool, stack: int = 0
 ) -> Step:
     """Compile a stage for a situation, and lay out its arguments."""
     types = {use.parameter: _type(situation, stage, use) for use in uses}
     variant = Variant(tuple(types.items()), adjoint, is_serial, _fingerprint(situation, stage), stack)
-    plain = functools.cache(lambda: _laid_out(situation, stage, uses, types, variant))
     if not stage.is_simd or adjoint or situation.device.type != "cpu":
-        return plain()
+        return _laid_out(situation, stage, uses, types, variant)
+    plain = functools.cache(lambda: _laid_out(situation, stage, uses, types, variant))
     found = _laid_out(situation, stage, uses, types, replace(variant, is_simd=True))
     aligned = tuple((use.place, _alignment(types[use.parameter])) for use in uses if types[use.parameter].element)
-    return replace(found, aligned=aligned, unaligned=plain)
+    return found._replace(aligned=aligned, unaligned=plain)
 
 
 def _alignment(array: ArrayType) -> int:
@@ -129,23 +168,29 @@ def _laid_out(
         single = tuple((name, array._replace(is_batched=False)) for name, array in types.items())
         variant = replace(variant, arrays=single)
     compiled = stage.compiled(variant, situation.templates, situation.signature.op)
-    entries, strides = [], []
+    entries, strides, sized = [], [], []
     for use in uses:
         array = types[use.parameter]
         core = situation.core(use.array)
-        shape = core[: len(core) - len(array.element)]
-        nbytes = product(core) * array.dtype.itemsize
+        one = Sized(use.array, array.dtype.itemsize, len(array.element))
+        is_wide = use.is_batched and not is_looped
+        nbytes, shape = one.bytes_and_shape((situation.batch or 0, *core) if is_wide else core)
         strides.append(nbytes if use.is_batched and is_looped else 0)
-        if use.is_batched and not is_looped:
-            shape, nbytes = (situation.batch or 0, *shape), nbytes * (situation.batch or 0)
         entries.append((compiled.slots[use.parameter], use.place, nbytes, shape, use.gradient))
+        sized.append(one)
     scalars = tuple(
         (parameter.setter, compiled.slots[name], stage.renamed.get(name, name))
         for name, parameter in stage.first.parameters.items()
         if parameter.kind in ("scalar", "matrix") and name not in types
     )
     repeats = (situation.batch or 0) if is_looped else 1
-    return Step(compiled.launch, tuple(entries), tuple(strides), scalars, repeats)
+    # A gradient that every sample has of its own is wider than its array, and the element dims of a backward kernel
+    # are held against memory where its arguments are laid out.
+    is_own = stage in situation.signature.places or not any(array.element for array in types.values())
+    follows = is_own and not is_looped and all(use.is_batched == (use.array in situation.batched) for use in uses)
+    return Step(
+        compiled.launch, tuple(entries), tuple(strides), scalars, repeats, sized=tuple(sized) if follows else ()
+    )
 
 
 def _type(situation: Situation, stage: Stage, use: Use) -> ArrayType:
@@ -165,7 +210,4 @@ def _fingerprint(situation: Situation, stage: Stage) -> tuple[Any, ...]:
 
 def product(sizes: Sequence[int]) -> int:
     """How many elements a shape has."""
-    count = 1
-    for size in sizes:
-        count *= size
-    return count
+    return math.prod(sizes)

@@ -15,7 +15,7 @@ from ...source.ir import commented, nodes, printed, types, walk
 from ...transforms import RECORD, bounded, flat, has_aliases, has_elements_at_top, is_swept
 from .._guarded import guarded, record_of
 from .._stage import Stage
-from .._steps import Step
+from .._steps import Sized, Step
 
 _COMPILED: WeakValueDictionary[tuple[Any, ...], Compiled] = WeakValueDictionary()
 """Compiled kernels without fields by their text, engine and its options. An op and the same op with batch dims, its
@@ -116,17 +116,15 @@ class Emitted:
         """
         compiled = self.compiled()
         entries: list[ArrayArgument] = []
+        sized: list[Sized] = []
         for name in self.arrays:
             array = self.kernel.arrays[name]
-            shape = tuple(shapes[name])
-            nbytes = DTYPES[array.type].itemsize
-            for size in shape:
-                nbytes *= size
-            outer = shape if self._is_flat else shape[: len(shape) - len(array.element)]
-            entries.append((compiled.slots[name], places[name], nbytes, outer, -1))
+            one = Sized(name, DTYPES[array.type].itemsize, 0 if self._is_flat else len(array.element))
+            entries.append((compiled.slots[name], places[name], *one.bytes_and_shape(tuple(shapes[name])), -1))
+            sized.append(one)
         named = ((name, renamed.get(name, name)) for name in self.kernel.arguments)
         scalars = tuple((self._setter(name), compiled.slots[name], called) for name, called in named)
-        return Step(compiled.launch, tuple(entries), (0,) * len(entries), scalars, 1)
+        return Step(compiled.launch, tuple(entries), (0,) * len(entries), scalars, 1, sized=tuple(sized))
 
     def _parameter(self, name: str) -> Parameter | None:
         """The kernel's parameter of that name; a launch that is not the first may have it by another."""

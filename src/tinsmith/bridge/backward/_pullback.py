@@ -17,7 +17,7 @@ from ..._config import config
 from .._buffers import Buffer, adjoint_of, private, unread, unread_maker, zeros, zeros_maker
 from .._case import Case
 from .._stage import Stage
-from .._steps import Situation, Step, Use, product, step
+from .._steps import Situation, Step, Use, product, resized, step
 from ._reverse import Backward, Launches, Reverse, ReverseAt
 
 Place = tuple[Literal["value", "gradient"], str]
@@ -93,7 +93,13 @@ class Pullback:
     """How to run a backward pass. Memory is laid out as all values, then all gradients."""
 
     def __init__(
-        self, situation: Situation, reverse: KernelReverse, active: frozenset[str], *, is_serial: bool
+        self,
+        situation: Situation,
+        reverse: KernelReverse,
+        active: frozenset[str],
+        *,
+        is_serial: bool,
+        first: Sequence[Step] = (),
     ) -> None:
         signature, buffers = situation.signature, situation.buffers
         floats = situation.floats
@@ -119,8 +125,16 @@ class Pullback:
             (count + place, self._is_widened(name)) if name in active else None
             for place, name in enumerate(signature.arrays)
         )
-        requests = reverse.requests(active, floats)
-        self.steps: tuple[Step, ...] = tuple(self._step(request, is_serial) for request in requests)
+        self._active = active
+        self._is_serial = is_serial
+        self.steps: tuple[Step, ...] = resized(first, situation.shapes) or tuple(
+            self._step(request, is_serial) for request in reverse.requests(active, floats)
+        )
+
+    def resized(self, situation: Situation) -> Pullback:
+        """The same backward pass for other sizes; the depth of an engine's gradient stack may follow from them."""
+        first = () if self._reverse.depends_on_sizes else self.steps
+        return Pullback(situation, self._reverse, self._active, is_serial=self._is_serial, first=first)
 
     def run(
         self,

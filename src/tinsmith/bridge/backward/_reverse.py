@@ -33,6 +33,10 @@ class Backward(Protocol):
         """Gradients of the inputs, in their order; None where none is wanted."""
         ...
 
+    def resized(self, situation: Situation) -> Backward:
+        """The same backward pass for other sizes."""
+        ...
+
 
 class ReverseAt(ABC):
     """Where the gradient comes from, for calls of one kind.

@@ -36,6 +36,7 @@ class Runner:
         situation: Situation,
         active: frozenset[str],
     ) -> None:
+        self._case = case
         self._program = program
         self._situation = situation
         self._signature = case.signature
@@ -46,6 +47,10 @@ class Runner:
         self._emitted = emitted
         self._places = self._all_places()
         self._steps: dict[int, Step] = {}
+
+    def resized(self, situation: Situation) -> Runner:
+        """The same program for other sizes."""
+        return Runner(self._case, self._emitted, self._program, situation, self._active)
 
     def _all_places(self) -> dict[str, int]:
         """The place of every memory's pointer. All are known before the first run: several threads may come first."""

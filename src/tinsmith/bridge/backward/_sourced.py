@@ -254,8 +254,8 @@ class SourceAt(ReverseAt):
         self.check(active)
         part = None if given is None else self._part(active, given, is_serial=is_serial)
         program = self.program(active, is_serial=is_serial) if part is None else part
-        kind = Straight if is_straight(self.case, program, situation) else Runner
-        return kind(self.case, self.emitted, program, situation, active)
+        make = Straight.of if is_straight(self.case, program, situation) else Runner
+        return make(self.case, self.emitted, program, situation, active)
 
 
 class AutoReverse(Reverse):

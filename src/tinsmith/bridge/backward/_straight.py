@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,9 +10,9 @@ import torch
 from ...engines import DTYPES, one_at_a_time
 from ...source.ir import nodes, walk
 from ...transforms.adjoint import Action, Fresh, Program, Reserve, Run, evaluated
-from .._buffers import Buffer, adjoint_of, unread_maker, zeros_maker
+from .._buffers import Buffer, Makers, adjoint_of
 from .._case import Case
-from .._steps import Situation, Step
+from .._steps import Situation, Step, resized
 from ._emitted import Emitted
 from ._reverse import Launches
 from ._runner import check_tape
@@ -33,70 +33,125 @@ def _is_fixed(action: Action) -> bool:
     return not any(isinstance(one, nodes.Argument) for formula in formulas for one in walk.parts(formula))
 
 
-class Straight:
-    """Runs such a program in one situation. Memory: values that are read, adjoints of outputs, zeros, then tapes."""
+class _Layout:
+    """Where everything lies in such a program, whatever the sizes are.
+
+    Memory: values that are read, adjoints of outputs, zeros, then tapes.
+
+    Attributes:
+        reads: arrays whose values are read.
+        outputs: (number, name, whether the program writes to its adjoint) of outputs that have one.
+        zeros: for memory that starts at zero, the array whose sizes it has.
+        reserves: of the tapes.
+        places: of all memory by name.
+        sizes_of: the array whose sizes other memory has, by name.
+        results: for each input the place of its gradient, None where none is wanted.
+        cells: arrays of one element, which belong to the program alone.
+    """
 
     def __init__(
         self,
         case: Case,
         emitted: Callable[[Run], Emitted],
         program: Program,
-        situation: Situation,
+        known: Container[str],
         active: frozenset[str],
     ) -> None:
-        signature, device = case.signature, situation.device
-        self._op = signature.op
-        self._stages = signature.stages
-        self._program = program
-        self._emitted = emitted
+        signature = case.signature
+        self.op = signature.op
+        self.stages = signature.stages
+        self.emitted = emitted
+        self.program = program
+        gradients = dict(program.gradients)
+        self.reads = tuple(sorted(program.reads))
+        numbered = enumerate(signature.outputs)
+        self.outputs = tuple((number, name, name in program.spoils) for number, name in numbered if name in gradients)
+        made = {gradient: name for name, gradient in gradients.items() if name not in signature.outputs}
+        fresh = {action.name: action.like for action in program.actions if isinstance(action, Fresh)}
+        missing = {name: f"nothing for {name}" for name in signature.arrays if name in active and name not in gradients}
+        made |= fresh | {nothing: name for name, nothing in missing.items()}
+        self.zeros = tuple(made.values())
+        self.cells = tuple(name for name in self.zeros if name not in known)
+        self.reserves = tuple(action for action in program.actions if isinstance(action, Reserve))
+        tapes = [tape for reserve in self.reserves for size in reserve.tapes for tape, _, _ in size.arrays]
+        names = [*self.reads, *(gradients[name] for _, name, _ in self.outputs), *made, *dict.fromkeys(tapes)]
+        self.places = {name: place for place, name in enumerate(names)}
+        self.sizes_of = {gradient: name for name, gradient in gradients.items()} | fresh
+        gradients |= missing
+        self.results = tuple(self.places[gradients[name]] if name in active else None for name in signature.arrays)
+        self.steps: tuple[Step, ...] = ()
+
+    def steps_for(self, shapes: Mapping[str, tuple[int, ...]]) -> tuple[Step, ...]:
+        """The launches on memory of these sizes; kernels are compiled for the first ones."""
+        if not self.steps:
+            self.steps = tuple(self._step(run, shapes) for run in self.program.actions if isinstance(run, Run))
+            return self.steps
+        return resized(self.steps, shapes) or self.steps
+
+    def _step(self, run: Run, shapes: Mapping[str, tuple[int, ...]]) -> Step:
+        emitted = self.emitted(run)
+        names = {name: run.memory.get(name, name) for name in emitted.touched}
+        places = {name: self.places[one] for name, one in names.items()}
+        some = next(iter(places.values()))
+        like = {name: self.sizes_of.get(names.get(name, name), name) for name in emitted.arrays}
+        found = emitted.step(
+            {name: places.get(name, some) for name in emitted.arrays},
+            {name: shapes[one] for name, one in like.items()},
+            self.stages[run.source].renamed,
+        )
+        return found._replace(sized=tuple([one._replace(array=like[one.array]) for one in found.sized]))
+
+
+class Straight:
+    """Runs such a program for one set of sizes."""
+
+    def __init__(self, layout: _Layout, situation: Situation) -> None:
+        buffers, device = situation.buffers, situation.device
+        self._layout = layout
         self._device = device
         self._steps: tuple[Step, ...] = ()
-        self._reads = tuple(sorted(program.reads))
-        self._shapes = {name: buffer.shape for name, buffer in situation.buffers.items()}
-        names = list(self._reads)
-        self._outputs: list[tuple[int, Buffer, bool]] = []
-        for number, name in enumerate(signature.outputs):
-            if name in program.gradients:
-                self._outputs.append((number, situation.buffers[name], name in program.spoils))
-                names.append(program.gradients[name])
-        made = {gradient: name for name, gradient in program.gradients.items() if name not in signature.outputs}
-        made |= {action.name: action.like for action in program.actions if isinstance(action, Fresh)}
-        missing = [name for name in signature.arrays if name in active and name not in program.gradients]
-        made |= {f"nothing for {name}": name for name in missing}
-        self._zeros = [zeros_maker(self._buffer(like, situation), device) for like in made.values()]
-        tapes = self._tapes(program)
-        self._zeros += [unread_maker(buffer, device) for buffer in tapes]
-        self.tape_bytes = sum(buffer.shape[0] * buffer.dtype.itemsize for buffer in tapes)
-        self._places = {name: place for place, name in enumerate([*names, *made, *(one.name for one in tapes)])}
-        gradients = {**program.gradients, **{name: f"nothing for {name}" for name in missing}}
-        self._results = [self._places[gradients[name]] if name in active else None for name in signature.arrays]
+        self._outputs = [(number, buffers[name], is_spoiled) for number, name, is_spoiled in layout.outputs]
+        self._shapes = {**situation.shapes, **dict.fromkeys(layout.cells, ())} if layout.cells else situation.shapes
+        self._depths: dict[str, int] = {}
+        tapes = self._tapes() if layout.reserves else []
+        self.tape_bytes = sum([buffer.shape[0] * buffer.dtype.itemsize for buffer in tapes])
+        kinds = layout.program.arrays
+        zeros = [buffers.get(name) or Buffer(name, (), DTYPES[kinds[name].type]) for name in layout.zeros]
+        self._makers = Makers([*[(one, True) for one in zeros], *[(one, False) for one in tapes]], device)
 
-    def _tapes(self, program: Program) -> list[Buffer]:
+    @classmethod
+    def of(
+        cls,
+        case: Case,
+        emitted: Callable[[Run], Emitted],
+        program: Program,
+        situation: Situation,
+        active: frozenset[str],
+    ) -> Straight:
+        """The backward pass of a first set of sizes."""
+        return cls(_Layout(case, emitted, program, situation.buffers, active), situation)
+
+    def resized(self, situation: Situation) -> Straight:
+        """The same program for other sizes."""
+        return Straight(self._layout, situation)
+
+    def _tapes(self) -> list[Buffer]:
         """Memory of tapes; their depth is told to the kernels by arguments."""
         found: dict[str, Buffer] = {}
-        self._depths: dict[str, int] = {}
-        for action in program.actions:
-            if not isinstance(action, Reserve) or isinstance(action.iterations, Run):
-                continue
-            iterations = evaluated(action.iterations, self._shapes, {})
-            for size in action.tapes:
+        self._shapes = dict(self._shapes)
+        for reserve in self._layout.reserves:
+            assert not isinstance(reserve.iterations, Run)
+            iterations = evaluated(reserve.iterations, self._shapes, {})
+            for size in reserve.tapes:
                 assert size.depth is not None
                 name, formula = size.depth
                 self._depths[name] = evaluated(formula, self._shapes, {})
                 for tape, kind, width in size.arrays:
                     count = iterations * self._depths[name] * width
-                    check_tape(self._op, count)
+                    check_tape(self._layout.op, count)
                     found[tape] = Buffer(tape, (count,), DTYPES[kind])
                     self._shapes[tape] = (count,)
         return list(found.values())
-
-    def _buffer(self, name: str, situation: Situation) -> Buffer:
-        """An array of the op, or the one element of a local of the top level."""
-        known = situation.buffers.get(name)
-        if known is not None:
-            return known
-        self._shapes[name] = ()
-        return Buffer(name, (), DTYPES[self._program.arrays[name].type])
 
     def run(
         self,
@@ -107,28 +162,16 @@ class Straight:
     ) -> list[torch.Tensor | None]:
         """Gradients of the inputs, in their order; None for those that are not active."""
         steps = self._steps or self._make_steps()
-        memory = [saved[name] for name in self._reads]
+        memory = [saved[name] for name in self._layout.reads]
         for number, buffer, is_spoiled in self._outputs:
             memory.append(adjoint_of(cotangents[number], buffer, self._device, is_spoiled))
-        memory += [make() for make in self._zeros]
+        memory += [make() for make in self._makers.now or self._makers.find()]
         pointers = [tensor.data_ptr() for tensor in memory]
         pointers.append(0)
         launch(steps, pointers, {**scalars, **self._depths} if self._depths else scalars)
-        return [None if place is None else memory[place] for place in self._results]
+        return [None if place is None else memory[place] for place in self._layout.results]
 
     @one_at_a_time
     def _make_steps(self) -> tuple[Step, ...]:
-        likes = {gradient: name for name, gradient in self._program.gradients.items()}
-        likes |= {action.name: action.like for action in self._program.actions if isinstance(action, Fresh)}
-        runs = (action for action in self._program.actions if isinstance(action, Run))
-        self._steps = tuple(self._step(run, likes) for run in runs)
+        self._steps = self._steps or self._layout.steps_for(self._shapes)
         return self._steps
-
-    def _step(self, run: Run, likes: Mapping[str, str]) -> Step:
-        emitted = self._emitted(run)
-        names = {name: run.memory.get(name, name) for name in emitted.touched}
-        places = {name: self._places[one] for name, one in names.items()}
-        some = next(iter(places.values()))
-        shapes = {name: self._shapes[likes.get(names.get(name, name), name)] for name in emitted.arrays}
-        renamed = self._stages[run.source].renamed
-        return emitted.step({name: places.get(name, some) for name in emitted.arrays}, shapes, renamed)

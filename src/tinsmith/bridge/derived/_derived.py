@@ -7,8 +7,10 @@ from typing import Any
 
 import torch
 
+from ...spec import Solution
+from .._buffers import Buffer
 from .._core import Call, Core
-from .._plan import Plan
+from .._plan import Kind, Plan
 from .._signature import Signature
 from .._steps import Situation
 from ..backward import Runner, SourceAt, SourceReverse
@@ -30,19 +32,24 @@ class DerivedCore(Core):
         assert isinstance(found, SourceAt)
         return found
 
-    def _new_plan(self, call: Call, situation: Situation) -> Plan:
-        return DerivedPlan(self, call, situation)
+    def made_of(self, call: Call, solution: Solution) -> list[Buffer]:
+        """Not from this op's own spec, which has no items for what the base makes."""
+        return self.made(call)
+
+    def _new_plan(self, call: Call, situation: Situation, kind: Kind) -> Plan:
+        return DerivedPlan(self, call, situation, kind)
 
 
 class DerivedPlan(Plan):
     """How generated kernels are run in one situation: on the caller's memory and their own."""
 
-    def __init__(self, core: DerivedCore, call: Call, situation: Situation) -> None:
-        super().__init__(situation, call.reverse, core._pace)
+    def __init__(self, core: DerivedCore, call: Call, situation: Situation, kind: Kind) -> None:
+        super().__init__(situation, kind, core._pace)
         at = core.at(call)
         self._runner = Runner(at.case, at.emitted, at.forward, situation, frozenset())
 
     def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
-        arrays = [*inputs, *[make() for make in self._made]]
+        makers = self._makers
+        arrays = [*inputs, *[make() for make in makers.now or makers.find()]]
         self._runner.forward(dict(zip(self.names, arrays, strict=True)), scalars, self.launch)
         return arrays

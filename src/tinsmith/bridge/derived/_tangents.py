@@ -84,7 +84,7 @@ class TangentCore(DerivedCore):
 
     def made(self, call: Call) -> list[Buffer]:
         buffers = {buffer.name: buffer for buffer in self.base.made(self.base_call(call))}
-        return [replace(buffers[name], name=self.dots[name]) for name in self.moving]
+        return [buffers[name]._replace(name=self.dots[name]) for name in self.moving]
 
     def case(self, call: Call) -> Case:
         base = self.base.case(self.base_call(call))

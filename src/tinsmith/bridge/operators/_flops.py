@@ -48,7 +48,7 @@ def _shapes(call: Call) -> tuple[dict[str, tuple[int, ...]], int]:
     """Shapes of all arrays as one launch sees them, and how many launches there are."""
     core = call.core
     lead = () if call.batch is None else (call.batch,)
-    made = {buffer.name: tuple(buffer.shape) for buffer in core.made(call)}
+    made = {buffer.name: tuple(buffer.shape) for buffer in call.made}
     pairs = zip(core.signature.arrays, call.shapes, strict=True)
     shapes = {name: (lead if name in call.batched else ()) + tuple(shape) for name, shape in pairs} | made
     if not core.case(call).is_looped:

@@ -1,0 +1,162 @@
+"""Calls that differ in sizes alone: one set of compiled kernels, and what follows from sizes worked out again."""
+
+import random
+
+import pytest
+import torch
+
+import tinsmith as ts
+
+
+def scaled(lang, **options):
+    @ts.op("x[n], w[m] -> y[n], z[n - 1]", **options)
+    @lang.kernel
+    def op(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in x:
+            t = 1.0
+            for k in range(w.shape[0]):
+                t *= lang.exp(-w[k] * x[i])
+            y[i] = t
+        for i in z:
+            z[i] = y[i] * x[i + 1]
+
+    def twin(x, w):
+        y = torch.exp(-x * w.sum())
+        return y, y[:-1] * x[1:]
+
+    return op, twin, lambda n: (torch.rand(n), torch.rand(n % 5 + 1))
+
+
+def batched(lang, **options):
+    @ts.op("x[*b, n], w[n, 2] -> y[*b, 2]", **options)
+    @lang.kernel
+    def op(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):
+        for k in y:
+            for i in range(x.shape[0]):
+                y[k] += x[i] ** 2 * w[i, k]
+
+    return op, lambda x, w: ((x**2) @ w,), lambda n: (torch.rand(n % 3, n % 4 + 1, n % 7 + 1), torch.rand(n % 7 + 1, 2))
+
+
+def of_vectors(lang, **options):
+    vector = lang.types.vector(3, lang.f64)
+
+    @ts.op("x[n, 3], k[n]: i32 -> y[n], s[]", **options)
+    @lang.kernel
+    def op(
+        x: lang.types.ndarray(dtype=vector, ndim=1),
+        k: lang.types.ndarray(),
+        y: lang.types.ndarray(),
+        s: lang.types.ndarray(),
+    ):
+        for i in x:
+            y[i] = x[k[i]].dot(x[i])
+            s[None] += y[i] ** 2
+
+    def twin(x, k):
+        y = (x[k.long()] * x).sum(1)
+        return y, (y**2).sum()
+
+    return op, twin, lambda n: (torch.rand(n, 3), torch.randint(0, n, (n,), dtype=torch.int32))
+
+
+def sized_by_an_argument(lang, **options):
+    @ts.op("x[n] -> y[count]", **options)
+    @lang.kernel
+    def op(x: lang.types.ndarray(), count: int, y: lang.types.ndarray()):
+        for j in range(count):
+            for i in range(x.shape[0]):
+                y[j] += lang.sin(x[i] * j)
+
+    def twin(x, count):
+        return (torch.sin(x[None, :] * torch.arange(count)[:, None]).sum(1),)
+
+    return op, twin, lambda n: (torch.rand(n), n % 6 + 1)
+
+
+def by_hand(lang, **options):
+    @ts.op("x[n, m] -> y[n]", **options)
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i, j in x:
+            y[i] += x[i, j] ** 3
+
+    @op.backward
+    @lang.kernel
+    def back(x: lang.types.ndarray(), grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i, j in x:
+            grad_x[i, j] = 3.0 * x[i, j] ** 2 * grad_y[i]
+
+    return op, lambda x: ((x**3).sum(1),), lambda n: (torch.rand(n, n % 3 + 1),)
+
+
+def drawn(lang, **options):
+    @ts.op("x[n] -> y[n]", **options)
+    @lang.kernel
+    def op(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] ** 2 * (1.0 + 0.0 * lang.random())
+
+    return op, lambda x: (x**2,), lambda n: (torch.rand(n),)
+
+
+def doubled(one):
+    is_real = isinstance(one, torch.Tensor) and one.is_floating_point()
+    return one.double().requires_grad_() if is_real else one
+
+
+def gradients(function, given, seed):
+    made = function(*given)
+    made = made if isinstance(made, tuple) else (made,)
+    generator = torch.Generator().manual_seed(seed)
+    cotangents = [torch.rand(one.shape, generator=generator, dtype=one.dtype) for one in made]
+    leaves = [one for one in given if isinstance(one, torch.Tensor) and one.requires_grad]
+    return [*made, *torch.autograd.grad(made, leaves, cotangents)]
+
+
+PROGRAMS = [scaled, batched, of_vectors, sized_by_an_argument, by_hand, drawn]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("serial_below", ["65536", "40"])
+def test_any_size_is_right_after_any_other(lang64, program, serial_below, configure):
+    """Also where some of the sizes run on one thread, and others on several."""
+    configure(SERIAL_BELOW=serial_below)
+    op, twin, inputs = program(lang64)
+    sizes = random.Random(5)
+    for seed in range(30):
+        given = tuple(map(doubled, inputs(sizes.randint(2, 40))))
+        torch.testing.assert_close(gradients(op, given, seed), gradients(twin, given, seed))
+
+
+@pytest.mark.parametrize("program", [scaled, batched, of_vectors])
+def test_any_size_is_right_with_an_engine_s_gradient(lang64, program):
+    op, twin, inputs = program(lang64, adjoint="engine", trust_engine=True)
+    for seed, n in enumerate((5, 9, 3, 17)):
+        given = tuple(map(doubled, inputs(n)))
+        found = gradients(op, given, seed)
+        outputs = len(op.spec.outputs)
+        torch.testing.assert_close(found[:outputs], gradients(twin, given, seed)[:outputs])
+
+
+@pytest.mark.parametrize("program", PROGRAMS[:5])
+def test_a_new_size_looks_up_no_kernel(lang64, program, monkeypatch):
+    op, _, inputs = program(lang64)
+    gradients(op, tuple(map(doubled, inputs(8))), 0)
+    for name in ("_plan.step", "backward._pullback.step", "_stage.Stage.compiled"):
+        monkeypatch.delattr(f"tinsmith.bridge.{name}")
+    monkeypatch.delattr("tinsmith.bridge.backward._emitted.Emitted.step")
+    for n in (9, 3, 31):
+        gradients(op, tuple(map(doubled, inputs(n))), n)
+
+
+def test_a_size_that_does_not_fit_is_refused_after_one_that_did(lang64):
+    op, _, _ = of_vectors(lang64)
+    k = torch.zeros(4, dtype=torch.int32)
+    op(torch.rand(4, 3, dtype=torch.float64), k)
+    with pytest.raises(ts.ShapeError, match="3 wanted, 2 came"):
+        op(torch.rand(4, 2, dtype=torch.float64), k)
+    with pytest.raises(ts.ShapeError, match="n"):
+        op(torch.rand(5, 3, dtype=torch.float64), k)
+    with pytest.raises(ts.ShapeError, match="z"):
+        scaled(lang64)[0](torch.rand(0, dtype=torch.float64), torch.rand(2, dtype=torch.float64))
