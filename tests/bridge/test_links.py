@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.bridge import Links
+from tinsmith.bridge import Links, OpOptions
 
 
 def _kernels(lang):
@@ -30,7 +30,7 @@ def _joined(lang, **options):
         Links({"x": "u", "y": "y", "by": "again"}, {}),
     ]
     kernels = [scale, square, scale]
-    return ts.Op(kernels, "x[n] -> y[n]", scratch="t[n], u[n]", links=links, **options)
+    return ts.Op(kernels, "x[n] -> y[n]", OpOptions(scratch="t[n], u[n]", links=links, **options))
 
 
 def test_one_kernel_may_stand_in_a_chain_twice(lang64):
@@ -49,7 +49,7 @@ def test_two_parameters_may_be_one_array(lang64):
         for i in a:
             out[i] = a[i] * b[i] + a[i]
 
-    op = ts.Op([product], "x[n] -> y[n]", links=[Links({"a": "x", "b": "x", "out": "y"}, {})])
+    op = ts.Op([product], "x[n] -> y[n]", OpOptions(links=[Links({"a": "x", "b": "x", "out": "y"}, {})]))
     x = torch.randn(4, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(op(x), x * x + x)
     assert torch.autograd.gradcheck(op, (x,))
@@ -62,7 +62,7 @@ def test_elements_that_are_known_are_not_guessed(lang64):
             q[place] = p[place][0] * p[place]
 
     links = [Links({}, {"p": (2,), "q": (2,)})]
-    op = ts.Op([first], "p[n, m, 2] -> q[n, m, 2]", links=links)
+    op = ts.Op([first], "p[n, m, 2] -> q[n, m, 2]", OpOptions(links=links))
     p = torch.randn(3, 2, 2, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(op(p), p[..., :1] * p)
     assert torch.autograd.gradcheck(op, (p,))
@@ -85,7 +85,7 @@ def _with_detached(lang, **options):
         for i in x:
             y[i] = (t[i] * t[i] + u[i]) * x[i]
 
-    return ts.Op([first, second], "x[n] -> y[n]", scratch="t[n], u[n]", detached=("t",), **options)
+    return ts.Op([first, second], "x[n] -> y[n]", OpOptions(scratch="t[n], u[n]", detached=("t",), **options))
 
 
 def _by_transform(op, x):
@@ -110,7 +110,7 @@ def _with_detached_output(lang):
             y[i] = x[i] * x[i]
             z[i] = 2.0 * x[i]
 
-    return ts.Op([both], "x[n] -> y[n], z[n]", detached=("z",))
+    return ts.Op([both], "x[n] -> y[n], z[n]", OpOptions(detached=("z",)))
 
 
 def test_a_detached_output_requires_no_gradient(lang64):

@@ -8,7 +8,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.bridge import Op
+from tinsmith.bridge import Op, OpOptions
 
 
 @pytest.fixture(autouse=True)
@@ -155,7 +155,7 @@ def test_ops_of_a_factory_are_told_apart(lang64):
     """What a factory bakes in is part of the content, also where it is not looked at again in each call."""
 
     def steady(factor):
-        return Op([scaled(lang64, factor).kernel], "x[n] -> y[n]", steady=True)
+        return Op([scaled(lang64, factor).kernel], "x[n] -> y[n]", OpOptions(steady=True))
 
     two, three = steady(2.0), steady(3.0)
     x = rand(2, 3)
@@ -174,7 +174,7 @@ def test_ops_of_one_text_on_different_fields_are_told_apart(lang64, steady):
             for i in x:
                 y[i] = held[None] * x[i]
 
-        return Op([run], "x[n] -> y[n]", steady=steady)
+        return Op([run], "x[n] -> y[n]", OpOptions(steady=steady))
 
     two, three, x = table(2.0), table(3.0), rand(2, 4)
     torch.testing.assert_close(torch.func.vmap(two)(x), 2 * x)

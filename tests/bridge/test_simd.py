@@ -5,7 +5,7 @@ import torch
 from torch.func import vmap
 
 from support.written import written
-from tinsmith.bridge import Op
+from tinsmith.bridge import Op, OpOptions
 from tinsmith.engines import of_kernel
 
 SPEC = "x[n, {size}], w[n, {size}], b[n] -> y[n, {size}]"
@@ -44,7 +44,7 @@ def of_torch(x, w, b):
 
 def made(lang, size, dtype):
     forward, backward = kernels(lang, size, dtype)
-    return Op([forward], SPEC.format(size=size), backward=backward, simd=True)
+    return Op([forward], SPEC.format(size=size), OpOptions(backward=backward, simd=True))
 
 
 def inputs(size, dtype, batch=()):

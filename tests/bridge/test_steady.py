@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tinsmith.bridge import Op
+from tinsmith.bridge import Op, OpOptions
 
 
 def built(lang, held):
@@ -26,7 +26,7 @@ def built(lang, held):
 def test_only_an_op_that_is_not_steady_sees_that_a_value_changed(lang, steady):
     held = {"factor": 3.0}
     kernel, backward = built(lang, held)
-    op = Op([kernel], "x[n] -> y[n]", backward=backward, steady=steady)
+    op = Op([kernel], "x[n] -> y[n]", OpOptions(backward=backward, steady=steady))
     for expected in (3.0, 3.0 if steady else 5.0):
         x = torch.rand(7, requires_grad=True)
         op(x).sum().backward()

@@ -10,6 +10,7 @@ from ._launcher import Launcher
 from ._links import FieldArray, Links
 from ._making import chain, op
 from ._op import Op
+from ._options import OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._streams import in_order
@@ -37,6 +38,7 @@ __all__ = [
     "Launcher",
     "Links",
     "Op",
+    "OpOptions",
     "Reference",
     "Transfer",
     "adjoint_source",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = No
         SpecError: the spec leaves a rank open.
         GradientError: a kernel is not covered; the message names the construct and the line.
     """
-    op = op if engine in (None, op.engine) else Op(op._kernels, op._text, **op._options | {"engine": engine})
+    op = op if engine in (None, op.engine) else Op(op._kernels, op._text, replace(op._options, engine=engine))
     signature = op._core.signature
     case = _case(signature, op)
     active = _active(signature, case, wanted)

@@ -11,32 +11,29 @@ as they are when the op is made.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib import metadata
-from typing import Any
 
 from .._version import __version__
 from ..source import Source
 from ._digest import digest_of
+from ._options import OpOptions
 from ._signature import Signature
 from ._stage import Stage
 
-_OPTIONS = ("adjoint", "trust_engine", "half")
-"""Those that nothing else shows."""
 
-
-def content_of(signature: Signature, options: Mapping[str, Any], backward: Stage | None) -> str:
+def content_of(signature: Signature, options: OpOptions, backward: Stage | None) -> str:
     """The digest of an op.
 
     Args:
         signature: what it takes and gives, and its kernels.
-        options: as they were given to `op`.
+        options: what it is made with.
         backward: the hand-written gradient kernel.
     """
     spec = signature.spec
     parts = [__version__, spec.text, spec.scratch_text, *signature.order, repr(sorted(signature.init.items()))]
-    parts += [repr(sorted(signature.detached)), repr([str(options.get(name)) for name in _OPTIONS])]
+    parts += [repr(sorted(signature.detached)), repr((options.adjoint, options.trust_engine, options.half))]
     for stage in (*signature.stages, *([] if backward is None else [backward])):
         parts += _parts_of(stage)
     return digest_of(*parts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -262,7 +262,7 @@ class ExaminedOp(Examined):
 
     @property
     def made(self) -> dict[str, torch.dtype]:
-        return {one.name: one.dtype for one in self.route.call.core.made(self.route.call)}
+        return {one.name: one.dtype for one in self.route.call.made}
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -321,7 +321,7 @@ class ExaminedOp(Examined):
     def with_adjoint(self, adjoint: str | None) -> ExaminedOp:
         if adjoint is None:
             return self
-        return self._of_twin({"adjoint": adjoint, "trust_engine": adjoint == "engine"})
+        return self._of_twin(adjoint=adjoint, trust_engine=adjoint == "engine")
 
     def to_double(self) -> ExaminedOp | None:
         try:
@@ -330,11 +330,11 @@ class ExaminedOp(Examined):
             return None
 
     def with_bounds_checked(self) -> ExaminedOp:
-        return self._of_twin({"check_bounds": True})
+        return self._of_twin(check_bounds=True)
 
-    def _of_twin(self, options: dict[str, Any]) -> ExaminedOp:
+    def _of_twin(self, **options: Any) -> ExaminedOp:
         """The same call of the op with other options."""
-        return self._of(Op(self.op._kernels, self.op._text, **(self.op._options | options)), self.arguments)
+        return self._of(Op(self.op._kernels, self.op._text, replace(self.op._options, **options)), self.arguments)
 
     def _of(self, op: Op, arguments: Mapping[str, Any]) -> ExaminedOp:
         return ExaminedOp(op, *called(op, (), arguments), self.kind)

@@ -9,7 +9,7 @@ from .._errors import ArgumentError, refusal
 from ..spec import parse
 from ._chained import check_links, check_repeats
 from ._op import Op, Result
-from ._orders import Half, Order
+from ._options import Adjoint, Half, OpOptions, Order
 
 
 def op(
@@ -17,7 +17,7 @@ def op(
     *,
     scratch: str | None = None,
     init: Mapping[str, str] | None = None,
-    adjoint: str = "auto",
+    adjoint: Adjoint = "auto",
     backward: Any = None,
     engine: str | None = None,
     trust_engine: bool = False,
@@ -69,19 +69,19 @@ def op(
         >>> x.grad
         tensor([2., 2., 2.])
     """
-    options = {
-        "scratch": scratch,
-        "init": init,
-        "adjoint": adjoint,
-        "backward": backward,
-        "engine": engine,
-        "trust_engine": trust_engine,
-        "check_bounds": check_bounds,
-        "half": half,
-        "name": name,
-        "order": order,
-        "returns": returns,
-    }
+    options = OpOptions(
+        scratch=scratch,
+        init=init,
+        adjoint=adjoint,
+        backward=backward,
+        engine=engine,
+        trust_engine=trust_engine,
+        check_bounds=check_bounds,
+        half=half,
+        name=name,
+        order=order,
+        returns=returns,
+    )
     parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
 
     def decorate(*kernels: Any) -> Op[Result]:
@@ -89,7 +89,7 @@ def op(
             words = f"ts.op makes an op of one kernel, and was given {len(kernels)}"
             remedy = f'ts.chain("{spec}", [first, second]) makes one of several.'
             raise ArgumentError(refusal(words, remedy=remedy))
-        return Op(kernels, spec, **options)
+        return Op(kernels, spec, options)
 
     return decorate
 
@@ -100,7 +100,7 @@ def chain(
     *,
     scratch: str | None = None,
     init: Mapping[str, str] | None = None,
-    adjoint: str = "auto",
+    adjoint: Adjoint = "auto",
     backward: Any = None,
     engine: str | None = None,
     trust_engine: bool = False,
@@ -141,21 +141,21 @@ def chain(
         raise ArgumentError(refusal("ts.chain takes a spec, and then a list of kernels", rows, remedy))
     if not kernels:
         raise ArgumentError(refusal("ts.chain needs at least one kernel", remedy="Pass a list of kernels."))
-    options = {
-        "scratch": scratch,
-        "init": init,
-        "adjoint": adjoint,
-        "backward": backward,
-        "engine": engine,
-        "trust_engine": trust_engine,
-        "check_bounds": check_bounds,
-        "half": half,
-        "name": name,
-        "order": order,
-        "returns": returns,
-    }
-    pairs = [(one.kernel, one._options.get("backward")) if isinstance(one, Op) else (one, None) for one in kernels]
+    options = OpOptions(
+        scratch=scratch,
+        init=init,
+        adjoint=adjoint,
+        backward=backward,
+        engine=engine,
+        trust_engine=trust_engine,
+        check_bounds=check_bounds,
+        half=half,
+        name=name,
+        order=order,
+        returns=returns,
+    )
+    pairs = [(one.kernel, one._options.backward) if isinstance(one, Op) else (one, None) for one in kernels]
     check_links(name or "", pairs)
-    made: Op[Result] = Op([kernel for kernel, _ in pairs], spec, **options)
+    made: Op[Result] = Op([kernel for kernel, _ in pairs], spec, options)
     check_repeats(made.name, made._core.signature.stages)
     return made

@@ -24,7 +24,8 @@ from ._core import Core
 from ._examples import registered
 from ._explain import explain
 from ._lean import lean_as, run_lean
-from ._orders import call_order, checked_order, refuses_half, warn_of_orders
+from ._options import OpOptions
+from ._orders import call_order, warn_of_orders
 from ._pickling import Reference, reference_to
 from ._relaunch import stage_of, stages_of
 from ._route import Route, Routes, quick_key_of
@@ -36,6 +37,12 @@ from .derived import SeededCore, has_draws
 from .operators import call_distributed, define_operators, is_distributed
 
 _NOTHING: Mapping[str, Any] = {}
+_DEFAULTS = OpOptions()
+_REVERSES: Mapping[str, Callable[[Signature], Reverse]] = {
+    "auto": AutoReverse,
+    "source": SourceReverse,
+    "engine": EngineReverse,
+}
 _DOCTOR = f"{__name__.partition('.')[0]}.doctor"
 """The room that checks stands above this one: it is looked for when it is asked, and an op is made without it."""
 
@@ -64,26 +71,12 @@ class Op(Generic[Result]):
         tensor([1., 3., 5.])
     """
 
-    # Options that this library alone gives:
-    #
-    # `links`, one `Links` a kernel, and `detached` join kernels that do not share names.
-    #
-    # `simd`: on the CPU the kernel's vectors become machine vectors, which engines take apart otherwise (4 to 10 times
-    # as slow). Of whole vectors an engine then knows +, -, *, /, min, max, comparisons and select; another operation
-    # ends the process, so it is done by components. Arrays of vectors have 2, 4, 8 or 16 components.
-    #
-    # `steady`, of kernels that a factory made: what they bake in is the factory's, stays, and is not looked at again in
-    # each call.
-    #
-    # `otherwise`, of an op with a `backward`: what its users write who want forward mode or second derivatives, where
-    # they have no say in `backward`.
-    #
-    # `unrun`: the op is made for its checks alone (`Foresight`), and may be one that could not run.
-    def __init__(self, kernels: Sequence[Any], spec: str, **options: Any) -> None:
+    def __init__(self, kernels: Sequence[Any], spec: str, options: OpOptions = _DEFAULTS) -> None:
         self._kernels = tuple(kernels)
         self._text = spec
-        self._options: dict[str, Any] = {**options, "examples": dict(options.get("examples", _NOTHING))}  # own ones
-        self.name: str = options.get("name") or "_then_".join(_name_of(kernel) for kernel in kernels)
+        self._options = options
+        self._examples = dict(options.examples)
+        self.name: str = options.name or "_then_".join(_name_of(kernel) for kernel in kernels)
         self.__name__ = self.name
         self._lean = lean_as(self.name)
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
@@ -93,26 +86,23 @@ class Op(Generic[Result]):
         signature = self._signature
         self._count = len(signature.order)
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
-        self._result = _result_type(self.name, signature.outputs, options.get("returns"))
+        self._result = _result_type(self.name, signature.outputs, options.returns)
 
     # Making -------------------------------------------------------------------------------
     @one_at_a_time
     def _make_core(self) -> Core:
         options = self._options
-        spec = parse(self._text, options.get("scratch"))
+        spec = parse(self._text, options.scratch)
         arrays = [item.name for item in spec.items]
         stages = stages_of(self._kernels, arrays, options)
-        is_run = not options.get("unrun")
-        wanted = checked_order(options)
-        order = call_order(spec, stages, wanted)
-        detached = options.get("detached", ())
-        signature = match(self.name, spec, stages, options.get("init"), detached, order=order, is_run=is_run)
-        trusts_engine = bool(options.get("trust_engine"))
-        signature = replace(signature, trusts_engine=trusts_engine, refuses_half=refuses_half(options))
-        signature = settled(signature)
+        is_run = not options.unrun
+        order = call_order(spec, stages, options.order)
+        signature = match(self.name, spec, stages, options.init, options.detached, order=order, is_run=is_run)
+        refuses_half = options.half == "refuse"
+        signature = settled(replace(signature, trusts_engine=options.trust_engine, refuses_half=refuses_half))
         for engine in {stage.engine for stage in stages}:
             engine.settle()
-        if wanted is None:
+        if options.order is None:
             warn_of_orders(signature)
         reverse = _reverse_for(signature, options)
         backward = reverse.stage if isinstance(reverse, HandWritten) else None
@@ -147,7 +137,7 @@ class Op(Generic[Result]):
             >>> x.grad
             tensor([2., 2., 2.])
         """
-        self._options = self._options | {"backward": kernel}
+        self._options = replace(self._options, backward=kernel)
         self._core = self._make_core()
         self._routes = Routes(self._core)
         return kernel
@@ -166,14 +156,15 @@ class Op(Generic[Result]):
             bound = Op(
                 [_bind_kernel(kernel, instance) for kernel in self._kernels],
                 self._text,
-                **self._bound_options(instance),
+                self._bound_options(instance),
             )
             kept[self] = bound
         return bound
 
-    def _bound_options(self, instance: Any) -> dict[str, Any]:
-        backward = self._options.get("backward")
-        return self._options if backward is None else self._options | {"backward": _bind_kernel(backward, instance)}
+    def _bound_options(self, instance: Any) -> OpOptions:
+        backward = self._options.backward
+        bound = None if backward is None else _bind_kernel(backward, instance)
+        return replace(self._options, backward=bound, examples=self._examples)
 
     @property
     def owner(self) -> Any:
@@ -318,7 +309,7 @@ class Op(Generic[Result]):
     @property
     def examples(self) -> dict[str, Callable[[], Any]]:
         """What `example` registered, by name: what `tinsmith check --run` and pytest run the op on."""
-        return self._options["examples"]
+        return self._examples
 
     @property
     def fields(self) -> tuple[FieldUse, ...]:
@@ -343,9 +334,11 @@ class Op(Generic[Result]):
         return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
 
     def __reduce__(self) -> Any:
-        backward = self._options.get("backward")
-        written: dict[str, Any] = {"backward": None if backward is None else reference_to(backward), "examples": {}}
-        return _remake, (tuple(map(reference_to, self._kernels)), self._text, self._options | written)
+        backward = self._options.backward
+        written = replace(
+            self._options, backward=None if backward is None else reference_to(backward), examples=_NOTHING
+        )
+        return _remake, (tuple(map(reference_to, self._kernels)), self._text, written)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Op:
         """A copy on the same kernels. A bound one moves to its object's copy where that is being copied too."""
@@ -353,30 +346,25 @@ class Op(Generic[Result]):
         if owner is None:
             return self.__copy__()
         kernels = [_bind_kernel(kernel, owner) for kernel in self._kernels]
-        return Op(kernels, self._text, **self._bound_options(owner))
+        return Op(kernels, self._text, self._bound_options(owner))
 
     def __copy__(self) -> Op:
-        return Op(self._kernels, self._text, **self._options)
+        return Op(self._kernels, self._text, replace(self._options, examples=self._examples))
 
 
-def _reverse_for(signature: Signature, options: Mapping[str, Any]) -> Reverse:
-    adjoint, backward = options.get("adjoint", "auto"), options.get("backward")
-    kinds = {"auto": AutoReverse, "source": SourceReverse, "engine": EngineReverse}
-    if adjoint not in kinds:
-        words = f"op `{signature.op}` does not know adjoint={adjoint!r}"
-        known = ", ".join(map(repr, kinds))
-        raise ArgumentError(refusal(words, [("known", known)], "Leave it out: 'auto' takes the best there is."))
+def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:
+    backward = options.backward
     if backward is None:
         _refuse_unfilled(signature)
-    if backward is None or adjoint != "auto":
-        return kinds[adjoint](signature)
+    if backward is None or options.adjoint != "auto":
+        return _REVERSES[options.adjoint](signature)
     if not is_kernel(backward):
         words = f"`backward` of op `{signature.op}` is no kernel of Taichi or Quadrants"
         came = f"{type(backward).__name__} {getattr(backward, '__name__', '')}".strip()
         raise ArgumentError(refusal(words, [("came", came)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
-    return HandWritten(signature, stage_of(backward, names, options), options.get("otherwise", ""))
+    return HandWritten(signature, stage_of(backward, names, options), options.otherwise)
 
 
 def _refuse_unfilled(signature: Signature) -> None:
@@ -428,7 +416,6 @@ def _bind_kernel(kernel: Any, instance: Any) -> Any:
     return engine.bind(kernel, instance) if engine.is_method(kernel) else kernel
 
 
-def _remake(kernels: Sequence[Reference], text: str, options: dict[str, Any]) -> Op:
-    backward = options.get("backward")
-    found = options | {"backward": None if backward is None else backward.kernel()}
-    return Op([reference.kernel() for reference in kernels], text, **found)
+def _remake(kernels: Sequence[Reference], text: str, options: OpOptions) -> Op:
+    backward = None if options.backward is None else options.backward.kernel()
+    return Op([reference.kernel() for reference in kernels], text, replace(options, backward=backward))

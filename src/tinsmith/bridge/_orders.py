@@ -3,37 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from collections.abc import Sequence
 
-from .._errors import ArgumentError, refusal
+from .._errors import refusal
 from ..spec import Item, Spec
+from ._options import Order
 from ._signature import Signature
 from ._stage import Stage
-
-Order: TypeAlias = Literal["kernel", "spec"]
-Half: TypeAlias = Literal["compute", "refuse"]
-
-
-def refuses_half(options: Mapping[str, Any]) -> bool:
-    """Whether half precision is refused where kernels annotate float32. Raises ArgumentError for another word."""
-    half = options.get("half", "compute")
-    if half not in get_args(Half):
-        words = f"`half` does not know {half!r}"
-        rows = [("known", ", ".join(map(repr, get_args(Half))))]
-        raise ArgumentError(refusal(words, rows, "Leave it out: half precision is computed in float32."))
-    return half == "refuse"
-
-
-def checked_order(options: Mapping[str, Any]) -> Order | None:
-    """The order that was asked for; None where nobody did. Raises ArgumentError for another word."""
-    order = options.get("order")
-    if order is not None and order not in get_args(Order):
-        words = f"`order` does not know {order!r}"
-        rows = [("known", ", ".join(map(repr, get_args(Order))))]
-        remedy = 'Leave it out for the order of the kernel\'s parameters, or say order="spec".'
-        raise ArgumentError(refusal(words, rows, remedy))
-    return order
 
 
 def call_order(spec: Spec, stages: Sequence[Stage], order: Order | None) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from ..engines import Compiled
 from ..source import Constants
 from ..source.ir import Lowered, nodes, walk
 from ._links import Links
+from ._options import OpOptions
 from ._stage import Stage
 from ._variant import Variant
 
@@ -70,9 +71,9 @@ class Relaunch(Stage):
         return walk.rebuilt(expr, self._named)
 
 
-def stages_of(kernels: Sequence[Any], arrays: Sequence[str], options: Mapping[str, Any]) -> list[Stage]:
+def stages_of(kernels: Sequence[Any], arrays: Sequence[str], options: OpOptions) -> list[Stage]:
     """The op's kernels, each analysed once however often it is launched."""
-    links: Sequence[Links | None] = options.get("links") or [None] * len(kernels)
+    links: Sequence[Links | None] = options.links or [None] * len(kernels)
     stages: list[Stage] = []
     for kernel, link in zip(kernels, links, strict=True):
         if link is None or link.again is None:
@@ -82,11 +83,15 @@ def stages_of(kernels: Sequence[Any], arrays: Sequence[str], options: Mapping[st
     return stages
 
 
-def stage_of(kernel: Any, arrays: Sequence[str], options: Mapping[str, Any], links: Links | None = None) -> Stage:
+def stage_of(kernel: Any, arrays: Sequence[str], options: OpOptions, links: Links | None = None) -> Stage:
     """A kernel of an op, or its gradient kernel, which uses `arrays`."""
-    is_simd, is_steady = bool(options.get("simd")), bool(options.get("steady"))
-    may_write = bool(options.get("unrun"))
-    engine = options.get("engine")
-    is_checked = bool(options.get("check_bounds")) or config().check_bounds
-    kinds = {"may_write_fields": may_write, "is_simd": is_simd, "is_steady": is_steady, "is_checked": is_checked}
-    return Stage(kernel, arrays, engine, links=links, **kinds)
+    return Stage(
+        kernel,
+        arrays,
+        options.engine,
+        links=links,
+        may_write_fields=options.unrun,
+        is_simd=options.simd,
+        is_steady=options.steady,
+        is_checked=options.check_bounds or config().check_bounds,
+    )

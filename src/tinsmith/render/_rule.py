@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..bridge import Op, has_older_batch, is_transformed
+from ..bridge import Op, OpOptions, has_older_batch, is_transformed
 
 
 class Asked(NamedTuple):
@@ -55,7 +55,7 @@ class Rule(NamedTuple):
 
 def steady(spec: str, kernel: Any, **options: Any) -> Op:
     """An op of a kernel of ours. What its factory baked into it stays, and is not looked at in each call: 60 us."""
-    return Op([kernel], spec, steady=True, **options)
+    return Op([kernel], spec, OpOptions(steady=True, **options))
 
 
 def run(rule: Rule, *inputs: Tensor, **options: Any) -> tuple[Tensor, ...]:

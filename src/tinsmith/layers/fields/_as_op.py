@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, KernelError, SpecError, TinsmithError, refusal
-from ...bridge import Examined, FieldArray, Foresight, Links, Op, examined_layer
+from ...bridge import Examined, FieldArray, Foresight, Links, Op, OpOptions, examined_layer
 from ...engines import NAMES
 from ...source import build, parse_statement
 from .._identifiers import OURS, identifier, used_names
@@ -98,11 +98,13 @@ class OpProgram:
         self.op = Op(
             [*(kernel for kernel, _ in copies), *kernels],
             self._spec(_array_item(name, tensor, element) for name, (tensor, element) in handed.items()),
-            scratch=self._items(self._between),
-            name=layer,
-            links=[*(link for _, link in copies), *moved],
-            detached=self._detached(),
-            unrun=not runs,
+            OpOptions(
+                scratch=self._items(self._between),
+                name=layer,
+                links=[*(link for _, link in copies), *moved],
+                detached=self._detached(),
+                unrun=not runs,
+            ),
         )
         self._check_followed(arrays, len(starts))
         self._foresight = Foresight(self.op, self._instead)

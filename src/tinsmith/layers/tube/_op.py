@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from ..._config import config
-from ...bridge import Examined, Links, Op, constant_when_traced, examined_layer
+from ...bridge import Examined, Links, Op, OpOptions, constant_when_traced, examined_layer
 from ...engines import NAMES
 from ._blueprint import Blueprint
 from ._checks import check_tensors
@@ -202,10 +202,12 @@ class TensorProgram:
         return Op(
             [part.kernel for part in blueprint.kernels],
             f"{sides[0]} -> {sides[1]}",
-            scratch=sides[2],
-            name=blueprint.label,
-            links=[Links(linked, elements) for linked in names.kernels],
-            detached=tuple(names.tensors[part.name] for part in blueprint.made if not part.requires_grad),
+            OpOptions(
+                scratch=sides[2],
+                name=blueprint.label,
+                links=[Links(linked, elements) for linked in names.kernels],
+                detached=tuple(names.tensors[part.name] for part in blueprint.made if not part.requires_grad),
+            ),
         )
 
     def _dims(self, ranks: tuple[int, ...]) -> dict[str, list[str]]:

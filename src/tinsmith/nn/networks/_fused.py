@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import Op, constant_when_traced, has_older_batch, is_transformed, language
+from ...bridge import Op, OpOptions, constant_when_traced, has_older_batch, is_transformed, language
 from ...kernels import NetworkShape, backward_networks, forward_networks, learning_networks
 from ._layout import Layout
 from ._samples import Samples
@@ -90,8 +90,16 @@ def _forward(engine: str | None, device: torch.device, shape: NetworkShape, of_i
         detached = () if of_inputs else ("x",)
         init = {"work": "workspace", "y": "empty", "grad_params": "empty"}
         init |= {"grad_x": "empty"} if of_inputs else {}
-        options: Any = {"scratch": _work(shape), "init": init, "simd": True, "steady": True, "otherwise": _MATRICES}
-        _OPS[key] = Op([forward_networks(lang, shape)], spec, backward=backward, detached=detached, **options)
+        options = OpOptions(
+            scratch=_work(shape),
+            init=init,
+            backward=backward,
+            detached=detached,
+            simd=True,
+            steady=True,
+            otherwise=_MATRICES,
+        )
+        _OPS[key] = Op([forward_networks(lang, shape)], spec, options)
     return key
 
 
@@ -103,8 +111,8 @@ def _learning(engine: str | None, device: torch.device, shape: NetworkShape, los
         given = f"x[s, {shape.n_in}], target[s, {shape.n_out}], {_common(shape)}"
         spec = f"{given} -> losses[b - 1], slopes[{_params(shape)}]"
         init = {"work": "workspace", "losses": "empty", "slopes": "empty"}
-        options: Any = {"scratch": _work(shape), "init": init, "simd": True, "steady": True}
-        _OPS[key] = Op([learning_networks(lang, shape, loss)], spec, **options)
+        options = OpOptions(scratch=_work(shape), init=init, simd=True, steady=True)
+        _OPS[key] = Op([learning_networks(lang, shape, loss)], spec, options)
     return key
 
 

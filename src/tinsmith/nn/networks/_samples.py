@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...bridge import Op, apart, constant_when_traced, has_modes, language, op
+from ...bridge import Op, OpOptions, apart, constant_when_traced, has_modes, language, op
 from ...engines import NAMES
 from ...kernels import counting_sort, move_rows
 
@@ -136,5 +136,5 @@ def _mover(engine: str | None, device: torch.device, dtype: torch.dtype, channel
     if key not in _OPS:
         spec = f"rows[n, {channels}], place[n]: i32 -> moved[n, {channels}]"
         kernel = move_rows(lang, fp=NAMES[dtype], channels=channels)
-        _OPS[key] = Op([kernel], spec, init={"moved": "empty"})
+        _OPS[key] = Op([kernel], spec, OpOptions(init={"moved": "empty"}))
     return key

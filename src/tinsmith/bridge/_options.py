@@ -1,0 +1,70 @@
+"""Options: what an op is made with besides its kernels and its spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, get_args
+
+from .._errors import ArgumentError, refusal
+from ._links import Links
+
+Adjoint: TypeAlias = Literal["auto", "source", "engine"]
+Half: TypeAlias = Literal["compute", "refuse"]
+Order: TypeAlias = Literal["kernel", "spec"]
+
+
+@dataclass(frozen=True)
+class OpOptions:
+    """How an op is made. The first eleven are arguments of `tinsmith.op`, which says what they mean.
+
+    The others this library alone gives:
+
+    Attributes:
+        links: one for each kernel, where kernels do not share names.
+        detached: outputs and scratch without a gradient.
+        simd: on the CPU the kernel's vectors become machine vectors, which engines take apart otherwise (4 to 10 times
+            as slow). Of whole vectors an engine then knows +, -, *, /, min, max, comparisons and select; another
+            operation ends the process, so it is done by components. Arrays of vectors have 2, 4, 8 or 16 components.
+        steady: what kernels bake in is the factory's that made them, stays, and is not looked at again in each call.
+        otherwise: of an op with a `backward`: what its users write who want forward mode or second derivatives, where
+            they have no say in `backward`.
+        unrun: the op is made for its checks alone, and may be one that could not run.
+        examples: example inputs by name.
+
+    Raises:
+        ArgumentError: `adjoint`, `half` or `order` is a word that is not known.
+    """
+
+    scratch: str | None = None
+    init: Mapping[str, str] | None = None
+    adjoint: Adjoint = "auto"
+    backward: Any = None
+    engine: str | None = None
+    trust_engine: bool = False
+    check_bounds: bool = False
+    half: Half = "compute"
+    name: str | None = None
+    order: Order | None = None
+    returns: type[Any] | None = None
+
+    links: Sequence[Links] | None = None
+    detached: Sequence[str] = ()
+    simd: bool = False
+    steady: bool = False
+    otherwise: str = ""
+    unrun: bool = False
+    examples: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse words that are not known."""
+        _check_word("adjoint", self.adjoint, Adjoint, "Leave it out: 'auto' takes the best there is.")
+        _check_word("half", self.half, Half, "Leave it out: half precision is computed in float32.")
+        remedy = 'Leave it out for the order of the kernel\'s parameters, or say order="spec".'
+        _check_word("order", "kernel" if self.order is None else self.order, Order, remedy)
+
+
+def _check_word(name: str, word: str, words: Any, remedy: str) -> None:
+    if word not in get_args(words):
+        rows = [("known", ", ".join(map(repr, get_args(words))))]
+        raise ArgumentError(refusal(f"`{name}` does not know {word!r}", rows, remedy))
