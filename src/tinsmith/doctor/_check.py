@@ -108,7 +108,7 @@ def _report(op: Op | Examinable, label: str | None, inputs: tuple[Any, ...], nam
             lost.append(not_run(f"{part} of {title}", error, *call.starts[0]))
     linted = _worse(found.get("lint", []), found.get("sanitizer", []))
     findings = in_order([*lost, *linted, *found.get("gradient check", [])])
-    aside = () if _uses_engine(call) else tuple(one for one in findings if one.is_of_engines)
+    aside = () if _uses_engine(call) else tuple(one for one in findings if one.engines)
     told = [one for one in findings if one not in aside]
     looked = tuple(part for part in found if part != "gradient check" or gradients)
     return Report(title, told, gradients, looked, tuple(call.starts), aside)

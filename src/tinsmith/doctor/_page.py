@@ -114,7 +114,7 @@ def _card_below(card: _Card, line: str = "") -> str:
         blank = escape(" " * (one.column - 1))
         caret = f'<div class="row {one.severity}"><span></span><code>{blank}<span class="caret">▲</span></code></div>'
     rule = RULES.get(one.rule)
-    own = ", of the engine's own gradient" if one.is_of_engines else ""
+    own = ", of the engine's own gradient" if one.engines else ""
     name = f' <span class="faint">{escape(rule.name + own)}</span>' if rule else ""
     remedy = f"<pre>{escape(one.remedy)}</pre>" if one.remedy else ""
     more = f'<p class="faint">{describe_followers(card.followers)}</p>' if card.followers else ""

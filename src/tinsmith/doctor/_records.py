@@ -42,7 +42,10 @@ def as_json(report: Report, root: Path) -> str:
 
 
 def _record(finding: Finding, root: Path) -> dict[str, Any]:
-    """A finding; `follows` stands in it where it follows from another one."""
+    """A finding; `follows` stands in it where it follows from another one.
+
+    `engines` are those whose own reverse mode alone it is about.
+    """
     record = {
         "rule": finding.rule,
         "severity": finding.severity,
@@ -51,6 +54,7 @@ def _record(finding: Finding, root: Path) -> dict[str, Any]:
         "column": finding.column,
         "message": finding.message,
         "remedy": finding.remedy,
+        "engines": list(finding.engines),
     }
     if finding.follows is None:
         return record

@@ -117,7 +117,7 @@ def _finding(finding: Finding, lines: list[str], width: int) -> Iterator[Rendera
         (finding.severity, _STYLES[finding.severity]),
         f" {finding.rule} ",
         (rule.name if rule else "", "dim"),
-        (", of the engine's own gradient" if finding.is_of_engines else "", "dim"),
+        (", of the engine's own gradient" if finding.engines else "", "dim"),
     )
     yield _indented(Text(finding.message))
     if 1 <= finding.line <= len(lines) and lines[finding.line - 1].strip():

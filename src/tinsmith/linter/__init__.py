@@ -6,9 +6,11 @@ A kernel becomes a `Subject`; rules look at it, one idea each, and say `Finding`
 from ._finding import SEVERITIES, Finding, Severity, in_order
 from ._lint import lint_file, lint_kernels
 from ._rules import RULES, Rule
+from ._subject import ENGINES
 from ._suppressed import unsuppressed
 
 __all__ = [
+    "ENGINES",
     "Finding",
     "RULES",
     "Rule",

@@ -6,8 +6,6 @@ import linecache
 from dataclasses import dataclass
 from typing import Literal
 
-from ._rules import OF_ENGINES
-
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 """The worst first."""
@@ -27,6 +25,8 @@ class Finding:
         message: what goes wrong, in one sentence, with numbers where there are any.
         remedy: what to write instead; "" where there is nothing to do.
         follows: path, line and column of the finding that this one follows from; None where it stands for itself.
+        engines: names of the engines whose own reverse mode alone it is about; an op does not use that unless it is
+            told to. None where it is about the kernel, whoever differentiates it.
 
     Example:
         >>> message = "`count` is an integer: 0.5 is cut to 0"
@@ -43,11 +43,7 @@ class Finding:
     message: str
     remedy: str = ""
     follows: tuple[str, int, int] | None = None
-
-    @property
-    def is_of_engines(self) -> bool:
-        """Whether it is about an engine's own reverse mode alone, which an op does not use unless it is told to."""
-        return self.severity == "warning" and self.rule in OF_ENGINES
+    engines: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}:{self.column}" if self.column else f"{self.path}:{self.line}"

@@ -80,9 +80,3 @@ _ALL = (
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _ALL}
 """By id."""
-
-OF_ENGINES = frozenset(
-    {"TS101", "TS102", "TS107", "TS108", "TS201", "TS202", "TS203", "TS204", "TS303", "TS401", "TS403", "TS404"}
-    | {"TS405", "TS406", "TS407", "TS411", "TS412", "TS603"}
-)
-"""Rules whose warnings are about an engine's own reverse mode alone."""

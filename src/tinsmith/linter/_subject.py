@@ -28,6 +28,7 @@ from ..spec import Spec
 from ._finding import Finding, Severity
 from ._walk import Spot, names_in, spots
 
+ENGINES = ("taichi", "quadrants")
 BOTH = "Taichi and Quadrants"
 
 
@@ -183,10 +184,18 @@ class Subject:
             found = found.replace(name, label)
         return found
 
-    def finding(self, rule: str, severity: Severity, node: ast.AST, message: str, remedy: str = "") -> Finding:
-        """A finding at a node."""
+    def finding(
+        self,
+        rule: str,
+        severity: Severity,
+        node: ast.AST,
+        message: str,
+        remedy: str = "",
+        engines: tuple[str, ...] = (),
+    ) -> Finding:
+        """A finding at a node; `engines` are those whose own reverse mode alone it is about."""
         line, column = getattr(node, "lineno", self.tree.lineno), getattr(node, "col_offset", -1) + 1
-        return Finding(rule, severity, self.source.path, line, column, message, remedy)
+        return Finding(rule, severity, self.source.path, line, column, message, remedy, engines=engines)
 
 
 _PYTHONS = frozenset({"math", "np", "numpy"})

@@ -139,7 +139,7 @@ class EngineReverse(KernelReverse):
         """Functions and locals that this engine's reverse mode gets wrong, as lint's rules tell."""
         engine = stage.engine.name
         for finding in lint_kernels([stage.kernel], self.signature.spec):
-            if finding.rule in _WRONG and engine.capitalize() in finding.message:
+            if finding.rule in _WRONG and engine in finding.engines:
                 words = f"{engine}'s reverse mode is known to get the gradient of op `{self.signature.op}` wrong"
                 rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
                 own = "" if self._instead else "; or say `trust_engine=True`, if you know better"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
-from ...linter import Finding, Severity
+from ...linter import ENGINES, Finding, Severity
 from ...source.interpreter import How, Number
 from ...source.ir import walk
 from ._columns import Columns
@@ -143,7 +143,7 @@ class Memory:
             what = f"{element} is overwritten{here.inside(line)}, after its value was read on {before}: tinsmith's "
             what += "gradient keeps that value, an engine's own reverse pass takes the new one in its place"
             place = self._columns.element(here.kernel.path, line, here.called(array), is_read=False)
-            return Finding("TS603", "warning", here.kernel.path, *place, what)
+            return Finding("TS603", "warning", here.kernel.path, *place, what, engines=ENGINES)
 
         self._log.note("TS603", "warning", here.kernel.path, line, array, words)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...source import carrying_nests, root, walk
 from .._finding import Finding
-from .._subject import BOTH, Subject
+from .._subject import BOTH, ENGINES, Subject
 from .._walk import dynamic, is_size
 
 STACK = 32
@@ -22,9 +22,8 @@ def mixed_top_level(subject: Subject) -> Iterator[Finding]:
     for one in subject.tree.body if loops else ():
         if _does_work(one, subject):
             words = f"stands beside loops at the kernel's top level: {BOTH} do not differentiate such a kernel"
-            yield subject.finding(
-                "TS201", "warning", one, words, "for _ in range(1):  # around it, or a kernel of its own"
-            )
+            remedy = "for _ in range(1):  # around it, or a kernel of its own"
+            yield subject.finding("TS201", "warning", one, words, remedy, ENGINES)
 
 
 def _does_work(one: ast.stmt, subject: Subject) -> bool:
@@ -41,13 +40,12 @@ def early_ends(subject: Subject) -> Iterator[Finding]:
         one = spot.statement
         if isinstance(one, ast.While):
             words = f"a `while` loop: {BOTH} refuse to differentiate it"
-            yield subject.finding(
-                "TS202", "warning", one, words, "for _ in range(most):  # with the condition in an `if`"
-            )
+            remedy = "for _ in range(most):  # with the condition in an `if`"
+            yield subject.finding("TS202", "warning", one, words, remedy, ENGINES)
         elif isinstance(one, ast.Break | ast.Continue) and dynamic(spot.loops[-1:]):
             word = "break" if isinstance(one, ast.Break) else "continue"
             words = f"`{word}`: {BOTH} refuse to differentiate a loop that has one"
-            yield subject.finding("TS203", "warning", one, words, "if ...:  # around what it skips")
+            yield subject.finding("TS203", "warning", one, words, "if ...:  # around what it skips", ENGINES)
 
 
 def deep_loops(subject: Subject) -> Iterator[Finding]:
@@ -71,4 +69,5 @@ def deep_loops(subject: Subject) -> Iterator[Finding]:
             verb = "is used" if nest.is_aside else "changes"
             words = f"`{nest.local}` {verb} in this loop: Taichi's reverse mode keeps {count}; "
             more = f"its stack has {STACK} entries unless it is told otherwise, and the process dies of more"
-            yield subject.finding("TS204", "warning", loop, words + more, "ti.init(ad_stack_size=...)  # or Quadrants")
+            remedy = "ti.init(ad_stack_size=...)  # or Quadrants"
+            yield subject.finding("TS204", "warning", loop, words + more, remedy, ("taichi",))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...source import root, walk
 from .._carried import carried
 from .._finding import Finding
-from .._subject import BOTH, Subject
+from .._subject import BOTH, ENGINES, Subject
 from .._walk import dynamic
 
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
@@ -24,7 +24,7 @@ def atomics(subject: Subject) -> Iterator[Finding]:
             array = root(node.args[0])
             if name in ("atomic_min", "atomic_max") and array not in subject.integers:
                 words = f"`{name}`: {BOTH} give every candidate the whole gradient, not the one that won"
-                yield subject.finding("TS401", "warning", node, words)
+                yield subject.finding("TS401", "warning", node, words, "", ENGINES)
             elif name == "atomic_mul" and array not in subject.integers:
                 words = "`atomic_mul` on floats: both engines end the process when they compile it"
                 yield subject.finding("TS401", "error", node, words, "a product in a local, in a serial loop")
@@ -40,7 +40,7 @@ def randoms(subject: Subject) -> Iterator[Finding]:
     for node in subject.source.nodes:
         if subject.called(node) in ("random", "randn") and subject.floats:
             words = f"`{subject.text(node)}`: {BOTH} refuse to differentiate a kernel that draws"
-            yield subject.finding("TS403", "warning", node, words, "noise[i]  # an input, drawn by torch")
+            yield subject.finding("TS403", "warning", node, words, "noise[i]  # an input, drawn by torch", ENGINES)
 
 
 def carried_vectors(subject: Subject) -> Iterator[Finding]:
@@ -62,7 +62,8 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
             if name in vectors - seen:
                 seen.add(name)
                 words = f"`{name}` is a vector that the loop makes from itself: Taichi's reverse mode gets it wrong"
-                yield subject.finding("TS406", "warning", change, words, "a scalar local for each number of it")
+                remedy = "a scalar local for each number of it"
+                yield subject.finding("TS406", "warning", change, words, remedy, ("taichi",))
 
 
 def without_rule(subject: Subject) -> Iterator[Finding]:
@@ -70,7 +71,8 @@ def without_rule(subject: Subject) -> Iterator[Finding]:
     for node in subject.source.nodes:
         if subject.called(node) == "tan" and subject.engine_name != "quadrants":
             remedy = subject.text(node).replace("tan(", "sin(") + " / " + subject.text(node).replace("tan(", "cos(")
-            yield subject.finding("TS407", "warning", node, "Taichi has no derivative of `tan`, and refuses it", remedy)
+            words = "Taichi has no derivative of `tan`, and refuses it"
+            yield subject.finding("TS407", "warning", node, words, remedy, ("taichi",))
 
 
 def returned(subject: Subject) -> Iterator[Finding]:

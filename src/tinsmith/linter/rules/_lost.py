@@ -14,7 +14,7 @@ from ..._lazy import lazy
 from ...source import needs_of, root
 from .._carried import carried
 from .._finding import Finding
-from .._subject import Subject
+from .._subject import ENGINES, Subject
 from .._types import types_of
 from .._walk import Loop, Spot, dynamic, is_size, names_in
 
@@ -33,9 +33,11 @@ def lost_iterations(subject: Subject) -> Iterator[Finding]:
             engines = lost.engines_wrong_about(name)
             if loop is not None and engines and (name, id(loop)) not in seen:
                 seen.add((name, id(loop)))
-                words = f"uses `{name}`, which is worked out before the loop of line {loop.lineno}: {engines} "
+                who = " and ".join(map(str.capitalize, engines))
+                words = f"uses `{name}`, which is worked out before the loop of line {loop.lineno}: {who} "
                 words += "count the gradient of one iteration of it alone"
-                yield subject.finding("TS411", "warning", spot.statement, words, f"{name} = ...  # inside that loop")
+                remedy = f"{name} = ...  # inside that loop"
+                yield subject.finding("TS411", "warning", spot.statement, words, remedy, engines)
 
 
 class _Lost:
@@ -93,12 +95,12 @@ class _Lost:
         is_later = any(other > place and not _holds(loop, at) for other, at, _ in self.given.get(name, ()))
         return None if is_later or _is_single(loop) else loop
 
-    def engines_wrong_about(self, name: str) -> str:
+    def engines_wrong_about(self, name: str) -> tuple[str, ...]:
         """The engines that lose a local's gradient; a local that a loop carries has memory in both."""
         loops = {loop for spot in self.subject.spots for loop in dynamic(spot.loops)[self.depth :]}
         if any(name in carried(loop) for loop in loops):
-            return ""
-        return "Quadrants" if self._changes_itself(name) else "Taichi and Quadrants"
+            return ()
+        return ("quadrants",) if self._changes_itself(name) else ENGINES
 
 
 def _values(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...source import Access, Roles, root, walk
 from .._finding import Finding
-from .._subject import BOTH, Subject
+from .._subject import BOTH, ENGINES, Subject
 from .._walk import is_size, names_in
 
 _WAYS_OUT = "{0}[t + 1, ...] = ...  # from {0}[t, ...]: each value at a place of its own"
@@ -34,10 +34,12 @@ def _lost(subject: Subject, name: str, read: Access, change: Access) -> Finding:
     if read.node.lineno == change.node.lineno and read.index == change.index:
         words = f"`{label}` is changed in place, from a value that its gradient needs"
         remedy = _OF_EXTREMES.format(label) if _is_extreme(subject, change) else "a local, stored once"
-        return _at(subject, "TS102", change, f"{words}: {BOTH} differentiate with the new value", remedy)
+        return _at(subject, "TS102", change, f"{words}: {BOTH} differentiate with the new value", remedy, ENGINES)
     words = f"overwrites what line {line} read of `{label}`, and the gradient needs it"
     remedy = _WAYS_OUT.format(label)
-    return _at(subject, "TS101", change, f"{words}: {BOTH} differentiate with what is there in the end", remedy)
+    return _at(
+        subject, "TS101", change, f"{words}: {BOTH} differentiate with what is there in the end", remedy, ENGINES
+    )
 
 
 def _is_extreme(subject: Subject, change: Access) -> bool:
@@ -47,9 +49,11 @@ def _is_extreme(subject: Subject, change: Access) -> bool:
     return any(_holds(call.args[0], change.node) for call in extremes)
 
 
-def _at(subject: Subject, rule: str, access: Access, message: str, remedy: str = "") -> Finding:
+def _at(
+    subject: Subject, rule: str, access: Access, message: str, remedy: str = "", engines: tuple[str, ...] = ()
+) -> Finding:
     severity = "error" if rule in ("TS103", "TS104", "TS105", "TS106") else "warning"
-    return subject.finding(rule, severity, access.node, message, remedy)
+    return subject.finding(rule, severity, access.node, message, remedy, engines)
 
 
 def inputs_written(subject: Subject) -> Iterator[Finding]:
@@ -268,7 +272,7 @@ def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
             use, change = found
             words = f"hands `{subject.label(name)}` from one iteration of the outermost loop to the next"
             more = f" (used in line {use.node.lineno}): {BOTH} do not reverse that loop"
-            yield _at(subject, "TS108", change, words + more, "for _ in range(1):  # around the loop")
+            yield _at(subject, "TS108", change, words + more, "for _ in range(1):  # around the loop", ENGINES)
 
 
 def steered(subject: Subject) -> Iterator[Finding]:
@@ -283,7 +287,8 @@ def steered(subject: Subject) -> Iterator[Finding]:
                     seen.add(name)
                     words = f"`{subject.text(one)}` steers {what}, and the kernel changes `{subject.label(name)}`"
                     message = f"{words}: {BOTH} look at it again in reverse, when it has changed"
-                    yield subject.finding("TS107", "warning", one, message, "keep it in an array that is not changed")
+                    remedy = "keep it in an array that is not changed"
+                    yield subject.finding("TS107", "warning", one, message, remedy, ENGINES)
 
 
 def _elements(part: ast.expr) -> Iterator[ast.Subscript]:

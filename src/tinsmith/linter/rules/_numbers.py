@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...source import root, walk
 from .._finding import Finding
-from .._subject import BOTH, Subject
+from .._subject import BOTH, ENGINES, Subject
 from .._types import Types, types_of
 from .._walk import Spot, dynamic, is_size, names_in
 
@@ -145,7 +145,7 @@ def _norm(subject: Subject, node: ast.Call) -> Iterator[Finding]:
     if name not in _NORMS or (is_method and node.args):
         return  # `v.norm(eps)` is guarded
     words = f"`{subject.text(node)}` of a vector of zeros: the gradient of {BOTH} is NaN there, a generated one 0"
-    yield subject.finding("TS303", "warning", node, words, f"{name}(1e-8)" if is_method else "")
+    yield subject.finding("TS303", "warning", node, words, f"{name}(1e-8)" if is_method else "", ENGINES)
 
 
 def _angle(subject: Subject, node: ast.Call) -> Iterator[Finding]:
@@ -214,7 +214,8 @@ def _selected(subject: Subject, node: ast.Call) -> Iterator[Finding]:
                 f"`{subject.text(inner)}` on a side of `select`: where it is not chosen, and its slope is not finite"
             )
             more = f", the gradient of {BOTH} is NaN; a generated one is not"
-            yield subject.finding("TS303", "warning", inner, words + more, "an `if`, or a safe argument: max(x, 1e-12)")
+            remedy = "an `if`, or a safe argument: max(x, 1e-12)"
+            yield subject.finding("TS303", "warning", inner, words + more, remedy, ENGINES)
 
 
 # Precision ----------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ def results(subject: Subject) -> Iterator[Finding]:
             if beside:
                 words = f"`{subject.text(node)}` in a loop, beside {beside} outside it"
                 more = ": Taichi's reverse mode takes the last iteration's value for all"
-                yield subject.finding("TS404", "warning", node, words + more)
+                yield subject.finding("TS404", "warning", node, words + more, "", ("taichi",))
 
 
 def operands(subject: Subject) -> Iterator[Finding]:
@@ -41,11 +41,11 @@ def operands(subject: Subject) -> Iterator[Finding]:
         text = subject.text(node)
         if _mentions(node, carried(spot.inner[-1]).keys() & subject.locals):
             words = f"`{text}` of a local that the loop carries: Taichi keeps no old values for it"
-            yield subject.finding("TS405", "warning", node, words)
+            yield subject.finding("TS405", "warning", node, words, "", ("taichi",))
         elif _is_real(node, spot, subject) and (beside := _array_outside(spot, subject)):
             words = f"`{text}` in a loop, beside {beside} outside it"
             more = ": Taichi's reverse mode takes the last iteration's for all"
-            yield subject.finding("TS405", "warning", node, words + more)
+            yield subject.finding("TS405", "warning", node, words + more, "", ("taichi",))
 
 
 def decisions(subject: Subject) -> Iterator[Finding]:
@@ -60,7 +60,7 @@ def decisions(subject: Subject) -> Iterator[Finding]:
             words = f"`{what} {subject.text(steer)}` in a loop, beside {beside} outside it"
             more = ": Taichi's reverse mode takes the last iteration's decision for all"
             remedy = "ti.select(..., ..., 0.0)  # in place of the branch; or load in a loop of its own"
-            yield subject.finding("TS412", "warning", steer, words + more, remedy)
+            yield subject.finding("TS412", "warning", steer, words + more, remedy, ("taichi",))
 
 
 def _calls(subject: Subject) -> Iterator[tuple[Spot, ast.Call]]:
