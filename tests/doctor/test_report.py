@@ -49,7 +49,16 @@ def swarm(tmp_path, monkeypatch):
 def found(swarm):
     return [
         Finding("TS301", "error", swarm, 8, 9, "`count` is an integer: `0.5 * x[i]` loses its fraction", "count = 0.0"),
-        Finding("TS303", "warning", swarm, 9, 16, "`ti.sqrt` has an infinite slope at 0", "a = 1\nti.sqrt(a)"),
+        Finding(
+            "TS303",
+            "warning",
+            swarm,
+            9,
+            16,
+            "`ti.sqrt` has an infinite slope at 0",
+            "a = 1\nti.sqrt(a)",
+            engines=("taichi", "quadrants"),
+        ),
         Finding("TS501", "info", swarm, 5, 0, "`x` is not used"),
     ]
 

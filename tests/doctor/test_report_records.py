@@ -49,6 +49,7 @@ def test_json(report, root):
         "column": 5,
         "message": "`b` is an integer",
         "remedy": "b = 2.0",
+        "engines": [],
     }
     assert [one["path"] for one in whole["findings"]][2] == str(root.parent / "elsewhere.py")
 

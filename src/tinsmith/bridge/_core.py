@@ -49,6 +49,14 @@ class Call:
     batched: frozenset[str] = frozenset()
     is_apart: bool = False
 
+    @property
+    def whole_shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the input arrays, batch included."""
+        if self.batch is None:
+            return list(self.shapes)
+        pairs = zip(self.core.signature.arrays, self.shapes, strict=True)
+        return [(self.batch, *shape) if name in self.batched else shape for name, shape in pairs]
+
     def keep_made(self, made: Sequence[Buffer]) -> None:
         """Keep outputs and scratch, which are known already."""
         vars(self)["made"] = made
@@ -316,9 +324,8 @@ class Core:
 
     def _situation(self, call: Call, device: torch.device, fingerprints: tuple[Any, ...]) -> Situation:
         buffers: dict[str, Buffer] = {}
-        for name, shape, dtype in zip(self.signature.arrays, call.shapes, call.dtypes, strict=True):
-            lead = (call.batch,) if call.batch is not None and name in call.batched else ()
-            buffers[name] = Buffer(name, lead + shape, dtype)
+        for name, shape, dtype in zip(self.signature.arrays, call.whole_shapes, call.dtypes, strict=True):
+            buffers[name] = Buffer(name, shape, dtype)
         for one in call.made:
             buffers[one.name] = one
         batched = call.batched

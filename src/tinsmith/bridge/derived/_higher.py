@@ -127,12 +127,11 @@ class _Step:
     def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """All inputs; one that was not kept gets memory of its sizes."""
         like = next(iter(values.values()))
-        lead = () if self.base.batch is None else (self.base.batch,)
         found = dict(values)
-        for name, shape, dtype in zip(self.base.core.signature.arrays, self.base.shapes, self.base.dtypes, strict=True):
+        names, shapes = self.base.core.signature.arrays, self.base.whole_shapes
+        for name, shape, dtype in zip(names, shapes, self.base.dtypes, strict=True):
             if name not in values:
-                whole = (lead if name in self.base.batched else ()) + tuple(shape)
-                found[name] = torch.zeros(whole, dtype=dtype, device=like.device)
+                found[name] = torch.zeros(shape, dtype=dtype, device=like.device)
         return {name: found[name] for name in self.core.signature.arrays}
 
     def outputs(self) -> dict[str, torch.Tensor]:

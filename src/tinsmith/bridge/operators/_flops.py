@@ -47,10 +47,8 @@ def _find_generated(reverse: ReverseAt, active: frozenset[str]) -> SourceAt | No
 def _shapes(call: Call) -> tuple[dict[str, tuple[int, ...]], int]:
     """Shapes of all arrays as one launch sees them, and how many launches there are."""
     core = call.core
-    lead = () if call.batch is None else (call.batch,)
-    made = {buffer.name: tuple(buffer.shape) for buffer in call.made}
-    pairs = zip(core.signature.arrays, call.shapes, strict=True)
-    shapes = {name: (lead if name in call.batched else ()) + tuple(shape) for name, shape in pairs} | made
+    made = {buffer.name: buffer.shape for buffer in call.made}
+    shapes = dict(zip(core.signature.arrays, call.whole_shapes, strict=True)) | made
     if not core.case(call).is_looped:
         return shapes, 1
     batched = call.batched | made.keys()

@@ -214,11 +214,10 @@ class Operator:
     def _backward_fake(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
         asked = self._read_backward(arguments, keywords)
         call = asked.call
-        lead = (call.batch,) if call.batch is not None else ()
         like = next(iter(asked.cotangents.values()))
         return [
-            like.new_empty((lead if name in call.batched else ()) + shape, dtype=dtype)
-            for name, shape, dtype in zip(call.core.signature.arrays, call.shapes, call.dtypes, strict=True)
+            like.new_empty(shape, dtype=dtype)
+            for name, shape, dtype in zip(call.core.signature.arrays, call.whole_shapes, call.dtypes, strict=True)
             if name in asked.active
         ]
 

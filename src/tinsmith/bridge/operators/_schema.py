@@ -167,10 +167,7 @@ class Schema:
         """A call of which gradients are asked, as arguments of the backward operator."""
         signature = self.signature
         names = signature.arrays
-        lead = (call.batch,) if call.batch is not None else ()
-        shapes = [
-            (lead if name in call.batched else ()) + shape for name, shape in zip(names, call.shapes, strict=True)
-        ]
+        shapes = call.whole_shapes
         tensors = [saved.get(name) for name in self.arrays] + [cotangents.get(name) for name in signature.outputs]
         arguments: list[Any] = [tensors] if self.lists_arrays else tensors
         arguments = [*arguments, state, *self._pack_numbers(call.scalars, call.templates)]
