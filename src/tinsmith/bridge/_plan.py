@@ -122,12 +122,17 @@ class Plan:
             return
         begin = time.perf_counter()
         for one in steps:
-            one.run(pointers, scalars)
+            if one.is_plain:
+                one.launch(one.entries, pointers)
+            else:
+                one.run(pointers, scalars)
         if self.is_serial and steps:
             # each launch would wake the thread pool: a thousand short ones take long together, and gain nothing
             seconds = (time.perf_counter() - begin) / len(steps)
-            self._pace.note(seconds, self._elements, [one.launch for one in steps] if seconds > SERIAL_LIMIT else ())
-            if self._elements >= self._pace.serial_below:
+            pace = self._pace
+            if seconds > SERIAL_LIMIT or pace.slow_in_a_row:
+                pace.note(seconds, self._elements, [one.launch for one in steps] if seconds > SERIAL_LIMIT else ())
+            if self._elements >= pace.serial_below:
                 self._go_parallel()
 
     def _go_parallel(self) -> None:

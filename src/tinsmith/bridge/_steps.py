@@ -94,7 +94,8 @@ class Step(NamedTuple):
     `strides` then lead from one sample's memory to the next one's. Where the kernel loads machine
     vectors, `aligned` are (place of the memory, what its address must be a multiple of), and memory
     that lies otherwise is given to `unaligned`, the same launch without machine vectors. `sized` says how entries
-    follow from sizes; it is empty where sizes decide more than that.
+    follow from sizes; it is empty where sizes decide more than that. One that `is_plain` has nothing but arrays, and
+    is launched once on whatever memory.
     """
 
     launch: Launch
@@ -105,6 +106,7 @@ class Step(NamedTuple):
     aligned: tuple[tuple[int, int], ...] = ()
     unaligned: Callable[[], Step] | None = None
     sized: tuple[Sized, ...] = ()
+    is_plain: bool = False
 
     def resized(self, shapes: Mapping[str, tuple[int, ...]]) -> Step:
         """The same launch on memory of other sizes: whole shapes by array, batch included."""
@@ -113,7 +115,17 @@ class Step(NamedTuple):
             entries.append((slot, place, *one.bytes_and_shape(shapes[one.array]), gradient))
         unaligned = self.unaligned
         otherwise = None if unaligned is None else lambda: unaligned().resized(shapes)
-        return Step(self.launch, tuple(entries), self.strides, self.scalars, 1, self.aligned, otherwise, self.sized)
+        return Step(
+            self.launch,
+            tuple(entries),
+            self.strides,
+            self.scalars,
+            1,
+            self.aligned,
+            otherwise,
+            self.sized,
+            self.is_plain,
+        )
 
     def run(self, pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
         """Launch. The last of `pointers` is 0, and stands for "no gradient"."""
@@ -152,7 +164,7 @@ def step(
     plain = functools.cache(lambda: _laid_out(situation, stage, uses, types, variant))
     found = _laid_out(situation, stage, uses, types, replace(variant, is_simd=True))
     aligned = tuple((use.place, _alignment(types[use.parameter])) for use in uses if types[use.parameter].element)
-    return found._replace(aligned=aligned, unaligned=plain)
+    return found._replace(aligned=aligned, unaligned=plain, is_plain=False)
 
 
 def _alignment(array: ArrayType) -> int:
@@ -189,7 +201,13 @@ def _laid_out(
     is_own = stage in situation.signature.places or not any(array.element for array in types.values())
     follows = is_own and not is_looped and all(use.is_batched == (use.array in situation.batched) for use in uses)
     return Step(
-        compiled.launch, tuple(entries), tuple(strides), scalars, repeats, sized=tuple(sized) if follows else ()
+        compiled.launch,
+        tuple(entries),
+        tuple(strides),
+        scalars,
+        repeats,
+        sized=tuple(sized) if follows else (),
+        is_plain=not scalars and not is_looped,
     )
 
 

@@ -124,7 +124,8 @@ class Emitted:
             sized.append(one)
         named = ((name, renamed.get(name, name)) for name in self.kernel.arguments)
         scalars = tuple((self._setter(name), compiled.slots[name], called) for name, called in named)
-        return Step(compiled.launch, tuple(entries), (0,) * len(entries), scalars, 1, sized=tuple(sized))
+        strides, is_plain = (0,) * len(entries), not scalars
+        return Step(compiled.launch, tuple(entries), strides, scalars, 1, sized=tuple(sized), is_plain=is_plain)
 
     def _parameter(self, name: str) -> Parameter | None:
         """The kernel's parameter of that name; a launch that is not the first may have it by another."""
