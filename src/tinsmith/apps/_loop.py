@@ -14,10 +14,12 @@ from .._errors import InputError, refusal
 from ._checkpoint import FILE
 from ._film import decibels
 from ._interrupt import Stop
+from ._processes import Processes
 from ._progress import Watch
 
 _SAVE_EVERY = 100  # steps
 _LEAST_GAIN, _GOOD = 0.5, 30.0  # dB
+ALONE = Processes()
 
 
 class Steps(Protocol):
@@ -89,16 +91,18 @@ def require_apart(what: str, given: Path | None, out: Path, files: Collection[st
     raise InputError(refusal(headline, [("file", str(given))], "Choose another folder with --out."))
 
 
-def take_steps(training: Steps, save: Callable[[], object], watch: Watch | None, stop: Stop) -> tuple[int, float]:
+def take_steps(
+    training: Steps, save: Callable[[], object], watch: Watch | None, stop: Stop, processes: Processes = ALONE
+) -> tuple[int, float]:
     """Take the steps that are left; how many were taken, and in how many seconds."""
     if watch is not None:
         watch(training.step, training.steps, training.psnr)
     first, start = training.step, time.perf_counter()
-    while training.step < training.steps and not stop.requested:
+    while training.step < training.steps and not processes.any(stop.requested):
         training.advance()
         if watch is not None:
             watch(training.step, training.steps, training.psnr)
-        if training.step % _SAVE_EVERY == 0:
+        if training.step % _SAVE_EVERY == 0 and processes.is_first:
             save()
     taken = training.step - first
     return taken, time.perf_counter() - start if taken else 0.0

@@ -57,7 +57,7 @@ def fit_scene(
     require_dataset(dataset)
     require_folder(out)
     with leaving_on_interrupt():
-        from ..apps.fit_scene import SceneOptions, progress_bar, viewer_page
+        from ..apps.fit_scene import SceneOptions, progress_bar, started_processes, viewer_page
         from ..apps.fit_scene import fit_scene as fit
     options = SceneOptions(
         out=out,
@@ -75,6 +75,10 @@ def fit_scene(
         tensorboard=tensorboard,
         resume=resume,
     )
+    processes = started_processes()
+    if view:
+        processes.require_alone("--view")
+    quiet = quiet or not processes.is_first
     console = Console(quiet=quiet)
     with ExitStack() as stack:
         viewer = stack.enter_context(viewer_page(port, console.print)) if view else None
@@ -84,4 +88,4 @@ def fit_scene(
         reached = fit(options, watch, viewer)
     views = f"{reached.held_out} held-out view{'s' * (reached.held_out != 1)}"
     console.print(f"Means of {views}: SSIM {reached.ssim:.3f}, {reached.psnr:.2f} dB.", highlight=False)
-    report(console, reached)
+    report(console, reached, unit="rays", a_step=rays, processes=processes.count)

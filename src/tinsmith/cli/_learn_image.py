@@ -69,7 +69,7 @@ def learn_image(
         require_image(image)
     require_folder(out)
     with leaving_on_interrupt():
-        from ..apps.learn_image import LearnOptions, live_page, progress_bar
+        from ..apps.learn_image import LearnOptions, live_page, progress_bar, started_processes
         from ..apps.learn_image import learn_image as learn
     options = LearnOptions(
         out=out,
@@ -84,6 +84,10 @@ def learn_image(
         device=device.value,
         resume=resume,
     )
+    processes = started_processes()
+    if live:
+        processes.require_alone("--live")
+    quiet = quiet or not processes.is_first
     console = Console(quiet=quiet)
     with ExitStack() as stack:
         page = stack.enter_context(live_page(port, console.print)) if live else None
@@ -91,7 +95,7 @@ def learn_image(
             Console().print(f"Watch it at {page.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
         watch = None if quiet else stack.enter_context(progress_bar(console, "learning"))
         reached = learn(options, watch, page)
-    report(console, reached, ", or a lower learning rate in the configuration")
+    report(console, reached, ", or a lower learning rate in the configuration", processes=processes.count)
 
 
 def _refuse_configuration(image: Path) -> None:

@@ -51,16 +51,23 @@ def leaving_on_interrupt() -> Generator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def report(console: Console, reached: Reached, remedy: str = "") -> None:
+def report(
+    console: Console, reached: Reached, remedy: str = "", *, unit: str = "", a_step: int = 0, processes: int = 1
+) -> None:
     """Say what was reached and written; exit as a shell expects it of a command that Ctrl-C ended.
 
     Args:
         console: where to say it.
         reached: what to say.
         remedy: what else may help where nothing was learned.
+        unit: what a step is made of, such as rays; their speed is said too.
+        a_step: how many of them a step takes.
+        processes: how many trained together.
     """
     a_second = f"{reached.steps_per_second:.{0 if reached.steps_per_second >= 10 else 2}f}"
-    speed = f" ({reached.seconds:.1f} s, {a_second} steps/s)"
+    speed = f"{reached.seconds:.1f} s, {a_second} steps/s"
+    speed += f", {reached.steps_per_second * a_step:,.0f} {unit}/s" if a_step else ""
+    speed = f" ({speed} by {processes} processes)" if processes > 1 else f" ({speed})"
     if reached.interrupted:
         console.print(f"Stopped after step {reached.step} of {reached.steps}; --resume goes on from there.")
     elif not reached.seconds:

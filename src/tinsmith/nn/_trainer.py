@@ -14,6 +14,7 @@ import torch
 from .._errors import ArgumentError, CheckpointError, ConfigError, refusal
 from ._board import Board
 from ._checkpoint import read_checkpoint, write_checkpoint
+from ._processes import average
 from ._random_state import random_state, restore_random_state
 from .config import Section, resolved
 from .losses import Loss, make_loss
@@ -44,6 +45,9 @@ class Trainer:
             down. None: tiny-cuda-nn's default, RelativeL2.
         log_dir: a folder for TensorBoard: loss and learning rates, and what `log` is given. None: no logs.
         log_every: steps from one log to the next; reading the loss makes a GPU wait.
+        process_group: processes that train together, each on its own share of every batch: gradients and losses are
+            averaged over them, so a step is that of the whole batch. All begin with the same weights, take the same
+            steps, and shares are of one size.
 
     Attributes:
         model, optimizer, loss: as given, or as made from the configurations.
@@ -69,6 +73,7 @@ class Trainer:
         *,
         log_dir: str | Path | None = None,
         log_every: int = 10,
+        process_group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
         if log_every < 1:
             raise ArgumentError(refusal("`log_every` is too small", [("came", str(log_every)), ("wanted", ">= 1")]))
@@ -81,6 +86,7 @@ class Trainer:
         self.step = 0
         self._board = Board(log_dir)
         self._log_every = log_every
+        self._process_group = process_group
 
     # Training ------------------------------------------------------------------------------
     def training_step(self, x: torch.Tensor, target: torch.Tensor, at: Any = None) -> torch.Tensor:
@@ -109,16 +115,26 @@ class Trainer:
         self.optimizer.zero_grad()
         losses = self._losses(self.model, x, target)
         losses.sum().backward()
+        found = losses.detach()
+        if self._process_group is not None:
+            gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
+            found = found.clone()
+            average([*gradients, found], self._process_group)
         self.optimizer.step()
-        return losses.detach()
+        return found
 
     def _step_some(self, x: torch.Tensor, target: torch.Tensor, at: Any) -> torch.Tensor:
         """A step of a part of the array, which costs what the part costs."""
         array, optimizer = self._by_rows()
         part, rows = array.part(at), array.rows(at)
         losses = self._losses(part, x, target)
-        optimizer.step(rows, _gradients(losses, array, part, optimizer.parameters))
-        return losses.detach()
+        gradients = _gradients(losses, array, part, optimizer.parameters)
+        found = losses.detach()
+        if self._process_group is not None:
+            found = found.clone()
+            average([*[one for one in gradients if one is not None], found], self._process_group)
+        optimizer.step(rows, gradients)
+        return found
 
     def _losses(self, model: torch.nn.Module, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         if isinstance(model, NetworkArray) and isinstance(self.loss, Loss):

@@ -1,8 +1,9 @@
 """Fit a radiance field to pictures of a scene: behind `tinsmith fit-scene`."""
 
+from .._processes import started_processes
 from .._progress import progress_bar
 from ._options import SceneOptions
 from ._run import SceneReached, fit_scene
 from ._view import Viewer, viewer_page
 
-__all__ = ["SceneOptions", "SceneReached", "Viewer", "fit_scene", "progress_bar", "viewer_page"]
+__all__ = ["SceneOptions", "SceneReached", "Viewer", "fit_scene", "progress_bar", "started_processes", "viewer_page"]

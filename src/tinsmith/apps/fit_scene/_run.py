@@ -11,6 +11,7 @@ from ...engines import get
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
 from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
+from .._processes import joined_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
 from . import _checkpoint
@@ -57,11 +58,20 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
         EngineError: the engine is not there.
     """
     dataset, checkpoint = _checked(options)
-    if options.dataset is None:
-        write_dataset(options.out / OWN, dataset)
-    training = Training(dataset, options)
-    if checkpoint is not None:
-        _checkpoint.restore(training, checkpoint)
+    with joined_processes(options.device) as processes:
+        processes.require_shares("the rays of a step", options.rays)
+        if viewer is not None:
+            processes.require_alone("a viewer")
+        if options.dataset is None and processes.is_first:
+            write_dataset(options.out / OWN, dataset)
+        training = Training(dataset, options, processes)
+        if checkpoint is not None:
+            _checkpoint.restore(training, checkpoint)
+        return _fitted(training, options, watch, viewer)
+
+
+def _fitted(training: Training, options: SceneOptions, watch: Watch | None, viewer: Viewer | None) -> SceneReached:
+    dataset, processes = training.dataset, training.processes
 
     def save() -> Path:
         return _checkpoint.save(training)
@@ -70,11 +80,11 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
         if viewer is not None:
             viewer.begin(training, stop)
             watch = viewer.watching(watch)
-        taken, seconds = take_steps(training, save, watch, stop)
+        taken, seconds = take_steps(training, save, watch, stop, processes)
         if viewer is not None:
             viewer.tell("writing")
         files = list[Path]()
-        is_new = bool(taken) or not is_written(options.out, FILES)
+        is_new = processes.is_first and (bool(taken) or not is_written(options.out, FILES))
         if is_new:
             files = [save()]  # first: it is what cannot be made again
         training.look()
@@ -85,6 +95,7 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
             files = [*write_all(options.out, training, found, seconds), *files]
         if viewer is not None:
             viewer.stay(options.out)
+        processes.wait()
     plain = reached(training, found.psnr, taken, seconds, files, found.flat_psnr)
     return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
 

@@ -13,6 +13,8 @@ from torch import Tensor
 from ...nn import Trainer
 from ...render import Rays, image_rays, pinhole_rays
 from .._film import as_pixels, film_steps, psnr_of_pixels
+from .._loop import ALONE
+from .._processes import Processes
 from ._options import GROUNDS, SceneOptions
 from ._rendering import Scene, Seen
 from ._views import Dataset, Views
@@ -38,8 +40,8 @@ class History:
 class Training:
     """A model on its way to a scene. The state is the trainer's, the generators', `history` and `step`."""
 
-    def __init__(self, dataset: Dataset, options: SceneOptions) -> None:
-        self.dataset, self.options = dataset, options
+    def __init__(self, dataset: Dataset, options: SceneOptions, processes: Processes = ALONE) -> None:
+        self.dataset, self.options, self.processes = dataset, options, processes
         self.step, self.steps = 0, options.steps
         self.history = History()
         self.draw = torch.Generator().manual_seed(options.seed)
@@ -48,8 +50,16 @@ class Training:
         self.scene = Scene(
             options.bound, options.samples, options.seed, options.engine, with_distortion=options.distortion > 0
         ).to(options.device)
-        log = options.out / "tensorboard" if options.tensorboard else None
-        self.trainer = Trainer(self.scene, _optimizer(options.steps), self._losses, log_dir=log, log_every=_LOG_EVERY)
+        processes.align(self.scene)
+        log = options.out / "tensorboard" if options.tensorboard and processes.is_first else None
+        self.trainer = Trainer(
+            self.scene,
+            _optimizer(options.steps),
+            self._losses,
+            log_dir=log,
+            log_every=_LOG_EVERY,
+            process_group=processes.group,
+        )
         self._looks = film_steps(options.steps)
         self._train = _Cameras(dataset.train, options.device, options.engine)
         self._speed = _Speed()
@@ -61,11 +71,11 @@ class Training:
 
     def advance(self) -> None:
         """One step."""
-        if self.step in self._looks:
+        if self.step in self._looks and self.processes.is_first:
             self.look()
         if self.step % _UPDATE_EVERY == 0:
             self.scene.grid.update(self.scene.solidity, step=self.step, generator=self.places)
-        losses = self.trainer.training_step(*self._drawn())
+        losses = self.trainer.training_step(*(self.processes.share(one) for one in self._drawn()))
         self.history.losses.append(losses.item())
         self.step += 1
         if self.step % _LOG_EVERY == 0:

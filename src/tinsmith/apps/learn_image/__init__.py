@@ -1,10 +1,20 @@
 """Learn a photograph with one network or an array of them: behind `tinsmith learn-image`."""
 
 from .._loop import Reached
+from .._processes import started_processes
 from .._progress import progress_bar
 from ._live import Live, live_page
 from ._options import LearnOptions
 from ._recipe import shipped
 from ._run import learn_image
 
-__all__ = ["LearnOptions", "Live", "Reached", "learn_image", "live_page", "progress_bar", "shipped"]
+__all__ = [
+    "LearnOptions",
+    "Live",
+    "Reached",
+    "learn_image",
+    "live_page",
+    "progress_bar",
+    "started_processes",
+    "shipped",
+]

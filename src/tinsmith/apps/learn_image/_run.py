@@ -11,6 +11,7 @@ from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
 from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
 from .._photo import Photo, load_photo
+from .._processes import joined_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
 from . import _checkpoint
@@ -43,9 +44,18 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | 
         EngineError: the engine is not there.
     """
     photo, settled, checkpoint = _checked(options)
-    training = Training(photo, settled, options.seed, options.engine, options.device)
-    if checkpoint is not None:
-        _checkpoint.restore(training, checkpoint, options)
+    with joined_processes(options.device) as processes:
+        processes.require_shares("the batch size", settled.batch_size)
+        if live is not None:
+            processes.require_alone("a live page")
+        training = Training(photo, settled, options.seed, options.engine, options.device, processes)
+        if checkpoint is not None:
+            _checkpoint.restore(training, checkpoint, options)
+        return _learned(training, options, watch, live)
+
+
+def _learned(training: Training, options: LearnOptions, watch: Watch | None, live: Live | None) -> Reached:
+    photo, processes = training.photo, training.processes
 
     def save() -> Path:
         return _checkpoint.save(training, options)
@@ -54,14 +64,15 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | 
         if live is not None:
             live.begin(training, stop, options.out)
             watch = live.watching(watch)
-        taken, seconds = take_steps(training, save, watch, stop)
+        taken, seconds = take_steps(training, save, watch, stop, processes)
 
         def write() -> Reached:
             image, files = training.image(), list[Path]()
-            if taken or training.alone or not is_written(options.out, FILES):
+            if processes.is_first and (taken or training.alone or not is_written(options.out, FILES)):
                 files = [save()]  # first: it is what cannot be made again
                 files = [*write_all(options.out, training, image, seconds), *files]
             psnr = psnr_of_pixels(as_pixels(image), photo.pixels)
+            processes.wait()
             return reached(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))
 
         return write() if live is None else live.finish(write)

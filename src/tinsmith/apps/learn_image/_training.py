@@ -11,7 +11,9 @@ from torch import Tensor
 
 from ...nn import NetworkArray, NetworkWithInputEncoding, Trainer, make_loss
 from .._film import as_pixels, film_sized, film_steps, psnr, psnr_of_pixels
+from .._loop import ALONE
 from .._photo import Photo
+from .._processes import Processes
 from ._blocks import Blocks
 from ._recipe import Recipe
 
@@ -39,8 +41,16 @@ class Training:
     (`train_block`) are not counted there: `alone` is how many this run took.
     """
 
-    def __init__(self, photo: Photo, recipe: Recipe, seed: int, engine: str | None, device: str) -> None:
-        self.photo, self.recipe = photo, recipe
+    def __init__(
+        self,
+        photo: Photo,
+        recipe: Recipe,
+        seed: int,
+        engine: str | None,
+        device: str,
+        processes: Processes = ALONE,
+    ) -> None:
+        self.photo, self.recipe, self.processes = photo, recipe, processes
         self.step, self.steps = 0, recipe.steps
         self.alone = 0
         self.history = History()
@@ -50,7 +60,9 @@ class Training:
         every = -(-max(photo.height, photo.width) // _LOOK_SIDE)
         self.looked_at = self.blocks if every == 1 else Blocks(photo, grid, device, every)
         model = _model(recipe, seed, engine, device)
-        self.trainer = Trainer(model, recipe.optimizer.config(), make_loss(recipe.loss))
+        processes.align(model)
+        optimizer, loss = recipe.optimizer.config(), make_loss(recipe.loss)
+        self.trainer = Trainer(model, optimizer, loss, process_group=processes.group)
         self._filmed = film_steps(recipe.steps)
 
     @property
@@ -75,11 +87,12 @@ class Training:
 
     def advance(self) -> None:
         """One step of all networks."""
-        if self.step in self._filmed:
+        if self.step in self._filmed and self.processes.is_first:
             image = self.glance()
             self.look(image)
             self.history.frames.append(as_pixels(film_sized(image)))
-        x, colours = self.blocks.drawn(self.recipe.batch_size, self.draw)
+        drawn = self.blocks.drawn(self.recipe.batch_size, self.draw)
+        x, colours = (self.processes.share(one, dim=1) for one in drawn)
         losses = self.trainer.training_step(self._as_taken(x), self._as_taken(colours))
         self.history.losses.append(losses.mean().item())
         self.step += 1
