@@ -145,3 +145,37 @@ def test_numbers_of_vectors_outside_of_loops(engine, tmp_path):
     command = [sys.executable, str(path)]
     found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=parallel)
     assert found.returncode == 0, found.stderr[-2000:]
+
+
+@pytest.mark.parametrize("why", ["bounds", "division", "product"])
+def test_numbers_at_the_top_of_a_kernel_that_is_compiled_from_its_ir(lang64, why):
+    """Printed number by number, it would end the process: it is compiled on arrays of numbers."""
+    vector = lang64.types.vector(2, lang64.f64)
+
+    @ts.op("p[n, 2] -> y[n], q[n, 2]", check_bounds=why == "bounds")
+    @lang64.kernel
+    def op(
+        p: lang64.types.ndarray(dtype=vector, ndim=1),
+        y: lang64.types.ndarray(),
+        q: lang64.types.ndarray(dtype=vector, ndim=1),
+    ):
+        k = 3
+        first = p[0][1]
+        if lang64.static(why == "division"):
+            first *= -k // 2
+        for i in p:
+            y[i] = 2.0 + first * p[i][0] * p[0][1]
+            if lang64.static(why == "product"):
+                lang64.atomic_mul(y[i], p[i][1])
+            q[i] = p[i] * y[i]
+
+    def twin(p):
+        y = 2.0 + p[0, 1] ** 2 * p[:, 0] * (-2 if why == "division" else 1)
+        y = y * p[:, 1] if why == "product" else y
+        return y, p * y[:, None]
+
+    p = torch.rand(3, 2, dtype=torch.float64) + 0.5
+    agree(op(p), twin(p))
+    torch.testing.assert_close(torch.func.jacrev(op)(p), torch.func.jacrev(twin)(p))
+    batch = torch.rand(2, 3, 2, dtype=torch.float64)
+    agree(torch.vmap(op)(batch), torch.vmap(twin)(batch))

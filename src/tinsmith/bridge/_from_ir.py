@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._errors import KernelError, TinsmithError, refusal
 from ..engines import Compiled, Language
 from ..source import build
 from ..source.ir import NotCovered, nodes, printed, types
-from ..transforms import has_elements_at_top
+from ..transforms import flat, has_elements_at_top
 
 if TYPE_CHECKING:
     from ..source.ir import Lowered
@@ -24,28 +25,39 @@ def lowered_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what:
     `remedy` what else to do.
     """
     try:
-        found = stage.lowered(variant, values)
+        return stage.lowered(variant, values)
     except NotCovered as reason:
         words = f"{what}: tinsmith cannot follow {reason.construct}"
         hint = f"Write that line in other words, or {remedy}."
         raise KernelError(refusal(words, [("at", reason.place)], hint)) from None
-    if has_elements_at_top(found.kernel):  # both engines end the process on such a kernel, printed number by number
-        words = f"{what}: its kernel uses numbers of vectors outside of loops"
-        raise KernelError(refusal(words, remedy=f"Put them in a loop, `for _ in range(1):`, or {remedy}."))
-    return found
 
 
 def compile_ir(
     stage: Stage, variant: Variant, kernel: nodes.Kernel, fields: Mapping[str, Any], words: str, remedy: str
 ) -> Compiled:
-    """Compile a kernel's IR. Raises KernelError with `words` where the engine does not take it."""
+    """Compile a kernel's IR. Raises KernelError with `words` where the engine does not take it.
+
+    One that uses numbers of vectors outside of loops is compiled on arrays of numbers: engines end the process on it
+    otherwise, printed number by number.
+    """
+    arrays = dict(variant.arrays)
+    is_flat = has_elements_at_top(kernel)
+    if is_flat:
+        kernel = flat(kernel)
+        arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
+        if has_elements_at_top(kernel):  # of fields, which lie as their owner placed them
+            hint = f"Put its statements into a loop, `for _ in range(1):`. {remedy}"
+            raise KernelError(
+                refusal(words, [("because", "it uses numbers of a field of vectors outside of loops")], hint)
+            )
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
-    texts = {name: text for name, text in stage.annotations(dict(variant.arrays)).items() if name in given}
+    texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
     texts |= dict.fromkeys(fields, "_lang.template()")
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
     function, _ = build(printed(kernel, texts, defaults), {"_lang": stage.engine.lang}, f"{kernel.name}, rewritten")
     try:
-        return stage.engine.compile(function, dict(fields), adjoint=False, is_careful=True, is_aliased=True)
+        found = stage.engine.compile(function, dict(fields), adjoint=False, is_careful=True, is_aliased=True)
+        return replace(found, is_flat=is_flat)
     except TinsmithError:
         raise
     except Exception as cause:
@@ -77,7 +89,7 @@ def compile_divisions(stage: Stage, variant: Variant, values: Mapping[str, Any],
     The IR of a stage has such divisions written out (`transforms.write_out_divisions`).
 
     Raises:
-        KernelError: it uses numbers of vectors outside of loops, or the engine does not compile it.
+        KernelError: the engine does not compile it.
     """
     remedy = "let Python divide, before the kernel or in `ti.static(...)`"
     kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot divide by Python's rule", remedy)

@@ -152,7 +152,7 @@ class Launcher:
     def _entries(self, compiled: Compiled, bound: Bound) -> list[ArrayArgument]:
         entries: list[ArrayArgument] = []
         for place, (name, tensor) in enumerate(zip(self.signature.arrays, bound.tensors, strict=True)):
-            rank = tensor.dim() - len(self.stage.parameters[name].element)
+            rank = tensor.dim() - (0 if compiled.is_flat else len(self.stage.parameters[name].element))
             entries.append((compiled.slots[name], place, tensor.nbytes, tuple(tensor.shape[:rank]), -1))
         return entries
 

@@ -338,7 +338,7 @@ class Op(Generic[Result]):
         written = replace(
             self._options, backward=None if backward is None else reference_to(backward), examples=_NOTHING
         )
-        return _remake, (tuple(map(reference_to, self._kernels)), self._text, written)
+        return _remake, (tuple(map(reference_to, self._kernels)), self._text, vars(written))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Op:
         """A copy on the same kernels. A bound one moves to its object's copy where that is being copied too."""
@@ -416,6 +416,7 @@ def _bind_kernel(kernel: Any, instance: Any) -> Any:
     return engine.bind(kernel, instance) if engine.is_method(kernel) else kernel
 
 
-def _remake(kernels: Sequence[Reference], text: str, options: OpOptions) -> Op:
-    backward = None if options.backward is None else options.backward.kernel()
-    return Op([reference.kernel() for reference in kernels], text, replace(options, backward=backward))
+def _remake(kernels: Sequence[Reference], text: str, options: Mapping[str, Any]) -> Op:
+    backward = options.get("backward")
+    given: dict[str, Any] = {**options, "backward": None if backward is None else backward.kernel()}
+    return Op([reference.kernel() for reference in kernels], text, OpOptions(**given))

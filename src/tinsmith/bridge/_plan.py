@@ -123,7 +123,7 @@ class Plan:
         begin = time.perf_counter()
         for one in steps:
             if one.is_plain:
-                one.launch(one.entries, pointers)
+                one.launch(one.entries, pointers, ())
             else:
                 one.run(pointers, scalars)
         if self.is_serial and steps:

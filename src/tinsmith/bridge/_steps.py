@@ -184,7 +184,7 @@ def _laid_out(
     for use in uses:
         array = types[use.parameter]
         core = situation.core(use.array)
-        one = Sized(use.array, array.dtype.itemsize, len(array.element))
+        one = Sized(use.array, array.dtype.itemsize, 0 if compiled.is_flat else len(array.element))
         is_wide = use.is_batched and not is_looped
         nbytes, shape = one.bytes_and_shape((situation.batch or 0, *core) if is_wide else core)
         strides.append(nbytes if use.is_batched and is_looped else 0)

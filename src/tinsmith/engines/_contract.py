@@ -76,12 +76,14 @@ class Compiled:
     """A kernel compiled for one set of annotations: how to launch it, and where arguments go.
 
     `slots` maps a parameter's name to the engine's own name for its place. `runtime` is the
-    engine's state that it was compiled in; once that is gone the launch must not be used.
+    engine's state that it was compiled in; once that is gone the launch must not be used. One that `is_flat` has arrays
+    of numbers where its author wrote vectors or matrices.
     """
 
     launch: Launch
     slots: dict[str, Any]
     runtime: Any
+    is_flat: bool = False
 
 
 @dataclass(frozen=True)
