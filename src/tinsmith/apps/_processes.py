@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .._errors import InputError, refusal
+
+_LAST_TENSOR = 0.1
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -97,3 +101,5 @@ def joined_processes(device: str) -> Iterator[Processes]:
         yield Processes(found.rank, found.count, dist.group.WORLD)
     finally:
         dist.destroy_process_group()
+        # A thread of gloo's that lets go of the last tensor while Python ends aborts the process (torch 2.13).
+        time.sleep(_LAST_TENSOR)
