@@ -19,7 +19,7 @@ from ._random_state import random_state, restore_random_state
 from .config import Section, resolved
 from .losses import Loss, make_loss
 from .networks import NetworkArray
-from .optimizers import RowOptimizer, averaged, make_optimizer
+from .optimizers import RowOptimizer, averaged, gradient, make_optimizer
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 Config = Section | Mapping[str, Any]
@@ -117,9 +117,9 @@ class Trainer:
         losses.sum().backward()
         found = losses.detach()
         if self._process_group is not None:
-            gradients = [parameter.grad for parameter in self.model.parameters() if parameter.grad is not None]
             found = found.clone()
-            average([*gradients, found], self._process_group)
+            given = [one for one in map(gradient, self.model.parameters()) if one is not None]
+            average([*given, found], self._process_group)
         self.optimizer.step()
         return found
 

@@ -15,6 +15,6 @@ __all__ = [
     "learn_image",
     "live_page",
     "progress_bar",
-    "started_processes",
     "shipped",
+    "started_processes",
 ]

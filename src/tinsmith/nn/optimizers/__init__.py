@@ -8,8 +8,9 @@ those networks of an array that were trained, and leaves the others and their st
 
 from __future__ import annotations
 
+from ._gradients import gradient
 from ._make import make_optimizer
 from ._rows import RowOptimizer
 from ._wrapper import averaged
 
-__all__ = ["RowOptimizer", "averaged", "make_optimizer"]
+__all__ = ["RowOptimizer", "averaged", "gradient", "make_optimizer"]
