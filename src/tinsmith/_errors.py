@@ -147,6 +147,11 @@ def internal_error(kind: Callable[[str], Error], headline: str, rows: Iterable[t
     return found
 
 
+def sentence(words: str) -> str:
+    """The words as a sentence: a capital letter first, a full stop at the end."""
+    return f"{words[0].upper()}{words[1:]}."
+
+
 def pointed(text: str, column: int) -> list[tuple[str, str]]:
     """Rows for `refusal`: the line of `text` that holds `column`, and a caret under it.
 

@@ -129,14 +129,12 @@ def test_any_size_is_right_after_any_other(lang64, program, serial_below, config
         torch.testing.assert_close(gradients(op, given, seed), gradients(twin, given, seed))
 
 
-@pytest.mark.parametrize("program", [scaled, batched, of_vectors])
+@pytest.mark.parametrize("program", [batched, of_vectors])
 def test_any_size_is_right_with_an_engine_s_gradient(lang64, program):
     op, twin, inputs = program(lang64, adjoint="engine", trust_engine=True)
     for seed, n in enumerate((5, 9, 3, 17)):
         given = tuple(map(doubled, inputs(n)))
-        found = gradients(op, given, seed)
-        outputs = len(op.spec.outputs)
-        torch.testing.assert_close(found[:outputs], gradients(twin, given, seed)[:outputs])
+        torch.testing.assert_close(gradients(op, given, seed), gradients(twin, given, seed))
 
 
 @pytest.mark.parametrize("program", PROGRAMS[:5])

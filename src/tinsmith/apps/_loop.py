@@ -14,12 +14,11 @@ from .._errors import InputError, refusal
 from ._checkpoint import FILE
 from ._film import decibels
 from ._interrupt import Stop
-from ._processes import Processes
+from ._processes import ALONE, Processes
 from ._progress import Watch
 
 _SAVE_EVERY = 100  # steps
 _LEAST_GAIN, _GOOD = 0.5, 30.0  # dB
-ALONE = Processes()
 
 
 class Steps(Protocol):

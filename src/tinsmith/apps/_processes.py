@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.distributed as dist
@@ -83,6 +83,10 @@ class Processes:
         return "cuda" if dist.get_backend(self.group) == "nccl" else "cpu"
 
 
+ALONE = Processes()
+"""One process, which trains by itself."""
+
+
 def started_processes() -> Processes:
     """What `torchrun` says of this process; alone where it was started otherwise. Nothing is joined yet."""
     return Processes(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
@@ -91,15 +95,14 @@ def started_processes() -> Processes:
 @contextmanager
 def joined_processes(device: str) -> Iterator[Processes]:
     """The processes that train together, joined for as long as the block runs."""
-    found = started_processes()
-    if found.count == 1 or dist.is_initialized():
-        group = dist.group.WORLD if dist.is_initialized() else None
-        yield Processes(found.rank, found.count, group) if found.count > 1 else found
-        return
-    dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    started = started_processes()
+    joins = started.count > 1 and not dist.is_initialized()
+    if joins:
+        dist.init_process_group("nccl" if device == "cuda" else "gloo")
     try:
-        yield Processes(found.rank, found.count, dist.group.WORLD)
+        yield replace(started, group=dist.group.WORLD if started.count > 1 else None)
     finally:
-        dist.destroy_process_group()
-        # A thread of gloo's that lets go of the last tensor while Python ends aborts the process (torch 2.13).
-        time.sleep(_LAST_TENSOR)
+        if joins:
+            dist.destroy_process_group()
+            # A thread of gloo's that lets go of the last tensor while Python ends aborts the process (torch 2.13).
+            time.sleep(_LAST_TENSOR)

@@ -263,7 +263,7 @@ class Core:
             found = self._kinds[key] = Kind(situation, call.reverse)
         return found
 
-    def resized(self, first: Plan, call: Call) -> Plan:
+    def resize(self, first: Plan, call: Call) -> Plan:
         """The plan of a call that differs from that of a first plan in sizes alone."""
         situation = self._situation(call, first.situation.device, first.situation.fingerprints)
         return self._new_plan(call, situation, first.kind)

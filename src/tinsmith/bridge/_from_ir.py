@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .._errors import KernelError, TinsmithError, refusal
+from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..engines import Compiled, Language
 from ..source import build
 from ..source.ir import NotCovered, nodes, printed, types
@@ -76,11 +76,10 @@ def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], 
     remedy = "write `a[i] *= v` instead of `atomic_mul` where nobody else touches the element"
     kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
     words = f"the kernel of op `{op}` does not compile with its atomic products written out"
-    return compile_ir(stage, variant, kernel, fields, words, f"{remedy[0].upper()}{remedy[1:]}.")
+    return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
 
 
-MISREAD = "it rounds `//` and `%` of negative integers that it knows when it compiles towards zero, not down"
-DIVISION_REMEDY = "Let Python divide, before the kernel or in `ti.static(...)`"
+_DIVISION_REMEDY = "let Python divide, before the kernel or in `ti.static(...)`"
 
 
 def compile_divisions(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
@@ -91,7 +90,16 @@ def compile_divisions(stage: Stage, variant: Variant, values: Mapping[str, Any],
     Raises:
         KernelError: the engine does not compile it.
     """
-    remedy = "let Python divide, before the kernel or in `ti.static(...)`"
-    kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot divide by Python's rule", remedy)
+    what = f"op `{op}` cannot divide by Python's rule"
+    kernel, fields = lowered_for(stage, variant, values, what, _DIVISION_REMEDY)
     words = f"the kernel of op `{op}` does not compile with its divisions of known integers written out"
-    return compile_ir(stage, variant, kernel, fields, words, f"{DIVISION_REMEDY}.")
+    return compile_ir(stage, variant, kernel, fields, words, sentence(_DIVISION_REMEDY))
+
+
+def misread_reverse(stage: Stage, op: str) -> GradientError:
+    """What to raise instead of an engine's gradient of a kernel with such a division."""
+    name = stage.engine.name
+    words = f"{name} differentiates another function than the kernel of op `{op}` calculates"
+    because = "it rounds `//` and `%` of negative integers that it knows when it compiles towards zero, not down"
+    rows = [("kernel", f"{stage.name} at {stage.source.place(stage.source.tree)}"), ("because", because)]
+    return GradientError(refusal(words, rows, sentence(f"{_DIVISION_REMEDY}, or use the generated gradient")))

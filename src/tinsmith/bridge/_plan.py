@@ -18,7 +18,7 @@ from ..engines import Launch, one_at_a_time
 from ._buffers import Makers
 from ._field_contents import Look
 from ._stage import Stage
-from ._steps import Situation, Step, Use, product, resized, step
+from ._steps import Situation, Step, Use, product, resize, step
 from ._streams import in_order
 from .backward import Backward, ReverseAt
 
@@ -144,7 +144,7 @@ class Plan:
     def _make_steps(self) -> tuple[Step, ...]:
         if not self._steps:
             first = self.kind.steps.get(self.is_serial, ())
-            self._steps = resized(first, self.situation.shapes) or tuple(
+            self._steps = resize(first, self.situation.shapes) or tuple(
                 step(self.situation, stage, self._uses(stage), adjoint=False, is_serial=self.is_serial)
                 for stage in self.signature.stages
             )
@@ -182,7 +182,7 @@ class Plan:
                 first = self.reverse.backward(self.situation, active, is_serial=self.is_serial, given=given)
                 self.kind.pullbacks[(*key, self.is_serial)] = pullbacks[key] = first
             else:
-                pullbacks[key] = first.resized(self.situation)
+                pullbacks[key] = first.resize(self.situation)
         return pullbacks[key]
 
     def backward(

@@ -201,7 +201,7 @@ class Route:
             call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched
         )
 
-    def resized(self, bound: Bound) -> Route:
+    def resize(self, bound: Bound) -> Route:
         """The route of a call whose tensors differ in sizes alone."""
         shapes = [tuple(one.shape) for one in bound.tensors]
         form = _new_form(self.call.core, bound, shapes, (), self.form)
@@ -218,7 +218,7 @@ class Route:
         """The plan of this route; made when it is first asked for."""
         if self._plan is None:
             first, core = self._first, self.call.core
-            self._plan = self.call.plan(self.device) if first is None else core.resized(first.plan, self.call)
+            self._plan = self.call.plan(self.device) if first is None else core.resize(first.plan, self.call)
         return self._plan
 
     def wanted(self, needs: tuple[bool, ...]) -> frozenset[str]:
@@ -273,7 +273,7 @@ class Routes:
             self._first.clear()
         first = self._first.get(kind)
         if first is not None and first.is_current():
-            return first.resized(bound)
+            return first.resize(bound)
         found = self._first[kind] = route(self._core, bound)
         self._has_others = self._core.varies or not self._takes_tensors_only  # known once the kernel was looked into
         self.is_simple = not self._has_others

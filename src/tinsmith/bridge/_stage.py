@@ -42,7 +42,7 @@ from ..transforms import (
     write_out_divisions,
     write_out_products,
 )
-from ._from_ir import DIVISION_REMEDY, MISREAD, compile_divisions, compile_products
+from ._from_ir import compile_divisions, compile_products, misread_reverse
 from ._guarded import compile_guarded
 from ._links import Links
 from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
@@ -279,7 +279,7 @@ class Stage:
                 return found
             if self._is_misread(variant, values):
                 if variant.adjoint:
-                    raise self._misread_reverse(op)
+                    raise misread_reverse(self, op)
                 found = self._compiled[variant] = compile_divisions(self, variant, values, op)
                 return found
             function = self._function(variant)
@@ -439,11 +439,6 @@ class Stage:
         vectors = [self.roles[name] for name, array in variant.arrays if array.element]
         is_at_top = any(not one.loops for role in vectors for one in role.accesses)
         return is_at_top or any(role.is_read and role.is_written for role in self.roles.values())
-
-    def _misread_reverse(self, op: str) -> GradientError:
-        words = f"{self.engine.name} differentiates another function than the kernel of op `{op}` calculates"
-        rows = [("kernel", f"{self.name} at {self.source.place(self.source.tree)}"), ("because", MISREAD)]
-        return GradientError(refusal(words, rows, f"{DIVISION_REMEDY}, or use the generated gradient."))
 
     def _refusal(self, variant: Variant, cause: Exception, op: str) -> TinsmithError:
         place = self.source.place(self.source.tree)

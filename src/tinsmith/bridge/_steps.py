@@ -108,13 +108,13 @@ class Step(NamedTuple):
     sized: tuple[Sized, ...] = ()
     is_plain: bool = False
 
-    def resized(self, shapes: Mapping[str, tuple[int, ...]]) -> Step:
+    def resize(self, shapes: Mapping[str, tuple[int, ...]]) -> Step:
         """The same launch on memory of other sizes: whole shapes by array, batch included."""
         entries = []
         for (slot, place, _, _, gradient), one in zip(self.entries, self.sized, strict=True):
             entries.append((slot, place, *one.bytes_and_shape(shapes[one.array]), gradient))
         unaligned = self.unaligned
-        otherwise = None if unaligned is None else lambda: unaligned().resized(shapes)
+        otherwise = None if unaligned is None else lambda: unaligned().resize(shapes)
         return Step(
             self.launch,
             tuple(entries),
@@ -148,9 +148,9 @@ class Step(NamedTuple):
         return moved
 
 
-def resized(steps: Sequence[Step], shapes: Mapping[str, tuple[int, ...]]) -> tuple[Step, ...]:
+def resize(steps: Sequence[Step], shapes: Mapping[str, tuple[int, ...]]) -> tuple[Step, ...]:
     """The same launches on memory of other sizes; none where sizes decide more than entries."""
-    return tuple([one.resized(shapes) for one in steps]) if all([one.sized for one in steps]) else ()  # noqa: C419
+    return tuple([one.resize(shapes) for one in steps]) if all([one.sized for one in steps]) else ()  # noqa: C419
 
 
 def step(

@@ -11,6 +11,7 @@ import copy
 import re
 from collections.abc import Iterator
 
+from .._errors import sentence
 from ..engines import Engine
 from ..source import Source, parse_statement
 
@@ -67,8 +68,7 @@ def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
     ways.append("rewrite what it names")
     if is_op:
         ways.append("give the op its gradient kernel by hand: `backward=`, or `@op.backward`")
-    found = ", or ".join(ways)
-    return f"{found[0].upper()}{found[1:]}."
+    return sentence(", or ".join(ways))
 
 
 def without_result(tree: ast.FunctionDef) -> ast.FunctionDef:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from .._errors import sentence
 from .._version import __version__
 from ..linter import RULES, Finding, Rule
 from ._excerpt import lines_of
@@ -83,9 +84,9 @@ def as_sarif(report: Report, root: Path) -> str:
 
 
 def _rule(rule: Rule) -> dict[str, Any]:
-    sentence = rule.about[0].upper() + rule.about[1:] + "."
-    help_text = f"{sentence} To leave a line out, end it with the comment: tinsmith: ignore[{rule.id}]"
-    markdown = f"{sentence}\n\nTo leave a line out, end it with `# tinsmith: ignore[{rule.id}]`."
+    about = sentence(rule.about)
+    help_text = f"{about} To leave a line out, end it with the comment: tinsmith: ignore[{rule.id}]"
+    markdown = f"{about}\n\nTo leave a line out, end it with `# tinsmith: ignore[{rule.id}]`."
     return {
         "id": rule.id,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),

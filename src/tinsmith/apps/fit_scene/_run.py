@@ -67,10 +67,10 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
         training = Training(dataset, options, processes)
         if checkpoint is not None:
             _checkpoint.restore(training, checkpoint)
-        return _fitted(training, options, watch, viewer)
+        return _fit(training, options, watch, viewer)
 
 
-def _fitted(training: Training, options: SceneOptions, watch: Watch | None, viewer: Viewer | None) -> SceneReached:
+def _fit(training: Training, options: SceneOptions, watch: Watch | None, viewer: Viewer | None) -> SceneReached:
     dataset, processes = training.dataset, training.processes
 
     def save() -> Path:

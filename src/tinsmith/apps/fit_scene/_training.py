@@ -13,8 +13,7 @@ from torch import Tensor
 from ...nn import Trainer
 from ...render import Rays, image_rays, pinhole_rays
 from .._film import as_pixels, film_steps, psnr_of_pixels
-from .._loop import ALONE
-from .._processes import Processes
+from .._processes import ALONE, Processes
 from ._options import GROUNDS, SceneOptions
 from ._rendering import Scene, Seen
 from ._views import Dataset, Views

@@ -51,10 +51,10 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | 
         training = Training(photo, settled, options.seed, options.engine, options.device, processes)
         if checkpoint is not None:
             _checkpoint.restore(training, checkpoint, options)
-        return _learned(training, options, watch, live)
+        return _learn(training, options, watch, live)
 
 
-def _learned(training: Training, options: LearnOptions, watch: Watch | None, live: Live | None) -> Reached:
+def _learn(training: Training, options: LearnOptions, watch: Watch | None, live: Live | None) -> Reached:
     photo, processes = training.photo, training.processes
 
     def save() -> Path:

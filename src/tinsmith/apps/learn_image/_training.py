@@ -11,9 +11,8 @@ from torch import Tensor
 
 from ...nn import NetworkArray, NetworkWithInputEncoding, Trainer, make_loss
 from .._film import as_pixels, film_sized, film_steps, psnr, psnr_of_pixels
-from .._loop import ALONE
 from .._photo import Photo
-from .._processes import Processes
+from .._processes import ALONE, Processes
 from ._blocks import Blocks
 from ._recipe import Recipe
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..._errors import GradientError, refusal
+from ..._errors import GradientError, refusal, sentence
 from ...linter import lint_kernels
 from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of
 from .._signature import Signature, is_steady
@@ -71,7 +71,7 @@ class EngineReverse(KernelReverse):
         count = "not known before the launch" if depth is None else str(depth)
         rows = [("loop", f"carries `{nest.local}`, at {nest.place}"), ("values to keep", count)]
         own = "" if self._instead else "run it on Quadrants (`engine='quadrants'`), "
-        remedy = _sentence(f"{own}make the loop `ti.static`, or {self._way()}")
+        remedy = sentence(f"{own}make the loop `ti.static`, or {self._way()}")
         raise GradientError(refusal(words, rows, remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
@@ -143,7 +143,7 @@ class EngineReverse(KernelReverse):
                 words = f"{engine}'s reverse mode is known to get the gradient of op `{self.signature.op}` wrong"
                 rows = [(finding.rule, finding.message), ("at", f"{finding.path}:{finding.line}")]
                 own = "" if self._instead else "; or say `trust_engine=True`, if you know better"
-                remedy = _sentence(self._way() + own)
+                remedy = sentence(self._way() + own)
                 raise GradientError(refusal(words, rows, remedy))
 
     def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
@@ -235,7 +235,3 @@ class EngineReverse(KernelReverse):
     def _way(self) -> str:
         """What is left to do, where the kernel stays as it is."""
         return self._instead() if self._instead else "give `backward=`"
-
-
-def _sentence(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}."

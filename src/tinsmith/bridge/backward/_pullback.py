@@ -17,7 +17,7 @@ from ..._config import config
 from .._buffers import Buffer, adjoint_of, private, unread, unread_maker, zeros, zeros_maker
 from .._case import Case
 from .._stage import Stage
-from .._steps import Situation, Step, Use, product, resized, step
+from .._steps import Situation, Step, Use, product, resize, step
 from ._reverse import Backward, Launches, Reverse, ReverseAt
 
 Place = tuple[Literal["value", "gradient"], str]
@@ -127,11 +127,11 @@ class Pullback:
         )
         self._active = active
         self._is_serial = is_serial
-        self.steps: tuple[Step, ...] = resized(first, situation.shapes) or tuple(
+        self.steps: tuple[Step, ...] = resize(first, situation.shapes) or tuple(
             self._step(request, is_serial) for request in reverse.requests(active, floats)
         )
 
-    def resized(self, situation: Situation) -> Pullback:
+    def resize(self, situation: Situation) -> Pullback:
         """The same backward pass for other sizes; the depth of an engine's gradient stack may follow from them."""
         first = () if self._reverse.depends_on_sizes else self.steps
         return Pullback(situation, self._reverse, self._active, is_serial=self._is_serial, first=first)

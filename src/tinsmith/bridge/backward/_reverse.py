@@ -33,7 +33,7 @@ class Backward(Protocol):
         """Gradients of the inputs, in their order; None where none is wanted."""
         ...
 
-    def resized(self, situation: Situation) -> Backward:
+    def resize(self, situation: Situation) -> Backward:
         """The same backward pass for other sizes."""
         ...
 

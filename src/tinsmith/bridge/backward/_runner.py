@@ -48,7 +48,7 @@ class Runner:
         self._places = self._all_places()
         self._steps: dict[int, Step] = {}
 
-    def resized(self, situation: Situation) -> Runner:
+    def resize(self, situation: Situation) -> Runner:
         """The same program for other sizes."""
         return Runner(self._case, self._emitted, self._program, situation, self._active)
 

@@ -12,7 +12,7 @@ from ...source.ir import nodes, walk
 from ...transforms.adjoint import Action, Fresh, Program, Reserve, Run, evaluated
 from .._buffers import Buffer, Makers, adjoint_of
 from .._case import Case
-from .._steps import Situation, Step, resized
+from .._steps import Situation, Step, resize
 from ._emitted import Emitted
 from ._reverse import Launches
 from ._runner import check_tape
@@ -86,7 +86,7 @@ class _Layout:
         if not self.steps:
             self.steps = tuple(self._step(run, shapes) for run in self.program.actions if isinstance(run, Run))
             return self.steps
-        return resized(self.steps, shapes) or self.steps
+        return resize(self.steps, shapes) or self.steps
 
     def _step(self, run: Run, shapes: Mapping[str, tuple[int, ...]]) -> Step:
         emitted = self.emitted(run)
@@ -131,7 +131,7 @@ class Straight:
         """The backward pass of a first set of sizes."""
         return cls(_Layout(case, emitted, program, situation.buffers, active), situation)
 
-    def resized(self, situation: Situation) -> Straight:
+    def resize(self, situation: Situation) -> Straight:
         """The same program for other sizes."""
         return Straight(self._layout, situation)
 

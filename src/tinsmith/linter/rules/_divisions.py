@@ -74,7 +74,7 @@ class _Known:
             case ast.Name(id=name) if name in self.values:
                 return self.has(self.values[name])
             case ast.Name():
-                return self._captured(node) is not None
+                return self._captured_int(node) is not None
             case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=inner):
                 return self.has(inner)
             case ast.BinOp(left=left, op=op, right=right):
@@ -92,7 +92,7 @@ class _Known:
             case ast.Name(id=name) if name in self.values:
                 return self.is_natural(self.values[name])
             case ast.Name():
-                return (self._captured(node) or 0) >= 0
+                return (self._captured_int(node) or 0) >= 0
             case ast.BinOp(left=left, op=op, right=right):
                 return not isinstance(op, ast.Sub) and self.is_natural(left) and self.is_natural(right)
             case ast.Call(args=[first, *others]):
@@ -101,7 +101,7 @@ class _Known:
                 return name == "abs" or (self.is_natural(first) and (is_cast or all(map(self.is_natural, others))))
         return False
 
-    def _captured(self, node: ast.Name) -> int | None:
+    def _captured_int(self, node: ast.Name) -> int | None:
         """Python's integer of a name that is none of the kernel's own."""
         if node.id in self.subject.locals or node.id in self.subject.declared:
             return None

@@ -150,24 +150,24 @@ def shared(extreme: Extreme, names: Names, line: int) -> tuple[nodes.Stmt, ...]:
 
 def sliced(body: Sequence[nodes.Stmt], arrays: frozenset[str]) -> tuple[nodes.Stmt, ...]:
     """A loop's body without what it does to other arrays than these."""
-    return tuple(_kept(body, lambda one: isinstance(one, nodes.Atomic) and (one.array in arrays or bool(one.result))))
+    return tuple(_filter(body, lambda one: isinstance(one, nodes.Atomic) and (one.array in arrays or bool(one.result))))
 
 
 def without(body: Sequence[nodes.Stmt], arrays: frozenset[str]) -> tuple[nodes.Stmt, ...]:
     """A loop's body without what it does to these arrays."""
-    return tuple(_kept(body, lambda one: one.array not in arrays))
+    return tuple(_filter(body, lambda one: one.array not in arrays))
 
 
-def _kept(body: Sequence[nodes.Stmt], is_kept: Callable[[nodes.Store | nodes.Atomic], bool]) -> Iterator[nodes.Stmt]:
+def _filter(body: Sequence[nodes.Stmt], is_kept: Callable[[nodes.Store | nodes.Atomic], bool]) -> Iterator[nodes.Stmt]:
     """Statements without the changes of memory that are not kept."""
     for one in body:
         match one:
             case nodes.Store() | nodes.Atomic() if not is_kept(one):
                 continue
             case nodes.If():
-                yield replace(one, body=tuple(_kept(one.body, is_kept)), orelse=tuple(_kept(one.orelse, is_kept)))
+                yield replace(one, body=tuple(_filter(one.body, is_kept)), orelse=tuple(_filter(one.orelse, is_kept)))
             case nodes.For() | nodes.While():
-                yield replace(one, body=tuple(_kept(one.body, is_kept)))
+                yield replace(one, body=tuple(_filter(one.body, is_kept)))
             case _:
                 yield one
 
