@@ -25,6 +25,7 @@ from ._tracing import (
     plain_apply,
 )
 from ._transfer import Copy, Transfer
+from .operators import is_distributed
 
 __all__ = [
     "Answer",
@@ -52,6 +53,7 @@ __all__ = [
     "has_modes",
     "has_older_batch",
     "in_order",
+    "is_distributed",
     "is_plain",
     "is_transformed",
     "language",

@@ -15,12 +15,16 @@ from typing import Any
 import torch
 
 from .._errors import ArgumentError, CheckpointError, InputError, refusal
+from ..bridge import is_distributed
+from ._shares import as_shared, gather
 
 _METADATA = "tinsmith"  # one key: safetensors writes several in an order of chance
 
 
 def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     """Write a nest of tensors and plain values. The file is replaced at once, when it is whole.
+
+    Where processes share a tensor (torch's DTensor) all of them call this, and the first writes it as a whole.
 
     Args:
         path: of a safetensors file.
@@ -33,11 +37,20 @@ def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     Example:
         >>> ts.nn.write_checkpoint("run.safetensors", {"weights": torch.ones(2), "step": 7})
     """
-    from safetensors.torch import save_file  # not needed to import tinsmith
-
     path = Path(path)
     tensors: dict[str, torch.Tensor] = {}
     told = json.dumps(_encoded(state, "", tensors))
+    shared = next((one for one in tensors.values() if is_distributed([one])), None)
+    tensors = {name: gather(one) for name, one in tensors.items()}
+    if shared is None or as_shared(shared).device_mesh.get_rank() == 0:
+        _write(path, tensors, told)
+    if shared is not None:
+        torch.distributed.barrier()
+
+
+def _write(path: Path, tensors: dict[str, torch.Tensor], told: str) -> None:
+    from safetensors.torch import save_file  # not needed to import tinsmith
+
     beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         beside.touch()

@@ -12,10 +12,12 @@ from typing import Any
 import torch
 
 from .._errors import ArgumentError, CheckpointError, ConfigError, refusal
+from ..bridge import is_distributed
 from ._board import Board
 from ._checkpoint import read_checkpoint, write_checkpoint
 from ._processes import average
 from ._random_state import random_state, restore_random_state
+from ._shares import as_shared, own_rows, share_out
 from .config import Section, resolved
 from .losses import Loss, make_loss
 from .networks import NetworkArray
@@ -47,7 +49,8 @@ class Trainer:
         log_every: steps from one log to the next; reading the loss makes a GPU wait.
         process_group: processes that train together, each on its own share of every batch: gradients and losses are
             averaged over them, so a step is that of the whole batch. All begin with the same weights, take the same
-            steps, and shares are of one size.
+            steps, and shares are of one size. A part of the model may be a `NetworkArray` after `shard`, which is asked
+            by `routed`; a model that is one itself needs no group, as each process trains its own networks.
 
     Attributes:
         model, optimizer, loss: as given, or as made from the configurations.
@@ -55,7 +58,8 @@ class Trainer:
 
     Raises:
         ConfigError: a configuration that is not understood, or `log_dir` without tensorboard.
-        ArgumentError: the model is `torch.compile` of a NetworkArray, or `log_every` is less than 1.
+        ArgumentError: the model is `torch.compile` of a NetworkArray, or `log_every` is less than 1; or the model is a
+            NetworkArray after `shard`, and there is a process group.
 
     Example:
         >>> array = ts.nn.NetworkArray((4, 4), 2, 1, {"n_neurons": 8, "n_hidden_layers": 1})
@@ -80,6 +84,9 @@ class Trainer:
         if isinstance(getattr(model, "_orig_mod", None), NetworkArray):
             remedy = "Pass the array itself: a step of it is a few launches, of which a compiler makes no fewer."
             raise ArgumentError(refusal("The Trainer does not see the networks of a compiled array.", remedy=remedy))
+        if process_group is not None and isinstance(model, NetworkArray) and model.owners is not None:
+            remedy = "Leave `process_group` out: each process trains its own networks, on all of their samples."
+            raise ArgumentError(refusal("Networks that are shared out have no gradient to average.", remedy=remedy))
         self.model = model
         self.optimizer = _optimizer(model, optimizer)
         self.loss = _loss(loss)
@@ -118,10 +125,20 @@ class Trainer:
         found = losses.detach()
         if self._process_group is not None:
             found = found.clone()
-            given = [one for one in map(gradient, self.model.parameters()) if one is not None]
-            average([*given, found], self._process_group)
+            self._average(found, self._process_group)
         self.optimizer.step()
         return found
+
+    def _average(self, losses: torch.Tensor, group: torch.distributed.ProcessGroup) -> None:
+        """Make losses and gradients means over processes."""
+        given = (gradient(parameter) for parameter in self.model.parameters())
+        average([*[one for one in given if one is not None and not is_distributed([one])], losses], group)
+        # Of networks that are shared out, one process has the sum over the samples of all.
+        arrays = [one for one in self.model.modules() if isinstance(one, NetworkArray) and one.owners is not None]
+        for parameter in {parameter for array in arrays for parameter in array.parameters()}:
+            slope = gradient(parameter)
+            if slope is not None:
+                own_rows(slope).div_(group.size())
 
     def _step_some(self, x: torch.Tensor, target: torch.Tensor, at: Any) -> torch.Tensor:
         """A step of a part of the array, which costs what the part costs."""
@@ -223,7 +240,12 @@ class Trainer:
         """Everything that a resumed run needs: model, optimizer, count of steps, and random generators.
 
         The generators are the global ones of torch (CUDA's too), numpy and Python.
+
+        Raises:
+            ArgumentError: the model's parameters are shared by processes, and the optimizer is none that this library
+                made for them: `torch.distributed.checkpoint` saves it.
         """
+        self._check_shares()
         return {
             "format": _FORMAT,
             "model": self.model.state_dict(),
@@ -250,12 +272,23 @@ class Trainer:
             remedy = "Make the Trainer with the optimizer that the run had."
             headline = "The checkpoint's optimizer state does not fit the optimizer."
             raise CheckpointError(refusal(headline, [("because", str(cause))], remedy)) from cause
-        self.model.load_state_dict(state["model"])
+        own = self.model.state_dict()
+        self.model.load_state_dict({name: _as_shared(own[name], one) for name, one in state["model"].items()})
         self.step = state["step"]
         restore_random_state(state["random"])
 
+    def _check_shares(self) -> None:
+        if isinstance(self.optimizer, RowOptimizer) or not is_distributed(list(self.model.parameters())):
+            return
+        rows = [("optimizer", type(self.optimizer).__name__)]
+        words = "The state of parameters that processes share does not fit one file."
+        remedy = "Save by torch.distributed.checkpoint, or give the Trainer the configuration of an optimizer."
+        raise ArgumentError(refusal(words, rows, remedy))
+
     def save(self, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
         """Write a checkpoint, from which a run goes on bit for bit (on the CPU; CUDA leaves orders of sums to chance).
+
+        Where processes share the model's parameters all of them call this, and the first writes the whole.
 
         Args:
             path: a safetensors file, replaced at once.
@@ -336,6 +369,11 @@ def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str,
             rows = [("tensor", name), ("expected", expected), ("came", came)]
             remedy = "Make the model with the configuration that the run had."
             raise CheckpointError(refusal("The checkpoint is of another model.", rows, remedy))
+
+
+def _as_shared(own: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+    """A checkpoint's tensor, shared out among processes if the model's own is."""
+    return share_out(whole.to(own.device), as_shared(own).device_mesh) if is_distributed([own]) else whole
 
 
 def _bar(steps: int) -> Any:

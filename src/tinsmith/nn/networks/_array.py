@@ -6,13 +6,14 @@ import math
 import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import constant_when_traced, is_transformed
+from ...bridge import constant_when_traced, is_distributed, is_transformed
 from ...kernels import ELEMENT_LOSSES
+from .._shares import own_rows, share_out
 from ..config import Section, resolved
 from ..losses import Loss
 from . import _fused, _matrices
@@ -20,7 +21,11 @@ from ._cell_encoding import CellEncoding
 from ._checks import check_counts
 from ._initial import initial
 from ._layout import Layout
+from ._owners import Owners
 from ._samples import equal_batches, sorted_by
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 At = torch.Tensor | Sequence[Any] | None
 WAYS = ("auto", "fused", "matrices")
@@ -49,6 +54,7 @@ class NetworkArray(torch.nn.Module):
     Attributes:
         params: Parameter [cell, row, width], of all networks; `layers()` shows what is where.
         encoding: what encodes, or None. What it learns is `encoding.params`, [cell, number].
+        owners: which process has which networks, after `shard`; None where this one has all.
 
     Raises:
         ConfigError: the configuration has what is not known.
@@ -81,6 +87,7 @@ class NetworkArray(torch.nn.Module):
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
         self.engine = engine
         self.way = _known_way(way)
+        self.owners: Owners | None = None
         dtype = _known_dtype(dtype or torch.get_default_dtype())
         self.encoding = None
         if encoding_config is not None:
@@ -99,27 +106,69 @@ class NetworkArray(torch.nn.Module):
         """Where the numbers of `params` stand, in the dtype that they have now: `.double()` changes it."""
         return self._layouts[_known_dtype(self.params.dtype)]
 
+    @property
+    def own_cells(self) -> range:
+        """The networks that this process has: all, unless they were shared out by `shard`."""
+        return range(self.cells) if self.owners is None else self.owners.own
+
     def layers(self) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
-        """Weights [cell, in, out] and biases [cell, 1, out] (None without) of each layer: views of `params`."""
-        return self.layout.layers(self.params)
+        """Weights [cell, in, out] and biases [cell, 1, out] (None without) of each layer: views of `params`.
+
+        Of the networks that this process has.
+        """
+        return self.layout.layers(own_rows(self.params))
+
+    def shard(self, mesh: DeviceMesh) -> NetworkArray:
+        """Share the networks out among processes, each of which has and trains its own. Changes the array.
+
+        The parameters become DTensors, shared out by cells in runs (`own_cells`), and hold the first process's values.
+        Each process then passes samples of its own cells to `forward` and `loss`, and scattered points of any cells
+        to `routed`. Nothing is sent but by `routed`: each point to the process of its network, and its output back.
+        Optimizers made before are to be made again.
+
+        Checkpoints of a `Trainer` load with any number of processes; so do those of `torch.distributed.checkpoint`.
+
+        Args:
+            mesh: of one dim, such as `init_device_mesh("cpu", (processes,))`.
+
+        Returns:
+            The array itself.
+
+        Raises:
+            ArgumentError: the mesh has several dims, or the networks are shared out already.
+
+        Example:
+            >>> def share_out(mesh):
+            ...     array = ts.nn.NetworkArray((4, 4), 2, 3, {"n_neurons": 16, "n_hidden_layers": 2}).shard(mesh)
+            ...     return array(torch.rand(len(array.own_cells), 100, 2))
+        """
+        if self.owners is not None:
+            raise ArgumentError(refusal("the networks are shared out already", remedy="Make a new NetworkArray."))
+        self.owners = Owners(mesh, self.cells)
+        self.params = torch.nn.Parameter(share_out(self.params, mesh), self.params.requires_grad)
+        if self.encoding:
+            self.encoding.shard(mesh)
+        return self
 
     # Choosing networks ---------------------------------------------------------------------
     def rows(self, at: At) -> torch.Tensor | None:
-        """The cells that `at` names, as rows of `params`: [k] int64; None for all.
+        """The cells that `at` names, as rows of what this process has of `params`: [k] int64; None for all.
 
         Args:
             at: a boolean mask of the grid's shape; or indices: [k] of cells counted along the last axis first, or
                 [k, axis] of places in the grid, or such a tuple as `numpy.nonzero` gives, indices along each axis.
 
         Raises:
-            ArgumentError: it is neither, or outside the grid, or names a cell twice.
+            ArgumentError: it is neither, or outside the grid, or names a cell twice, or one of another process.
         """
         if at is None:
             return None
         given = _as_tensor(at, self.params.device)
         if given.dtype == torch.bool:
-            return self._of_mask(given)
-        return self._of_indices(given if given.numel() else given.long())
+            cells = self._of_mask(given)
+        else:
+            cells = self._of_indices(given if given.numel() else given.long())
+        return cells if self.owners is None else self.owners.own_rows(cells)
 
     def _of_mask(self, mask: torch.Tensor) -> torch.Tensor:
         if tuple(mask.shape) != self.grid_shape:
@@ -152,11 +201,13 @@ class NetworkArray(torch.nn.Module):
         To train a few at the cost of a few: train the part, or hand its gradient to `RowOptimizer.step`.
         """
         rows = self.rows(at)
-        chosen = self.params.detach() if rows is None else self.params.detach()[rows]
+        params = own_rows(self.params.detach())
+        chosen = params if rows is None else params[rows]
         found = NetworkArray.__new__(NetworkArray)
         torch.nn.Module.__init__(found)
         found.grid_shape, found.config, found.engine, found.way = (len(chosen),), self.config, self.engine, self.way
         found.n_input_dims, found.n_output_dims, found._layouts = self.n_input_dims, self.n_output_dims, self._layouts
+        found.owners = None
         found.params = torch.nn.Parameter(chosen.clone(), self.params.requires_grad)
         found.encoding = self.encoding.part(rows) if self.encoding else None
         return found
@@ -166,8 +217,8 @@ class NetworkArray(torch.nn.Module):
         """Outputs of each network for its own samples.
 
         Args:
-            x: [*grid, batch, n_input_dims]; with `at`, [k, batch, n_input_dims] for the k cells that it names.
-                Differentiable.
+            x: [*grid, batch, n_input_dims]; with `at`, [k, batch, n_input_dims] for the k cells that it names; so
+                too after `shard`, for the process's own cells. Differentiable.
             at: which networks, see `rows`; the others are not looked at. All, if None.
 
         Returns:
@@ -195,10 +246,10 @@ class NetworkArray(torch.nn.Module):
             at: which networks.
 
         Returns:
-            [*grid] or [k]: means over a network's samples and outputs. `.sum().backward()` trains each network as
-            if it were alone. Differentiable in `params`; also in `x`, `target` and what an encoding learns, but then,
-            as for RelativeL2Luminance and Variance and under `torch.compile`, it is `forward` and a loss, one after
-            the other.
+            [*grid] or [k] (with `at`, and after `shard`): means over a network's samples and outputs.
+            `.sum().backward()` trains each network as if it were alone. Differentiable in `params`; also in `x`,
+            `target` and what an encoding learns, but then, as for RelativeL2Luminance and Variance and under
+            `torch.compile`, it is `forward` and a loss, one after the other.
         """
         params, grid = self._chosen(at)
         flat = self._flat("x", x, grid, self.n_input_dims)
@@ -227,18 +278,24 @@ class NetworkArray(torch.nn.Module):
         Returns:
             [point, n_output_dims].
 
+        After `shard`, all processes call this, each with points of its own, as many as it has; and if one goes
+        backward through it, all do.
+
         Raises:
             ShapeError, DtypeError, ArgumentError: what does not fit, or a cell outside the grid.
         """
         self._check_points(points, cells)
-        cells = cells.long()
-        points = self.encoding.routed(points, cells) if self.encoding else points
+        if self.owners is None:
+            return self._routed(points, cells.long())
+        return self.owners.route(points, cells.long(), self._routed)
+
+    def _routed(self, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        params = own_rows(self.params)
+        points = self.encoding.routed(points, rows) if self.encoding else points
         if self._is_fused(points) and not self._is_transformed():  # no transform goes through the sorting
-            found = sorted_by(cells, self.cells, self.engine)
-            return found.restore(
-                _fused.outputs(self.layout, self.params, found.sort(points), found.samples, self.engine)
-            )
-        return _matrices.routed(self.layout, self.params, points, cells)
+            found = sorted_by(rows, len(params), self.engine)
+            return found.restore(_fused.outputs(self.layout, params, found.sort(points), found.samples, self.engine))
+        return _matrices.routed(self.layout, params, points, rows)
 
     def _is_fused(self, x: torch.Tensor) -> bool:
         """Whether the kernels run: on the CPU. benchmarks/networks.py measures where they win."""
@@ -252,7 +309,10 @@ class NetworkArray(torch.nn.Module):
 
     def _chosen(self, at: At) -> tuple[torch.Tensor, tuple[int, ...]]:
         rows = self.rows(at)
-        return (self.params, self.grid_shape) if rows is None else (self.params[rows], (len(rows),))
+        params = own_rows(self.params)
+        if rows is None:
+            return params, self.grid_shape if self.owners is None else (len(params),)
+        return params[rows], (len(rows),)
 
     def _encoded(self, x: torch.Tensor, at: At) -> torch.Tensor:
         return self.encoding(x, self.rows(at)) if self.encoding else x
@@ -290,6 +350,9 @@ class NetworkArray(torch.nn.Module):
             raise ArgumentError(
                 refusal(f"`{name}` does not fit the NetworkArray", rows, f"Pass torch.as_tensor({name}).")
             )
+        if self.owners is not None and is_distributed([tensor]):
+            words = f"`{name}` is shared by processes, and a NetworkArray takes each process's own samples"
+            raise ArgumentError(refusal(words, remedy=f"Shared out by cells, pass `{name}.to_local()`."))
         wanted = _known_dtype(self.params.dtype)
         if tensor.dtype != wanted:
             rows = [("expected", str(wanted)), ("came", str(tensor.dtype))]

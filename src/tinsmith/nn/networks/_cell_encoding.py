@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.func import vmap
 
+from .._shares import own_rows, share_out
 from ..config import Section
 from ..encodings import Encoding
 from ._matrices import batches
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 
 class CellEncoding(torch.nn.Module):
@@ -50,7 +54,8 @@ class CellEncoding(torch.nn.Module):
         if not self.params.shape[1]:
             y = self.encoder(x.flatten(0, 1), self.params[:0].flatten(), self.engine)
             return y.reshape(*x.shape[:2], self.n_output_dims)
-        params = self.params if rows is None else self.params[rows]
+        params = own_rows(self.params)
+        params = params if rows is None else params[rows]
         if not len(params):  # vmap has no batch of none
             return x.new_zeros(*x.shape[:2], self.n_output_dims) + params.sum()
         return vmap(lambda one, table: self.encoder(one, table, self.engine))(x, params)
@@ -59,12 +64,17 @@ class CellEncoding(torch.nn.Module):
         """[point, n_out] of [point, n_in] and the cell of each."""
         if not self.params.shape[1]:
             return self.encoder(points, self.params[:0].flatten(), self.engine)
-        filled, place = batches(points, cells, len(self.params))
+        filled, place = batches(points, cells, len(own_rows(self.params)))
         return self(filled)[cells, place]
 
     def extra_repr(self) -> str:
         """Which it is, for print."""
         return f"otype={self.section.otype!r}, n_params={tuple(self.params.shape)}"
+
+    def shard(self, mesh: DeviceMesh) -> None:
+        """Share what is learnt out among processes, by cells."""
+        if self.params.shape[1]:
+            self.params = torch.nn.Parameter(share_out(self.params, mesh), self.params.requires_grad)
 
     def part(self, rows: torch.Tensor | None) -> CellEncoding:
         """Those of some cells, with a copy of their parameters."""
@@ -72,7 +82,8 @@ class CellEncoding(torch.nn.Module):
         torch.nn.Module.__init__(found)
         found.section, found.encoder, found.engine = self.section, self.encoder, self.engine
         found.n_output_dims = self.n_output_dims
-        chosen = self.params.detach() if rows is None else self.params.detach()[rows]
+        params = own_rows(self.params.detach())
+        chosen = params if rows is None else params[rows]
         found._hold(chosen.clone())
         found.requires_grad_(self.params.requires_grad)
         return found

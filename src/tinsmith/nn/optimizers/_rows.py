@@ -16,9 +16,11 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, CheckpointError, ConfigError, ShapeError, refusal
+from ...bridge import is_distributed
+from .._shares import as_shared, of_own_rows, own_rows, share_out
 from ..config import Section, resolved
 from ._composite import Composite
-from ._gradients import gradient, lent
+from ._gradients import clear, gradient, lent
 from ._make import made
 from ._row_wrappers import RowAverages, Wrapping, decayed
 from ._slots import Params, Slot, slots
@@ -66,7 +68,9 @@ class RowOptimizer:
         self, params: Params, config: Section | Mapping[str, Any] | str | Path | Factory | None = None
     ) -> None:
         given = slots(params)
-        self._parameters = [slot.parameter for slot in given]
+        self._given = [slot.parameter for slot in given]
+        with torch.no_grad():
+            self._parameters = [own_rows(one) for one in self._given]
         self.counts = torch.zeros(_rows_of(self._parameters), dtype=torch.int64)
         self._wrapping: Wrapping | None = None
         if callable(config):
@@ -82,7 +86,7 @@ class RowOptimizer:
     @property
     def parameters(self) -> list[torch.Tensor]:
         """What is optimized, in the order in which `step` takes gradients."""
-        return list(self._parameters)
+        return list(self._given)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
@@ -91,8 +95,7 @@ class RowOptimizer:
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clears the gradients, of all rows."""
-        for part in self._parts:
-            part.zero_grad(set_to_none)
+        clear(self._given, set_to_none)
 
     @torch.no_grad()
     def step(self, rows: Rows = None, gradients: Sequence[torch.Tensor | None] | None = None) -> None:
@@ -120,7 +123,7 @@ class RowOptimizer:
             self._averages.update(self._parameters, index, self.counts)
 
     def _step_all(self, gradients: Sequence[torch.Tensor | None] | None) -> None:
-        came = gradients if gradients is not None else [gradient(parameter) for parameter in self._parameters]
+        came = gradients if gradients is not None else self._gradients()
         count = int(self.counts[0])
         if self._counts_differed:
             for part in self._parts:
@@ -138,7 +141,7 @@ class RowOptimizer:
             of_count = (counts == count).nonzero().squeeze(1)
             chosen = index[of_count]
             if gradients is None:
-                came = [_taken(gradient(parameter), chosen) for parameter in self._parameters]
+                came = [_taken(one, chosen) for one in self._gradients()]
             else:
                 came = [_taken(given, of_count) for given in gradients]
             self._step_equals(chosen, count, came)
@@ -160,6 +163,11 @@ class RowOptimizer:
         for parameter, little, given in zip(self._parameters, small, came, strict=True):
             if given is not None:
                 parameter.index_copy_(0, index.to(parameter.device), little)
+
+    def _gradients(self) -> list[torch.Tensor | None]:
+        """What backward left, of the rows that this process has."""
+        found = (gradient(parameter) for parameter in self._given)
+        return [None if one is None else own_rows(one) for one in found]
 
     def _rate(self, count: int) -> float:
         return 1.0 if self._wrapping is None else self._wrapping.rate(count)
@@ -184,10 +192,27 @@ class RowOptimizer:
                 raise ShapeError(refusal(f"gradients[{i}] does not fit {k} rows.", rows, remedy))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resumed run needs to go on bit for bit."""
-        averages = None if self._averages is None else self._averages.averages
-        parts = [part.state_dict() for part in self._parts]
-        return {"counts": self.counts.clone(), "parts": parts, "averages": averages}
+        """Everything that a resumed run needs to go on bit for bit.
+
+        Tensors by rows are shared among processes as the parameters are.
+        """
+        averages = None if self._averages is None else [self._as_given(one) for one in self._averages.averages]
+        parts = [_with_states(part.state_dict(), self._as_given) for part in self._parts]
+        return {"counts": self._as_given(self.counts.clone()), "parts": parts, "averages": averages}
+
+    def _as_given(self, rows: torch.Tensor) -> torch.Tensor:
+        """A tensor of this process's rows as the parameters are: shared among processes, if they are."""
+        first = self._given[0]
+        if not is_distributed([first]):
+            return rows
+        return of_own_rows(rows, len(first), as_shared(first).device_mesh)
+
+    def _own(self, tensor: torch.Tensor) -> torch.Tensor:
+        """This process's rows of a tensor of all rows, which may be shared among processes."""
+        first = self._given[0]
+        if is_distributed([first]) and not is_distributed([tensor]):
+            tensor = share_out(tensor, as_shared(first).device_mesh)
+        return own_rows(tensor).detach()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take up the state of a run with the same configuration and parameters.
@@ -196,9 +221,10 @@ class RowOptimizer:
             CheckpointError: it was saved for another number of rows, or by another optimizer.
         """
         saved, parts = state_dict.get("counts"), state_dict.get("parts", ())
-        if saved is None or saved.shape != self.counts.shape or len(parts) != len(self._parts):
+        count = len(self._given[0])
+        if saved is None or saved.shape != (count,) or len(parts) != len(self._parts):
             came = "another optimizer's" if saved is None else f"{len(saved)} rows, {len(parts)} parts"
-            rows = [("expected", f"{len(self.counts)} rows, {len(self._parts)} parts"), ("came", came)]
+            rows = [("expected", f"{count} rows, {len(self._parts)} parts"), ("came", came)]
             raise CheckpointError(refusal("The state is not of this RowOptimizer.", rows))
         if (state_dict.get("averages") is None) != (self._averages is None):
             expected, came = ("no EMA", "an EMA") if self._averages is None else ("an EMA", "no EMA")
@@ -206,11 +232,11 @@ class RowOptimizer:
                 refusal("The state is not of this RowOptimizer.", [("expected", expected), ("came", came)])
             )
         for part, given in zip(self._parts, parts, strict=True):
-            part.load_state_dict(given)
-        self.counts, self._counts_differed = saved.cpu().clone(), True
+            part.load_state_dict(_with_states(given, self._own))
+        self.counts, self._counts_differed = self._own(saved).cpu().clone(), True
         if self._averages is not None:
             for average, was in zip(self._averages.averages, state_dict["averages"], strict=True):
-                average.copy_(was)
+                average.copy_(self._own(was))
 
 
 def _from_configuration(section: Section, given: Sequence[Slot]) -> Factory:
@@ -220,6 +246,16 @@ def _from_configuration(section: Section, given: Sequence[Slot]) -> Factory:
 def _made_over(section: Section, matrix: tuple[bool, ...], parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
     networks = len(parameters[0])
     return made(section, [Slot(p, is_matrix, networks) for p, is_matrix in zip(parameters, matrix, strict=True)])
+
+
+def _with_states(state: dict[str, Any], by_rows: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
+    """A plain optimizer's state dict with another in the place of each tensor by rows."""
+
+    def converted(value: Any) -> Any:
+        return by_rows(value) if isinstance(value, torch.Tensor) and value.ndim else value
+
+    found = {key: {name: converted(value) for name, value in one.items()} for key, one in state["state"].items()}
+    return {**state, "state": found}
 
 
 def _parts(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:

@@ -1,0 +1,105 @@
+"""Owners: which process has which networks of an array, and points sent to the processes that have theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from ..._errors import ArgumentError, refusal
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+Run = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""Points and the row of each among a process's own networks, to outputs."""
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The networks of an array, shared out in runs: the first process has the first, as `torch.chunk` splits.
+
+    Attributes:
+        mesh: the processes, along one dim.
+        cells: how many networks there are.
+    """
+
+    mesh: DeviceMesh
+    cells: int
+
+    def __post_init__(self) -> None:
+        """Refuse a mesh of several dims."""
+        if self.mesh.ndim != 1:
+            rows = [("dims", str(self.mesh.ndim))]
+            remedy = 'Pass one dim of it, `mesh["cells"]`.'
+            raise ArgumentError(refusal("networks are shared out along one dim of a mesh", rows, remedy))
+        if self._each * (self.mesh.size() - 1) >= self.cells:
+            rows = [("networks", str(self.cells)), ("processes", str(self.mesh.size()))]
+            remedy = f"Each would have {self._each}: take {-(-self.cells // self._each)} processes."
+            raise ArgumentError(refusal("the networks leave a process without any", rows, remedy))
+
+    @property
+    def _each(self) -> int:
+        """Networks of a process; the last ones may have fewer."""
+        return -(-self.cells // self.mesh.size())
+
+    @property
+    def own(self) -> range:
+        """The cells of this process."""
+        first = self.mesh.get_local_rank() * self._each
+        return range(min(first, self.cells), min(first + self._each, self.cells))
+
+    def own_rows(self, cells: torch.Tensor) -> torch.Tensor:
+        """Cells of this process as rows of what it has.
+
+        Raises:
+            ArgumentError: one is another process's.
+        """
+        outside = (cells < self.own.start) | (cells >= self.own.stop)
+        if bool(outside.any()):
+            rows = [("cell", str(int(cells[outside][0]))), ("here", f"{self.own.start} to {self.own.stop - 1}")]
+            remedy = "Name cells of `array.own_cells`; `array.routed` takes points of any cell."
+            raise ArgumentError(refusal("`at` names a cell of another process", rows, remedy))
+        return cells - self.own.start
+
+    def route(self, points: torch.Tensor, cells: torch.Tensor, run: Run) -> torch.Tensor:
+        """Outputs of points by networks of any process: each point goes to its network's, its output comes back.
+
+        All processes call this, with any numbers of points, and all go backward through what it returns.
+        """
+        owner = cells // self._each
+        order = torch.argsort(owner, stable=True)
+        sent = torch.bincount(owner, minlength=self.mesh.size())
+        came = torch.empty_like(sent)
+        dist.all_to_all_single(came, sent, group=self.mesh.get_group())
+        there, back = sent.tolist(), came.tolist()
+        own_points = self._exchange(points[order], there, back)
+        own_cells = self._exchange(cells[order], there, back)
+        outputs = self._exchange(run(own_points, own_cells - self.own.start), back, there)
+        return outputs.new_empty(outputs.shape).index_copy(0, order, outputs)
+
+    def _exchange(self, rows: torch.Tensor, sent: list[int], received: list[int]) -> torch.Tensor:
+        return _Exchange.apply(rows, sent, received, self.mesh.get_group())
+
+
+class _Exchange(torch.autograd.Function):
+    """Rows for each process, one process's after the other's, in exchange for those that they have for this one.
+
+    torch's own is deprecated, and its successor is private.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: torch.Tensor, sent: list[int], received: list[int], group: dist.ProcessGroup
+    ) -> torch.Tensor:
+        ctx.way = received, sent, group
+        found = rows.new_empty(sum(received), *rows.shape[1:])
+        dist.all_to_all_single(found, rows.contiguous(), received, sent, group)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return _Exchange.apply(gradients[0], *ctx.way), None, None, None
