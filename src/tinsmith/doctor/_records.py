@@ -90,8 +90,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return {
         "id": rule.id,
         "name": "".join(word.capitalize() for word in rule.name.split("-")),
-        "shortDescription": {"text": sentence},
-        "fullDescription": {"text": sentence},
+        "shortDescription": {"text": about},
+        "fullDescription": {"text": about},
         "help": {"text": help_text, "markdown": markdown},
         "properties": {"tags": ["differentiability"], "precision": "high"},
     }
