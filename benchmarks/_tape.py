@@ -7,23 +7,23 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tinsmith.bridge.backward import _runner, _straight
+from tinsmith.bridge import _executor
 
 
 @contextmanager
 def tape_of() -> Iterator[list[int]]:
-    """Watch the two places where tapes are made: the sizes in bytes of those made inside, in order."""
+    """Watch the places where tapes are made: the sizes in bytes of those made inside, in order."""
     sizes: list[int] = []
-    made, ran = _runner.Runner.tape, _straight.Straight.run
+    made, ran = _executor.unread, _executor.Executor.run
 
-    def tape(runner: Any, *given: Any) -> Any:
-        found = made(runner, *given)
+    def unread(buffer: Any, device: Any) -> Any:
+        found = made(buffer, device)
         sizes.append(found.nbytes)
         return found
 
-    def run(straight: Any, *given: Any) -> Any:
-        sizes.append(straight.tape_bytes)
-        return ran(straight, *given)
+    def run(executor: Any, *given: Any) -> Any:
+        sizes.append(executor.tape_bytes)
+        return ran(executor, *given)
 
-    with patch.object(_runner.Runner, "tape", tape), patch.object(_straight.Straight, "run", run):
+    with patch.object(_executor, "unread", unread), patch.object(_executor.Executor, "run", run):
         yield sizes

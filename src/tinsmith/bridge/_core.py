@@ -18,11 +18,12 @@ from ._buffers import Buffer
 from ._case import Case
 from ._digest import digest_of
 from ._elements import check_element
+from ._executor import Layout, Make
 from ._field_contents import FieldContents
 from ._lowered import lowered
 from ._plan import Kind, Pace, Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
-from ._steps import Situation
+from ._steps import Situation, StageLaunch, Use
 from ._tracing import constant_when_traced
 from .backward import Reverse, ReverseAt
 
@@ -260,8 +261,26 @@ class Core:
             if len(self._kinds) >= config().plan_cache:
                 self._kinds.clear()
             self.check_device(situation.device)
-            found = self._kinds[key] = Kind(situation, call.reverse)
+            found = self._kinds[key] = Kind(situation, call.reverse, self._layouts(call, situation))
         return found
+
+    def _layouts(self, call: Call, situation: Situation) -> tuple[Layout, Layout]:
+        """The forward pass of calls of one kind, on several threads and on one."""
+        found = []
+        for is_serial in (False, True):
+            launches = []
+            for stage in self.signature.stages:
+                uses = tuple(Use(name, name, name, "", name in situation.batched) for name in stage.arrays)
+                launches.append(StageLaunch(stage, uses, is_serial=is_serial))
+            found.append(Layout(self.signature.op, self.signature.arrays, self._makes, tuple(launches)))
+        return found[0], found[1]
+
+    @property
+    def _makes(self) -> tuple[Make, ...]:
+        """Outputs and scratch, which a forward pass makes."""
+        signature = self.signature
+        names = signature.outputs + signature.scratch
+        return tuple(Make(name, name, signature.starts_at_zero(name)) for name in names)
 
     def resize(self, first: Plan, call: Call) -> Plan:
         """The plan of a call that differs from that of a first plan in sizes alone."""

@@ -15,12 +15,11 @@ from typing import Any
 import torch
 
 from ..engines import Launch, one_at_a_time
-from ._buffers import Makers
+from ._executor import Executor, Layout
 from ._field_contents import Look
-from ._stage import Stage
-from ._steps import Situation, Step, Use, product, resize, step
+from ._steps import Situation, Step, product
 from ._streams import in_order
-from .backward import Backward, ReverseAt
+from .backward import Pullback, ReverseAt
 
 SERIAL_LIMIT = 400e-6
 """Seconds. A serial launch that takes longer would have been worth waking the thread pool for."""
@@ -59,28 +58,26 @@ class Kind:
         reverse: where their gradient comes from.
         names: of all arrays: inputs, outputs, scratch.
         outputs: where the outputs stand among all arrays.
-        made: outputs and scratch, and whether they start at zero.
         steady_outputs: places among the outputs of those without a gradient; `moving` are (place, name) of the others.
         prepares_backward: whether the backward pass is made with the forward one.
-        steps: of a first plan, serial and not; others launch the same kernels on memory of other sizes.
+        layouts: of the forward pass on several threads, and on one.
         pullbacks: backward passes of a first plan.
         saved: places of what backward passes read, by the inputs that want a gradient.
     """
 
-    def __init__(self, situation: Situation, reverse: ReverseAt) -> None:
+    def __init__(self, situation: Situation, reverse: ReverseAt, layouts: tuple[Layout, Layout]) -> None:
         signature = situation.signature
+        self.layouts = layouts
         self.reverse = reverse
         self.names = tuple(situation.buffers)
         self.floats = situation.floats
         self.inputs = len(signature.arrays)
         self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
-        self.made = tuple([(name, signature.starts_at_zero(name)) for name in signature.outputs + signature.scratch])
         pairs = tuple(enumerate(signature.outputs))
         self.steady_outputs = tuple(place for place, name in pairs if name not in self.floats)
         self.moving = tuple((place, name) for place, name in pairs if name in self.floats)
         self.prepares_backward = any(situation.fingerprints) or reverse.depends_on_sizes
-        self.steps: dict[bool, tuple[Step, ...]] = {}
-        self.pullbacks: dict[tuple[Any, ...], Backward] = {}
+        self.pullbacks: dict[tuple[Any, ...], Pullback] = {}
         self.saved: dict[frozenset[str], tuple[int, ...]] = {}
         self.looks: tuple[Look, ...] | None = None  # asked for by the first call that may have a gradient
 
@@ -89,31 +86,26 @@ class Plan:
     """How to run one op in one situation, forward and backward."""
 
     def __init__(self, situation: Situation, kind: Kind, pace: Pace) -> None:
-        buffers, signature = situation.buffers, situation.signature
         self.situation = situation
-        self.signature = signature
+        self.signature = situation.signature
         self.kind = kind
         self.reverse = kind.reverse
         self.names, self.inputs, self.outputs = kind.names, kind.inputs, kind.outputs
         self.steady_outputs = kind.steady_outputs
         self.prepares_backward = kind.prepares_backward
-        self._makers = Makers([(buffers[name], is_zero) for name, is_zero in kind.made], situation.device)
         self._pace = pace
         self._elements = sum([product(shape) for shape in situation.shapes.values()])
         self.is_serial = situation.device.type == "cpu" and self._elements < pace.serial_below
         self._is_cuda = situation.device.type == "cuda"
-        self._steps: tuple[Step, ...] = ()
-        self._pullbacks: dict[tuple[frozenset[str], frozenset[str] | None], Backward] = {}
+        self._executor: Executor | None = None
+        self._pullbacks: dict[tuple[frozenset[str], frozenset[str] | None], Pullback] = {}
 
-    def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
+    def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> Sequence[torch.Tensor]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
-        steps = self._steps or self._make_steps()
-        makers = self._makers
-        arrays = [*inputs, *[make() for make in makers.now or makers.find()]]
-        pointers = [array.data_ptr() for array in arrays]
-        pointers.append(0)
-        self.launch(steps, pointers, scalars)
-        return arrays
+        executor = self._executor
+        if executor is None:
+            executor = self._executor = Executor(self.kind.layouts[self.is_serial], self.situation)
+        return executor.run(inputs, scalars, self.launch)[: len(self.names)]
 
     def launch(self, steps: Sequence[Step], pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
         """Run launches in order, in order with torch's own work, and watch how long a serial one takes."""
@@ -137,23 +129,8 @@ class Plan:
 
     def _go_parallel(self) -> None:
         self.is_serial = False
-        self._steps = ()
+        self._executor = None
         self._pullbacks = {}
-
-    @one_at_a_time
-    def _make_steps(self) -> tuple[Step, ...]:
-        if not self._steps:
-            first = self.kind.steps.get(self.is_serial, ())
-            self._steps = resize(first, self.situation.shapes) or tuple(
-                step(self.situation, stage, self._uses(stage), adjoint=False, is_serial=self.is_serial)
-                for stage in self.signature.stages
-            )
-            self.kind.steps.setdefault(self.is_serial, self._steps)
-        return self._steps
-
-    def _uses(self, stage: Stage) -> list[Use]:
-        batched = self.situation.batched
-        return [Use(name, name, self.names.index(name), -1, name in batched) for name in stage.arrays]
 
     # Backward -----------------------------------------------------------------------------
     def saved(self, active: frozenset[str]) -> tuple[int, ...]:
@@ -168,13 +145,13 @@ class Plan:
         found = self.kind.saved[active] = tuple(i for i, name in enumerate(self.names) if name in read)
         return found
 
-    def pullback(self, active: frozenset[str], given: frozenset[str] | None = None) -> Backward:
+    def pullback(self, active: frozenset[str], given: frozenset[str] | None = None) -> Pullback:
         """The backward pass for the inputs that want a gradient, from all outputs or those `given`."""
         found = self._pullbacks.get((active, given))
         return self._make_pullback(active, given) if found is None else found
 
     @one_at_a_time
-    def _make_pullback(self, active: frozenset[str], given: frozenset[str] | None) -> Backward:
+    def _make_pullback(self, active: frozenset[str], given: frozenset[str] | None) -> Pullback:
         pullbacks, key = self._pullbacks, (active, given)
         if key not in pullbacks:
             first = self.kind.pullbacks.get((*key, self.is_serial))

@@ -59,12 +59,19 @@ class Situation:
 
 
 class Use(NamedTuple):
-    """An array argument of a launch. Places are those in the list of pointers; -1 is no gradient."""
+    """An array argument of a launch.
+
+    Attributes:
+        parameter: the kernel's.
+        array: whose sizes it has.
+        memory: the name of its memory; `gradient` that of its gradient's, "" without.
+        is_batched: whether its memory has a batch dimension.
+    """
 
     parameter: str
     array: str
-    place: int
-    gradient: int
+    memory: str
+    gradient: str
     is_batched: bool
 
 
@@ -81,9 +88,10 @@ class Sized(NamedTuple):
     itemsize: int
     inner: int
 
-    def bytes_and_shape(self, whole: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+    def bytes_and_shape(self, whole: Sequence[int]) -> tuple[int, tuple[int, ...]]:
         """What an engine is told of memory of that shape, batch and element dims included."""
-        return self.itemsize * math.prod(whole), whole[: len(whole) - self.inner] if self.inner else whole
+        shape = tuple(whole)
+        return self.itemsize * math.prod(shape), shape[: len(shape) - self.inner] if self.inner else shape
 
 
 class Step(NamedTuple):
@@ -108,7 +116,7 @@ class Step(NamedTuple):
     sized: tuple[Sized, ...] = ()
     is_plain: bool = False
 
-    def resize(self, shapes: Mapping[str, tuple[int, ...]]) -> Step:
+    def resize(self, shapes: Mapping[str, Sequence[int]]) -> Step:
         """The same launch on memory of other sizes: whole shapes by array, batch included."""
         entries = []
         for (slot, place, _, _, gradient), one in zip(self.entries, self.sized, strict=True):
@@ -148,23 +156,41 @@ class Step(NamedTuple):
         return moved
 
 
-def resize(steps: Sequence[Step], shapes: Mapping[str, tuple[int, ...]]) -> tuple[Step, ...]:
-    """The same launches on memory of other sizes; none where sizes decide more than entries."""
-    return tuple([one.resize(shapes) for one in steps]) if all([one.sized for one in steps]) else ()  # noqa: C419
+@dataclass(frozen=True, eq=False)
+class StageLaunch:
+    """A launch of a kernel of the op's, or of its reverse.
 
+    Attributes:
+        adjoint: whether the engine's reverse of the kernel.
+        stack: the depth of its gradient stack for a call; None where there is none to set.
+    """
 
-def step(
-    situation: Situation, stage: Stage, uses: Sequence[Use], *, adjoint: bool, is_serial: bool, stack: int = 0
-) -> Step:
-    """Compile a stage for a situation, and lay out its arguments."""
-    types = {use.parameter: _type(situation, stage, use) for use in uses}
-    variant = Variant(tuple(types.items()), adjoint, is_serial, _fingerprint(situation, stage), stack)
-    if not stage.is_simd or adjoint or situation.device.type != "cpu":
-        return _laid_out(situation, stage, uses, types, variant)
-    plain = functools.cache(lambda: _laid_out(situation, stage, uses, types, variant))
-    found = _laid_out(situation, stage, uses, types, replace(variant, is_simd=True))
-    aligned = tuple((use.place, _alignment(types[use.parameter])) for use in uses if types[use.parameter].element)
-    return found._replace(aligned=aligned, unaligned=plain, is_plain=False)
+    stage: Stage
+    uses: tuple[Use, ...]
+    adjoint: bool = False
+    is_serial: bool = False
+    stack: Callable[[Situation], int] | None = None
+
+    @property
+    def memory(self) -> tuple[str, ...]:
+        """Names of what it works on."""
+        return tuple(name for use in self.uses for name in (use.memory, use.gradient) if name)
+
+    def step(self, situation: Situation, places: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> Step:
+        """Compile the stage for a call, and lay out its arguments."""
+        stage, uses = self.stage, self.uses
+        types = {use.parameter: _type(situation, stage, use) for use in uses}
+        stack = 0 if self.stack is None else self.stack(situation)
+        variant = Variant(tuple(types.items()), self.adjoint, self.is_serial, _fingerprint(situation, stage), stack)
+        lay_out = functools.partial(_lay_out, situation, stage, uses, types, places)
+        if not stage.is_simd or self.adjoint or situation.device.type != "cpu":
+            found = lay_out(variant)
+            return found if self.stack is None else found._replace(sized=())
+        found = lay_out(replace(variant, is_simd=True))
+        vectors = [use for use in uses if types[use.parameter].element]
+        aligned = tuple((places[use.memory], _alignment(types[use.parameter])) for use in vectors)
+        plain = functools.cache(lambda: lay_out(variant))
+        return found._replace(aligned=aligned, unaligned=plain, is_plain=False)
 
 
 def _alignment(array: ArrayType) -> int:
@@ -172,8 +198,13 @@ def _alignment(array: ArrayType) -> int:
     return product(array.element) * array.dtype.itemsize
 
 
-def _laid_out(
-    situation: Situation, stage: Stage, uses: Sequence[Use], types: Mapping[str, ArrayType], variant: Variant
+def _lay_out(
+    situation: Situation,
+    stage: Stage,
+    uses: Sequence[Use],
+    types: Mapping[str, ArrayType],
+    places: Mapping[str, int],
+    variant: Variant,
 ) -> Step:
     is_looped = any(use.is_batched for use in uses) and bool(stage.batch_refusal(variant))
     if is_looped:
@@ -188,7 +219,8 @@ def _laid_out(
         is_wide = use.is_batched and not is_looped
         nbytes, shape = one.bytes_and_shape((situation.batch or 0, *core) if is_wide else core)
         strides.append(nbytes if use.is_batched and is_looped else 0)
-        entries.append((compiled.slots[use.parameter], use.place, nbytes, shape, use.gradient))
+        gradient = places[use.gradient] if use.gradient else -1
+        entries.append((compiled.slots[use.parameter], places[use.memory], nbytes, shape, gradient))
         sized.append(one)
     scalars = tuple(
         (parameter.setter, compiled.slots[name], stage.renamed.get(name, name))
@@ -218,7 +250,7 @@ def _type(situation: Situation, stage: Stage, use: Use) -> ArrayType:
         check_element(situation.signature.op, parameter, "", core)
     element = element_of(stage, use.parameter, core)
     dtype = situation.buffers[use.array].dtype
-    return ArrayType(dtype, len(core) - len(element), element, use.gradient >= 0, use.is_batched)
+    return ArrayType(dtype, len(core) - len(element), element, bool(use.gradient), use.is_batched)
 
 
 def _fingerprint(situation: Situation, stage: Stage) -> tuple[Any, ...]:

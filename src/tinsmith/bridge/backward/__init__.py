@@ -2,21 +2,22 @@
 
 from ._by_hand import HandWritten
 from ._engine_reverse import EngineReverse
-from ._pullback import KernelReverse
-from ._reverse import Backward, Reverse, ReverseAt
-from ._runner import Runner
+from ._generated import forward_layout
+from ._kernel_reverse import KernelReverse
+from ._pullback import Pullback
+from ._reverse import Reverse, ReverseAt
 from ._sourced import AutoAt, AutoReverse, SourceAt, SourceReverse
 
 __all__ = [
     "AutoAt",
     "AutoReverse",
-    "Backward",
     "EngineReverse",
     "HandWritten",
     "KernelReverse",
+    "Pullback",
     "Reverse",
     "ReverseAt",
-    "Runner",
     "SourceAt",
     "SourceReverse",
+    "forward_layout",
 ]

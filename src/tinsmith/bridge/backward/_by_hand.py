@@ -9,7 +9,7 @@ from ..._errors import GradientError, SpecError, refusal
 from ...source import Roles
 from .._signature import Signature
 from .._stage import Stage
-from ._pullback import Argument, KernelReverse, Request, Rerun
+from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
 
 
 class HandWritten(KernelReverse):

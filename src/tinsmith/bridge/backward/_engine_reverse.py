@@ -11,7 +11,7 @@ from ...linter import lint_kernels
 from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of
 from .._signature import Signature, is_steady
 from .._stage import Stage
-from ._pullback import Argument, KernelReverse, Request, Rerun
+from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
 
 DEFAULT_STACK = 32
 """Entries of Taichi's gradient stack where it does not know how many it needs."""

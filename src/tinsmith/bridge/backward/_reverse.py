@@ -8,34 +8,10 @@ a program of several.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
-
-import torch
 
 from .._case import Case
-from .._steps import Situation, Step
-
-Launches = Callable[[Sequence[Step], Sequence[int], Mapping[str, Any]], None]
-"""What runs steps on pointers, with scalars: the plan's own way of launching."""
-
-
-class Backward(Protocol):
-    """A backward pass, for one set of inputs that want a gradient."""
-
-    def run(
-        self,
-        saved: Mapping[str, torch.Tensor],
-        cotangents: Sequence[torch.Tensor | None],
-        scalars: Mapping[str, Any],
-        launch: Launches,
-    ) -> list[torch.Tensor | None]:
-        """Gradients of the inputs, in their order; None where none is wanted."""
-        ...
-
-    def resize(self, situation: Situation) -> Backward:
-        """The same backward pass for other sizes."""
-        ...
+from .._steps import Situation
+from ._pullback import Pullback
 
 
 class ReverseAt(ABC):
@@ -65,7 +41,7 @@ class ReverseAt(ABC):
     @abstractmethod
     def backward(
         self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
-    ) -> Backward:
+    ) -> Pullback:
         """The backward pass of a plan. `given` are the outputs that have a cotangent, None for all."""
 
 

@@ -19,9 +19,9 @@ from .._signature import Signature
 from .._steps import Situation
 from ._emitted import Emitted
 from ._engine_reverse import EngineReverse
-from ._reverse import Backward, Reverse, ReverseAt
-from ._runner import Runner
-from ._straight import Straight, is_straight
+from ._generated import backward_pass
+from ._pullback import Pullback
+from ._reverse import Reverse, ReverseAt
 
 Kernels = Callable[[Case], list[Lowered]]
 """Gives an op's kernels as IR, for a kind of call."""
@@ -250,12 +250,11 @@ class SourceAt(ReverseAt):
 
     def backward(
         self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
-    ) -> Backward:
+    ) -> Pullback:
         self.check(active)
         part = None if given is None else self._part(active, given, is_serial=is_serial)
         program = self.program(active, is_serial=is_serial) if part is None else part
-        make = Straight.of if is_straight(self.case, program, situation) else Runner
-        return make(self.case, self.emitted, program, situation, active)
+        return backward_pass(self.case, self.emitted, program, situation, active)
 
 
 class AutoReverse(Reverse):
@@ -317,7 +316,7 @@ class AutoAt(ReverseAt):
 
     def backward(
         self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
-    ) -> Backward:
+    ) -> Pullback:
         reason = self.source.refusal(active)
         if reason is not None and active not in self._told:
             self._told.add(active)

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import torch
-
 from ...spec import Solution
 from .._buffers import Buffer
 from .._core import Call, Core
-from .._plan import Kind, Plan
+from .._executor import Layout
 from .._signature import Signature
 from .._steps import Situation
-from ..backward import Runner, SourceAt, SourceReverse
+from ..backward import SourceAt, SourceReverse, forward_layout
 
 
 class DerivedCore(Core):
@@ -36,20 +31,7 @@ class DerivedCore(Core):
         """Not from this op's own spec, which has no items for what the base makes."""
         return self.made(call)
 
-    def _new_plan(self, call: Call, situation: Situation, kind: Kind) -> Plan:
-        return DerivedPlan(self, call, situation, kind)
-
-
-class DerivedPlan(Plan):
-    """How generated kernels are run in one situation: on the caller's memory and their own."""
-
-    def __init__(self, core: DerivedCore, call: Call, situation: Situation, kind: Kind) -> None:
-        super().__init__(situation, kind, core._pace)
-        at = core.at(call)
-        self._runner = Runner(at.case, at.emitted, at.forward, situation, frozenset())
-
-    def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> list[torch.Tensor]:
-        makers = self._makers
-        arrays = [*inputs, *[make() for make in makers.now or makers.find()]]
-        self._runner.forward(dict(zip(self.names, arrays, strict=True)), scalars, self.launch)
-        return arrays
+    def _layouts(self, call: Call, situation: Situation) -> tuple[Layout, Layout]:
+        at = self.at(call)
+        found = forward_layout(at.case, at.emitted, at.forward, self.signature.arrays, self._makes)
+        return found, found

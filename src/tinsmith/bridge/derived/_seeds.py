@@ -19,7 +19,7 @@ from .._binding import Bound
 from .._buffers import Buffer
 from .._case import Case
 from .._core import Call, Core
-from .._plan import Kind, Plan
+from .._executor import Layout
 from .._signature import Signature, settled
 from .._steps import Situation
 from ._derived import DerivedCore
@@ -72,9 +72,9 @@ class SeededCore(DerivedCore):
             Lowered(seeded(kernel, self.seed, number * APART), fields) for number, (kernel, fields) in enumerate(found)
         ]
 
-    def _new_plan(self, call: Call, situation: Situation, kind: Kind) -> Plan:
+    def _layouts(self, call: Call, situation: Situation) -> tuple[Layout, Layout]:
         try:
-            return super()._new_plan(call, situation, kind)
+            return super()._layouts(call, situation)
         except NotCovered as reason:
             words = f"op `{self.signature.op}` draws random numbers, and uses what tinsmith cannot follow"
             remedy = "Write that line in other words, or pass adjoint='engine': the engine draws, without a gradient."
