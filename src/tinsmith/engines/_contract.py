@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import torch
 
-ArrayArgument = tuple[Any, int, int, tuple[int, ...], int]
+ArrayArgument = tuple[Any, int, int, Sequence[int], int]
 """(slot, place of the data pointer, bytes, shape without element dims, place of the gradient pointer).
 
 Places are those in the list of pointers that goes with them, whose last one is 0: -1 is no gradient.

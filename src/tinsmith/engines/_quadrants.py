@@ -134,7 +134,9 @@ class Quadrants(Engine):
         with _shared.scalarized(config, is_wanted=in_numbers), off:
             result = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
-        return Compiled(_shared.launcher(cpp, program, result.compiled_kernel_data), slots, runtime)
+        data = result.compiled_kernel_data
+        launch = _shared.launcher(cpp, program, data, is_reused=self.device_type() == "cpu")
+        return Compiled(launch, slots, runtime)
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]

@@ -146,7 +146,7 @@ class Taichi(Engine):
         ):
             data = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
-        return Compiled(_shared.launcher(cpp, program, data), slots, runtime)
+        return Compiled(_shared.launcher(cpp, program, data, is_reused=self.device_type() == "cpu"), slots, runtime)
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]

@@ -172,7 +172,7 @@ class _Writing:
         given = self.given
         before = self.before() if self.parallel is not None else ()
         kinds = dict(self.names.types)
-        statements = polished((*before, *body), kinds)
+        statements = _sized_by_gradients(polished((*before, *body), kinds), given)
         used = _arrays_in(statements)
         arrays = {name: array for name, array in self.arrays(reserve).items() if name in used}
         arguments = dict(given.kernel.arguments)
@@ -266,6 +266,23 @@ class _Writing:
             size = nodes.Binary("max", nodes.Binary("-", end, first, "i32"), ZERO, "i32")
             total = times(total, size)
         return self.kernel("iterations", [nodes.Store(reserve.total, (), (), total)], reserve)
+
+
+def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: Given) -> tuple[nodes.Stmt, ...]:
+    """Statements that ask a gradient for its sizes where they use an array for nothing else: it need not be handed."""
+    touched, arrays = walk.touched(statements), given.kernel.arrays
+    instead = {
+        name: gradient
+        for name, gradient in given.gradients.items()
+        if name in arrays and not arrays[name].label and name not in touched and gradient in touched
+    }
+
+    def change(expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Size) and expr.array in instead:
+            return replace(expr, array=instead[expr.array])
+        return walk.rebuilt(expr, change)
+
+    return tuple(walk.changed(one, change) for one in statements) if instead else statements
 
 
 def _arrays_in(body: Sequence[nodes.Stmt]) -> set[str]:
