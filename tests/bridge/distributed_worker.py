@@ -60,6 +60,22 @@ def conv(lang):
     return conv
 
 
+WEIGHT = 3.0
+
+
+def weighted(lang):
+    """Scratch, and a Python value that a graph's two passes compare."""
+
+    @ts.op("x[n, m] -> y[n, m]", scratch="t[n, m]")
+    @lang.kernel
+    def weighted(x: lang.types.ndarray(), y: lang.types.ndarray(), t: lang.types.ndarray()):
+        for i, j in x:
+            t[i, j] = WEIGHT * x[i, j] * x[i, j]
+            y[i, j] = t[i, j] * x[i, j]
+
+    return weighted
+
+
 def numbered(lang):
     """The loop's index is used as a number: nothing may be shared out."""
 
@@ -91,6 +107,17 @@ def whole(value):
 
 def listed(found):
     return list(found) if isinstance(found, tuple) else [found]
+
+
+def by_operator(op):
+    """The op by its torch operator, which gives scratch besides."""
+    count = len(op.spec.outputs)
+
+    def run(*tensors):
+        found = op.operator(*tensors)
+        return found if isinstance(found, torch.Tensor) else tuple(found[:count])
+
+    return run
 
 
 def compare(name, op, mesh, inputs, placements, expected, *, wrap=lambda f: f):
@@ -128,6 +155,16 @@ def check(lang, world):
     compare("the larger part", two, mesh, (x, x.sin()), ([Shard(0)], [Shard(0)]), [[Shard(0)]])
     three, k = conv(lang), torch.randn(3, dtype=F64)
     batch = torch.randn(world, 2 * world, 9, dtype=F64)
+    for wrap in (by_operator, lambda op: compiled(by_operator(op))):
+        compare("by the operator", one, mesh, (even, w), ([Shard(0)], [Replicate()]), [[Shard(0)]] * 2, wrap=wrap)
+    compare("uneven, by the operator", one, mesh, (x, w), ([Shard(0)], [Shard(0)]), [[Shard(0)]] * 2, wrap=by_operator)
+    compare("batch, by the operator", three, mesh, (batch, k), ([Shard(1)], [Shard(0)]), [[Shard(1)]], wrap=by_operator)
+    four = weighted(lang)
+    compare("with scratch and a global", four, mesh, (x,), ([Shard(0)],), [[Shard(0)]])
+    compare("the same by the operator", four, mesh, (x,), ([Shard(0)],), [[Shard(0)]], wrap=by_operator)
+    with torch.inference_mode():
+        shared = [distribute_tensor(one, mesh, p) for one, p in ((even, [Shard(0)]), (w, [Replicate()]))]
+        torch.testing.assert_close(one(*shared).y.full_tensor(), even @ w)
     compare("batch", three, mesh, (batch, k), ([Shard(0)], [Replicate()]), [[Shard(0)]])
     compare("second batch dim", three, mesh, (batch, k), ([Shard(1)], [Replicate()]), [[Shard(1)]])
     compare("neighbours", three, mesh, (batch, k), ([Shard(2)], [Shard(0)]), [[Replicate()]])

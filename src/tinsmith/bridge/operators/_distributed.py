@@ -33,7 +33,7 @@ def is_distributed(tensors: Sequence[Any]) -> bool:
 
 
 def call_distributed(core: Core, bound: Bound, run: Run) -> list[torch.Tensor]:
-    """The outputs of a call, as tensors that processes share."""
+    """The outputs of a call, as tensors that processes share; and what `run` gives besides them, scratch first."""
     from torch.distributed.tensor import DTensor
 
     _check(core, bound.tensors)
@@ -46,12 +46,12 @@ def call_distributed(core: Core, bound: Bound, run: Run) -> list[torch.Tensor]:
     outputs = run(bound.with_tensors(tuple(parts)))
     made = form.finish([torch.empty(one.shape, device="meta") for one in core.made(form.call)])
     found = []
-    for name, output, whole in zip(core.signature.outputs, outputs, made, strict=False):
+    for name, output, whole in zip(core.signature.outputs + core.signature.scratch, outputs, made, strict=False):
         placements = _placements(name, axes, chosen)
         found.append(
             DTensor.from_local(output, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
         )
-    return found
+    return [*found, *outputs[len(found) :]]
 
 
 def _axes(form: Form, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:

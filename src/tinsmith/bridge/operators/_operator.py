@@ -27,6 +27,7 @@ from .._gradients import saved_names
 from .._route import Form, as_it_is, checked_form, form_of
 from .._tracing import answer_missing, apply_at_one_level, constant_when_traced
 from ._cores import Cores
+from ._distributed import call_distributed, is_distributed
 from ._flops import backward_flops, forward_flops
 from ._functions import Launch, LaunchBackward
 from ._missing import missing
@@ -92,9 +93,7 @@ class Operator:
     # Calling it -------------------------------------------------------------------------------
     def call(self, core: Core, bound: Bound) -> list[torch.Tensor]:
         """The outputs of a call as a caller writes it."""
-        arguments, keywords = self.schema.pack(bound)
-        found = self._results(self.forward(*arguments, **keywords, **self._traced_values(core)))
-        return found[: len(core.signature.outputs)]
+        return self._run(core, bound)[: len(core.signature.outputs)]
 
     def results(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Everything that the forward operator gives for a call in the form in which it is run."""
@@ -145,6 +144,11 @@ class Operator:
         made = call.plan(device).forward(ready, call.scalars)[len(ready) :]
         return self._for_torch([*form.finish(made), *state])
 
+    def _run(self, core: Core, bound: Bound) -> list[torch.Tensor]:
+        """A call on this process's part of tensors that processes share."""
+        arguments, keywords = self.schema.pack(bound)
+        return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)))
+
     def _fake(self, *arguments: Any, **keywords: Any) -> Any:
         core, bound = self._read(arguments, keywords)
         form = self._form(core, bound, keywords)
@@ -155,6 +159,8 @@ class Operator:
 
     def _autograd(self, *arguments: Any, **keywords: Any) -> Any:
         core, bound = self._read(arguments, keywords)
+        if is_distributed(bound.tensors):
+            return self._for_torch(call_distributed(core, bound, functools.partial(self._run, core)))
         form = self._form(core, bound, keywords)
         if not (form.is_prepared and form.is_finished):
             results = self.results(form.call, form.prepare(bound.tensors))
