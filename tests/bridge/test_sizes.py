@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith._config import Config
 
 
 def scaled(lang, **options):
@@ -158,3 +159,75 @@ def test_a_size_that_does_not_fit_is_refused_after_one_that_did(lang64):
         op(torch.rand(5, 3, dtype=torch.float64), k)
     with pytest.raises(ts.ShapeError, match="z"):
         scaled(lang64)[0](torch.rand(0, dtype=torch.float64), torch.rand(2, dtype=torch.float64))
+
+
+def test_dims_by_keyword_change(lang64):
+    @ts.op("x[n] -> y[n, count]")
+    @lang64.kernel
+    def spread(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i, j in y:
+            y[i, j] = x[i] ** 2 * (j + 1)
+
+    for n, count in [(3, 2), (4, 2), (3, 5), (3, 2), (7, 1), (2, 0)]:
+        x = torch.rand(n, dtype=torch.float64, requires_grad=True)
+        y = spread(x, count=count)
+        torch.testing.assert_close(y, x[:, None] ** 2 * torch.arange(1, count + 1))
+        (slope,) = torch.autograd.grad(y.sum(), x)
+        torch.testing.assert_close(slope, 2 * x.detach() * count * (count + 1) / 2)
+    with pytest.raises(ts.ArgumentError, match="count"):
+        spread(torch.rand(5, dtype=torch.float64))
+    with pytest.raises(ts.ShapeError, match="-1"):
+        spread(torch.rand(6, dtype=torch.float64), count=-1)
+
+
+def test_half_precision_of_other_sizes(lang):
+    op, twin, inputs = batched(lang)
+    for n in (5, 9, 3, 17, 8):
+        given = [one.bfloat16().requires_grad_() for one in inputs(n)]
+        (made,) = [op(*given)]
+        assert made.dtype == torch.bfloat16
+        (expected,) = twin(*[one.float() for one in given])
+        torch.testing.assert_close(made.float(), expected, rtol=1e-2, atol=1e-2)
+        slopes = torch.autograd.grad(made.sum(), given)
+        for one, other in zip(slopes, torch.autograd.grad(expected.sum(), given), strict=True):
+            torch.testing.assert_close(one, other, rtol=2e-2, atol=2e-2)
+
+
+def test_a_negative_size_is_refused_after_one_that_fits(lang64):
+    op, _, _ = scaled(lang64)
+    w = torch.rand(2, dtype=torch.float64)
+    op(torch.rand(5, dtype=torch.float64), w)
+    with pytest.raises(ts.ShapeError, match="n - 1"):
+        op(torch.rand(0, dtype=torch.float64), w)
+
+
+def test_other_scalars_and_other_sizes_in_turn(lang64):
+    """Scalars that no plan depends on: a call of old sizes has its own, and its gradient too."""
+
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def weigh(x: lang64.types.ndarray(), weight: float, y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = weight * x[i] ** 2
+
+    calls = []
+    for n, weight in [(3, 2.0), (3, 5.0), (4, 7.0), (3, 11.0), (4, 0.5)]:
+        x = torch.rand(n, dtype=torch.float64, requires_grad=True)
+        calls.append((x, weight, weigh(x, weight)))
+    for x, weight, y in calls:
+        torch.testing.assert_close(y, weight * x**2)
+        (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        torch.testing.assert_close(slope, 2 * weight * x)
+        (bend,) = torch.autograd.grad(slope.sum(), x)
+        torch.testing.assert_close(bend, torch.full_like(x, 2 * weight))
+
+
+def test_what_is_kept_for_each_size_is_bounded_and_the_newest_stay(lang64, monkeypatch):
+    monkeypatch.setattr("tinsmith.bridge._cache.config", lambda: Config(plan_cache=4))
+    op, twin, inputs = scaled(lang64)
+    for n in range(2, 20):
+        given = tuple(map(doubled, inputs(n)))
+        torch.testing.assert_close(gradients(op, given, n), gradients(twin, given, n))
+        assert len(op._routes._known) <= 4
+    newest = op._routes._known[next(reversed(op._routes._known))]
+    assert op._routes.find(op._bound(given, {})) is newest

@@ -21,6 +21,7 @@ from tinsmith.spec import (
     Rest,
     Solution,
     parse,
+    quick_solver,
     solve,
 )
 
@@ -157,3 +158,27 @@ def test_solve_agrees_with_brute_force(call):
             solve(*call, "f")
     else:
         assert solve(*call, "f") == Solution(*wanted)
+
+
+def quickly_solved(spec, shapes, values):
+    """What quick code finds; None where it gives up."""
+    given = [shapes[item.name] for item in spec.inputs]
+    quick = quick_solver(spec, [len(shape) for shape in given], tuple(values))
+    return quick and quick(given, values)
+
+
+@settings(max_examples=500, deadline=None)
+@given(calls())
+def test_quick_code_finds_the_same_and_gives_up_where_something_does_not_fit(call):
+    wanted = expected(*call)
+    assert quickly_solved(*call) == (wanted and (wanted[1], tuple(wanted[3].values())))
+
+
+@pytest.mark.parametrize(("spec", "scratch", "shapes", "values", "dims", "batch", "rest", "made"), SOLVED)
+def test_quick_code_is_made_for_every_kind_of_spec(spec, scratch, shapes, values, dims, batch, rest, made):
+    assert quickly_solved(parse(spec, scratch), shapes, values) == (batch, tuple(made.values()))
+
+
+@pytest.mark.parametrize("value", [np.int64(3), 3.0, True, torch.tensor(3)])
+def test_quick_code_leaves_other_numbers_than_integers_to_the_long_way(value):
+    assert quickly_solved(parse("-> y[n]"), {}, {"n": value}) is None

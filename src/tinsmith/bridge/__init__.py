@@ -2,6 +2,7 @@
 
 from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
+from ._cache import Cache
 from ._examined import Examinable, Examined, examined, examined_layer, lint_subject
 from ._examples import example_inputs
 from ._foresight import Foresight
@@ -30,6 +31,7 @@ from .operators import is_distributed
 __all__ = [
     "Answer",
     "Bound",
+    "Cache",
     "Copy",
     "Cotangents",
     "Examinable",

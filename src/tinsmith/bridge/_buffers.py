@@ -25,57 +25,55 @@ class Buffer(NamedTuple):
     dtype: torch.dtype
 
 
-def zeros(buffer: Buffer, device: torch.device) -> torch.Tensor:
-    """Fresh memory at zero."""
-    return torch.zeros(buffer.shape, dtype=buffer.dtype, device=device)
-
-
-def zeros_maker(buffer: Buffer, device: torch.device) -> Callable[[], torch.Tensor]:
-    """What makes memory at zero, again and again: a partial, which costs no Python frame of its own."""
-    return functools.partial(torch.zeros_like, _prototype(buffer, device))
-
-
-def unread_maker(buffer: Buffer, device: torch.device) -> Callable[[], torch.Tensor]:
-    """What makes memory whose content nobody may read."""
-    if config().poison:
-        return functools.partial(unread, buffer, device)
-    return functools.partial(torch.empty_like, _prototype(buffer, device))
-
-
 class Makers:
     """What makes some memory, again and again.
 
     A prototype pays from the second time on: with sizes that change at every call, the first time is the only one.
 
     Attributes:
-        now: a maker for each buffer; none before the second time.
+        now: a maker for each; none before the second time.
     """
 
-    def __init__(self, buffers: Sequence[tuple[Buffer, bool]], device: torch.device) -> None:
-        """`buffers` are said with whether they start at zero."""
-        self._buffers = buffers
+    def __init__(
+        self, shapes: Sequence[Sequence[int]], kinds: Sequence[tuple[torch.dtype, bool]], device: torch.device
+    ) -> None:
+        """`kinds` are dtypes, and whether memory starts at zero."""
+        self._shapes = shapes
+        self._kinds = kinds
         self._device = device
         self._is_first = True
         self.now: tuple[Callable[[], torch.Tensor], ...] = ()
 
-    def find(self) -> Sequence[Callable[[], torch.Tensor]]:
-        """The makers for the first time, or from now on."""
-        device = self._device
+    def make(self) -> list[torch.Tensor]:
+        """Make all, for the first time or the second."""
+        device, pairs = self._device, zip(self._shapes, self._kinds, strict=True)
         if self._is_first:
             self._is_first = False
-            return [functools.partial(zeros if is_zero else unread, one, device) for one, is_zero in self._buffers]
-        self.now = tuple((zeros_maker if is_zero else unread_maker)(one, device) for one, is_zero in self._buffers)
-        return self.now
+            return [
+                torch.zeros(shape, dtype=dtype, device=device) if is_zero else unread(shape, dtype, device)
+                for shape, (dtype, is_zero) in pairs
+            ]
+        self.now = tuple(
+            [
+                _maker(torch.empty((), dtype=dtype, device=device).expand(shape), is_zero)
+                for shape, (dtype, is_zero) in pairs
+            ]
+        )
+        return [make() for make in self.now]
 
 
-def _prototype(buffer: Buffer, device: torch.device) -> torch.Tensor:
-    """A tensor of that shape that holds one element's memory: saying it again costs less than in words."""
-    return torch.empty((), dtype=buffer.dtype, device=device).expand(buffer.shape)
+def _maker(prototype: torch.Tensor, is_zero: bool) -> Callable[[], torch.Tensor]:
+    """What makes memory like a tensor that holds one element's: saying it again costs less than in words."""
+    if is_zero:
+        return functools.partial(torch.zeros_like, prototype)
+    if config().poison:
+        return lambda: poisoned(torch.empty_like(prototype))
+    return functools.partial(torch.empty_like, prototype)
 
 
-def unread(buffer: Buffer, device: torch.device) -> torch.Tensor:
+def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Fresh memory whose content nobody may read; poisoned where TINSMITH_POISON asks for it."""
-    memory = torch.empty(buffer.shape, dtype=buffer.dtype, device=device)
+    memory = torch.empty(shape, dtype=dtype, device=device)
     return poisoned(memory) if config().poison else memory
 
 
@@ -92,10 +90,8 @@ def private(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def adjoint_of(cotangent: torch.Tensor | None, buffer: Buffer, device: torch.device, is_spoiled: bool) -> torch.Tensor:
+def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
     """An output's adjoint: a private copy, or the cotangent itself where no kernel writes to it."""
-    if cotangent is None:
-        return zeros(buffer, device)
     if cotangent.is_neg():
         cotangent = cotangent.resolve_neg()
     if not cotangent.is_contiguous():

@@ -13,8 +13,9 @@ from .._errors import DeviceError, DtypeError, refusal
 from .._lazy import lazy
 from ..engines import COMPILING, HALVES
 from ..source.ir import Lowered
-from ..spec import Solution, solve
+from ..spec import QuickSolver, Solution, quick_solver, solve
 from ._buffers import Buffer
+from ._cache import Cache
 from ._case import Case
 from ._digest import digest_of
 from ._elements import check_element
@@ -161,13 +162,13 @@ class Core:
     def __init__(self, signature: Signature, reverse: Reverse) -> None:
         self.signature = signature
         self.reverse = reverse
-        self.forms: dict[Any, Any] = {}  # kept by `_route.form_of`
+        self.forms: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self.tangents: dict[frozenset[str], Any] = {}
         self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars + signature.launch_numbers))
         self._pace = Pace(config().serial_below)
-        self._kinds: dict[Any, Kind] = {}
+        self._kinds: Cache[Any, Kind] = Cache()
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
-        self._plans: dict[Any, Plan] = {}
+        self._plans: Cache[Any, Plan] = Cache()
         self._kind_scalars = tuple(dict.fromkeys(reverse.scalars + signature.launch_numbers))
         self.contents = FieldContents(signature)
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
@@ -210,6 +211,10 @@ class Core:
         """The scalar arguments that a plan depends on."""
         return tuple([scalars[name] for name in self._fixed])
 
+    def fixed_by_name(self, scalars: Mapping[str, Any]) -> dict[str, Any]:
+        """The same by name."""
+        return {name: scalars[name] for name in self._fixed}
+
     def runtime(self) -> tuple[Any, ...]:
         """Tokens of the engines' present state."""
         return tuple([runtime() for runtime in self.runtimes])
@@ -236,10 +241,7 @@ class Core:
         with COMPILING:
             if key not in self._plans:
                 situation = self._situation(call, device, fingerprints)
-                made = self._new_plan(call, situation, self._kind(call, situation))
-                if len(self._plans) >= config().plan_cache:
-                    self._plans.clear()
-                self._plans[key] = made
+                return self._plans.keep(key, Plan(situation, self._kind(call, situation), self._pace))
             return self._plans[key]
 
     def _kind(self, call: Call, situation: Situation) -> Kind:
@@ -258,22 +260,22 @@ class Core:
         )
         found = self._kinds.get(key)
         if found is None:
-            if len(self._kinds) >= config().plan_cache:
-                self._kinds.clear()
             self.check_device(situation.device)
-            found = self._kinds[key] = Kind(situation, call.reverse, self._layouts(call, situation))
+            found = self._kinds.keep(key, Kind(situation, call.reverse, self._layouts(call, situation)))
         return found
 
     def _layouts(self, call: Call, situation: Situation) -> tuple[Layout, Layout]:
         """The forward pass of calls of one kind, on several threads and on one."""
-        found = []
-        for is_serial in (False, True):
+        signature = self.signature
+
+        def layout(is_serial: bool) -> Layout:
             launches = []
-            for stage in self.signature.stages:
+            for stage in signature.stages:
                 uses = tuple(Use(name, name, name, "", name in situation.batched) for name in stage.arrays)
                 launches.append(StageLaunch(stage, uses, is_serial=is_serial))
-            found.append(Layout(self.signature.op, self.signature.arrays, self._makes, tuple(launches)))
-        return found[0], found[1]
+            return Layout(signature.op, situation.dtypes, signature.arrays, self._makes, tuple(launches))
+
+        return layout(False), layout(True)
 
     @property
     def _makes(self) -> tuple[Make, ...]:
@@ -282,13 +284,12 @@ class Core:
         names = signature.outputs + signature.scratch
         return tuple(Make(name, name, signature.starts_at_zero(name)) for name in names)
 
-    def resize(self, first: Plan, call: Call) -> Plan:
-        """The plan of a call that differs from that of a first plan in sizes alone."""
-        situation = self._situation(call, first.situation.device, first.situation.fingerprints)
-        return self._new_plan(call, situation, first.kind)
+    def quick_solver(self, ranks: Sequence[int], names: Sequence[str]) -> QuickSolver | None:
+        """Code that solves the spec for calls of one kind, which give values of these names; None where there is none.
 
-    def _new_plan(self, call: Call, situation: Situation, kind: Kind) -> Plan:
-        return Plan(situation, kind, self._pace)
+        What it finds is all that differs between their plans.
+        """
+        return quick_solver(self.signature.spec, ranks, names)
 
     def kind_scalars(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
         """The scalar arguments that decide more of a plan than sizes."""
@@ -334,26 +335,27 @@ class Core:
     def _checked_made(self, call: Call, made: Mapping[str, tuple[int, ...]]) -> list[Buffer]:
         """Outputs and scratch of a call, whose sizes without batch are known."""
         signature = self.signature
-        for parameter, dims in signature.vectors:
-            name = parameter.name
-            shape = made[name] if name in made else call.shapes[signature.arrays.index(name)]
-            check_element(signature.op, parameter, dims, shape)
+        if signature.vectors:
+            self.check_elements({**dict(zip(signature.arrays, call.shapes, strict=True)), **made})
         lead = () if call.batch is None else (call.batch,)
         return [Buffer(one.name, lead + made[one.name], self.made_dtype(one.name, call)) for one in signature.spec.made]
 
+    def check_elements(self, cores: Mapping[str, tuple[int, ...]]) -> None:
+        """Refuse sizes, without batch, that do not end in those of the kernels' vectors."""
+        for parameter, dims in self.signature.vectors:
+            check_element(self.signature.op, parameter, dims, cores[parameter.name])
+
     def _situation(self, call: Call, device: torch.device, fingerprints: tuple[Any, ...]) -> Situation:
-        buffers: dict[str, Buffer] = {}
-        for name, shape, dtype in zip(self.signature.arrays, call.whole_shapes, call.dtypes, strict=True):
-            buffers[name] = Buffer(name, shape, dtype)
-        for one in call.made:
-            buffers[one.name] = one
+        names = self.signature.arrays
+        shapes = dict(zip(names, call.whole_shapes, strict=True)) | {one.name: one.shape for one in call.made}
+        dtypes = dict(zip(names, call.dtypes, strict=True)) | {one.name: one.dtype for one in call.made}
         batched = call.batched
         if call.batch is not None:
             batched = batched.union([one.name for one in call.made])
-        fixed = {name: call.scalars[name] for name in self._fixed}
+        fixed = self.fixed_by_name(call.scalars)
         private = self.private(call)
         return Situation(
-            self.signature, buffers, device, call.batch, batched, fingerprints, call.templates, fixed, private
+            self.signature, shapes, dtypes, device, call.batch, batched, fingerprints, call.templates, fixed, private
         )
 
     def made_dtype(self, name: str, call: Call) -> torch.dtype:

@@ -14,11 +14,10 @@ from typing import Any, Protocol
 import torch
 
 from .._errors import GradientError, refusal
-from .._lazy import lazy
-from ..engines import COMPILING, DTYPES, one_at_a_time
+from ..engines import COMPILING, DTYPES
 from ..source.ir import nodes, walk
 from ..transforms.adjoint import Copy, TapeSize, evaluated
-from ._buffers import Buffer, Makers, unread, zeros
+from ._buffers import Makers, unread
 from ._steps import Situation, Step
 
 Launches = Callable[[Sequence[Step], Sequence[int], Mapping[str, Any]], None]
@@ -98,6 +97,7 @@ class Layout:
 
     Attributes:
         op: its name, for messages.
+        dtypes: of the call's arrays.
         given: names of the memory that a run is given, in order.
         makes: memory that it makes first, once for all samples.
         actions: what it does then, in order.
@@ -109,6 +109,7 @@ class Layout:
     """
 
     op: str
+    dtypes: Mapping[str, torch.dtype]
     given: tuple[str, ...]
     makes: tuple[Make, ...]
     actions: tuple[Action, ...]
@@ -134,36 +135,42 @@ class Layout:
             one for one in self.actions if not isinstance(one, (Make, Copy, Tapes))
         )
         counting = (launch for one in self.tapes for launch in one.launches)
-        tapes = (name for one in self.tapes for size in one.sizes for name, _, _ in size.arrays)
+        tapes = {name: kind for one in self.tapes for size in one.sizes for name, kind, _ in size.arrays}
         known = [*self.given, *(one.name for one in self.makes), *tapes]
         touched = [name for one in (*self.launches, *counting) for name in one.memory]
         self.places = {name: place for place, name in enumerate(dict.fromkeys([*known, *touched]))}
         given = (Make(name, like) for name, like in self.likes.items())
         copies = (Make(one.name, one.of) for one in self.actions if isinstance(one, Copy))
         self._likes = {one.name: one for one in (*given, *self.makes, *own, *copies) if one.name != one.like}
+        self.kinds = tuple([(self.dtype(one.name), one.is_zero) for one in self.makes])
+        self.kinds += tuple([(DTYPES[kind], False) for kind in tapes.values()]) if self.is_straight else ()
         self.first: dict[Launch, Step] = {}
 
-    def buffers(self, situation: Situation) -> Mapping[str, Buffer]:
-        """All memory but tapes, as the whole batch has it."""
+    def dtype(self, name: str) -> torch.dtype:
+        """Of some memory, but for tapes."""
+        while name in self._likes:
+            name = self._likes[name].like
+        return self.dtypes[name] if name in self.dtypes else DTYPES[self.arrays[name].type]
+
+    def wholes(self, situation: Situation) -> Mapping[str, tuple[int, ...]]:
+        """Sizes of all memory but tapes, as the whole batch has it."""
         if not (self.arrays or self._likes):
-            return situation.buffers
-        found = dict(situation.buffers)
+            return situation.shapes
+        found = dict(situation.shapes)
         lead = () if situation.batch is None else (situation.batch,)
         for name, array in self.arrays.items():
             if name not in found and not array.label:
                 private = situation.private.get(name)
-                found[name] = Buffer(name, () if private is None else (*lead, *private), DTYPES[array.type])
+                found[name] = () if private is None else (*lead, *private)
         for name, one in self._likes.items():
-            like = found[one.like]
-            found[name] = like._replace(shape=(*lead, *like.shape)) if one.is_wide else like
+            found[name] = (*lead, *found[one.like]) if one.is_wide else found[one.like]
         return found
 
-    def shapes(self, situation: Situation, buffers: Mapping[str, Buffer]) -> dict[str, tuple[int, ...]]:
-        """Sizes of all memory but tapes, as a launch has it."""
-        shapes = {name: buffer.shape for name, buffer in buffers.items()}
-        if self.is_looped:
-            shapes |= {name: shape[1:] for name, shape in shapes.items() if self.is_batched(situation, name)}
-        return shapes
+    def parts(self, situation: Situation, wholes: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
+        """The same as a launch has it: of one sample, where samples run one by one."""
+        if not self.is_looped:
+            return wholes
+        return {name: shape[1:] if self.is_batched(situation, name) else shape for name, shape in wholes.items()}
 
     def is_batched(self, situation: Situation, name: str) -> bool:
         """Whether memory has a batch dimension."""
@@ -182,13 +189,16 @@ class Executor:
     def __init__(self, layout: Layout, situation: Situation) -> None:
         self.layout = layout
         self.situation = situation
-        self.buffers = layout.buffers(situation)
+        wholes = layout.wholes(situation)
+        self.shapes: Mapping[str, tuple[int, ...]] = layout.parts(situation, wholes)
+        self.tape_bytes = 0
         self._depths: dict[str, int] = {}
-        self._tape_shapes: dict[str, tuple[int, ...]] = {}
-        tapes = self._reserve_all() if layout.is_straight and layout.tapes else []
-        self.tape_bytes = sum([tape.shape[0] * tape.dtype.itemsize for tape in tapes])
-        made = [(self.buffers[one.name], one.is_zero) for one in layout.makes]
-        self._makers = Makers([*made, *[(tape, False) for tape in tapes]], situation.device)
+        made = [wholes[one.name] for one in layout.makes]
+        if layout.is_straight and layout.tapes:
+            tapes = self._reserve_all()
+            made += tapes.values()
+            self.shapes = {**self.shapes, **tapes}
+        self._makers = Makers(made, layout.kinds, situation.device)
         self._steps: tuple[Step, ...] = ()
         self._found: dict[Launch, Step] = {}
 
@@ -196,17 +206,12 @@ class Executor:
         """The same program for other sizes."""
         return Executor(self.layout, situation)
 
-    @lazy
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Sizes of all memory but tapes that a run measures."""
-        return self.layout.shapes(self.situation, self.buffers) | self._tape_shapes
-
     def run(
         self, given: Sequence[torch.Tensor], scalars: Mapping[str, Any], launch: Launches
     ) -> Sequence[torch.Tensor]:
         """Run the program on memory that is its `given`. Returns that, and what it made first."""
         makers = self._makers
-        memory = [*given, *[make() for make in makers.now or makers.find()]]
+        memory = [*given, *([make() for make in makers.now] if makers.now else makers.make())]
         if not self.layout.is_straight:
             self._run_in_turn(memory, scalars, launch)
             return memory
@@ -216,9 +221,8 @@ class Executor:
         launch(steps, pointers, {**scalars, **self._depths} if self._depths else scalars)
         return memory
 
-    @one_at_a_time
     def _make_steps(self) -> tuple[Step, ...]:
-        self._steps = self._steps or tuple([self.step(one, self.shapes) for one in self.layout.launches])
+        self._steps = tuple([self.step(one, self.shapes) for one in self.layout.launches])
         return self._steps
 
     def step(self, launch: Launch, shapes: Shapes) -> Step:
@@ -238,21 +242,22 @@ class Executor:
             found = self._found[launch] = self.step(launch, self.shapes)
         return found
 
-    def _reserve_all(self) -> list[Buffer]:
-        """Memory of all tapes; their depth is told to the kernels by arguments."""
-        found: dict[str, Buffer] = {}
-        shapes = self.layout.shapes(self.situation, self.buffers)
+    def _reserve_all(self) -> dict[str, tuple[int, ...]]:
+        """Sizes of all tapes; their depth is told to the kernels by arguments."""
+        found: dict[str, tuple[int, ...]] = {}
         for one in self.layout.tapes:
             assert one.iterations is not None
-            iterations = evaluated(one.iterations, shapes, {})
+            iterations = evaluated(one.iterations, self.shapes, {})
             for size in one.sizes:
                 assert size.depth is not None
                 name, formula = size.depth
-                self._depths[name] = evaluated(formula, shapes, {})
+                self._depths[name] = evaluated(formula, self.shapes, {})
                 for tape, kind, width in size.arrays:
-                    found[tape] = _tape(self.layout.op, tape, kind, iterations * self._depths[name] * width)
-                    self._tape_shapes[tape] = found[tape].shape
-        return list(found.values())
+                    count = iterations * self._depths[name] * width
+                    check_tape(self.layout.op, count)
+                    self.tape_bytes += count * DTYPES[kind].itemsize
+                    found[tape] = (count,)
+        return found
 
     def _run_in_turn(self, memory: Sequence[torch.Tensor], scalars: Mapping[str, Any], launch: Launches) -> None:
         """Run a program that copies, counts, or goes sample by sample."""
@@ -288,8 +293,8 @@ class _Pass:
         for action in self.layout.actions:
             match action:
                 case Make(name):
-                    buffer = Buffer(name, tuple(self.executor.shapes[name]), self.executor.buffers[name].dtype)
-                    self.put(name, zeros(buffer, self.device))
+                    shape, dtype = self.executor.shapes[name], self.layout.dtype(name)
+                    self.put(name, torch.zeros(shape, dtype=dtype, device=self.device))
                 case Copy(name, of):
                     self.flush()
                     self.put(name, self.memory[of].clone())
@@ -329,10 +334,13 @@ class _Pass:
 
     def reserve(self, tapes: Tapes) -> None:
         """Make room for a task's tapes."""
+        if not self.memory.keys().isdisjoint(tapes.names):
+            # Launches that wait work on tapes of these names, and were told their depth by arguments of one name.
+            self.flush()
         own = {name: self.scalars[called] for name, called in tapes.renamed.items()}
         scalars = {**self.scalars, **own}
         if tapes.counts_iterations is not None:
-            self.put(tapes.total, self.zeros(tapes.total, 1).reshape(()), is_taped=True)
+            self.put(tapes.total, self.zeros(1).reshape(()), is_taped=True)
             self.count(tapes.counts_iterations)
             iterations = int(self.memory[tapes.total])
         else:
@@ -344,8 +352,9 @@ class _Pass:
         entries |= self.counted(tapes, iterations)
         for size in tapes.sizes:
             for name, kind, width in size.arrays:
-                buffer = _tape(self.layout.op, name, kind, entries[size] * width)
-                self.put(name, unread(buffer, self.device), is_taped=True)
+                count = entries[size] * width
+                check_tape(self.layout.op, count)
+                self.put(name, unread((count,), DTYPES[kind], self.device), is_taped=True)
 
     def counted(self, tapes: Tapes, iterations: int) -> dict[TapeSize, int]:
         """Entries of tapes for which a kernel has to count."""
@@ -353,7 +362,7 @@ class _Pass:
             return {}
         sizes = [(size, size.starts) for size in tapes.sizes if size.starts is not None]
         for _, (_, counts) in sizes:
-            self.put(counts, self.zeros(counts, iterations), is_taped=True)
+            self.put(counts, self.zeros(iterations), is_taped=True)
         self.count(tapes.counts_entries)
         found = {}
         for size, (starts, counts) in sizes:
@@ -362,14 +371,15 @@ class _Pass:
             found[size] = int(ends[-1]) if iterations else 0
         return found
 
-    def zeros(self, name: str, count: int) -> torch.Tensor:
-        return zeros(_tape(self.layout.op, name, "i32", count), self.device)
+    def zeros(self, count: int) -> torch.Tensor:
+        """Numbers to count with."""
+        check_tape(self.layout.op, count)
+        return torch.zeros(count, dtype=torch.int32, device=self.device)
 
 
-def _tape(op: str, name: str, kind: str, count: int) -> Buffer:
-    """Memory of so many numbers. Raises GradientError for more than engines can count."""
+def check_tape(op: str, count: int) -> None:
+    """Refuse a tape of more numbers than engines can count. Raises GradientError."""
     if count > LARGEST_TAPE:
         words = f"the backward pass of op `{op}` needs a tape of {count} numbers, more than engines can count"
         remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
         raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))
-    return Buffer(name, (count,), DTYPES[kind])

@@ -9,36 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from ._batches import backward_over_batch
 from ._core import BackwardCall, Call
 from ._gradients import no_forward_mode, saved_names
-from ._plan import Plan
+from ._route import Route
 from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches, plain_apply
 
 Apply = Callable[..., Any]
-
-
-class Run(Protocol):
-    """What `Lean` needs to know of a call."""
-
-    call: Call
-    active: frozenset[str]
-
-    @property
-    def plan(self) -> Plan: ...
-
-    def wanted(self, needs: tuple[bool, ...]) -> frozenset[str]: ...
 
 
 class Lean(torch.autograd.Function):
     """A call in plain eager mode."""
 
     @staticmethod
-    def forward(ctx: Any, run: Run, *inputs: torch.Tensor) -> Any:
+    def forward(ctx: Any, run: Route, *inputs: torch.Tensor) -> Any:
         plan = run.plan
         places = plan.saved(run.active)
         if plan.prepares_backward:
@@ -47,7 +35,7 @@ class Lean(torch.autograd.Function):
         if looks is None:
             looks = plan.kind.looks = run.call.core.contents.looks(plan.situation.fingerprints)
         contents = [look.contents() for look in looks] if looks else ()
-        arrays = plan.forward(inputs, run.call.scalars)
+        arrays = plan.forward(inputs, run.scalars)
         ctx.run, ctx.contents = run, contents
         if places:
             ctx.save_for_backward(*[arrays[place] for place in places])
@@ -74,14 +62,14 @@ class Lean(torch.autograd.Function):
             return (None, *_older_batch(run.call, active, saved, cotangents))
         if torch.is_grad_enabled() or is_transformed():
             return (None, *_differentiable(run.call, active, saved, cotangents))
-        return (None, *plan.backward(saved, cotangents, active, run.call.scalars))
+        return (None, *plan.backward(saved, cotangents, active, run.scalars))
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
         raise no_forward_mode(ctx.run.call.core.signature.op)
 
 
-def run_lean(apply: Apply, run: Run, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+def run_lean(apply: Apply, run: Route, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
     """The outputs of a call, with a gradient."""
     outputs = apply(run, *tensors)
     return outputs if isinstance(outputs, tuple) else (outputs,)

@@ -178,7 +178,10 @@ class Op(Generic[Result]):
             return self._wrapped(self._call_traced(arguments, named))
         routes = self._routes
         if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
-            found = routes.get(quick_key_of(arguments))
+            key = quick_key_of(arguments)
+            found = routes.get(key)
+            if found is None and key is not None:
+                found = routes.resize(key, arguments)
             if found is not None and found.is_direct and found.is_current():
                 if found.active and torch.is_grad_enabled():
                     outputs = run_lean(self._lean, found, arguments)
@@ -230,7 +233,7 @@ class Op(Generic[Result]):
         if not found.is_ordered:
             tensors = in_order(tensors)
         if bound.scalars:
-            found = found.with_call(found.with_scalars(bound))
+            found = found.with_scalars(bound)
         if found.active and torch.is_grad_enabled():
             return run_lean(self._lean, found, tensors)
         plan = found.plan

@@ -69,7 +69,7 @@ class Kind:
         signature = situation.signature
         self.layouts = layouts
         self.reverse = reverse
-        self.names = tuple(situation.buffers)
+        self.names = tuple(situation.shapes)
         self.floats = situation.floats
         self.inputs = len(signature.arrays)
         self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
@@ -99,6 +99,10 @@ class Plan:
         self._is_cuda = situation.device.type == "cuda"
         self._executor: Executor | None = None
         self._pullbacks: dict[tuple[frozenset[str], frozenset[str] | None], Pullback] = {}
+
+    def resize(self, situation: Situation) -> Plan:
+        """The plan of a call that differs in sizes alone."""
+        return Plan(situation, self.kind, self._pace)
 
     def forward(self, inputs: Sequence[torch.Tensor], scalars: Mapping[str, Any]) -> Sequence[torch.Tensor]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
@@ -148,18 +152,17 @@ class Plan:
     def pullback(self, active: frozenset[str], given: frozenset[str] | None = None) -> Pullback:
         """The backward pass for the inputs that want a gradient, from all outputs or those `given`."""
         found = self._pullbacks.get((active, given))
-        return self._make_pullback(active, given) if found is None else found
+        if found is not None:
+            return found
+        first = self.kind.pullbacks.get((active, given, self.is_serial)) or self._first_pullback(active, given)
+        found = self._pullbacks[active, given] = first.resize(self.situation)
+        return found
 
     @one_at_a_time
-    def _make_pullback(self, active: frozenset[str], given: frozenset[str] | None) -> Pullback:
-        pullbacks, key = self._pullbacks, (active, given)
+    def _first_pullback(self, active: frozenset[str], given: frozenset[str] | None) -> Pullback:
+        pullbacks, key = self.kind.pullbacks, (active, given, self.is_serial)
         if key not in pullbacks:
-            first = self.kind.pullbacks.get((*key, self.is_serial))
-            if first is None:
-                first = self.reverse.backward(self.situation, active, is_serial=self.is_serial, given=given)
-                self.kind.pullbacks[(*key, self.is_serial)] = pullbacks[key] = first
-            else:
-                pullbacks[key] = first.resize(self.situation)
+            pullbacks[key] = self.reverse.backward(self.situation, active, is_serial=self.is_serial, given=given)
         return pullbacks[key]
 
     def backward(

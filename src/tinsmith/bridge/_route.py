@@ -8,15 +8,17 @@ find their way back; most calls need none of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 
-from .._config import config
+from .._lazy import lazy
 from ..engines import HALVES
-from ..spec import solve
+from ..spec import QuickSolver, solve
 from ._binding import Bound, check_tensors
+from ._buffers import Buffer
+from ._cache import Cache
 from ._core import Call, Core
 from ._plan import Plan
 from ._tracing import is_tracing
@@ -107,11 +109,8 @@ def form_of(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes:
         return _new_form(core, bound, shapes, dtypes)
     if found is None:
         form = _new_form(core, bound, shapes, dtypes)
-        if len(core.forms) >= config().plan_cache:
-            core.forms.clear()
-        core.forms[key] = Sizes(
-            form.casts, form.lead, form.halves, form.call.shapes, form.call.dtypes, form.call.batched
-        )
+        call = form.call
+        core.forms.keep(key, Sizes(form.casts, form.lead, form.halves, call.shapes, call.dtypes, call.batched))
         return form
     call = Call(core, found.shapes, found.dtypes, bound.scalars, bound.templates, bound.sizes)
     if found.lead:
@@ -119,25 +118,18 @@ def form_of(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes:
     return Form(call, found.casts, found.lead, found.halves)
 
 
-def _new_form(
-    core: Core,
-    bound: Bound,
-    shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[torch.dtype],
-    first: Form | None = None,
-) -> Form:
-    """The form of a call; that of a `first` one which differs in sizes alone tells what does not follow from them."""
+def _new_form(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]) -> Form:
     signature = core.signature
     names = signature.arrays
     values = signature.size_values(bound.scalars, bound.sizes)
     solution = solve(signature.spec, dict(zip(names, shapes, strict=True)), values, signature.op)
     lead = tuple(solution.batch)
-    batched = first.call.batched if first else frozenset(n for n in names if lead and signature.items[n].batch_name)
+    batched = frozenset(n for n in names if lead and signature.items[n].batch_name)
     cores = tuple([shape[len(lead) :] if name in batched else shape for name, shape in zip(names, shapes, strict=True)])
     call = Call(
         core,
         cores,
-        first.call.dtypes if first else compute_dtypes(dtypes),
+        compute_dtypes(dtypes),
         bound.scalars,
         bound.templates,
         bound.sizes,
@@ -147,37 +139,46 @@ def _new_form(
     made = core.made_of(call, solution)  # sizes and dtypes of the results are checked before anything runs
     if not is_tracing():
         call.keep_made(made)
-    if first:
-        return Form(call, first.casts, lead, first.halves)
     casts = tuple([dtype in HALVES for dtype in dtypes])
     return Form(call, casts, lead, tuple([core.result_dtype(name, dtypes) for name in signature.outputs]))
 
 
-@dataclass
 class Route:
     """How calls with certain shapes, dtypes and wishes are run.
 
     Attributes:
-        form: of the calls; the scalars of its call are those of the first one.
         active: inputs that require a gradient.
         is_ordered: whether all memory is in order, element after element.
         is_native: whether all tensors are torch's own with memory, and no subclass that wants to be told.
+        is_prepared, is_finished: whether tensors go to the plan, and results to the caller, as they are; `is_direct`
+            whether there is nothing at all to do besides.
         runtimes: how to ask each engine for its state, and the one that this route was made in.
+        scalars: of the call.
     """
 
-    form: Form
-    active: frozenset[str]
-    device: torch.device
-    is_ordered: bool
-    is_native: bool
-    runtimes: tuple[tuple[Callable[[], Any], Any], ...]
-    call: Call = field(init=False)
-    is_prepared: bool = field(init=False)
-    is_finished: bool = field(init=False)
-    is_direct: bool = field(init=False)
-    _plan: Plan | None = None
-    _first: Route | None = None
-    _wanted: dict[tuple[bool, ...], frozenset[str]] = field(default_factory=dict)
+    def __init__(
+        self,
+        form: Form,
+        active: frozenset[str],
+        device: torch.device,
+        runtimes: tuple[tuple[Callable[[], Any], Any], ...],
+        *,
+        is_ordered: bool,
+        is_native: bool,
+    ) -> None:
+        vars(self).update(form=form, call=form.call)
+        self.active = active
+        self.device = device
+        self.runtimes = runtimes
+        self.is_ordered, self.is_native = is_ordered, is_native
+        self.is_prepared, self.is_finished = form.is_prepared, form.is_finished
+        self.is_direct = self.is_prepared and self.is_finished and is_ordered and is_native
+        self.scalars = form.call.scalars
+        # Of a route made from another: itself would keep everything until it is looked for cycles.
+        self._first: Route | None = None
+        self._lead = form.lead
+        self._others = form.call.templates, form.call.sizes
+        self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
 
     def is_current(self) -> bool:
         """Whether the engines are still those that this route was made in."""
@@ -186,46 +187,85 @@ class Route:
                 return False
         return True
 
-    def __post_init__(self) -> None:
-        """Note whether tensors go to the plan, and results to the caller, as they are."""
-        self.call = self.form.call
-        self.is_prepared, self.is_finished = self.form.is_prepared, self.form.is_finished
-        self.is_direct = self.is_prepared and self.is_finished and self.is_ordered and self.is_native
-
-    def with_scalars(self, bound: Bound) -> Call:
-        """This route's call with other scalars."""
-        if not bound.scalars:
-            return self.call
-        call = self.call
-        return Call(
-            call.core, call.shapes, call.dtypes, bound.scalars, bound.templates, call.sizes, call.batch, call.batched
-        )
-
-    def resize(self, bound: Bound) -> Route:
-        """The route of a call whose tensors differ in sizes alone."""
-        shapes = [tuple(one.shape) for one in bound.tensors]
-        form = _new_form(self.call.core, bound, shapes, (), self.form)
-        return Route(
-            form, self.active, self.device, self.is_ordered, self.is_native, self.runtimes, None, self, self._wanted
-        )
-
-    def with_call(self, call: Call) -> Route:
-        """This route for another call that differs in nothing a plan depends on."""
-        return replace(self, form=replace(self.form, call=call), _plan=self.plan)
-
-    @property
+    @lazy
     def plan(self) -> Plan:
-        """The plan of this route; made when it is first asked for."""
-        if self._plan is None:
-            first, core = self._first, self.call.core
-            self._plan = self.call.plan(self.device) if first is None else core.resize(first.plan, self.call)
-        return self._plan
+        """What runs the call."""
+        return self.call.plan(self.device)
+
+    @lazy
+    def call(self) -> Call:
+        """The call. One that differs from a first call in sizes or scalars is seldom asked for."""
+        assert self._first is not None, "a first route has its call"
+        first, situation = self._first.call, self.plan.situation
+        cores = tuple([situation.core(name) for name in first.core.signature.arrays])
+        templates, sizes = self._others
+        found = Call(first.core, cores, first.dtypes, self.scalars, templates, sizes, situation.batch, first.batched)
+        made = situation.signature.outputs + situation.signature.scratch
+        found.keep_made([Buffer(name, situation.shapes[name], situation.dtypes[name]) for name in made])
+        return found
+
+    @lazy
+    def form(self) -> Form:
+        """How a call as it came becomes that one."""
+        assert self._first is not None, "a first route has its form"
+        first = self._first.form
+        return Form(self.call, first.casts, self._lead, first.halves)
+
+    @lazy
+    def _solver(self) -> tuple[QuickSolver | None, tuple[str, ...]]:
+        """What solves the spec for other sizes, given values of these names."""
+        call = self.call
+        signature = call.core.signature
+        lead = len(self._lead)
+        named = zip(signature.arrays, call.shapes, strict=True)
+        ranks = [len(shape) + lead * (name in call.batched) for name, shape in named]
+        names = tuple(signature.size_values(call.scalars, call.sizes))
+        return call.core.quick_solver(ranks, names), names
+
+    def resize(self, bound: Bound) -> Route | None:
+        """The route of a call that differs in sizes alone; None where it has to be looked at from the start."""
+        quick, names = self._solver
+        core, plan = self.call.core, self.plan
+        values = core.signature.size_values(bound.scalars, bound.sizes) if names or bound.sizes else {}
+        if quick is None or tuple(values) != names:
+            return None
+        solved = quick([one.shape for one in bound.tensors], values)
+        if solved is None:
+            return None
+        lead, made = solved
+        situation = plan.situation
+        shapes = dict(zip(plan.names, (*[one.shape for one in bound.tensors], *made), strict=True))
+        batch = _product(lead) if lead else None
+        if len(lead) > 1:
+            shapes |= {name: (batch, *shapes[name][len(lead) :]) for name in situation.batched}
+        situation = situation.resize(shapes, batch, core.fixed_by_name(bound.scalars))
+        if core.signature.vectors:
+            core.check_elements({name: situation.core(name) for name in plan.names})
+        return self._copy(
+            plan=plan.resize(situation),
+            scalars=bound.scalars,
+            _lead=lead,
+            _others=(bound.templates, bound.sizes),
+        )
+
+    def with_scalars(self, bound: Bound) -> Route:
+        """This route for a call with other scalars, which no plan depends on."""
+        return self._copy(plan=self.plan, scalars=bound.scalars, _others=(bound.templates, bound.sizes))
+
+    def _copy(self, **others: Any) -> Route:
+        found = Route.__new__(Route)
+        values = vars(found)
+        values.update(vars(self))
+        for name in ("call", "form", "_solver"):
+            values.pop(name, None)
+        values.update(others, _first=self._first or self)
+        return found
 
     def wanted(self, needs: tuple[bool, ...]) -> frozenset[str]:
         """Names of the inputs that need a gradient, from autograd's flags; the first belongs to no tensor."""
         found = self._wanted.get(needs)
         if found is None:
-            found = self._wanted[needs] = self.call.wanted(needs[1:])
+            found = self._wanted[needs] = (self._first or self).call.wanted(needs[1:])
         return found
 
 
@@ -238,8 +278,8 @@ class Routes:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._known: dict[Any, Route] = {}
-        self._first: dict[Any, Route] = {}  # of calls that differ in sizes alone
+        self._known: Cache[Any, Route] = Cache()
+        self._first: Cache[Any, Route] = Cache()  # of calls that differ in sizes alone
         signature = core.signature
         self._takes_tensors_only = len(signature.arrays) == len(signature.order) and not signature.size_names
         self._has_others = True
@@ -264,17 +304,24 @@ class Routes:
             return route(core, bound)
         if found is None or not found.is_current():
             kinds = tensors if core.signature.has_open_elements else _kinds_of(tensors)
-            found = self._known[key] = self._make((kinds, core.kind_scalars(bound.scalars), pictures), bound)
+            found = self._make((kinds, core.kind_scalars(bound.scalars), pictures), bound)
+            self._known.keep(key, found)
         return found
 
+    def resize(self, key: Any, tensors: tuple[Any, ...]) -> Route | None:
+        """The route of a call with nothing but tensors, where one that differs in sizes alone came before."""
+        if self._core.signature.has_open_elements:
+            return None
+        first = self._first.get((_kinds_of(key), (), ()))
+        found = first.resize(Bound(tensors, {}, {}, {})) if first is not None and first.is_current() else None
+        return None if found is None else self._known.keep(key, found)
+
     def _make(self, kind: Any, bound: Bound) -> Route:
-        if len(self._known) >= config().plan_cache:
-            self._known.clear()
-            self._first.clear()
         first = self._first.get(kind)
         if first is not None and first.is_current():
-            return first.resize(bound)
-        found = self._first[kind] = route(self._core, bound)
+            resized = first.resize(bound)
+            return route(self._core, bound) if resized is None else resized
+        found = self._first.keep(kind, route(self._core, bound))
         self._has_others = self._core.varies or not self._takes_tensors_only  # known once the kernel was looked into
         self.is_simple = not self._has_others
         return found
@@ -292,9 +339,9 @@ def route(core: Core, bound: Bound) -> Route:
         form,
         frozenset(name for name, one in zip(core.signature.arrays, tensors, strict=True) if one.requires_grad),
         device,
+        tuple((runtime, runtime()) for runtime in core.runtimes),
         is_ordered=all(tensor.is_contiguous() and not tensor.is_neg() for tensor in tensors),
         is_native=has_memory and all(type(tensor) in _NATIVE for tensor in tensors),
-        runtimes=tuple((runtime, runtime()) for runtime in core.runtimes),
     )
 
 

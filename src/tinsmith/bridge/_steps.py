@@ -12,7 +12,6 @@ import torch
 
 from .._lazy import lazy
 from ..engines import ArrayArgument, Launch
-from ._buffers import Buffer
 from ._elements import check_element, element_of
 from ._signature import Signature
 from ._stage import Stage
@@ -24,7 +23,8 @@ class Situation:
     """What a plan is made for.
 
     Attributes:
-        buffers: every array by name: inputs, then outputs, then scratch.
+        shapes: whole shapes of every array, batch included, by name: inputs, then outputs, then scratch.
+        dtypes: of these arrays.
         batch: size of the flat batch dimension, None without one.
         batched: arrays that have it.
         fixed: scalar arguments that a plan depends on: those that dims and loop bounds are made of.
@@ -32,7 +32,8 @@ class Situation:
     """
 
     signature: Signature
-    buffers: dict[str, Buffer]
+    shapes: dict[str, tuple[int, ...]]
+    dtypes: Mapping[str, torch.dtype]
     device: torch.device
     batch: int | None
     batched: frozenset[str]
@@ -44,17 +45,27 @@ class Situation:
     @lazy
     def floats(self) -> frozenset[str]:
         """Arrays that can have a gradient: those of floats, but for what is detached."""
-        floats = frozenset(name for name, buffer in self.buffers.items() if buffer.dtype.is_floating_point)
+        floats = frozenset(name for name, dtype in self.dtypes.items() if dtype.is_floating_point)
         return floats - self.signature.detached
 
-    @lazy
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Whole shapes by array, batch included."""
-        return {name: buffer.shape for name, buffer in self.buffers.items()}
+    def resize(self, shapes: dict[str, tuple[int, ...]], batch: int | None, fixed: Mapping[str, Any]) -> Situation:
+        """The same with other sizes, for an op without private memory."""
+        return Situation(
+            self.signature,
+            shapes,
+            self.dtypes,
+            self.device,
+            batch,
+            self.batched,
+            self.fingerprints,
+            self.templates,
+            fixed,
+            self.private,
+        )
 
     def core(self, name: str) -> tuple[int, ...]:
         """An array's shape without the batch dimension."""
-        shape = self.buffers[name].shape
+        shape = self.shapes[name]
         return shape[1:] if name in self.batched else shape
 
 
@@ -88,10 +99,9 @@ class Sized(NamedTuple):
     itemsize: int
     inner: int
 
-    def bytes_and_shape(self, whole: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+    def bytes_and_shape(self, whole: Sequence[int]) -> tuple[int, Sequence[int]]:
         """What an engine is told of memory of that shape, batch and element dims included."""
-        shape = tuple(whole)
-        return self.itemsize * math.prod(shape), shape[: len(shape) - self.inner] if self.inner else shape
+        return self.itemsize * math.prod(whole), whole[: len(whole) - self.inner] if self.inner else whole
 
 
 class Step(NamedTuple):
@@ -118,22 +128,15 @@ class Step(NamedTuple):
 
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> Step:
         """The same launch on memory of other sizes: whole shapes by array, batch included."""
-        entries = []
-        for (slot, place, _, _, gradient), one in zip(self.entries, self.sized, strict=True):
-            entries.append((slot, place, *one.bytes_and_shape(shapes[one.array]), gradient))
-        unaligned = self.unaligned
-        otherwise = None if unaligned is None else lambda: unaligned().resize(shapes)
-        return Step(
-            self.launch,
-            tuple(entries),
-            self.strides,
-            self.scalars,
-            1,
-            self.aligned,
-            otherwise,
-            self.sized,
-            self.is_plain,
+        launch, _, strides, scalars, repeats, aligned, unaligned, sized, is_plain = self
+        entries = tuple(
+            [
+                (slot, place, *one.bytes_and_shape(shapes[one.array]), gradient)
+                for (slot, place, _, _, gradient), one in zip(self.entries, sized, strict=True)
+            ]
         )
+        otherwise = None if unaligned is None else lambda: unaligned().resize(shapes)
+        return Step(launch, entries, strides, scalars, repeats, aligned, otherwise, sized, is_plain)
 
     def run(self, pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
         """Launch. The last of `pointers` is 0, and stands for "no gradient"."""
@@ -249,7 +252,7 @@ def _type(situation: Situation, stage: Stage, use: Use) -> ArrayType:
     if parameter.element:  # a backward kernel's: those of the op itself were held against them before
         check_element(situation.signature.op, parameter, "", core)
     element = element_of(stage, use.parameter, core)
-    dtype = situation.buffers[use.array].dtype
+    dtype = situation.dtypes[use.array]
     return ArrayType(dtype, len(core) - len(element), element, bool(use.gradient), use.is_batched)
 
 

@@ -10,6 +10,7 @@ from ._arithmetic import Tree, tree_text
 from ._dims import Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec
 from ._misfits import unexpected_keyword
 from ._parse import DTYPES, parse
+from ._quick import QuickSolver, quick_solver
 from ._solve import Solution, solve
 
 __all__ = [
@@ -21,11 +22,13 @@ __all__ = [
     "Fixed",
     "Item",
     "Named",
+    "QuickSolver",
     "Rest",
     "Solution",
     "Spec",
     "Tree",
     "parse",
+    "quick_solver",
     "solve",
     "tree_text",
     "unexpected_keyword",

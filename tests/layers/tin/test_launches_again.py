@@ -134,6 +134,24 @@ class Loops:
         return x
 
 
+class Tape:
+    """A loop of one length each time, whose tape all launches may share."""
+
+    def kernels(self, lang, x, y):
+        @lang.kernel
+        def add(factor: lang.f64):
+            for i in range(N):
+                left = factor
+                for k in range(N):
+                    left *= lang.exp(-x[k] * x[i])
+                y[i] += left
+
+        return [(add, 2.0), (add, 3.0), (add, 0.5)]
+
+    def torch(self, x):
+        return 5.5 * torch.exp(-x * x.sum())
+
+
 class Maxima:
     """A greatest value, taken anew from what the last step left."""
 
@@ -195,7 +213,7 @@ def layer_of(lang, program, **how):
     return layer.finish()
 
 
-PROGRAMS = [InPlace, TwoRows, TimeAgain, Loops, Maxima, Fresh]
+PROGRAMS = [InPlace, TwoRows, TimeAgain, Loops, Tape, Maxima, Fresh]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)

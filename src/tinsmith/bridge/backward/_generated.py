@@ -74,27 +74,31 @@ def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action
     return tuple(found)
 
 
-def forward_layout(case: Case, emit: Emit, program: Program, given: Sequence[str], makes: Sequence[Make]) -> Layout:
+def forward_layout(
+    case: Case, emit: Emit, program: Program, situation: Situation, given: Sequence[str], makes: Sequence[Make]
+) -> Layout:
     """A forward pass by generated kernels alone."""
     actions = _actions(program, emit, case.signature)
-    return Layout(case.signature.op, tuple(given), tuple(makes), actions, {}, program.arrays, case.is_looped)
+    op, dtypes = case.signature.op, situation.dtypes
+    return Layout(op, dtypes, tuple(given), tuple(makes), actions, {}, program.arrays, case.is_looped)
 
 
 def backward_pass(case: Case, emit: Emit, program: Program, situation: Situation, active: frozenset[str]) -> Pullback:
     """A generated backward pass for a first set of sizes."""
     signature = case.signature
     gradients = program.gradients
-    reads = tuple(sorted(program.reads & situation.buffers.keys()))
+    reads = tuple(sorted(program.reads & situation.shapes.keys()))
     numbered = enumerate(signature.outputs)
     outputs = tuple((number, name, name in program.spoils) for number, name in numbered if name in gradients)
     given = (*reads, *(gradients[name] for _, name, _ in outputs))
     owned = {name: gradient for name, gradient in gradients.items() if name not in signature.outputs}
     missing = {name: f"nothing for {name}" for name in signature.arrays if name in active and name not in gradients}
-    shared = {name: gradient for name, gradient in owned.items() if name in situation.buffers} | missing
+    shared = {name: gradient for name, gradient in owned.items() if name in situation.shapes} | missing
     # What only one pass knows: locals of the top level, and memory of generated kernels.
-    own = [Make(gradient, name) for name, gradient in owned.items() if name not in situation.buffers]
+    own = [Make(gradient, name) for name, gradient in owned.items() if name not in situation.shapes]
     layout = Layout(
         signature.op,
+        situation.dtypes,
         given,
         tuple(Make(gradient, name) for name, gradient in shared.items()),
         (*own, *_actions(program, emit, signature)),

@@ -99,11 +99,11 @@ class _Program:
         self._with_gradient = self._gives | {name for _, name, _ in self._outputs}
         self._makes: list[Make] = []
         self._reads: list[tuple[str, bool]] = []
-        for name in situation.buffers:
+        for name in situation.shapes:
             self._place(name)
         self._makes += [
             Make(_gradient(name), name, not reverse.starts_empty(name), self._is_widened(name))
-            for name in situation.buffers
+            for name in situation.shapes
             if name in self._gives
         ]
 
@@ -127,7 +127,7 @@ class _Program:
         given = [name for name, _ in self._reads] + [_gradient(name) for _, name, _ in self._outputs]
         requests = self._reverse.requests(self._active, self._floats)
         launches = tuple(self._launch(request, is_serial) for request in requests)
-        layout = Layout(self._op, tuple(given), tuple(self._makes), launches)
+        layout = Layout(self._op, situation.dtypes, tuple(given), tuple(self._makes), launches)
         results = tuple(
             (layout.places[_gradient(name)], self._is_widened(name)) if name in self._active else None
             for name in self._results
@@ -143,7 +143,7 @@ class _Program:
         return StageLaunch(request.stage, self._uses(request), request.adjoint, serial, stack)
 
     def _stack(self, situation: Situation, stage: Stage) -> int:
-        shapes = {name: situation.core(name) for name in situation.buffers}
+        shapes = {name: situation.core(name) for name in situation.shapes}
         return self._reverse.stack(stage, shapes, {**situation.fixed, **situation.templates})
 
     def _uses(self, request: Request) -> tuple[Use, ...]:

@@ -35,7 +35,8 @@ class Pullback:
         self.executor = executor
         self._ends = ends
         self._device = situation.device
-        self._outputs = [(number, situation.buffers[name], is_spoiled) for number, name, is_spoiled in ends.outputs]
+        shapes, dtypes = situation.shapes, situation.dtypes
+        self._outputs = [(number, shapes[name], dtypes[name], is_spoiled) for number, name, is_spoiled in ends.outputs]
 
     @classmethod
     def of(cls, layout: Layout, ends: Ends, situation: Situation) -> Pullback:
@@ -55,8 +56,12 @@ class Pullback:
     ) -> list[torch.Tensor | None]:
         """Gradients of the inputs, in their order; None where none is wanted."""
         given = [private(saved[name]) if is_written else saved[name] for name, is_written in self._ends.reads]
-        for number, buffer, is_spoiled in self._outputs:
-            given.append(adjoint_of(cotangents[number], buffer, self._device, is_spoiled))
+        for number, shape, dtype, is_spoiled in self._outputs:
+            cotangent = cotangents[number]
+            if cotangent is None:
+                given.append(torch.zeros(shape, dtype=dtype, device=self._device))
+            else:
+                given.append(adjoint_of(cotangent, is_spoiled))
         memory = self.executor.run(given, scalars, launch)
         found: list[torch.Tensor | None] = []
         for result in self._ends.results:

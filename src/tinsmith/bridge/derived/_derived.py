@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ...spec import Solution
+from collections.abc import Sequence
+
+from ...spec import QuickSolver, Solution
 from .._buffers import Buffer
 from .._core import Call, Core
 from .._executor import Layout
@@ -27,11 +29,15 @@ class DerivedCore(Core):
         assert isinstance(found, SourceAt)
         return found
 
+    def quick_solver(self, ranks: Sequence[int], names: Sequence[str]) -> QuickSolver | None:
+        """Not from this op's own spec alone: its plans have memory whose sizes the base's spec tells."""
+        return None
+
     def made_of(self, call: Call, solution: Solution) -> list[Buffer]:
         """Not from this op's own spec, which has no items for what the base makes."""
         return self.made(call)
 
     def _layouts(self, call: Call, situation: Situation) -> tuple[Layout, Layout]:
         at = self.at(call)
-        found = forward_layout(at.case, at.emitted, at.forward, self.signature.arrays, self._makes)
+        found = forward_layout(at.case, at.emitted, at.forward, situation, self.signature.arrays, self._makes)
         return found, found

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ..._config import config
-from ...bridge import Examined, Links, Op, OpOptions, constant_when_traced, examined_layer
+from ...bridge import Cache, Examined, Links, Op, OpOptions, constant_when_traced, examined_layer
 from ...engines import NAMES
 from ._blueprint import Blueprint
 from ._checks import check_tensors
@@ -88,7 +87,7 @@ class TensorProgram:
         blueprint.settle()
         self._blueprint = blueprint
         self._extra = tuple(value for part in blueprint.kernels for value in part.extra)
-        self._recipes: dict[Any, Recipe] = {}
+        self._recipes: Cache[Any, Recipe] = Cache()
 
     def with_blueprint(self, blueprint: Blueprint) -> TensorProgram:
         """This program with other extra arguments; what is compiled is shared."""
@@ -133,11 +132,7 @@ class TensorProgram:
         if found is not None:
             return found
         found = self._recipe(tensors)
-        if not self._blueprint.calculated:
-            if len(self._recipes) >= config().plan_cache:
-                self._recipes.clear()
-            self._recipes[key] = found
-        return found
+        return found if self._blueprint.calculated else self._recipes.keep(key, found)
 
     def _recipe(self, tensors: Sequence[torch.Tensor]) -> Recipe:
         """Check a call, and say how it is run. Every refusal that does not come from the op comes from here."""
