@@ -90,7 +90,7 @@ CLAIMS = [
     ("README.md", "`on_tensors=True` | {} x faster | {} x faster |", *both(layer, "on tensors | ts.EmptyTin on {}")),
     ("README.md", "against its `Tin` | {} x faster | {} x faster |", *both(layer, "a weight | ts.Tin on {}")),
     ("README.md", "10 million elements take {} to {} x the time", *both(call, f"{KEPT}{{}}, init empty")),
-    ("README.md", "{} to {} x with an output that starts at zero", *both(call, f"{KEPT}{{}}: ")),
+    ("README.md", "{} x with an output that starts at zero", both(call, f"{KEPT}{{}}: ")),
     ("README.md", "{} x where the system hands out", both(call, f"{NEW}{{}}: ") + both(call, f"{NEW}{{}}, init")),
     (
         "README.md",
