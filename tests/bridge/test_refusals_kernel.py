@@ -162,6 +162,31 @@ def use(op, *inputs):
     sum(o.sum() for o in out if o.requires_grad).backward()
 
 
+def hidden(lang):
+    @lang.kernel
+    def hidden(_x: lang.types.ndarray(), _y: lang.types.ndarray(), z: lang.types.ndarray()):
+        for i in _x:
+            _y[i] = 2.0 * _x[i]
+            z[i] = _x[i] * _x[i]
+
+    return hidden
+
+
+def test_an_output_with_an_underscore_is_no_field_of_a_named_tuple(lang):
+    with pytest.raises(ts.SpecError, match="output `_y` of op `hidden` begins with an underscore(?s:.*)another name"):
+        ts.op("_x[n] -> _y[n], z[n]")(hidden(lang))
+
+
+def test_one_output_and_scratch_may_begin_with_an_underscore(lang):
+    x = torch.rand(3, requires_grad=True)
+    for spec, scratch, expected in (("_x[n] -> _y[n]", "z[n]", 2 * x), ("_x[n] -> z[n]", "_y[n]", x * x)):
+        op = ts.op(spec, scratch=scratch)(hidden(lang))
+        for made in (op(x), torch.compile(op, backend="aot_eager")(x)):
+            torch.testing.assert_close(made, expected)
+            slopes = [torch.autograd.grad(one.sum(), x, retain_graph=True)[0] for one in (made, expected)]
+            torch.testing.assert_close(*slopes)
+
+
 @pytest.mark.parametrize("statement", ["store", "add", "atomic"])
 def test_a_kernel_that_writes_an_input(lang, statement):
     @lang.kernel

@@ -405,8 +405,13 @@ def _result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:
             rows = [("outputs", ", ".join(outputs)), ("fields", ", ".join(fields) or f"none: {wanted!r:.60}")]
             raise SpecError(refusal(words, rows, "Pass a NamedTuple with these fields; one output alone is a tensor."))
         return wanted
+    hidden = [output for output in outputs if output.startswith("_")] if len(outputs) > 1 else []
+    if hidden:
+        words = f"output `{hidden[0]}` of op `{name}` begins with an underscore, which no field of a named tuple may"
+        remedy = "Give the kernel's parameter another name: several outputs are returned as one named tuple."
+        raise SpecError(refusal(words, [("outputs", ", ".join(outputs))], remedy))
     label = name if name.isidentifier() else "outputs"
-    fields: Any = [(output, torch.Tensor) for output in outputs]
+    fields: Any = [(output, torch.Tensor) for output in outputs if len(outputs) > 1]
     return NamedTuple(f"{label}_outputs", fields)
 
 

@@ -1,7 +1,7 @@
 """Tangents of every form of statement: names, types, what is left, what is random, what has no tangent."""
 
 import ast
-from dataclasses import replace
+from dataclasses import fields
 
 import pytest
 import torch
@@ -197,7 +197,10 @@ def test_fields_get_plain_companions():
 def test_what_nothing_moves_stays_as_it_is():
     body = [assign("s", X["i"]), store(Y, "i", S * 2.0)]
     made = over(body, s="f64")
-    assert tangent(made, frozenset()).kernel == replace(made, name="by_hand_tangent")
+    found = tangent(made, frozenset()).kernel
+    assert found.name == "by_hand_tangent"
+    for field in fields(found)[1:]:
+        assert getattr(found, field.name) == getattr(made, field.name), field.name
     whole = over([store(Y, "i", unary("round", X["i"]))])
     found = tangent(whole, frozenset({"x"}))
     assert found.companions == {"x": "x_dot"}

@@ -97,7 +97,7 @@ class SourceAt(ReverseAt):
         self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
         self._launched: Launched | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
-        self._emitted: dict[int, Emitted] = {}
+        self._emitted: dict[nodes.Kernel, Emitted] = {}
         self._forward: Program | None = None
 
     @property
@@ -221,13 +221,13 @@ class SourceAt(ReverseAt):
         """A launch's kernel, for the engine."""
         if self._twin is not None:
             return self._twin.emitted(run)
-        found = self._emitted.get(id(run.kernel))
+        found = self._emitted.get(run.kernel)
         if found is not None:
             return found
         with COMPILING:
             stage = self.case.signature.stages[run.source]
             fields = self.kernels[self.launched.launches[run.source]].fields
-            found = self._emitted[id(run.kernel)] = Emitted(run.kernel, stage, fields, self.case.signature.op)
+            found = self._emitted[run.kernel] = Emitted(run.kernel, stage, fields, self.case.signature.op)
         return found
 
     def check(self, active: frozenset[str]) -> None:
@@ -266,13 +266,14 @@ class AutoReverse(Reverse):
         self.source = SourceReverse(signature)
         self.engine = EngineReverse(signature)
         self.scalars = self.engine.scalars
-        self._at: dict[int, AutoAt] = {}
+        self._at: dict[SourceAt, AutoAt] = {}
 
     def at(self, case: Case) -> AutoAt:
         source = self.source.at(case)
-        if id(source) not in self._at:
-            self._at[id(source)] = AutoAt(source, self.engine)
-        return self._at[id(source)]
+        found = self._at.get(source)
+        if found is None:
+            found = self._at[source] = AutoAt(source, self.engine)
+        return found
 
 
 class AutoAt(ReverseAt):

@@ -221,9 +221,9 @@ class Array:
     offset: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Kernel:
-    """A kernel.
+    """A kernel. Each is equal to itself alone.
 
     Attributes:
         name: for people, and for what is printed.

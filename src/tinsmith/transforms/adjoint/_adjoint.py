@@ -130,7 +130,7 @@ class _Assembly:
             for name in turn.task.changed:
                 self.writers.setdefault(name, []).append(place)
         self.agains: dict[int, nodes.Kernel | None] = {}
-        self.known_uses: dict[int, tuple[set[str], set[str]]] = {}
+        self.known_uses: dict[nodes.Kernel, tuple[set[str], set[str]]] = {}
         self.arrays = arrays
         self.gradients = gradients
         self.made = made | cells
@@ -145,8 +145,8 @@ class _Assembly:
         for place in reversed(range(len(self.turns))):
             actions += self.reverse(place)
         actions = [*self.replay(), *actions]
-        kernels = {id(one.kernel): one.kernel for one in actions if isinstance(one, Run)}
-        stored = {store.array for kernel in kernels.values() for store in walk.stores(kernel.body)}
+        kernels = {one.kernel for one in actions if isinstance(one, Run)}
+        stored = {store.array for kernel in kernels for store in walk.stores(kernel.body)}
         spoiled = frozenset(name for name in self.outputs if self.gradients.get(name) in stored)
         tasks = {turn.number: turn for turn in self.turns}.values()
         notes = tuple(note for one in tasks for note in one.found.notes)
@@ -233,10 +233,10 @@ class _Assembly:
 
     def used(self, kernel: nodes.Kernel) -> tuple[set[str], set[str]]:
         """Arrays that a kernel changes, and all whose elements it uses. Launches of one kernel ask again."""
-        found = self.known_uses.get(id(kernel))
+        found = self.known_uses.get(kernel)
         if found is None:
             stored = {one.array for one in walk.stores(kernel.body)}
-            found = self.known_uses[id(kernel)] = stored, walk.touched(kernel.body)
+            found = self.known_uses[kernel] = stored, walk.touched(kernel.body)
         return found
 
     def has_changed(self, name: str, place: int) -> bool:

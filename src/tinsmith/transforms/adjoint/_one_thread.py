@@ -19,7 +19,7 @@ class _Twins:
     """Serial twins of launches; launches of one kernel share its twin."""
 
     def __init__(self) -> None:
-        self._found: dict[int, nodes.Kernel] = {}
+        self._found: dict[nodes.Kernel, nodes.Kernel] = {}
 
     def action(self, action: Action) -> Action:
         match action:
@@ -32,10 +32,10 @@ class _Twins:
                 return action
 
     def _run(self, run: Run) -> Run:
-        twin = self._found.get(id(run.kernel))
+        twin = self._found.get(run.kernel)
         if twin is None:
             body = tuple(walk.changed(one, lambda expr: expr, _plain) for one in run.kernel.body)
-            twin = self._found[id(run.kernel)] = replace(run.kernel, body=body)
+            twin = self._found[run.kernel] = replace(run.kernel, body=body)
         return replace(run, kernel=twin)
 
 
