@@ -69,12 +69,6 @@ class Lean(torch.autograd.Function):
         raise no_forward_mode(ctx.run.call.core.signature.op)
 
 
-def run_lean(apply: Apply, run: Route, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The outputs of a call, with a gradient."""
-    outputs = apply(run, *tensors)
-    return outputs if isinstance(outputs, tuple) else (outputs,)
-
-
 @lru_cache(maxsize=1024)  # an object's op has its class's name; who makes names in a loop keeps no class for each
 def lean_as(op: str) -> Apply:
     """`Lean.apply` of a `Lean` with the op's name: profilers, `grad_fn` and anomaly mode show a Function's own."""

@@ -23,12 +23,12 @@ from ._content import content_of
 from ._core import Core
 from ._examples import registered
 from ._explain import explain
-from ._lean import lean_as, run_lean
+from ._lean import lean_as
 from ._options import OpOptions
 from ._orders import call_order, warn_of_orders
 from ._pickling import Reference, reference_to
 from ._relaunch import stage_of, stages_of
-from ._route import Route, Routes, quick_key_of
+from ._route import Route, Routes, key_of
 from ._signature import Signature, fitting_dtypes, match, settled
 from ._stage import FieldUse
 from ._tracing import has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
@@ -178,17 +178,14 @@ class Op(Generic[Result]):
             return self._wrapped(self._call_traced(arguments, named))
         routes = self._routes
         if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
-            key = quick_key_of(arguments)
+            key = key_of(arguments)
             found = routes.get(key)
             if found is None and key is not None:
                 found = routes.resize(key, arguments)
             if found is not None and found.is_direct and found.is_current():
                 if found.active and torch.is_grad_enabled():
-                    outputs = run_lean(self._lean, found, arguments)
-                else:
-                    outputs = found.plan.forward(arguments, _NOTHING)[found.plan.outputs]
-                result: Any = outputs[0] if len(outputs) == 1 else self._result(*outputs)
-                return result
+                    return self._wrapped(self._lean(found, *arguments))
+                return self._wrapped(found.plan.forward(arguments, _NOTHING)[found.plan.outputs])
         return self._wrapped(self._outputs(self._bound(arguments, named)))
 
     def _call_traced(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Sequence[torch.Tensor]:
@@ -235,7 +232,8 @@ class Op(Generic[Result]):
         if bound.scalars:
             found = found.with_scalars(bound)
         if found.active and torch.is_grad_enabled():
-            return run_lean(self._lean, found, tensors)
+            made: Any = self._lean(found, *tensors)
+            return (made,) if isinstance(made, torch.Tensor) else made
         plan = found.plan
         return plan.forward(tensors, bound.scalars)[plan.outputs]
 
@@ -244,7 +242,10 @@ class Op(Generic[Result]):
             words = f"op `{self.name}` cannot be traced by torch.jit.trace, which would take its results for constants"
             raise ArgumentError(refusal(words, remedy="Use torch.export.export, or torch.compile."))
 
-    def _wrapped(self, outputs: Sequence[torch.Tensor]) -> Any:
+    def _wrapped(self, outputs: Any) -> Any:
+        """Outputs as a caller gets them: one alone, or a named tuple."""
+        if isinstance(outputs, torch.Tensor):
+            return outputs
         return outputs[0] if len(outputs) == 1 else self._result(*outputs)
 
     @property

@@ -109,7 +109,8 @@ class Plan:
         executor = self._executor
         if executor is None:
             executor = self._executor = Executor(self.kind.layouts[self.is_serial], self.situation)
-        return executor.run(inputs, scalars, self.launch)[: len(self.names)]
+        memory = executor.run(inputs, scalars, self.launch)
+        return memory if len(memory) == len(self.names) else memory[: len(self.names)]
 
     def launch(self, steps: Sequence[Step], pointers: Sequence[int], scalars: Mapping[str, Any]) -> None:
         """Run launches in order, in order with torch's own work, and watch how long a serial one takes."""
@@ -175,7 +176,8 @@ class Plan:
         """Gradients of the inputs, in their order; None for those that are not `active`."""
         moving = self.kind.moving
         if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419  # faster
-            return self.pullback(active).run(saved, cotangents, scalars, self.launch)
+            pullback = self._pullbacks.get((active, None)) or self.pullback(active)
+            return pullback.run(saved, cotangents, scalars, self.launch)
         given = frozenset([name for number, name in moving if cotangents[number] is not None])
         found = []
         for group in self.reverse.groups(active & self.kind.floats, given):

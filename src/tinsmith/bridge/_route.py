@@ -289,11 +289,9 @@ class Routes:
     def find(self, bound: Bound) -> Route:
         """The route of a call; a new one where it has none."""
         core = self._core
-        try:
-            tensors = key_of(bound.tensors)
-        except (AttributeError, RuntimeError):
-            check_tensors(core.signature, bound.tensors)
-            raise
+        tensors = key_of(bound.tensors)
+        if tensors is None:
+            return route(core, bound)
         key: Any = tensors
         pictures = core.fingerprints(bound.templates) if self._has_others else ()
         if self._has_others:
@@ -360,24 +358,19 @@ def _product(sizes: Sequence[int]) -> int:
     return count
 
 
-def key_of(tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """What a route depends on, of the tensors. Raises for what is no strided tensor."""
-    return tuple(
-        [
-            (t.shape, t.dtype, t.device, t.requires_grad, t.layout, t.is_contiguous(), t.is_neg(), type(t))
-            for t in tensors
-        ]
-    )
-
-
 def _kinds_of(key: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     """What is left of the key of tensors without their sizes."""
     return tuple([(len(shape), *others) for shape, *others in key])
 
 
-def quick_key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
-    """`key_of` for the shortest way: None for what has no key, which the long way then refuses in words."""
+def key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
+    """What a route depends on, of the tensors; None for what is no strided tensor, which is refused in words."""
     try:
-        return key_of(tensors)
+        return tuple(
+            [
+                (t.shape, t.dtype, t.device, t.requires_grad, t.layout, t.is_contiguous(), t.is_neg(), type(t))
+                for t in tensors
+            ]
+        )
     except (AttributeError, RuntimeError):
         return None

@@ -26,9 +26,8 @@ _jit_tracing = torch._C._get_tracing_state
 _is_older_batch = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]  # no stub
 
 
-def is_tracing() -> bool:
-    """Whether `torch.compile` is reading this code instead of running it."""
-    return torch.compiler.is_compiling()
+is_tracing = torch.compiler.is_compiling
+"""Whether `torch.compile` is reading this code instead of running it."""
 
 
 def is_plain() -> bool:
