@@ -161,6 +161,7 @@ class Layout:
         for name, array in self.arrays.items():
             if name not in found and not array.label:
                 private = situation.private.get(name)
+                assert private is not None or array.rank == 0, array
                 found[name] = () if private is None else (*lead, *private)
         for name, one in self._likes.items():
             found[name] = (*lead, *found[one.like]) if one.is_wide else found[one.like]
@@ -349,14 +350,14 @@ class _Pass:
         depths = {one.depth[0]: evaluated(one.depth[1], self.shapes, scalars) for one in tapes.sizes if one.depth}
         self.scalars |= depths
         entries = {size: iterations * depths[size.depth[0]] for size in tapes.sizes if size.depth}
-        entries |= self.counted(tapes, iterations)
+        entries |= self.count_entries(tapes, iterations)
         for size in tapes.sizes:
             for name, kind, width in size.arrays:
                 count = entries[size] * width
                 check_tape(self.layout.op, count)
                 self.put(name, unread((count,), DTYPES[kind], self.device), is_taped=True)
 
-    def counted(self, tapes: Tapes, iterations: int) -> dict[TapeSize, int]:
+    def count_entries(self, tapes: Tapes, iterations: int) -> dict[TapeSize, int]:
         """Entries of tapes for which a kernel has to count."""
         if tapes.counts_entries is None:
             return {}

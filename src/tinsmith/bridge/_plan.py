@@ -176,8 +176,7 @@ class Plan:
         """Gradients of the inputs, in their order; None for those that are not `active`."""
         moving = self.kind.moving
         if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419  # faster
-            pullback = self._pullbacks.get((active, None)) or self.pullback(active)
-            return pullback.run(saved, cotangents, scalars, self.launch)
+            return self.pullback(active).run(saved, cotangents, scalars, self.launch)
         given = frozenset([name for number, name in moving if cotangents[number] is not None])
         found = []
         for group in self.reverse.groups(active & self.kind.floats, given):

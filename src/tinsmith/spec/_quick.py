@@ -91,7 +91,7 @@ class _Code:
         for number, item in enumerate(self.spec.made):
             sizes = []
             for place, dim in enumerate(item.dims):
-                sizes += yield from self.made(f"y{number}_{place}", dim)
+                sizes += yield from self.sizes_of(f"y{number}_{place}", dim)
             made.append(f"({''.join(f'{size}, ' for size in sizes)})")
         batch = "".join(f"{one}, " for one in self.groups.get(Batch, ()))
         yield f"return ({batch}), ({''.join(f'{one}, ' for one in made)})"
@@ -120,7 +120,7 @@ class _Code:
             yield f"{''.join(f'{axis}, ' for axis in axes)} = shapes[{number}]"
         yield from checks
 
-    def made(self, name: str, dim: Dim) -> Any:
+    def sizes_of(self, name: str, dim: Dim) -> Any:
         """The sizes that a dim of an output stands for."""
         if isinstance(dim, (Batch, Rest)):
             return self.groups.get(type(dim), [])

@@ -145,7 +145,7 @@ class Operator:
         return self._for_torch([*form.finish(made), *state])
 
     def _run(self, core: Core, bound: Bound) -> list[torch.Tensor]:
-        """A call on this process's part of tensors that processes share."""
+        """Everything that the forward operator gives for a call as a caller writes it."""
         arguments, keywords = self.schema.pack(bound)
         return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)))
 

@@ -286,10 +286,10 @@ class NetworkArray(torch.nn.Module):
         """
         self._check_points(points, cells)
         if self.owners is None:
-            return self._routed(points, cells.long())
-        return self.owners.route(points, cells.long(), self._routed)
+            return self._run_own(points, cells.long())
+        return self.owners.route(points, cells.long(), self._run_own)
 
-    def _routed(self, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    def _run_own(self, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         params = own_rows(self.params)
         points = self.encoding.routed(points, rows) if self.encoding else points
         if self._is_fused(points) and not self._is_transformed():  # no transform goes through the sorting

@@ -251,10 +251,10 @@ def _made_over(section: Section, matrix: tuple[bool, ...], parameters: list[torc
 def _with_states(state: dict[str, Any], by_rows: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
     """A plain optimizer's state dict with another in the place of each tensor by rows."""
 
-    def converted(value: Any) -> Any:
+    def convert(value: Any) -> Any:
         return by_rows(value) if isinstance(value, torch.Tensor) and value.ndim else value
 
-    found = {key: {name: converted(value) for name, value in one.items()} for key, one in state["state"].items()}
+    found = {key: {name: convert(value) for name, value in one.items()} for key, one in state["state"].items()}
     return {**state, "state": found}
 
 
