@@ -7,23 +7,19 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from tinsmith.bridge import _executor
+from tinsmith.bridge._executor import TapeRoom
 
 
 @contextmanager
 def tape_of() -> Iterator[list[int]]:
-    """Watch the places where tapes are made: the sizes in bytes of those made inside, in order."""
+    """Watch the place where tapes are made: the sizes in bytes of those made inside, in order."""
     sizes: list[int] = []
-    made, ran = _executor.unread, _executor.Executor.run
+    make = TapeRoom.__call__
 
-    def unread(*given: Any) -> Any:
-        found = made(*given)
+    def made(room: TapeRoom, *given: Any) -> Any:
+        found = make(room, *given)
         sizes.append(found.nbytes)
         return found
 
-    def run(executor: Any, *given: Any) -> Any:
-        sizes.append(executor.tape_bytes)
-        return ran(executor, *given)
-
-    with patch.object(_executor, "unread", unread), patch.object(_executor.Executor, "run", run):
+    with patch.object(TapeRoom, "__call__", made):
         yield sizes

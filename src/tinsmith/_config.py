@@ -30,7 +30,7 @@ class Config:
             a test sees it when they are.
         check_bounds: every op raises BoundsError where an index leaves an array, as with
             `check_bounds=True`; ordinary launches do not look.
-        plan_cache: how many plans (one per combination of shapes and dtypes) an op keeps.
+        plan_cache: how many plans (one per combination of ranks and dtypes) an op keeps.
     """
 
     serial_below: int = dataclasses.field(default=65536, metadata={"least": 0, "about": "elements; 0 for never"})

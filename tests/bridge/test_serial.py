@@ -6,7 +6,7 @@ import torch
 import cases
 import tinsmith as ts
 from tinsmith import _config
-from tinsmith.bridge import _plan
+from tinsmith.bridge import _pace
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def test_both_give_the_same(lang64, serial_below, name):
 
 
 def test_slow_serial_launches_go_parallel_for_every_size(lang, monkeypatch):
-    monkeypatch.setattr(_plan, "SERIAL_LIMIT", 0.0)
+    monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)
     op = ts.op("x[n] -> y[n]")(squares(lang))
     op(torch.ones(99))  # not counted: the engine makes machine code
-    for size in range(100, 100 + _plan.SLOW_LAUNCHES):
+    for size in range(100, 100 + _pace.SLOW_LAUNCHES):
         assert torch.equal(op(torch.ones(size)), torch.ones(size))
     assert op.explain().count("def squares") == 1  # still serial: one variant
     op(torch.ones(5000))
@@ -66,7 +66,7 @@ def test_slow_serial_launches_go_parallel_for_every_size(lang, monkeypatch):
 
 
 def test_one_fast_launch_forgives_a_slow_one():
-    pace = _plan.Pace(1000)
+    pace = _pace.Pace(1000)
     for seconds in (1.0, 1.0, 1.0, 1e-6, 1.0, 1.0, 1.0):
         pace.note(seconds, 10)
     assert pace.serial_below == 1000
@@ -76,7 +76,7 @@ def test_one_fast_launch_forgives_a_slow_one():
 
 def test_first_launches_are_not_counted(lang, monkeypatch):
     """A call forward and backward has more first launches than slow ones are allowed; and each makes machine code."""
-    monkeypatch.setattr(_plan, "SERIAL_LIMIT", 0.0)
+    monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)
 
     @lang.kernel
     def begin(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -98,7 +98,7 @@ def test_first_launches_are_not_counted(lang, monkeypatch):
 
 
 def test_kernels_that_were_launched_before_are_counted():
-    pace, first, second = _plan.Pace(1000), print, repr
+    pace, first, second = _pace.Pace(1000), print, repr
     for kernels in ((first,), (first, second), (second,), (first,), (second,)):
         pace.note(1.0, 10, kernels)
     assert pace.serial_below == 1000

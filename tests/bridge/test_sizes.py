@@ -222,12 +222,46 @@ def test_other_scalars_and_other_sizes_in_turn(lang64):
         torch.testing.assert_close(bend, torch.full_like(x, 2 * weight))
 
 
-def test_what_is_kept_for_each_size_is_bounded_and_the_newest_stay(lang64, monkeypatch):
-    monkeypatch.setattr("tinsmith.bridge._cache.config", lambda: Config(plan_cache=4))
-    op, twin, inputs = scaled(lang64)
-    for n in range(2, 20):
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_nothing_is_kept_for_a_size(lang64, program):
+    op, twin, inputs = program(lang64)
+    for n in range(2, 12):
         given = tuple(map(doubled, inputs(n)))
         torch.testing.assert_close(gradients(op, given, n), gradients(twin, given, n))
-        assert len(op._routes._known) <= 4
-    newest = op._routes._known[next(reversed(op._routes._known))]
-    assert op._routes.find(op._bound(given, {})) is newest
+    assert len(op._routes._known) == len(op._core.plans) == len(op._core.conversions) == 1
+
+
+def test_what_is_kept_for_each_kind_of_call_is_bounded_and_the_newest_stay(lang64, monkeypatch):
+    monkeypatch.setattr("tinsmith.bridge._cache.config", lambda: Config(plan_cache=4))
+
+    @ts.op("x[...] -> y[...]")
+    @lang64.kernel
+    def triple(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in lang64.grouped(x):
+            y[i] = 3 * x[i]
+
+    for rank in range(1, 8):
+        x = torch.rand(rank * (2,), dtype=torch.float64)
+        torch.testing.assert_close(triple(x), 3 * x)
+        assert len(triple._routes._known) <= 4
+    newest = triple._routes._known[next(reversed(triple._routes._known))]
+    assert triple._routes.find(triple._bound((x,), {})) is newest
+
+
+def test_inputs_in_another_order_than_the_spec_s(lang64):
+    """Shapes come in the order of the call's arguments."""
+
+    @ts.op("x[n], k[m] -> y[n - m + 1]", order="kernel")
+    @lang64.kernel
+    def conv(k: lang64.types.ndarray(), x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in y:
+            for j in range(k.shape[0]):
+                y[i] += x[i + j] * k[j]
+
+    for n, m in [(5, 2), (9, 3), (4, 4)]:
+        x, k = (torch.rand(size, dtype=torch.float64, requires_grad=True) for size in (n, m))
+        wanted = torch.nn.functional.conv1d(x[None, None], k[None, None])[0, 0]
+        torch.testing.assert_close(conv(k, x), wanted)
+        torch.testing.assert_close(
+            torch.autograd.grad(conv(k, x).sum(), (x, k)), torch.autograd.grad(wanted.sum(), (x, k))
+        )

@@ -3,6 +3,8 @@
 import enum
 import itertools
 import pickle
+from dataclasses import replace
+from math import prod
 
 import numpy as np
 import pytest
@@ -20,8 +22,9 @@ from tinsmith.spec import (
     Named,
     Rest,
     Solution,
+    Spec,
     parse,
-    quick_solver,
+    sizing,
     solve,
 )
 
@@ -160,25 +163,53 @@ def test_solve_agrees_with_brute_force(call):
         assert solve(*call, "f") == Solution(*wanted)
 
 
-def quickly_solved(spec, shapes, values):
-    """What quick code finds; None where it gives up."""
-    given = [shapes[item.name] for item in spec.inputs]
-    quick = quick_solver(spec, [len(shape) for shape in given], tuple(values))
-    return quick and quick(given, values)
+def split_off(spec):
+    """A spec without its batch dims, and the names of the inputs that have them."""
+    sides = [
+        tuple(replace(item, dims=item.dims[1:]) if item.batch_name else item for item in side)
+        for side in (spec.inputs, spec.outputs, spec.scratch)
+    ]
+    return Spec("", "", *sides), frozenset(item.name for item in spec.inputs if item.batch_name)
+
+
+def sized(spec, shapes, values, batch):
+    """What straight code finds, with all batch dims as one: the shapes of what is made; None where it gives up."""
+    single, batched = split_off(spec)
+    given = {name: tuple(shape) for name, shape in shapes.items()}
+    if spec.batch_name:
+        given |= {name: (prod(batch), *given[name][len(batch) :]) for name in batched}
+    names = [item.name for item in spec.inputs][::-1]
+    ranks = {name: len(given[name]) - (name in batched) for name in names}
+    found = sizing(single, ranks, tuple(values), batched=batched if spec.batch_name else None)
+    numbers = found and found.solve([given[name] for name in names], values)
+    if not numbers:
+        return None
+    assert numbers[-1] == sum(prod(found.evaluate(name, numbers)) for name in found.shapes)
+    assert all(found.evaluate(name, numbers) == shape for name, shape in given.items())
+    return {item.name: found.evaluate(item.name, numbers) for item in spec.made}
 
 
 @settings(max_examples=500, deadline=None)
 @given(calls())
-def test_quick_code_finds_the_same_and_gives_up_where_something_does_not_fit(call):
+def test_straight_code_finds_the_same_and_gives_up_where_something_does_not_fit(call):
+    spec, shapes, values = call
     wanted = expected(*call)
-    assert quickly_solved(*call) == (wanted and (wanted[1], tuple(wanted[3].values())))
+    if wanted is None:
+        if not spec.batch_name:  # whether batch dims agree is found before
+            assert sized(spec, shapes, values, ()) is None
+        return
+    _, batch, _, made = wanted
+    flat = {name: (prod(batch), *shape[len(batch) :]) if spec.batch_name else shape for name, shape in made.items()}
+    assert sized(spec, shapes, values, batch) == flat
 
 
 @pytest.mark.parametrize(("spec", "scratch", "shapes", "values", "dims", "batch", "rest", "made"), SOLVED)
-def test_quick_code_is_made_for_every_kind_of_spec(spec, scratch, shapes, values, dims, batch, rest, made):
-    assert quickly_solved(parse(spec, scratch), shapes, values) == (batch, tuple(made.values()))
+def test_straight_code_is_made_for_every_kind_of_spec(spec, scratch, shapes, values, dims, batch, rest, made):
+    parsed = parse(spec, scratch)
+    flat = {name: (prod(batch), *shape[len(batch) :]) if parsed.batch_name else shape for name, shape in made.items()}
+    assert sized(parsed, shapes, values, batch) == flat
 
 
 @pytest.mark.parametrize("value", [np.int64(3), 3.0, True, torch.tensor(3)])
-def test_quick_code_leaves_other_numbers_than_integers_to_the_long_way(value):
-    assert quickly_solved(parse("-> y[n]"), {}, {"n": value}) is None
+def test_straight_code_leaves_other_numbers_than_integers_to_the_long_way(value):
+    assert sized(parse("-> y[n]"), {}, {"n": value}, ()) is None

@@ -14,7 +14,7 @@ from ._op import Op
 from ._options import OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
-from ._streams import in_order
+from ._streams import ordered
 from ._torch_probes import torch_probes
 from ._tracing import (
     apart,
@@ -54,7 +54,6 @@ __all__ = [
     "example_inputs",
     "has_modes",
     "has_older_batch",
-    "in_order",
     "is_distributed",
     "is_plain",
     "is_transformed",
@@ -62,6 +61,7 @@ __all__ = [
     "lint_subject",
     "op",
     "oracle",
+    "ordered",
     "plain_apply",
     "reference_to",
     "torch_probes",

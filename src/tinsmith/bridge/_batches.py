@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from ._core import BackwardCall, Call
+from ._call import BackwardCall, Call
 from ._gradients import saved_names
 
 

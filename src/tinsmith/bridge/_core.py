@@ -1,121 +1,33 @@
-"""Core: what an op is without its doors, and the description of one call of it."""
+"""Core: what an op is without its doors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 
 from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
-from .._lazy import lazy
 from ..engines import COMPILING, HALVES
 from ..source.ir import Lowered
-from ..spec import QuickSolver, Solution, quick_solver, solve
+from ..spec import Sizing, fixed_sizing, sizing, solve
 from ._buffers import Buffer
 from ._cache import Cache
+from ._call import BackwardCall, Call
 from ._case import Case
 from ._digest import digest_of
 from ._elements import check_element
-from ._executor import Layout, Make
 from ._field_contents import FieldContents
+from ._kind import Kind
+from ._layout import Input, Layout, Make, Result
 from ._lowered import lowered
-from ._plan import Kind, Pace, Plan
+from ._pace import Pace
+from ._plan import Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
-from ._steps import Situation, StageLaunch, Use
-from ._tracing import constant_when_traced
-from .backward import Reverse, ReverseAt
-
-
-@dataclass(frozen=True, eq=False)
-class Call:
-    """One call of an op, without its tensors' memory.
-
-    Attributes:
-        shapes, dtypes: of the input arrays as the kernel sees them, without batch.
-        scalars, templates, sizes: the other arguments by name; `sizes` are dims given by keyword.
-        batch: size of the flat leading batch dimension, None without one.
-        batched: input arrays that have it.
-        is_apart: whether the samples of the batch are run one by one.
-    """
-
-    core: Core
-    shapes: tuple[tuple[int, ...], ...]
-    dtypes: tuple[torch.dtype, ...]
-    scalars: Mapping[str, Any]
-    templates: Mapping[str, Any]
-    sizes: Mapping[str, int]
-    batch: int | None = None
-    batched: frozenset[str] = frozenset()
-    is_apart: bool = False
-
-    @property
-    def whole_shapes(self) -> list[tuple[int, ...]]:
-        """Shapes of the input arrays, batch included."""
-        if self.batch is None:
-            return list(self.shapes)
-        pairs = zip(self.core.signature.arrays, self.shapes, strict=True)
-        return [(self.batch, *shape) if name in self.batched else shape for name, shape in pairs]
-
-    def keep_made(self, made: Sequence[Buffer]) -> None:
-        """Keep outputs and scratch, which are known already."""
-        vars(self)["made"] = made
-
-    def with_batch(self, batch: int, batched: frozenset[str]) -> Call:
-        """The same call over a batch."""
-        # Not `dataclasses.replace`, which torch 2.6's compiler cannot read.
-        return Call(
-            self.core, self.shapes, self.dtypes, self.scalars, self.templates, self.sizes, batch=batch, batched=batched
-        )
-
-    def plan(self, device: torch.device) -> Plan:
-        """The plan to run this call on `device`."""
-        return self.core.plan(self, device)
-
-    @lazy
-    def wanting(self) -> frozenset[str]:
-        """Inputs that can have a gradient."""
-        pairs = zip(self.core.signature.arrays, self.dtypes, strict=True)
-        return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
-
-    @lazy
-    def made(self) -> Sequence[Buffer]:
-        """Outputs and scratch. Raises for sizes and dtypes that they cannot have."""
-        return self.core.made(self)
-
-    @lazy
-    def reverse(self) -> ReverseAt:
-        """Where this call's gradient comes from."""
-        return self.core.reverse.at(self.core.case(self))
-
-    def wanted(self, needs: Sequence[bool]) -> frozenset[str]:
-        """Names of the inputs that need a gradient, from one flag an input."""
-        names = self.core.signature.arrays
-        return frozenset([n for n, needed in zip(names, needs, strict=True) if needed]) & self.wanting
-
-    def by_input(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
-        """Gradients of the active inputs, put in the place of theirs among all inputs; None elsewhere."""
-        found = iter(gradients)
-        return [next(found) if name in active else None for name in self.core.signature.arrays]
-
-
-class BackwardCall(NamedTuple):
-    """A call whose gradients are asked for.
-
-    Attributes:
-        active: inputs whose gradients are wanted.
-        saved: values that the call kept, by name.
-        cotangents: those of outputs that have one, by name.
-        state: what the forward pass noted of Python values and fields; None where nobody asks.
-    """
-
-    call: Call
-    active: frozenset[str]
-    saved: Mapping[str, Any]
-    cotangents: Mapping[str, Any]
-    state: torch.Tensor | None = None
+from ._steps import StageLaunch, Use
+from ._tracing import constant_when_traced, is_tracing
+from .backward import Reverse
 
 
 class Operators(Protocol):
@@ -162,14 +74,12 @@ class Core:
     def __init__(self, signature: Signature, reverse: Reverse) -> None:
         self.signature = signature
         self.reverse = reverse
-        self.forms: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self.tangents: dict[frozenset[str], Any] = {}
-        self._fixed = tuple(dict.fromkeys(signature.size_scalars + reverse.scalars + signature.launch_numbers))
+        self.plans: Cache[Any, Plan] = Cache()
+        self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
+        self._sizings: Cache[Any, Sizing] = Cache()
         self._pace = Pace(config().serial_below)
-        self._kinds: Cache[Any, Kind] = Cache()
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
-        self._plans: Cache[Any, Plan] = Cache()
-        self._kind_scalars = tuple(dict.fromkeys(reverse.scalars + signature.launch_numbers))
         self.contents = FieldContents(signature)
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
 
@@ -207,73 +117,71 @@ class Core:
         """The objects from which Python values come that kernels of this core use; none where they use none."""
         return tuple(one for stage in self.signature.firsts for one in stage.environment)
 
-    def fixed(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The scalar arguments that a plan depends on."""
-        return tuple([scalars[name] for name in self._fixed])
-
-    def fixed_by_name(self, scalars: Mapping[str, Any]) -> dict[str, Any]:
-        """The same by name."""
-        return {name: scalars[name] for name in self._fixed}
+    def launch_numbers(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The scalar arguments that decide what kind of call it is: those that tell launches of one kernel apart."""
+        return tuple([scalars[name] for name in self.signature.launch_numbers])
 
     def runtime(self) -> tuple[Any, ...]:
         """Tokens of the engines' present state."""
         return tuple([runtime() for runtime in self.runtimes])
 
     def plan(self, call: Call, device: torch.device) -> Plan:
-        """The plan for a call; made once."""
-        fixed = self.fixed(call.scalars)
+        """The plan for calls like this one; made once."""
         fingerprints = self.fingerprints(call.templates)
+        ranks = call.shapes if self.signature.has_open_elements else tuple([len(shape) for shape in call.shapes])
         key = (
-            call.shapes,
+            ranks,
             call.dtypes,
             device,
-            fixed,
-            tuple(call.sizes.items()),
-            call.batch,
+            self.launch_numbers(call.scalars),
+            call.batch is None,
             call.batched,
             call.is_apart,
             fingerprints,
             self.runtime(),
         )
-        found = self._plans.get(key)
+        found = self.plans.get(key)
         if found is not None:
             return found
         with COMPILING:
-            if key not in self._plans:
-                situation = self._situation(call, device, fingerprints)
-                return self._plans.keep(key, Plan(situation, self._kind(call, situation), self._pace))
-            return self._plans[key]
+            found = self.plans.get(key)
+            if found is None:
+                self.check_device(device)
+                kind = Kind(self.case(call), device, call.sizing)
+                found = self.plans.keep(key, Plan(kind, call.reverse, self._layouts(call, kind), self._pace))
+            return found
 
-    def _kind(self, call: Call, situation: Situation) -> Kind:
-        """What the plan of a call has in common with those of other sizes."""
-        open_shapes = self.signature.has_open_elements
-        key = (
-            call.shapes if open_shapes else tuple([len(shape) for shape in call.shapes]),
-            call.dtypes,
-            situation.device,
-            self.kind_scalars(call.scalars),
-            call.batch is None,
-            call.batched,
-            call.is_apart,
-            situation.fingerprints,
-            self.runtime(),
-        )
-        found = self._kinds.get(key)
+    def sizing(self, call: Call) -> Sizing:
+        """Sizes of all arrays of calls like this one; made once."""
+        if self.signature.has_open_elements:
+            return self._find_sizing(call)
+        key = (tuple([len(shape) for shape in call.shapes]), call.batch is None, call.batched, *call.sizes)
+        return self._sizings.get(key) or self._sizings.keep(key, self._find_sizing(call))
+
+    def _find_sizing(self, call: Call) -> Sizing:
+        signature = self.signature
+        if signature.has_open_elements:
+            shapes = dict(zip(signature.arrays, call.whole_shapes, strict=True))
+            return fixed_sizing(shapes | {one.name: one.shape for one in call.made}, call.batch)
+        ranks = {name: len(shape) for name, shape in zip(signature.arrays, call.shapes, strict=True)}
+        batched = None if call.batch is None else call.batched
+        found = sizing(signature.kernel_spec, ranks, tuple(call.values), batched=batched, ends=signature.ends)
         if found is None:
-            self.check_device(situation.device)
-            found = self._kinds.keep(key, Kind(situation, call.reverse, self._layouts(call, situation)))
+            self.solved(call)  # says what does not fit
+            raise AssertionError(f"{signature.op}: ranks {ranks} do not fit {signature.kernel_spec}")
         return found
 
-    def _layouts(self, call: Call, situation: Situation) -> tuple[Layout, Layout]:
+    def _layouts(self, call: Call, kind: Kind) -> tuple[Layout, Layout]:
         """The forward pass of calls of one kind, on several threads and on one."""
         signature = self.signature
 
         def layout(is_serial: bool) -> Layout:
             launches = []
             for stage in signature.stages:
-                uses = tuple(Use(name, name, name, "", name in situation.batched) for name in stage.arrays)
+                uses = tuple(Use(name, name, name, "", name in kind.batched) for name in stage.arrays)
                 launches.append(StageLaunch(stage, uses, is_serial=is_serial))
-            return Layout(signature.op, situation.dtypes, signature.arrays, self._makes, tuple(launches))
+            given = tuple(Input(name, place) for place, name in enumerate(signature.arrays))
+            return Layout(given, self._makes, tuple(launches), tuple(map(Result, kind.names)), {})
 
         return layout(False), layout(True)
 
@@ -284,17 +192,6 @@ class Core:
         names = signature.outputs + signature.scratch
         return tuple(Make(name, name, signature.starts_at_zero(name)) for name in names)
 
-    def quick_solver(self, ranks: Sequence[int], names: Sequence[str]) -> QuickSolver | None:
-        """Code that solves the spec for calls of one kind, which give values of these names; None where there is none.
-
-        What it finds is all that differs between their plans.
-        """
-        return quick_solver(self.signature.spec, ranks, names)
-
-    def kind_scalars(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The scalar arguments that decide more of a plan than sizes."""
-        return tuple([scalars[name] for name in self._kind_scalars])
-
     def kernels(self, case: Case) -> list[Lowered]:
         """The kernels as IR, for a kind of call. Raises NotCovered."""
         return lowered(case)
@@ -302,10 +199,6 @@ class Core:
     def together(self, batched: frozenset[str]) -> frozenset[str]:
         """Inputs that have a batch dimension where these have: no more of them."""
         return batched
-
-    def private(self, call: Call) -> dict[str, tuple[int, ...]]:
-        """Memory of a call that neither it nor its caller sees: sizes without batch, by name."""
-        return {}
 
     def case(self, call: Call) -> Case:
         """The kind of a call."""
@@ -319,44 +212,35 @@ class Core:
         pictures = self.fingerprints(call.templates)
         return Case(self.signature, shapes, dtypes, batched, pictures, call.templates, call.is_apart, numbers)
 
+    def size_values(self, call: Call) -> dict[str, Any]:
+        """What a call gives for dims: by integer scalar arguments, and by keyword."""
+        return self.signature.size_values(call.scalars, call.sizes)
+
     def made(self, call: Call) -> list[Buffer]:
-        """Outputs and scratch of a call: their sizes, batch included, and dtypes."""
+        """Outputs and scratch of a call: their sizes, batch included, and dtypes. Raises for what does not fit."""
+        names = [one.name for one in self.signature.spec.made]
+        numbers = None if is_tracing() or self.signature.has_open_elements else call.solution
+        if numbers is None:
+            lead, cores = () if call.batch is None else (call.batch,), self.solved(call)
+            shapes = [lead + cores[name] for name in names]
+        else:
+            shapes = [call.sizing.evaluate(name, numbers) for name in names]
+        dtypes = [self.made_dtype(name, call) for name in names]
+        return [Buffer(*one) for one in zip(names, shapes, dtypes, strict=True)]
+
+    def solved(self, call: Call) -> Mapping[str, tuple[int, ...]]:
+        """Sizes of outputs and scratch without batch, found step by step. Raises in words for what does not fit."""
         signature = self.signature
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
-        values = signature.size_values(call.scalars, call.sizes)
-        solution = solve(signature.kernel_spec, shapes, values, signature.op)
-        return self._checked_made(call, solution.shapes)
-
-    def made_of(self, call: Call, solution: Solution) -> list[Buffer]:
-        """The same where the op's whole spec has been solved, batch dims and all."""
-        count = len(solution.batch)
-        return self._checked_made(call, {name: shape[count:] for name, shape in solution.shapes.items()})
-
-    def _checked_made(self, call: Call, made: Mapping[str, tuple[int, ...]]) -> list[Buffer]:
-        """Outputs and scratch of a call, whose sizes without batch are known."""
-        signature = self.signature
+        made = solve(signature.kernel_spec, shapes, call.values, signature.op).shapes
         if signature.vectors:
-            self.check_elements({**dict(zip(signature.arrays, call.shapes, strict=True)), **made})
-        lead = () if call.batch is None else (call.batch,)
-        return [Buffer(one.name, lead + made[one.name], self.made_dtype(one.name, call)) for one in signature.spec.made]
+            self.check_elements({**shapes, **made})
+        return made
 
     def check_elements(self, cores: Mapping[str, tuple[int, ...]]) -> None:
         """Refuse sizes, without batch, that do not end in those of the kernels' vectors."""
         for parameter, dims in self.signature.vectors:
             check_element(self.signature.op, parameter, dims, cores[parameter.name])
-
-    def _situation(self, call: Call, device: torch.device, fingerprints: tuple[Any, ...]) -> Situation:
-        names = self.signature.arrays
-        shapes = dict(zip(names, call.whole_shapes, strict=True)) | {one.name: one.shape for one in call.made}
-        dtypes = dict(zip(names, call.dtypes, strict=True)) | {one.name: one.dtype for one in call.made}
-        batched = call.batched
-        if call.batch is not None:
-            batched = batched.union([one.name for one in call.made])
-        fixed = self.fixed_by_name(call.scalars)
-        private = self.private(call)
-        return Situation(
-            self.signature, shapes, dtypes, device, call.batch, batched, fingerprints, call.templates, fixed, private
-        )
 
     def made_dtype(self, name: str, call: Call) -> torch.dtype:
         """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half."""
@@ -381,6 +265,10 @@ class Core:
     def device_type(self) -> str:
         """Torch's name of the device that the kernels run on."""
         return self.signature.stages[0].engine.device_type()
+
+    def device(self, tensors: Sequence[torch.Tensor]) -> torch.device:
+        """Where a call with these inputs runs."""
+        return tensors[0].device if tensors else torch.device(self.device_type())
 
     def check_device(self, device: torch.device) -> None:
         """Refuse tensors that are not where the engine runs: an engine would copy them in silence."""

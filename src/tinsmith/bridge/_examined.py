@@ -21,11 +21,10 @@ from ..linter import Finding
 from ..source.ir import Lowered
 from ._binding import Bound
 from ._case import Case
-from ._core import Call
 from ._lowered import lowered
 from ._op import Op
 from ._oracle import Cotangents, Observer, by_output, called, check_shapes, followed, leaves_of
-from ._route import Route
+from ._route import Form
 from ._tracing import is_transformed
 from .backward import AutoAt, HandWritten
 
@@ -200,14 +199,14 @@ class Examinable(ABC):
 
 @dataclass(frozen=True)
 class ExaminedOp(Examined):
-    """One call of an op. `bound` and `route` are its arguments by kind, and how the op would run them.
+    """One call of an op. `bound` and `form` are its arguments by kind, and the form in which it is run.
 
     `kind` is "layer" where the op is how a layer runs.
     """
 
     op: Op
     bound: Bound
-    route: Route
+    form: Form
     kind: Literal["op", "layer"] = "op"
 
     @property
@@ -225,17 +224,17 @@ class ExaminedOp(Examined):
     @lazy
     def seeded_kernels(self) -> list[Lowered]:
         """The same, but random numbers follow from the seed that the call drew. Raises NotCovered."""
-        return self.route.call.core.kernels(self._case)
+        return self.form.call.core.kernels(self._case)
 
     @lazy
     def _case(self) -> Case:
         """The kind of a call with one sample of its batch."""
-        call = self.route.call
-        return call.core.case(Call(call.core, call.shapes, call.dtypes, call.scalars, call.templates, call.sizes))
+        call = self.form.call
+        return call.core.case(call.single)
 
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
-        pairs = zip(self.route.call.core.signature.arrays, self.bound.tensors, strict=True)
+        pairs = zip(self.form.call.core.signature.arrays, self.bound.tensors, strict=True)
         return {name: tensor for name, tensor in pairs if name in self.op.arguments}
 
     @property
@@ -244,7 +243,7 @@ class ExaminedOp(Examined):
 
     @property
     def is_batch(self) -> bool:
-        return bool(self.route.form.lead)
+        return bool(self.form.lead)
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -258,27 +257,27 @@ class ExaminedOp(Examined):
 
     @property
     def default_float(self) -> str:
-        return Language(self.route.call.core.signature.stages[0].engine).default_types[0]
+        return Language(self.form.call.core.signature.stages[0].engine).default_types[0]
 
     @property
     def made(self) -> dict[str, torch.dtype]:
-        return {one.name: one.dtype for one in self.route.call.made}
+        return {one.name: one.dtype for one in self.form.call.made}
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        return self.route.call.core.signature.outputs
+        return self.form.call.core.signature.outputs
 
     @property
     def uninitialised(self) -> frozenset[str]:
-        signature = self.route.call.core.signature
+        signature = self.form.call.core.signature
         return frozenset(name for name in self.made if not signature.starts_at_zero(name))
 
     @property
     def gradient(self) -> str:
-        return self.route.call.core.reverse.name
+        return self.form.call.core.reverse.name
 
     def origin(self, active: frozenset[str]) -> str:
-        at = self.route.call.reverse
+        at = self.form.call.reverse
         if not isinstance(at, AutoAt):
             return self.gradient
         return "source" if at.source.refusal(active) is None else "engine"
@@ -288,12 +287,12 @@ class ExaminedOp(Examined):
         return 'leave out adjoint="engine": tinsmith generates a gradient from the kernel\'s source'
 
     def stored_by_hand(self, name: str) -> tuple[str, int] | None:
-        reverse = self.route.call.core.reverse
+        reverse = self.form.call.core.reverse
         return reverse.place(name) if isinstance(reverse, HandWritten) else None
 
     @property
     def starts(self) -> list[tuple[str, int]]:
-        stages = self.route.call.core.signature.stages
+        stages = self.form.call.core.signature.stages
         return [(stage.source.path, stage.source.tree.lineno) for stage in stages]
 
     @property
@@ -305,7 +304,7 @@ class ExaminedOp(Examined):
         return dict(zip(self.outputs, [found] if isinstance(found, torch.Tensor) else found, strict=True))
 
     def leaves(self) -> dict[str, torch.Tensor]:
-        return leaves_of(self.bound, self.route)
+        return leaves_of(self.bound, self.form)
 
     def run(
         self,
@@ -316,7 +315,7 @@ class ExaminedOp(Examined):
         observer: Observer | None = None,
     ) -> dict[str, torch.Tensor]:
         kernels = self.seeded_kernels if seeded else self.kernels
-        return followed(self.bound, self.route, leaves, faithful=faithful, kernels=kernels, observer=observer)
+        return followed(self.bound, self.form, leaves, faithful=faithful, kernels=kernels, observer=observer)
 
     def with_adjoint(self, adjoint: str | None) -> ExaminedOp:
         if adjoint is None:

@@ -1,386 +1,399 @@
-"""Executor: a program over named memory, run.
+"""Executor: a program becomes one Python function, and a run of it is a call.
 
-Forward passes, reverse kernels of an engine or of a user, generated backward passes and derivatives of any order are
-programs: memory that a run is given, memory that it makes, and launches. A `Layout` describes one for all sizes, an
-`Executor` runs it for one set of sizes.
+What a program does is the same for all calls of a kind, so it is written down once as straight code: take the call's
+sizes apart, make memory, launch. New sizes cost nothing then, and no call decides anything twice.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import torch
 
+from .._config import config
 from .._errors import GradientError, refusal
-from ..engines import COMPILING, DTYPES
-from ..source.ir import nodes, walk
-from ..transforms.adjoint import Copy, TapeSize, evaluated
-from ._buffers import Makers, unread
-from ._steps import Situation, Step
+from ..engines import DTYPES
+from ..source.ir import nodes
+from ..spec import Size, Symbol
+from ..transforms.adjoint import Copy, TapeSize, formula_text
+from ._buffers import adjoint_of, poisoned, private, unread
+from ._elements import check_element
+from ._kind import Kind
+from ._layout import Cotangent, Given, Input, Layout, Make, ProgramLaunch, Result, Saved, Tapes
+from ._pace import Pace
+from ._steps import Entry, Step
+from ._streams import ordered
 
-Launches = Callable[[Sequence[Step], Sequence[int], Mapping[str, Any]], None]
-"""What runs steps on pointers, with scalars: the plan's own way of launching."""
-Shapes = Mapping[str, Sequence[int]]
+Run = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], tuple[Any, ...]]
+"""A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
+the call's sizes and of its scalars. It returns the results."""
 LARGEST_TAPE = 2**31 - 1
 """Numbers on a tape: engines count elements in 32 bits."""
 
 
-class Launch(Protocol):
-    """A launch of a program, on memory that it knows by name."""
+class TapeRoom:
+    """Makes memory for the tapes of an op."""
 
-    @property
-    def memory(self) -> Sequence[str]:
-        """Names of what it works on."""
-        ...
+    def __init__(self, op: str, device: torch.device) -> None:
+        self.op = op
+        self.device = device
 
-    def step(self, situation: Situation, places: Mapping[str, int], shapes: Shapes) -> Step:
-        """The launch, compiled, for memory of these sizes; each at its place among the pointers."""
-        ...
-
-
-@dataclass(frozen=True)
-class Make:
-    """Memory with the sizes and the dtype of an array; at zero, or with any content. One for each sample if wide."""
-
-    name: str
-    like: str
-    is_zero: bool = True
-    is_wide: bool = False
-
-
-@dataclass(frozen=True)
-class Tapes:
-    """Room for a task's tapes.
-
-    Attributes:
-        sizes: how large each is to be.
-        iterations: how many parallel iterations the task has; None where `counts_iterations` stores it in `total`.
-        counts_entries: counts, where a tape has no formula, what each iteration needs.
-        renamed: the op's names for the arguments in formulas.
-    """
-
-    sizes: tuple[TapeSize, ...]
-    iterations: nodes.Expr | None
-    total: str
-    counts_iterations: Launch | None
-    counts_entries: Launch | None
-    renamed: Mapping[str, str]
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether sizes alone tell how long they are."""
-        if self.counts_entries is not None or self.iterations is None:
-            return False
-        formulas = [self.iterations, *(size.depth[1] for size in self.sizes if size.depth)]
-        return not any(isinstance(one, nodes.Argument) for formula in formulas for one in walk.parts(formula))
-
-    @property
-    def names(self) -> list[str]:
-        """Names of all memory whose size only a run tells."""
-        starts = [name for size in self.sizes for name in size.starts or ()]
-        return [*(name for size in self.sizes for name, _, _ in size.arrays), *starts, self.total]
-
-    @property
-    def launches(self) -> list[Launch]:
-        """Kernels that count."""
-        return [one for one in (self.counts_iterations, self.counts_entries) if one is not None]
-
-
-Action = Launch | Make | Copy | Tapes
-
-
-@dataclass(eq=False)
-class Layout:
-    """A program, whatever the sizes are.
-
-    Attributes:
-        op: its name, for messages.
-        dtypes: of the call's arrays.
-        given: names of the memory that a run is given, in order.
-        makes: memory that it makes first, once for all samples.
-        actions: what it does then, in order.
-        likes: the array whose sizes given memory has, where that has another name.
-        arrays: what is known of arrays that are not the call's, by name: ranks of 0, or the call's private memory.
-        is_looped: whether samples of a batch are run one by one.
-
-    What a run returns is the memory that it was given and that it made, in that order.
-    """
-
-    op: str
-    dtypes: Mapping[str, torch.dtype]
-    given: tuple[str, ...]
-    makes: tuple[Make, ...]
-    actions: tuple[Action, ...]
-    likes: Mapping[str, str] = field(default_factory=dict)
-    arrays: Mapping[str, nodes.Array] = field(default_factory=dict)
-    is_looped: bool = False
-
-    def __post_init__(self) -> None:
-        """Find everything a place, and whether launches can go out together."""
-        own = [one for one in self.actions if isinstance(one, Make)]
-        names = [one.name for one in own]
-        self.tapes = tuple(one for one in self.actions if isinstance(one, Tapes))
-        self.is_straight = not (
-            self.is_looped
-            or any(isinstance(one, Copy) for one in self.actions)
-            or len(set(names)) < len(names)
-            or not all(one.is_fixed for one in self.tapes)
-        )
-        if self.is_straight:
-            self.makes += tuple(own)
-            self.actions = tuple(one for one in self.actions if not isinstance(one, Make))
-        self.launches: tuple[Launch, ...] = tuple(
-            one for one in self.actions if not isinstance(one, (Make, Copy, Tapes))
-        )
-        counting = (launch for one in self.tapes for launch in one.launches)
-        tapes = {name: kind for one in self.tapes for size in one.sizes for name, kind, _ in size.arrays}
-        known = [*self.given, *(one.name for one in self.makes), *tapes]
-        touched = [name for one in (*self.launches, *counting) for name in one.memory]
-        self.places = {name: place for place, name in enumerate(dict.fromkeys([*known, *touched]))}
-        given = (Make(name, like) for name, like in self.likes.items())
-        copies = (Make(one.name, one.of) for one in self.actions if isinstance(one, Copy))
-        self._likes = {one.name: one for one in (*given, *self.makes, *own, *copies) if one.name != one.like}
-        self.kinds = tuple([(self.dtype(one.name), one.is_zero) for one in self.makes])
-        self.kinds += tuple([(DTYPES[kind], False) for kind in tapes.values()]) if self.is_straight else ()
-        self.first: dict[Launch, Step] = {}
-
-    def dtype(self, name: str) -> torch.dtype:
-        """Of some memory, but for tapes."""
-        while name in self._likes:
-            name = self._likes[name].like
-        return self.dtypes[name] if name in self.dtypes else DTYPES[self.arrays[name].type]
-
-    def wholes(self, situation: Situation) -> Mapping[str, tuple[int, ...]]:
-        """Sizes of all memory but tapes, as the whole batch has it."""
-        if not (self.arrays or self._likes):
-            return situation.shapes
-        found = dict(situation.shapes)
-        lead = () if situation.batch is None else (situation.batch,)
-        for name, array in self.arrays.items():
-            if name not in found and not array.label:
-                private = situation.private.get(name)
-                assert private is not None or array.rank == 0, array
-                found[name] = () if private is None else (*lead, *private)
-        for name, one in self._likes.items():
-            found[name] = (*lead, *found[one.like]) if one.is_wide else found[one.like]
-        return found
-
-    def parts(self, situation: Situation, wholes: Mapping[str, tuple[int, ...]]) -> Mapping[str, tuple[int, ...]]:
-        """The same as a launch has it: of one sample, where samples run one by one."""
-        if not self.is_looped:
-            return wholes
-        return {name: shape[1:] if self.is_batched(situation, name) else shape for name, shape in wholes.items()}
-
-    def is_batched(self, situation: Situation, name: str) -> bool:
-        """Whether memory has a batch dimension."""
-        while name in self._likes:
-            name = self._likes[name].like
-        return name in situation.batched or name in situation.private
-
-
-class Executor:
-    """A layout for one set of sizes.
-
-    Attributes:
-        tape_bytes: of tapes whose length follows from sizes.
-    """
-
-    def __init__(self, layout: Layout, situation: Situation) -> None:
-        self.layout = layout
-        self.situation = situation
-        wholes = layout.wholes(situation)
-        self.shapes: Mapping[str, tuple[int, ...]] = layout.parts(situation, wholes)
-        self.tape_bytes = 0
-        self._depths: dict[str, int] = {}
-        made = [wholes[one.name] for one in layout.makes]
-        if layout.is_straight and layout.tapes:
-            tapes = self._reserve_all()
-            made += tapes.values()
-            self.shapes = {**self.shapes, **tapes}
-        self._makers = Makers(made, layout.kinds, situation.device)
-        self._steps: tuple[Step, ...] = ()
-        self._found: dict[Launch, Step] = {}
-
-    def resize(self, situation: Situation) -> Executor:
-        """The same program for other sizes."""
-        return Executor(self.layout, situation)
-
-    def run(
-        self, given: Sequence[torch.Tensor], scalars: Mapping[str, Any], launch: Launches
-    ) -> Sequence[torch.Tensor]:
-        """Run the program on memory that is its `given`. Returns that, and what it made first."""
-        makers = self._makers
-        memory = [*given, *([make() for make in makers.now] if makers.now else makers.make())]
-        if not self.layout.is_straight:
-            self._run_in_turn(memory, scalars, launch)
-            return memory
-        steps = self._steps or self._make_steps()
-        pointers = [tensor.data_ptr() for tensor in memory]
-        pointers.append(0)
-        launch(steps, pointers, {**scalars, **self._depths} if self._depths else scalars)
-        return memory
-
-    def _make_steps(self) -> tuple[Step, ...]:
-        self._steps = tuple([self.step(one, self.shapes) for one in self.layout.launches])
-        return self._steps
-
-    def step(self, launch: Launch, shapes: Shapes) -> Step:
-        """A launch on memory of these sizes. It is compiled for the first ones."""
-        first = self.layout.first.get(launch)
-        if first is not None and first.sized:
-            return first.resize(shapes)
-        with COMPILING:
-            found = launch.step(self.situation, self.layout.places, shapes)
-            self.layout.first.setdefault(launch, found)
-        return found
-
-    def fixed_step(self, launch: Launch) -> Step:
-        """A launch whose memory has the same sizes in each run."""
-        found = self._found.get(launch)
-        if found is None:
-            found = self._found[launch] = self.step(launch, self.shapes)
-        return found
-
-    def _reserve_all(self) -> dict[str, tuple[int, ...]]:
-        """Sizes of all tapes; their depth is told to the kernels by arguments."""
-        found: dict[str, tuple[int, ...]] = {}
-        for one in self.layout.tapes:
-            assert one.iterations is not None
-            iterations = evaluated(one.iterations, self.shapes, {})
-            for size in one.sizes:
-                assert size.depth is not None
-                name, formula = size.depth
-                self._depths[name] = evaluated(formula, self.shapes, {})
-                for tape, kind, width in size.arrays:
-                    count = iterations * self._depths[name] * width
-                    check_tape(self.layout.op, count)
-                    self.tape_bytes += count * DTYPES[kind].itemsize
-                    found[tape] = (count,)
-        return found
-
-    def _run_in_turn(self, memory: Sequence[torch.Tensor], scalars: Mapping[str, Any], launch: Launches) -> None:
-        """Run a program that copies, counts, or goes sample by sample."""
-        named = dict(zip(self.layout.places, memory, strict=False))
-        if not self.layout.is_looped:
-            _Pass(self, named, scalars, launch).run()
-            return
-        batched = {name for name in named if self.layout.is_batched(self.situation, name)}
-        for sample in range(self.situation.batch or 0):
-            views = {name: one[sample] if name in batched else one for name, one in named.items()}
-            _Pass(self, views, scalars, launch).run()
-
-
-class _Pass:
-    """One run, action by action; launches that nothing comes between go out together."""
-
-    def __init__(
-        self, executor: Executor, memory: dict[str, torch.Tensor], scalars: Mapping[str, Any], launch: Launches
-    ) -> None:
-        self.executor = executor
-        self.layout = executor.layout
-        self.device = executor.situation.device
-        self.memory = memory
-        known = (memory.get(name) for name in executor.layout.places)
-        self.pointers = [*(0 if one is None else one.data_ptr() for one in known), 0]
-        self.shapes: dict[str, Sequence[int]] = dict(executor.shapes)
-        self.scalars = dict(scalars)
-        self.launch = launch
-        self.waiting: list[Step] = []
-        self.taped: set[str] = set()
-
-    def run(self) -> None:
-        for action in self.layout.actions:
-            match action:
-                case Make(name):
-                    shape, dtype = self.executor.shapes[name], self.layout.dtype(name)
-                    self.put(name, torch.zeros(shape, dtype=dtype, device=self.device))
-                case Copy(name, of):
-                    self.flush()
-                    self.put(name, self.memory[of].clone())
-                case Tapes():
-                    self.reserve(action)
-                case _:
-                    self.waiting.append(self.step(action))
-        self.flush()
-
-    def step(self, launch: Launch) -> Step:
-        if self.taped.isdisjoint(launch.memory):
-            return self.executor.fixed_step(launch)
-        return self.executor.step(launch, self.shapes)
-
-    def flush(self) -> None:
-        """Let the launches go that wait."""
-        if self.waiting:
-            self.launch(self.waiting, self.pointers, self.scalars)
-            self.waiting = []
-
-    def put(self, name: str, tensor: torch.Tensor, *, is_taped: bool = False) -> None:
-        """Give memory a name, which other memory may have had: of launches that wait."""
-        if name in self.memory:
-            self.flush()
-        self.memory[name] = tensor
-        self.shapes[name] = tensor.shape
-        place = self.layout.places.get(name)
-        if place is not None:
-            self.pointers[place] = tensor.data_ptr()
-        if is_taped:
-            self.taped.add(name)
-
-    def count(self, launch: Launch) -> None:
-        """Launch, and wait until it is asked for."""
-        self.waiting.append(self.step(launch))
-        self.flush()
-
-    def reserve(self, tapes: Tapes) -> None:
-        """Make room for a task's tapes."""
-        if not self.memory.keys().isdisjoint(tapes.names):
-            # Launches that wait work on tapes of these names, and were told their depth by arguments of one name.
-            self.flush()
-        own = {name: self.scalars[called] for name, called in tapes.renamed.items()}
-        scalars = {**self.scalars, **own}
-        if tapes.counts_iterations is not None:
-            self.put(tapes.total, self.zeros(1).reshape(()), is_taped=True)
-            self.count(tapes.counts_iterations)
-            iterations = int(self.memory[tapes.total])
-        else:
-            assert tapes.iterations is not None
-            iterations = evaluated(tapes.iterations, self.shapes, scalars)
-        depths = {one.depth[0]: evaluated(one.depth[1], self.shapes, scalars) for one in tapes.sizes if one.depth}
-        self.scalars |= depths
-        entries = {size: iterations * depths[size.depth[0]] for size in tapes.sizes if size.depth}
-        entries |= self.count_entries(tapes, iterations)
-        for size in tapes.sizes:
-            for name, kind, width in size.arrays:
-                count = entries[size] * width
-                check_tape(self.layout.op, count)
-                self.put(name, unread((count,), DTYPES[kind], self.device), is_taped=True)
-
-    def count_entries(self, tapes: Tapes, iterations: int) -> dict[TapeSize, int]:
-        """Entries of tapes for which a kernel has to count."""
-        if tapes.counts_entries is None:
-            return {}
-        sizes = [(size, size.starts) for size in tapes.sizes if size.starts is not None]
-        for _, (_, counts) in sizes:
-            self.put(counts, self.zeros(iterations), is_taped=True)
-        self.count(tapes.counts_entries)
-        found = {}
-        for size, (starts, counts) in sizes:
-            ends = self.memory[counts].cumsum(0)
-            self.put(starts, (ends - self.memory[counts]).int(), is_taped=True)
-            found[size] = int(ends[-1]) if iterations else 0
-        return found
+    def __call__(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """A tape of so many numbers. Raises GradientError."""
+        self.check(count)
+        return unread((count,), dtype, self.device)
 
     def zeros(self, count: int) -> torch.Tensor:
         """Numbers to count with."""
-        check_tape(self.layout.op, count)
+        self.check(count)
         return torch.zeros(count, dtype=torch.int32, device=self.device)
 
+    def check(self, count: int) -> None:
+        """Refuse a tape of more numbers than engines can count."""
+        if count > LARGEST_TAPE:
+            words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can count"
+            remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
+            raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))
 
-def check_tape(op: str, count: int) -> None:
-    """Refuse a tape of more numbers than engines can count. Raises GradientError."""
-    if count > LARGEST_TAPE:
-        words = f"the backward pass of op `{op}` needs a tape of {count} numbers, more than engines can count"
-        remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
-        raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))
+
+def executor(layout: Layout, kind: Kind, pace: Pace | None) -> Run:
+    """A program for a kind of call, as a function.
+
+    Args:
+        layout: the program.
+        kind: the kind of call.
+        pace: what learns how long launches on one thread take; None where they use several.
+    """
+    return _Writer(layout, kind, pace, may_vectorize=True).function()
+
+
+class _Writer:
+    """Writes a program as Python.
+
+    Its variables: `n0`, `n1` are the numbers of sizes, `m2` is memory, `p2` its address; `k3` are values from outside.
+    """
+
+    def __init__(self, layout: Layout, kind: Kind, pace: Pace | None, *, may_vectorize: bool) -> None:
+        self.layout = layout
+        self.kind = kind
+        self.pace = pace if kind.device.type == "cpu" else None
+        self.may_vectorize = may_vectorize and not layout.is_looped
+        self.names: dict[str, Any] = {"clock": time.perf_counter}
+        self.lines: list[str] = []
+        self.indent = "    "
+        self.is_inside = False
+        self.places: dict[str, int] = {}
+        self.shapes: dict[str, tuple[str, ...]] = {}
+        self.dtypes: dict[str, torch.dtype] = {}
+        self.numbers: dict[str, str] = {}
+        self.group: list[Step] = []
+        self.aligned: dict[str, int] = {}
+        self.count = 0
+
+    # Text -------------------------------------------------------------------------------------
+    def add(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def fresh(self, letter: str) -> str:
+        """A new variable."""
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def memory(self, name: str) -> str:
+        """The variable of some memory."""
+        return f"m{self.places[name]}"
+
+    def pointer(self, name: str) -> str:
+        """The variable of its address."""
+        return f"p{self.places[name]}"
+
+    def bind(self, value: Any, called: str) -> str:
+        """A name for a value from outside: `called`, or like it."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = self.fresh(called) if called in self.names else called
+        self.names[name] = value
+        return name
+
+    def constant(self, value: Any) -> str:
+        """A value that stands in the code where Python can write it."""
+        is_plain = isinstance(value, int) or (isinstance(value, tuple) and all(isinstance(one, int) for one in value))
+        return repr(value) if is_plain else self.bind(value, "slot")
+
+    # The whole --------------------------------------------------------------------------------
+    def function(self) -> Run:
+        """The function."""
+        for one in self.layout.given:
+            self.take(one)
+        begin = len(self.lines)
+        for one in self.layout.makes:
+            self.make(one)
+        self.run_actions()
+        results = "".join(f"{self.result(one)}, " for one in self.layout.results)
+        self.add(f"return ({results})")
+        head = [*self.unpack(), *self.lines[:begin], *self.guard_alignment()]
+        text = "\n".join(["def run(inputs, cotangents, numbers, scalars):", *head, *self.lines[begin:], ""])
+        return self.compile(text)
+
+    def compile(self, text: str) -> Run:
+        """The text as a function, whose docstring it is."""
+        exec(compile(text, f"<a call of {self.kind.signature.op}>", "exec"), self.names)
+        run = self.names.pop("run")
+        run.__doc__ = text
+        return run
+
+    def unpack(self) -> list[str]:
+        """Take the numbers of sizes apart."""
+        sizes = "".join(f"{Symbol(place)}, " for place in range(self.kind.sizing.symbols))
+        return [f"    {sizes}elements, = numbers"]
+
+    def guard_alignment(self) -> list[str]:
+        """Run without machine vectors where memory lies so that they cannot be loaded."""
+        given = {one.name for one in self.layout.given}
+        checks = [f"{self.pointer(name)} % {size}" for name, size in self.aligned.items() if name in given]
+        if not checks:
+            return []
+        run: list[Run] = []
+
+        def without_vectors(*arguments: Any) -> Any:
+            if not run:
+                run.append(_Writer(self.layout, self.kind, self.pace, may_vectorize=False).function())
+            return run[0](*arguments)
+
+        call = f"{self.bind(without_vectors, 'without_vectors')}(inputs, cotangents, numbers, scalars)"
+        return [f"    if {' or '.join(checks)}: return {call}"]
+
+    def result(self, one: Result | None) -> str:
+        if one is None:
+            return "None"
+        return self.memory(one.name) + (".sum(0)" if one.is_summed else "")
+
+    # Memory -----------------------------------------------------------------------------------
+    def put(self, name: str, value: str, shape: Sequence[str], dtype: torch.dtype) -> None:
+        """Give memory a name, which other memory may have had."""
+        self.count += 1
+        self.places[name] = self.count
+        self.shapes[name], self.dtypes[name] = tuple(shape), dtype
+        self.add(f"{self.memory(name)} = {value}")
+        self.add(f"{self.pointer(name)} = {self.memory(name)}.data_ptr()")
+
+    def whole(self, name: str) -> tuple[str, ...]:
+        """The sizes of an array of the call, or of a generated kernel."""
+        shape: tuple[Size, ...] = self.kind.sizing.shapes.get(name, ())
+        assert name in self.kind.sizing.shapes or not self.layout.arrays[name].rank, name
+        return tuple(map(str, shape))
+
+    def take(self, one: Given) -> None:
+        """Memory that a run is given."""
+        dtype, shape = self.layout.dtype(self.kind, one.like), self.whole(one.like)
+        match one:
+            case Input():
+                value = f"inputs[{one.place}]"
+            case Saved():
+                value = f"inputs[{one.name!r}]"
+                value = f"{self.bind(private, 'private')}({value})" if one.is_copied else value
+            case Cotangent():
+                came = f"cotangents[{one.number}]"
+                own = f"{self.bind(adjoint_of, 'adjoint_of')}({came}, {one.is_copied})"
+                value = f"{self.create(shape, dtype, is_zero=True)} if {came} is None else {own}"
+        self.put(one.name, value, shape, dtype)
+
+    def make(self, one: Make) -> None:
+        """Memory that a run makes."""
+        known = one.like in self.shapes and one.like not in self.kind.sizing.shapes
+        shape = self.shapes[one.like] if known else self.whole(one.like)
+        dtype = self.dtypes[one.like] if known else self.layout.dtype(self.kind, one.like)
+        if one.is_wide:
+            shape = (str(self.kind.sizing.batch), *shape)
+        elif self.is_inside and not known and one.like in self.kind.batched:
+            shape = shape[1:]
+        self.put(one.name, self.create(shape, dtype, is_zero=one.is_zero), shape, dtype)
+
+    def create(self, shape: Sequence[str], dtype: torch.dtype, *, is_zero: bool) -> str:
+        """Code for new memory: like other memory where there is some, for saying it again costs more."""
+        twin = next((n for n in self.places if self.shapes[n] == shape and self.dtypes[n] == dtype), None)
+        if twin is not None:
+            like = self.bind(torch.zeros_like, "zeros_like") if is_zero else self.bind(torch.empty_like, "empty_like")
+            made = f"{like}({self.memory(twin)})"
+        else:
+            sizes = ", ".join(shape) or "()"
+            new = self.bind(torch.zeros, "zeros") if is_zero else self.bind(torch.empty, "empty")
+            made = f"{new}({sizes}, dtype={self.bind(dtype, 'dtype')}, device={self.device})"
+        return f"{self.bind(poisoned, 'poisoned')}({made})" if config().poison and not is_zero else made
+
+    # What it does -----------------------------------------------------------------------------
+    def run_actions(self) -> None:
+        """All actions; sample by sample where that has to be."""
+        if not self.layout.is_looped:
+            self.act()
+            return
+        whole = dict(self.places), dict(self.shapes)
+        self.add(f"for sample in range({self.kind.sizing.batch}):")
+        self.indent += "    "
+        self.is_inside = True
+        for name in list(self.places):
+            if self.is_batched(name):
+                self.put(name, f"{self.memory(name)}[sample]", self.shapes[name][1:], self.dtypes[name])
+        self.act()
+        self.indent = self.indent[4:]
+        self.places, self.shapes = whole
+
+    def is_batched(self, name: str) -> bool:
+        """Whether memory that a program has before its first action has a batch dimension."""
+        own = {one.name: one.like for one in (*self.layout.given, *self.layout.makes)}
+        while own.get(name, name) != name:
+            name = own[name]
+        return name in self.kind.batched
+
+    def act(self) -> None:
+        for action in self.layout.in_order:
+            match action:
+                case Make():
+                    self.flush()
+                    self.make(action)
+                case Copy(name, of):
+                    self.flush()
+                    self.put(name, f"{self.memory(of)}.clone()", self.shapes[of], self.dtypes[of])
+                case Tapes():
+                    self.flush()
+                    self.reserve(action)
+                case _:
+                    self.group.append(self.compiled(action))
+        self.flush()
+
+    def compiled(self, launch: ProgramLaunch) -> Step:
+        step = launch.step(self.kind, may_vectorize=self.may_vectorize)
+        self.aligned |= dict(step.aligned)
+        return step
+
+    # Launches ---------------------------------------------------------------------------------
+    def flush(self) -> None:
+        """Let the launches go that wait: in order with torch's own work, and watched where they use one thread."""
+        if not self.group:
+            return
+        steps, self.group = self.group, []
+        for step in steps:
+            for parameter, memory in step.elements:
+                check = partial(check_element, self.kind.signature.op, parameter, "")
+                core = self.whole(memory)[memory in self.kind.batched :]
+                self.add(f"{self.bind(check, 'check')}({self.tuple_of(core)})")
+        if self.kind.device.type == "cuda":
+            self.add(f"with {self.bind(ordered, 'ordered')}({self.device}):")
+            self.indent += "    "
+            for step in steps:
+                self.launch(step)
+            self.indent = self.indent[4:]
+            return
+        if self.pace is not None:
+            self.add("begin = clock()")
+        for step in steps:
+            self.launch(step)
+        if self.pace is not None:
+            pace, launches = self.bind(self.pace, "pace"), self.bind([step.launch for step in steps], "launches")
+            self.add(f"seconds = (clock() - begin) / {len(steps)}")
+            slow = f"seconds > {self.pace.limit} or {pace}.slow_in_a_row"
+            self.add(f"if {slow}: {pace}.note(seconds, elements, {launches})")
+
+    def launch(self, step: Step) -> None:
+        """One launch, or one for each sample."""
+        entries = "".join(f"{self.entry(one)}, " for one in step.entries)
+        scalars = "".join(
+            f"({how!r}, {self.constant(slot)}, {self.scalar(name)}), " for how, slot, name in step.scalars
+        )
+        call = f"{self.bind(step.launch, 'launch')}(({entries}), ({scalars}))"
+        is_split = any(one.is_split for one in step.entries)
+        self.add(f"for one in range({self.kind.sizing.batch}): {call}" if is_split else call)
+
+    def entry(self, one: Entry) -> str:
+        shape = self.size(one.like)
+        if one.is_split:
+            shape = shape[1:]
+        nbytes = " * ".join([str(one.itemsize), *shape])
+        told = self.tuple_of(shape[: len(shape) - one.inner])
+        address = self.address(one.memory, nbytes if one.is_split else "")
+        gradient = self.address(one.gradient, nbytes if one.is_split else "")
+        return f"({self.constant(one.slot)}, {address}, {nbytes}, {told}, {gradient})"
+
+    def address(self, memory: str, stride: str) -> str:
+        if not memory:
+            return "0"
+        return f"{self.pointer(memory)} + one * {stride}" if stride else self.pointer(memory)
+
+    def tuple_of(self, texts: Sequence[str]) -> str:
+        return f"({''.join(f'{text}, ' for text in texts)})"
+
+    @property
+    def device(self) -> str:
+        return self.bind(self.kind.device, "device")
+
+    def scalar(self, name: str) -> str:
+        return self.numbers.get(name, f"scalars[{name!r}]")
+
+    # Tapes ------------------------------------------------------------------------------------
+    def reserve(self, tapes: Tapes) -> None:
+        """Make room for a task's tapes."""
+        room = self.bind(TapeRoom(self.kind.signature.op, self.kind.device), "room")
+        iterations = self.fresh("iterations")
+        if isinstance(tapes.iterations, nodes.Expr):
+            self.add(f"{iterations} = {self.formula(tapes.iterations, tapes)}")
+        else:
+            self.put(tapes.total, f"{room}.zeros(1).reshape(())", (), torch.int32)
+            self.group.append(self.compiled(tapes.iterations))
+            self.flush()
+            self.add(f"{iterations} = int({self.memory(tapes.total)})")
+        entries: dict[TapeSize, str] = {}
+        for size in tapes.sizes:
+            if size.depth:
+                name, formula = size.depth
+                depth = self.fresh("depth")
+                self.add(f"{depth} = {self.formula(formula, tapes)}")
+                self.numbers[name] = depth
+                entries[size] = f"{iterations} * {depth}"
+        if tapes.counts_entries is not None:
+            entries |= self.count_entries(tapes, tapes.counts_entries, iterations, room)
+        for size in tapes.sizes:
+            for name, kind, width in size.arrays:
+                length, dtype = self.fresh("length"), DTYPES[kind]
+                self.add(f"{length} = {entries[size]} * {width}")
+                self.put(name, f"{room}({length}, {self.bind(dtype, 'dtype')})", (length,), dtype)
+
+    def count_entries(self, tapes: Tapes, launch: ProgramLaunch, iterations: str, room: str) -> dict[TapeSize, str]:
+        """Entries of tapes for which a kernel has to count."""
+        counted = [(size, *size.starts) for size in tapes.sizes if size.starts is not None]
+        for _, _, counts in counted:
+            self.put(counts, f"{room}.zeros({iterations})", (iterations,), torch.int32)
+        self.group.append(self.compiled(launch))
+        self.flush()
+        found = {}
+        for size, starts, counts in counted:
+            found[size], begins = self.fresh("entries"), self.fresh("starts")
+            self.add(f"{begins}, {found[size]} = {self.bind(_end_to_end, 'end_to_end')}({self.memory(counts)})")
+            self.put(starts, begins, (iterations,), torch.int32)
+        return found
+
+    def formula(self, expr: nodes.Expr, tapes: Tapes) -> str:
+        """An integer that sizes and scalars tell."""
+
+        def argument(name: str) -> str:
+            return self.scalar(tapes.renamed.get(name, name))
+
+        return formula_text(
+            expr, lambda array, axis: self.size(array)[axis], argument, lambda rule: self.bind(rule, "rule")
+        )
+
+    def size(self, array: str) -> tuple[str, ...]:
+        """The sizes of an array as a launch sees it, also one that this program does not touch."""
+        if array in self.shapes:
+            return self.shapes[array]
+        is_part = self.layout.is_looped and array in self.kind.batched
+        return self.whole(array)[1:] if is_part else self.whole(array)
+
+
+def _end_to_end(counts: torch.Tensor) -> tuple[torch.Tensor, int]:
+    """Where the entries of each iteration begin that lie one after the other, and how many there are."""
+    ends = counts.cumsum(0)
+    return (ends - counts).int(), int(ends[-1]) if len(ends) else 0

@@ -63,7 +63,7 @@ class Foresight:
         Raises:
             GradientError: the stack would overflow, of which the process would die.
         """
-        return tuple(self._reverse.stack(stage, shapes, values) for stage in self._signature.stages)
+        return self._reverse.stacks(shapes, values)
 
 
 def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> Iterator[Outside]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from .._errors import GradientError, refusal
-from ._core import Call
+from ._call import Call
 
 
 def all_names(call: Call) -> tuple[str, ...]:

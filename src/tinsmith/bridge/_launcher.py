@@ -106,9 +106,7 @@ class Launcher:
         key = (adjoint, is_serial, stack, types, picture)
         found = self._found.get(key) or self._compiled(bound, key)
         scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in found.scalars]
-        pointers = [*[tensor.data_ptr() for tensor in bound.tensors], 0]
-        entries = self._entries(found.compiled, bound) if bound.tensors else ()
-        found.compiled.launch(entries, pointers, scalars)
+        found.compiled.launch(self._entries(found.compiled, bound) if bound.tensors else (), scalars)
 
     def _compiled(self, bound: Bound, key: tuple[Any, ...]) -> Ready:
         adjoint, is_serial, stack, _, picture = key
@@ -151,9 +149,9 @@ class Launcher:
 
     def _entries(self, compiled: Compiled, bound: Bound) -> list[ArrayArgument]:
         entries: list[ArrayArgument] = []
-        for place, (name, tensor) in enumerate(zip(self.signature.arrays, bound.tensors, strict=True)):
+        for name, tensor in zip(self.signature.arrays, bound.tensors, strict=True):
             rank = tensor.dim() - (0 if compiled.is_flat else len(self.stage.parameters[name].element))
-            entries.append((compiled.slots[name], place, tensor.nbytes, tuple(tensor.shape[:rank]), -1))
+            entries.append((compiled.slots[name], tensor.data_ptr(), tensor.nbytes, tuple(tensor.shape[:rank]), 0))
         return entries
 
 

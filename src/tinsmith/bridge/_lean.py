@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 
+from ..spec import Numbers
 from ._batches import backward_over_batch
-from ._core import BackwardCall, Call
+from ._binding import Bound
+from ._call import BackwardCall, Call
 from ._gradients import no_forward_mode, saved_names
 from ._route import Route
 from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches, plain_apply
@@ -26,17 +28,18 @@ class Lean(torch.autograd.Function):
     """A call in plain eager mode."""
 
     @staticmethod
-    def forward(ctx: Any, run: Route, *inputs: torch.Tensor) -> Any:
-        plan = run.plan
-        places = plan.saved(run.active)
-        if plan.prepares_backward:
-            plan.pullback(run.active)  # now, with the Python values of the forward pass, and refused before any launch
-        looks = plan.kind.looks
+    def forward(ctx: Any, route: Route, numbers: Numbers, others: Bound, *inputs: torch.Tensor) -> Any:
+        plan = route.plan
+        active, scalars = route.active, others.scalars
+        places, is_early = plan.saved(active)
+        if is_early:
+            plan.prepare_backward(active, numbers, scalars)
+        looks = plan.looks
         if looks is None:
-            looks = plan.kind.looks = run.call.core.contents.looks(plan.situation.fingerprints)
-        contents = [look.contents() for look in looks] if looks else ()
-        arrays = plan.forward(inputs, run.scalars)
-        ctx.run, ctx.contents = run, contents
+            looks = plan.looks = route.core.contents.looks(plan.kind.case.fingerprints)
+        ctx.contents = [look.contents() for look in looks] if looks else ()
+        arrays = plan.forward(inputs, numbers, scalars)
+        ctx.asked = route, numbers, others
         if places:
             ctx.save_for_backward(*[arrays[place] for place in places])
         outputs = arrays[plan.outputs]
@@ -45,28 +48,28 @@ class Lean(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         if plan.steady_outputs:
             ctx.mark_non_differentiable(*[outputs[place] for place in plan.steady_outputs])
-        return tuple(outputs)
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        run = ctx.run
-        plan = run.plan
+        route, numbers, others = ctx.asked
+        plan = route.plan
         for contents in ctx.contents:
             contents.check()
         if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
-            return (None,) * (1 + plan.inputs)
-        active = run.wanted(ctx.needs_input_grad)
-        places = plan.saved(run.active)
+            return (None,) * (3 + plan.inputs)
+        active = route.wanted(ctx.needs_input_grad[3:])
+        places, _ = plan.saved(route.active)
         saved = {plan.names[i]: tensor for i, tensor in zip(places, ctx.saved_tensors, strict=True)} if places else {}
         if has_older_batch(cotangents):
-            return (None, *_older_batch(run.call, active, saved, cotangents))
+            return (None, None, None, *_older_batch(route.call(numbers, others), active, saved, cotangents))
         if torch.is_grad_enabled() or is_transformed():
-            return (None, *_differentiable(run.call, active, saved, cotangents))
-        return (None, *plan.backward(saved, cotangents, active, run.scalars))
+            return (None, None, None, *_differentiable(route.call(numbers, others), active, saved, cotangents))
+        return (None, None, None, *plan.backward(saved, cotangents, active, numbers, others.scalars))
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
-        raise no_forward_mode(ctx.run.call.core.signature.op)
+        raise no_forward_mode(ctx.asked[0].core.signature.op)
 
 
 @lru_cache(maxsize=1024)  # an object's op has its class's name; who makes names in a loop keeps no class for each

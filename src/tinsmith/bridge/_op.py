@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,35 +13,27 @@ import torch
 from typing_extensions import TypeVar
 
 from .._errors import ArgumentError, SpecError, refusal
-from ..engines import HALVES, is_kernel, of_kernel, one_at_a_time
+from ..engines import HALVES, of_kernel
 from ..linter import Finding, lint_kernels
-from ..spec import Spec, parse
+from ..spec import Numbers, Spec
 from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
-from ._content import content_of
-from ._core import Core
 from ._examples import registered
 from ._explain import explain
 from ._lean import lean_as
+from ._make_core import make_core
 from ._options import OpOptions
-from ._orders import call_order, warn_of_orders
 from ._pickling import Reference, reference_to
-from ._relaunch import stage_of, stages_of
-from ._route import Route, Routes, key_of
-from ._signature import Signature, fitting_dtypes, match, settled
+from ._route import Route, Routes, checked_form, key_of
+from ._signature import Signature, fitting_dtypes
 from ._stage import FieldUse
 from ._tracing import has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
-from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
-from .derived import SeededCore, has_draws
-from .operators import call_distributed, define_operators, is_distributed
+from .derived import SeededCore
+from .operators import call_distributed, is_distributed
 
 _NOTHING: Mapping[str, Any] = {}
+_NO_OTHERS = Bound((), _NOTHING, _NOTHING, _NOTHING)
 _DEFAULTS = OpOptions()
-_REVERSES: Mapping[str, Callable[[Signature], Reverse]] = {
-    "auto": AutoReverse,
-    "source": SourceReverse,
-    "engine": EngineReverse,
-}
 _DOCTOR = f"{__name__.partition('.')[0]}.doctor"
 """The room that checks stands above this one: it is looked for when it is asked, and an op is made without it."""
 
@@ -80,7 +71,7 @@ class Op(Generic[Result]):
         self.__name__ = self.name
         self._lean = lean_as(self.name)
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
-        self._core = self._make_core()
+        self._core = make_core(self.name, self._kernels, self._text, self._options)
         self._routes = Routes(self._core)
         self._seeded = self._core if isinstance(self._core, SeededCore) else None
         signature = self._signature
@@ -89,31 +80,6 @@ class Op(Generic[Result]):
         self._result = _result_type(self.name, signature.outputs, options.returns)
 
     # Making -------------------------------------------------------------------------------
-    @one_at_a_time
-    def _make_core(self) -> Core:
-        options = self._options
-        spec = parse(self._text, options.scratch)
-        arrays = [item.name for item in spec.items]
-        stages = stages_of(self._kernels, arrays, options)
-        is_run = not options.unrun
-        order = call_order(spec, stages, options.order)
-        signature = match(self.name, spec, stages, options.init, options.detached, order=order, is_run=is_run)
-        refuses_half = options.half == "refuse"
-        signature = settled(replace(signature, trusts_engine=options.trust_engine, refuses_half=refuses_half))
-        for engine in {stage.engine for stage in stages}:
-            engine.settle()
-        if options.order is None:
-            warn_of_orders(signature)
-        reverse = _reverse_for(signature, options)
-        backward = reverse.stage if isinstance(reverse, HandWritten) else None
-        core = Core(signature, reverse)
-        content = functools.partial(content_of, signature, options, backward)
-        if isinstance(reverse, AutoReverse | SourceReverse) and has_draws(signature):
-            core = SeededCore(core)
-        if is_run:
-            define_operators(core, content)
-        return core
-
     def backward(self, kernel: Any) -> Any:
         """Use `kernel` as the hand-written gradient kernel. A decorator.
 
@@ -138,7 +104,7 @@ class Op(Generic[Result]):
             tensor([2., 2., 2.])
         """
         self._options = replace(self._options, backward=kernel)
-        self._core = self._make_core()
+        self._core = make_core(self.name, self._kernels, self._text, self._options)
         self._routes = Routes(self._core)
         return kernel
 
@@ -175,18 +141,18 @@ class Op(Generic[Result]):
     def __call__(self, *arguments: Any, **named: Any) -> Result:
         """Run the op. See the class for what it takes and returns."""
         if is_tracing():
-            return self._wrapped(self._call_traced(arguments, named))
+            return self._wrap(self._call_traced(arguments, named))
         routes = self._routes
         if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
-            key = key_of(arguments)
-            found = routes.get(key)
-            if found is None and key is not None:
-                found = routes.resize(key, arguments)
+            found = routes.get(key_of(arguments))
             if found is not None and found.is_direct and found.is_current():
-                if found.active and torch.is_grad_enabled():
-                    return self._wrapped(self._lean(found, *arguments))
-                return self._wrapped(found.plan.forward(arguments, _NOTHING)[found.plan.outputs])
-        return self._wrapped(self._outputs(self._bound(arguments, named)))
+                numbers = found.solve([one.shape for one in arguments], _NOTHING)
+                if numbers is not None:
+                    if found.active and torch.is_grad_enabled():
+                        return self._wrap(self._lean(found, numbers, _NO_OTHERS, *arguments))
+                    plan = found.plan
+                    return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
+        return self._wrap(self._outputs(self._bound(arguments, named)))
 
     def _call_traced(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Sequence[torch.Tensor]:
         """A call that a compiler reads instead of running it."""
@@ -222,27 +188,25 @@ class Op(Generic[Result]):
         found = self._routes.find(bound)
         if not found.is_native or (is_special and (is_transformed() or has_modes())):
             return self._dispatch(bound)
-        outputs = self._run(found, bound)
-        return outputs if found.is_finished else found.form.finish(outputs)
+        if not found.is_converted:
+            return self._run(found, found.numbers(bound), bound)
+        form = checked_form(self._core, bound)
+        return form.finish(self._run(found, form.call.numbers, bound.with_tensors(tuple(form.prepare(bound.tensors)))))
 
-    def _run(self, found: Route, bound: Bound) -> Sequence[torch.Tensor]:
-        tensors = bound.tensors if found.is_prepared else found.form.prepare(bound.tensors)
-        if not found.is_ordered:
-            tensors = in_order(tensors)
-        if bound.scalars:
-            found = found.with_scalars(bound)
+    def _run(self, found: Route, numbers: Numbers, bound: Bound) -> Sequence[torch.Tensor]:
+        tensors = bound.tensors if found.is_ordered else in_order(bound.tensors)
         if found.active and torch.is_grad_enabled():
-            made: Any = self._lean(found, *tensors)
+            made: Any = self._lean(found, numbers, bound.with_tensors(()), *tensors)
             return (made,) if isinstance(made, torch.Tensor) else made
         plan = found.plan
-        return plan.forward(tensors, bound.scalars)[plan.outputs]
+        return plan.forward(tensors, numbers, bound.scalars)[plan.outputs]
 
     def _refuse_jit_trace(self) -> None:
         if is_jit_traced():
             words = f"op `{self.name}` cannot be traced by torch.jit.trace, which would take its results for constants"
             raise ArgumentError(refusal(words, remedy="Use torch.export.export, or torch.compile."))
 
-    def _wrapped(self, outputs: Any) -> Any:
+    def _wrap(self, outputs: Any) -> Any:
         """Outputs as a caller gets them: one alone, or a named tuple."""
         if isinstance(outputs, torch.Tensor):
             return outputs
@@ -354,29 +318,6 @@ class Op(Generic[Result]):
 
     def __copy__(self) -> Op:
         return Op(self._kernels, self._text, replace(self._options, examples=self._examples))
-
-
-def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:
-    backward = options.backward
-    if backward is None:
-        _refuse_unfilled(signature)
-    if backward is None or options.adjoint != "auto":
-        return _REVERSES[options.adjoint](signature)
-    if not is_kernel(backward):
-        words = f"`backward` of op `{signature.op}` is no kernel of Taichi or Quadrants"
-        came = f"{type(backward).__name__} {getattr(backward, '__name__', '')}".strip()
-        raise ArgumentError(refusal(words, [("came", came)], "Decorate it with @ti.kernel (or @qd.kernel)."))
-    known = [item.name for item in signature.spec.items]
-    names = [*known, *(f"grad_{name}" for name in known)]
-    return HandWritten(signature, stage_of(backward, names, options), options.otherwise)
-
-
-def _refuse_unfilled(signature: Signature) -> None:
-    """A gradient that no kernel of the user's fills."""
-    for name in signature.init:
-        if name not in signature.items:
-            words = f"`init` of op `{signature.op}` names `{name}`, which no hand-written gradient kernel fills"
-            raise SpecError(refusal(words, remedy=f"Leave `{name}` out, or pass `backward=`."))
 
 
 def _autocast(signature: Signature, bound: Bound) -> Bound:

@@ -16,10 +16,10 @@ from .._errors import ArgumentError, ShapeError, refusal
 from ..source.interpreter import Recorder, Watch, interpret
 from ..source.ir import Lowered, nodes
 from ._binding import Bound
-from ._core import Call
+from ._call import Call
 from ._lowered import followed as kernels_of
 from ._op import Op
-from ._route import Route
+from ._route import Form, checked_form
 from ._tracing import is_transformed
 
 Cotangents: TypeAlias = "torch.Tensor | Mapping[str, torch.Tensor] | Sequence[torch.Tensor | None]"
@@ -92,26 +92,27 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
     if is_transformed():
         words = f"ts.oracle of op `{op.name}` was asked inside a transform of torch.func, or forward mode"
         raise ArgumentError(refusal(words, remedy="Ask it outside: it differentiates by itself, given `cotangents`."))
-    bound, route = called(op, inputs, named)
+    bound, form = called(op, inputs, named)
     title = f"op `{op.name}`"
-    wanted = None if cotangents is None else by_output(title, route.call.core.signature.outputs, cotangents)
-    leaves = {} if wanted is None else leaves_of(bound, route)
+    wanted = None if cotangents is None else by_output(title, form.call.core.signature.outputs, cotangents)
+    leaves = {} if wanted is None else leaves_of(bound, form)
     with torch.set_grad_enabled(wanted is not None):
-        outputs = followed(bound, route, leaves)
+        outputs = followed(bound, form, leaves)
     check_shapes(title, wanted or {}, outputs)
     gradients = {} if wanted is None else _pulled_back(outputs, wanted, leaves)
     return Answer({name: tensor.detach() for name, tensor in outputs.items()}, gradients)
 
 
-def called(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Bound, Route]:
-    """A call's arguments by kind, and how the op would run them. Raises what a call would."""
+def called(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Bound, Form]:
+    """A call's arguments by kind, and the form in which it is run. Raises what a call would."""
     bound = op._bound(inputs, dict(named))
-    return bound, op._routes.find(bound)
+    op._routes.find(bound)
+    return bound, checked_form(op._core, bound)
 
 
 def followed(
     bound: Bound,
-    route: Route,
+    form: Form,
     leaves: Mapping[str, Any],
     *,
     faithful: bool = False,
@@ -123,21 +124,20 @@ def followed(
     `faithful` rounds every float to its type in the kernel, as the compiled kernel does. `kernels` are run instead of
     the op's own; `observer` says who is told of each run of a kernel.
     """
-    call = route.call
+    call = form.call
     signature = call.core.signature
     given = [leaves.get(name, tensor) for name, tensor in zip(signature.arrays, bound.tensors, strict=True)]
-    arrays = dict(zip(signature.arrays, _flat(route, given), strict=True))
+    arrays = dict(zip(signature.arrays, _flat(form, given), strict=True))
     scalars = {name: leaves.get(name, value) for name, value in bound.scalars.items()}
-    single = Call(call.core, call.shapes, call.dtypes, call.scalars, call.templates, call.sizes)
-    run = _Run(single, scalars, faithful, kernels, observer)
+    run = _Run(call.single, scalars, faithful, kernels, observer)
     if call.batch is None:
-        return _placed(run.outputs(arrays), route, faithful)
+        return _placed(run.outputs(arrays), bound, form, faithful)
     samples = [
         run.outputs({name: tensor[sample] if name in call.batched else tensor for name, tensor in arrays.items()})
         for sample in range(call.batch)
     ]
     outputs = {name: _stacked([one[name] for one in samples], run, name) for name in signature.outputs}
-    return _placed(outputs, route, faithful)
+    return _placed(outputs, bound, form, faithful)
 
 
 class _Run:
@@ -174,10 +174,10 @@ class _Run:
         return {name: arrays[name] for name in self._signature.outputs}
 
 
-def _flat(route: Route, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _flat(form: Form, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Tensors with their batch dims made one, on the CPU. No float is rounded."""
-    call, names = route.call, route.call.core.signature.arrays
-    lead = len(route.form.lead)
+    call, names = form.call, form.call.core.signature.arrays
+    lead = len(form.lead)
     merged = (
         tensor.reshape(call.batch or 0, *tensor.shape[lead:]) if name in call.batched else tensor
         for name, tensor in zip(names, tensors, strict=True)
@@ -189,12 +189,13 @@ def _stacked(samples: list[torch.Tensor], run: _Run, name: str) -> torch.Tensor:
     return torch.stack(samples) if samples else torch.zeros(0, *run.made[name].shape, dtype=run.made[name].dtype)
 
 
-def _placed(outputs: _Tensors, route: Route, faithful: bool) -> _Tensors:
+def _placed(outputs: _Tensors, bound: Bound, form: Form, faithful: bool) -> _Tensors:
     """Outputs with the batch dims that the call had, on the device that it was on."""
-    inner = 0 if route.call.batch is None else 1
-    shaped = {name: tensor.reshape((*route.form.lead, *tensor.shape[inner:])) for name, tensor in outputs.items()}
+    device = form.call.core.device(bound.tensors)
+    inner = 0 if form.call.batch is None else 1
+    shaped = {name: tensor.reshape((*form.lead, *tensor.shape[inner:])) for name, tensor in outputs.items()}
     wide = {name: tensor.is_floating_point() and not faithful for name, tensor in shaped.items()}
-    return {name: one.to(route.device, torch.float64 if wide[name] else one.dtype) for name, one in shaped.items()}
+    return {name: one.to(device, torch.float64 if wide[name] else one.dtype) for name, one in shaped.items()}
 
 
 def _scalar(value: Any, element: tuple[int, ...]) -> Any:
@@ -202,17 +203,18 @@ def _scalar(value: Any, element: tuple[int, ...]) -> Any:
     return torch.as_tensor(value).reshape(element) if element else value
 
 
-def leaves_of(bound: Bound, route: Route) -> _Tensors:
+def leaves_of(bound: Bound, form: Form) -> _Tensors:
     """Floating inputs and scalars in float64, as new leaves of torch's autograd."""
-    signature = route.call.core.signature
+    signature = form.call.core.signature
     found = {n: t for n, t in zip(signature.arrays, bound.tensors, strict=True) if t.is_floating_point()}
-    floats = {n: value for n, value in bound.scalars.items() if _is_float(route, n)}
-    found |= {n: torch.tensor(v, dtype=torch.float64, device=route.device) for n, v in floats.items()}
+    device = form.call.core.device(bound.tensors)
+    floats = {n: value for n, value in bound.scalars.items() if _is_float(form, n)}
+    found |= {n: torch.tensor(v, dtype=torch.float64, device=device) for n, v in floats.items()}
     return {name: tensor.detach().double().clone().requires_grad_() for name, tensor in found.items()}
 
 
-def _is_float(route: Route, name: str) -> bool:
-    dtypes = route.call.core.signature.parameters(name)[0].dtypes or ()
+def _is_float(form: Form, name: str) -> bool:
+    dtypes = form.call.core.signature.parameters(name)[0].dtypes or ()
     return any(dtype.is_floating_point for dtype in dtypes)
 
 

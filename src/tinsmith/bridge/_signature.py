@@ -95,6 +95,14 @@ class Signature:
         return tuple((parameter, dims.get(parameter.name, "")) for parameter in found if parameter.element)
 
     @lazy
+    def ends(self) -> dict[str, tuple[int, ...]]:
+        """The last dims of arrays of vectors or matrices, which are known."""
+        found: dict[str, tuple[int, ...]] = {}
+        for parameter, _ in self.vectors:
+            found[parameter.name] = max(parameter.element, found.get(parameter.name, ()), key=len)
+        return found
+
+    @lazy
     def has_open_elements(self) -> bool:
         """Whether sizes decide which last dims of an array are those of vectors or matrices."""
         pairs = ((stage, name) for stage in self.firsts for name in stage.arrays)

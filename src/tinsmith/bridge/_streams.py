@@ -7,21 +7,23 @@ it before the launch, and it for the default stream after.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
 
-def in_order(device: torch.device, launch: Callable[[], None]) -> None:
-    """Run `launch` so that it comes after all work on torch's current stream and before all later work."""
+@contextmanager
+def ordered(device: torch.device) -> Iterator[None]:
+    """Launches within come after all work on torch's current stream and before all later work."""
     if device.type != "cuda":
-        launch()
+        yield
         return
     current = torch.cuda.current_stream(device)
     default = torch.cuda.default_stream(device)
     if current == default:
-        launch()
+        yield
         return
     default.wait_stream(current)
-    launch()
+    yield
     current.wait_stream(default)

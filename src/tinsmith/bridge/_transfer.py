@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 
 from .._errors import ShapeError, refusal
-from ..engines import NAMES, ArrayArgument, Compiled, Engine, FieldFacts
+from ..engines import NAMES, Compiled, Engine, FieldFacts
 from ..source import build, parse_statement
 
 
@@ -74,20 +74,21 @@ class Transfer:
     def run_at(self, pointers: Sequence[int], *, is_serial: bool) -> None:
         """Copy what no manager does, from and to memory at these addresses."""
         launch = self._launches.get(is_serial) or self._launch(is_serial=is_serial)
-        launch([*pointers, 0])
+        launch(pointers)
 
     def _launch(self, *, is_serial: bool) -> Callable[[Sequence[int]], None]:
         """The compiled kernel, as a function of pointers."""
         compiled = self._compile(is_serial=is_serial)
-        entries: list[ArrayArgument] = []
-        for copy in (copy for copy in self._copies if copy.kind != "clear"):
-            place, shape = len(entries), copy.facts.shape + copy.facts.element
-            nbytes = copy.facts.count * copy.facts.dtype.itemsize
-            entries.append((compiled.slots[f"a{place}"], place, nbytes, shape, -1))
+        copied = enumerate(copy.facts for copy in self._copies if copy.kind != "clear")
+        told = [
+            (compiled.slots[f"a{place}"], facts.count * facts.dtype.itemsize, facts.shape + facts.element)
+            for place, facts in copied
+        ]
         launch = compiled.launch
 
         def start(pointers: Sequence[int]) -> None:
-            launch(entries, pointers, ())
+            pairs = zip(told, pointers, strict=True)
+            launch([(slot, pointer, nbytes, shape, 0) for (slot, nbytes, shape), pointer in pairs], ())
 
         self._launches[is_serial] = start
         return start

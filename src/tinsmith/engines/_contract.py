@@ -16,15 +16,12 @@ from typing import Any, Literal
 import torch
 
 ArrayArgument = tuple[Any, int, int, Sequence[int], int]
-"""(slot, place of the data pointer, bytes, shape without element dims, place of the gradient pointer).
-
-Places are those in the list of pointers that goes with them, whose last one is 0: -1 is no gradient.
-"""
+"""(slot, address, bytes, shape without element dims, address of the gradient or 0)."""
 
 ScalarArgument = tuple[str, Any, Any]
 """(setter: "float", "int", "uint" or "matrix", slot, value)."""
 
-Launch = Callable[[Sequence[ArrayArgument], Sequence[int], Sequence[ScalarArgument]], None]
+Launch = Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], None]
 
 
 @dataclass(frozen=True)

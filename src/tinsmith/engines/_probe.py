@@ -51,8 +51,8 @@ def _behaviour(engine: Engine) -> list[Probe]:
     compiled = engine.compile(doubling(engine.lang), {}, adjoint=True)
     x, y, gradient, adjoint = torch.ones(4), torch.full((4,), 7.0), torch.ones(4), torch.full((4,), 3.0)
     slots = compiled.slots
-    pointers = [memory.data_ptr() for memory in (x, gradient, y, adjoint)]
-    compiled.launch([(slots["x"], 0, 16, (4,), 1), (slots["y"], 2, 16, (4,), 3)], [*pointers, 0], ())
+    pairs = {"x": (x, gradient), "y": (y, adjoint)}
+    compiled.launch([(slots[n], one.data_ptr(), 16, (4,), slope.data_ptr()) for n, (one, slope) in pairs.items()], ())
     facts = {
         "a reverse kernel adds to an input's adjoint": (gradient, 7.0),
         "a reverse kernel zeroes the adjoint of a stored output": (adjoint, 0.0),

@@ -370,13 +370,11 @@ def launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
     make_context, start = cpp.make_launch_context, program.launch_kernel
     free: list[Any] = []
 
-    def launch(
-        arrays: Sequence[ArrayArgument], pointers: Sequence[int], scalars: Sequence[ScalarArgument] = ()
-    ) -> None:
+    def launch(arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument] = ()) -> None:
         context = free.pop() if free else make_context()
         put = context.set_arg_external_array_with_shape
-        for slot, place, nbytes, shape, gradient in arrays:
-            put(slot, pointers[place], nbytes, shape, pointers[gradient])
+        for array in arrays:
+            put(*array)
         for setter, slot, value in scalars:
             if setter == "float":
                 context.set_arg_float(slot, value)

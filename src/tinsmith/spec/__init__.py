@@ -10,7 +10,7 @@ from ._arithmetic import Tree, tree_text
 from ._dims import Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec
 from ._misfits import unexpected_keyword
 from ._parse import DTYPES, parse
-from ._quick import QuickSolver, quick_solver
+from ._sizing import Numbers, Size, Sizing, Symbol, fixed_sizing, sizing
 from ._solve import Solution, solve
 
 __all__ = [
@@ -22,13 +22,17 @@ __all__ = [
     "Fixed",
     "Item",
     "Named",
-    "QuickSolver",
+    "Numbers",
     "Rest",
+    "Size",
+    "Sizing",
     "Solution",
     "Spec",
+    "Symbol",
     "Tree",
+    "fixed_sizing",
     "parse",
-    "quick_solver",
+    "sizing",
     "solve",
     "tree_text",
     "unexpected_keyword",

@@ -4,7 +4,6 @@ from ._by_hand import HandWritten
 from ._engine_reverse import EngineReverse
 from ._generated import forward_layout
 from ._kernel_reverse import KernelReverse
-from ._pullback import Pullback
 from ._reverse import Reverse, ReverseAt
 from ._sourced import AutoAt, AutoReverse, SourceAt, SourceReverse
 
@@ -14,7 +13,6 @@ __all__ = [
     "EngineReverse",
     "HandWritten",
     "KernelReverse",
-    "Pullback",
     "Reverse",
     "ReverseAt",
     "SourceAt",

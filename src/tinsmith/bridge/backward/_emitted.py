@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
 from ..._errors import EngineError, TinsmithError, internal_error
-from ...engines import COMPILING, DTYPES, ArrayArgument, Compiled, Language, Parameter, array_text
+from ...engines import COMPILING, DTYPES, Compiled, Language, Parameter, array_text
 from ...source import build
 from ...source.ir import commented, nodes, printed, types, walk
 from ...transforms import RECORD, bounded, flat, has_aliases, has_elements_at_top, is_swept
 from .._guarded import guarded, record_of
 from .._stage import Stage
-from .._steps import Sized, Step
+from .._steps import Entry, Step
 
 _COMPILED: WeakValueDictionary[tuple[Any, ...], Compiled] = WeakValueDictionary()
 """Compiled kernels without fields by their text, engine and its options. An op and the same op with batch dims, its
@@ -109,23 +109,24 @@ class Emitted:
             rows = [("kernel", self.kernel.name), (engine.name, str(cause).strip().splitlines()[-1])]
             raise internal_error(EngineError, words, rows) from cause
 
-    def step(self, places: Mapping[str, int], shapes: Mapping[str, Sequence[int]], renamed: Mapping[str, str]) -> Step:
-        """A launch on memory: the place of each array among the pointers, and its shape with element dims.
+    def step(self, names: Mapping[str, str], renamed: Mapping[str, str]) -> Step:
+        """A launch on memory of these names.
 
         `renamed` are the op's names for this launch's scalar arguments, where they are not the kernel's.
         """
         compiled = self.compiled()
-        entries: list[ArrayArgument] = []
-        sized: list[Sized] = []
+        # Of some memory the sizes alone are asked for: what lies there is not looked at.
+        some = names[self.touched[0]] if self.touched else ""
+        entries = []
         for name in self.arrays:
             array = self.kernel.arrays[name]
-            one = Sized(name, DTYPES[array.type].itemsize, 0 if self._is_flat else len(array.element))
-            entries.append((compiled.slots[name], places[name], *one.bytes_and_shape(tuple(shapes[name])), -1))
-            sized.append(one)
+            memory = names[name] if name in self.touched else some
+            inner = 0 if self._is_flat else len(array.element)
+            itemsize = DTYPES[array.type].itemsize
+            entries.append(Entry(compiled.slots[name], memory, names[name], itemsize, inner))
         named = ((name, renamed.get(name, name)) for name in self.kernel.arguments)
         scalars = tuple((self._setter(name), compiled.slots[name], called) for name, called in named)
-        strides, is_plain = (0,) * len(entries), not scalars
-        return Step(compiled.launch, tuple(entries), strides, scalars, 1, sized=tuple(sized), is_plain=is_plain)
+        return Step(compiled.launch, tuple(entries), scalars)
 
     def _parameter(self, name: str) -> Parameter | None:
         """The kernel's parameter of that name; a launch that is not the first may have it by another."""

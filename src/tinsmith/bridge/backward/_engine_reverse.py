@@ -46,11 +46,14 @@ class EngineReverse(KernelReverse):
         }
         self._needed: dict[tuple[Stage, frozenset[str]], Needs] = {}
         self._checked: set[tuple[frozenset[str], frozenset[tuple[str, int]]]] = set()
-        self.depends_on_sizes = any(self._nests.values())
-        bounds = {name for nests in self._nests.values() for nest in nests for name in nest.names}
-        self.scalars = tuple(name for name in signature.scalars if name in bounds)
 
-    def stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
+    def needs_stacks(self, active: frozenset[str]) -> bool:
+        return any(self._nests.values())
+
+    def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
+        return tuple([self._stack(stage, shapes, values) for stage in self.signature.stages])
+
+    def _stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
         """A power of two, so that a new size seldom compiles anew."""
         nests = self._nests[stage.first]
         own = {name: values[called] for name, called in stage.renamed.items()} if nests else {}

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ..._config import config
 from .._case import Case
-from .._executor import Layout, Make
+from .._kind import Kind
+from .._layout import Cotangent, Layout, Make, Result, Saved
 from .._stage import Stage
-from .._steps import Situation, StageLaunch, Use
-from ._pullback import Ends, Pullback
+from .._steps import StageLaunch, Use
 from ._reverse import Reverse, ReverseAt
 
 Memory = tuple[Literal["value", "gradient"], str]
@@ -45,14 +44,16 @@ class KernelReverse(Reverse, ReverseAt):
     def at(self, case: Case) -> ReverseAt:
         return self
 
-    def stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
-        """Depth of the gradient stack for a stage's reverse kernel; 0 where there is none to set."""
-        return 0
-
     def backward(
-        self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
-    ) -> Pullback:
-        return _Program(situation, self, active).pullback(situation, is_serial=is_serial)
+        self,
+        kind: Kind,
+        active: frozenset[str],
+        *,
+        is_serial: bool,
+        given: frozenset[str] | None = None,
+        stacks: tuple[int, ...] = (),
+    ) -> Layout:
+        return _Program(kind, self, active).layout(is_serial, stacks)
 
     @abstractmethod
     def gives(self, active: frozenset[str]) -> frozenset[str]:
@@ -82,28 +83,31 @@ class KernelReverse(Reverse, ReverseAt):
 class _Program:
     """Such a backward pass as a program: where each array's values and gradient come from."""
 
-    def __init__(self, situation: Situation, reverse: KernelReverse, active: frozenset[str]) -> None:
-        signature, floats = situation.signature, situation.floats
+    def __init__(self, kind: Kind, reverse: KernelReverse, active: frozenset[str]) -> None:
+        signature, floats = kind.signature, kind.floats
         self._reverse = reverse
         self._active = active
         self._floats = floats
-        self._batched = situation.batched
-        self._is_batch = situation.batch is not None
+        self._batched = kind.batched
+        self._is_batch = kind.sizing.batch is not None
         self._inputs = frozenset(signature.arrays)
         self._results = signature.arrays
-        self._op = signature.op
+        self._stages = signature.stages
         self._read = reverse.reads(active & floats)
         self._gives = reverse.gives(active) & floats
-        numbered = enumerate(signature.outputs)
-        self._outputs = tuple((number, name, reverse.spoils(name)) for number, name in numbered if name in floats)
-        self._with_gradient = self._gives | {name for _, name, _ in self._outputs}
+        self._outputs = tuple(
+            Cotangent(_gradient(name), name, number, reverse.spoils(name))
+            for number, name in enumerate(signature.outputs)
+            if name in floats
+        )
+        self._with_gradient = self._gives | {one.like for one in self._outputs}
         self._makes: list[Make] = []
-        self._reads: list[tuple[str, bool]] = []
-        for name in situation.shapes:
+        self._reads: list[Saved] = []
+        for name in kind.names:
             self._place(name)
         self._makes += [
             Make(_gradient(name), name, not reverse.starts_empty(name), self._is_widened(name))
-            for name in situation.shapes
+            for name in kind.names
             if name in self._gives
         ]
 
@@ -118,37 +122,28 @@ class _Program:
         if rerun in ("fresh", "empty"):
             self._makes.append(Make(name, name, is_zero=rerun == "fresh"))
         elif is_read:
-            self._reads.append((name, rerun == "final"))
+            self._reads.append(Saved(name, rerun == "final"))
         elif name not in self._with_gradient or rerun or config().poison:
             self._makes.append(Make(name, name, is_zero=False))
 
-    def pullback(self, situation: Situation, *, is_serial: bool) -> Pullback:
-        """The program for a first set of sizes."""
-        given = [name for name, _ in self._reads] + [_gradient(name) for _, name, _ in self._outputs]
-        requests = self._reverse.requests(self._active, self._floats)
-        launches = tuple(self._launch(request, is_serial) for request in requests)
-        layout = Layout(self._op, situation.dtypes, tuple(given), tuple(self._makes), launches)
-        results = tuple(
-            (layout.places[_gradient(name)], self._is_widened(name)) if name in self._active else None
-            for name in self._results
-        )
-        return Pullback.of(layout, Ends(tuple(self._reads), self._outputs, results), situation)
-
-    def _launch(self, request: Request, is_serial: bool) -> StageLaunch:
+    def layout(self, is_serial: bool, stacks: tuple[int, ...]) -> Layout:
+        """The program."""
+        depths = dict(zip(self._stages, stacks, strict=False))
         # An engine differentiates the user's own loops.
-        serial = is_serial and not request.adjoint
-        stack = None
-        if request.adjoint and self._reverse.depends_on_sizes:
-            stack = lambda situation: self._stack(situation, request.stage)  # noqa: E731
-        return StageLaunch(request.stage, self._uses(request), request.adjoint, serial, stack)
-
-    def _stack(self, situation: Situation, stage: Stage) -> int:
-        shapes = {name: situation.core(name) for name in situation.shapes}
-        return self._reverse.stack(stage, shapes, {**situation.fixed, **situation.templates})
+        launches = tuple(
+            StageLaunch(
+                one.stage, self._uses(one), one.adjoint, is_serial and not one.adjoint, depths.get(one.stage, 0)
+            )
+            for one in self._reverse.requests(self._active, self._floats)
+        )
+        results = tuple(
+            Result(_gradient(name), self._is_widened(name)) if name in self._active else None for name in self._results
+        )
+        return Layout((*self._reads, *self._outputs), tuple(self._makes), launches, results, {})
 
     def _uses(self, request: Request) -> tuple[Use, ...]:
         uses = []
-        known = {name for name, _ in self._reads} | {one.name for one in self._makes}
+        known = {one.name for one in (*self._reads, *self._makes)}
         for argument in request.arguments:
             kind, name = argument.memory
             memory = name if kind == "value" and name in known else _gradient(name)

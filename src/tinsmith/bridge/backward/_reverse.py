@@ -8,19 +8,16 @@ a program of several.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 from .._case import Case
-from .._steps import Situation
-from ._pullback import Pullback
+from .._kind import Kind
+from .._layout import Layout
 
 
 class ReverseAt(ABC):
-    """Where the gradient comes from, for calls of one kind.
-
-    `depends_on_sizes` says whether sizes decide if there is a gradient at all.
-    """
-
-    depends_on_sizes: bool = False
+    """Where the gradient comes from, for calls of one kind."""
 
     @abstractmethod
     def check(self, active: frozenset[str]) -> None:
@@ -38,18 +35,36 @@ class ReverseAt(ABC):
         """
         return (None,)
 
+    def needs_stacks(self, active: frozenset[str]) -> bool:
+        """Whether sizes decide how deep an engine's gradient stacks are, and so if there is a gradient at all."""
+        return False
+
+    def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
+        """How deep they are for a call: for each kernel, 0 where there is none to set.
+
+        Args:
+            shapes: of all arrays, without batch.
+            values: of scalar and template arguments.
+        """
+        return ()
+
     @abstractmethod
     def backward(
-        self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
-    ) -> Pullback:
-        """The backward pass of a plan. `given` are the outputs that have a cotangent, None for all."""
+        self,
+        kind: Kind,
+        active: frozenset[str],
+        *,
+        is_serial: bool,
+        given: frozenset[str] | None = None,
+        stacks: tuple[int, ...] = (),
+    ) -> Layout:
+        """The backward pass. `given` are the outputs that have a cotangent, None for all."""
 
 
 class Reverse(ABC):
-    """A source of gradients for one op. `scalars` are the arguments that its backward passes are made for."""
+    """A source of gradients for one op."""
 
     name: str
-    scalars: tuple[str, ...] = ()
 
     @abstractmethod
     def at(self, case: Case) -> ReverseAt:

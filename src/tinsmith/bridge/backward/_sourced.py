@@ -14,13 +14,13 @@ from ...engines import COMPILING, Language
 from ...source.ir import Lowered, NotCovered, nodes, walk
 from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread, unchanged_after
 from .._case import Case
+from .._kind import Kind
+from .._layout import Layout
 from .._lowered import Launched, launched
 from .._signature import Signature
-from .._steps import Situation
 from ._emitted import Emitted
 from ._engine_reverse import EngineReverse
-from ._generated import backward_pass
-from ._pullback import Pullback
+from ._generated import backward_layout
 from ._reverse import Reverse, ReverseAt
 
 Kernels = Callable[[Case], list[Lowered]]
@@ -249,12 +249,18 @@ class SourceAt(ReverseAt):
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
     def backward(
-        self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
-    ) -> Pullback:
+        self,
+        kind: Kind,
+        active: frozenset[str],
+        *,
+        is_serial: bool,
+        given: frozenset[str] | None = None,
+        stacks: tuple[int, ...] = (),
+    ) -> Layout:
         self.check(active)
         part = None if given is None else self._part(active, given, is_serial=is_serial)
         program = self.program(active, is_serial=is_serial) if part is None else part
-        return backward_pass(self.case, self.emitted, program, situation, active)
+        return backward_layout(self.case, self.emitted, program, kind, active)
 
 
 class AutoReverse(Reverse):
@@ -265,7 +271,6 @@ class AutoReverse(Reverse):
     def __init__(self, signature: Signature) -> None:
         self.source = SourceReverse(signature)
         self.engine = EngineReverse(signature)
-        self.scalars = self.engine.scalars
         self._at: dict[SourceAt, AutoAt] = {}
 
     def at(self, case: Case) -> AutoAt:
@@ -282,7 +287,6 @@ class AutoAt(ReverseAt):
     def __init__(self, source: SourceAt, engine: EngineReverse) -> None:
         self.source = source
         self.engine = engine
-        self.depends_on_sizes = engine.depends_on_sizes
         self._told: set[frozenset[str]] = set()
 
     def chosen(self, active: frozenset[str]) -> ReverseAt:
@@ -315,15 +319,27 @@ class AutoAt(ReverseAt):
     def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
         return self.chosen(active).groups(active, given)
 
+    def needs_stacks(self, active: frozenset[str]) -> bool:
+        return self.chosen(active).needs_stacks(active)
+
+    def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
+        return self.engine.stacks(shapes, values)
+
     def backward(
-        self, situation: Situation, active: frozenset[str], *, is_serial: bool, given: frozenset[str] | None = None
-    ) -> Pullback:
+        self,
+        kind: Kind,
+        active: frozenset[str],
+        *,
+        is_serial: bool,
+        given: frozenset[str] | None = None,
+        stacks: tuple[int, ...] = (),
+    ) -> Layout:
         reason = self.source.refusal(active)
         if reason is not None and active not in self._told:
             self._told.add(active)
-            warnings.warn(_engines_own(situation.signature.op, reason), stacklevel=2)
+            warnings.warn(_engines_own(kind.signature.op, reason), stacklevel=2)
         with self._source_first(active):
-            return self.chosen(active).backward(situation, active, is_serial=is_serial, given=given)
+            return self.chosen(active).backward(kind, active, is_serial=is_serial, given=given, stacks=stacks)
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:

@@ -16,12 +16,12 @@ from ...source.ir import Lowered, NotCovered
 from ...spec import Batch, Item, Spec, solve
 from ...transforms import seeded
 from .._binding import Bound
-from .._buffers import Buffer
+from .._call import Call
 from .._case import Case
-from .._core import Call, Core
-from .._executor import Layout
+from .._core import Core
+from .._kind import Kind
+from .._layout import Layout
 from .._signature import Signature, settled
-from .._steps import Situation
 from ._derived import DerivedCore
 
 APART = 1 << 12
@@ -52,9 +52,6 @@ class SeededCore(DerivedCore):
             batched=call.batched - {self.seed},
         )
 
-    def made(self, call: Call) -> list[Buffer]:
-        return self.base.made(self.base_call(call))
-
     def case(self, call: Call) -> Case:
         base = self.base.case(self.base_call(call))
         return replace(
@@ -72,9 +69,9 @@ class SeededCore(DerivedCore):
             Lowered(seeded(kernel, self.seed, number * APART), fields) for number, (kernel, fields) in enumerate(found)
         ]
 
-    def _layouts(self, call: Call, situation: Situation) -> tuple[Layout, Layout]:
+    def _layouts(self, call: Call, kind: Kind) -> tuple[Layout, Layout]:
         try:
-            return super()._layouts(call, situation)
+            return super()._layouts(call, kind)
         except NotCovered as reason:
             words = f"op `{self.signature.op}` draws random numbers, and uses what tinsmith cannot follow"
             remedy = "Write that line in other words, or pass adjoint='engine': the engine draws, without a gradient."
@@ -83,9 +80,8 @@ class SeededCore(DerivedCore):
 
     def with_seed(self, bound: Bound) -> Bound:
         """A call's arguments, with a seed for it, or one for each sample of its batch."""
-        device = bound.tensors[0].device if bound.tensors else torch.device(self.device_type())
-        seeds = torch.randint(0, 2**62, self._lead(bound), device=device)
-        return bound._replace(tensors=(*bound.tensors, seeds))
+        seeds = torch.randint(0, 2**62, self._lead(bound), device=self.device(bound.tensors))
+        return bound.with_tensors((*bound.tensors, seeds))
 
     def _lead(self, bound: Bound) -> tuple[int, ...]:
         """Sizes of the spec's `*b`."""

@@ -7,18 +7,20 @@ of any order are the same two passes applied again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING
 from ...source.ir import Lowered, NotCovered, walk
-from ...spec import Item, Spec
+from ...spec import Item, Sizing, Spec
 from ...transforms import pruned_tasks, rearrayed, scoped
 from ...transforms.tangent import tangent
 from .._buffers import Buffer
+from .._call import Call
 from .._case import Case
-from .._core import Call, Core
+from .._core import Core
 from .._digest import digest_of
 from .._signature import Signature, is_steady, settled
 from ._derived import DerivedCore
@@ -86,6 +88,12 @@ class TangentCore(DerivedCore):
         buffers = {buffer.name: buffer for buffer in self.base.made(self.base_call(call))}
         return [buffers[name]._replace(name=self.dots[name]) for name in self.moving]
 
+    def size_values(self, call: Call) -> dict[str, Any]:
+        return self.base.size_values(self.base_call(call))
+
+    def solved(self, call: Call) -> Mapping[str, tuple[int, ...]]:
+        return self.base.solved(self.base_call(call))
+
     def case(self, call: Call) -> Case:
         base = self.base.case(self.base_call(call))
         pairs = [(name, dot) for name, dot in self.dots.items() if name in base.shapes]
@@ -94,15 +102,18 @@ class TangentCore(DerivedCore):
         batched = base.batched | {dot for name, dot in pairs if name in base.batched}
         return replace(base, signature=self.signature, shapes=shapes, dtypes=dtypes, batched=batched)
 
-    def private(self, call: Call) -> dict[str, tuple[int, ...]]:
+    def _find_sizing(self, call: Call) -> Sizing:
+        """The base's: each tangent has the sizes of its array."""
         base_call = self.base_call(call)
-        lead = 0 if call.batch is None else 1
-        shapes = {buffer.name: tuple(buffer.shape[lead:]) for buffer in self.base.made(base_call)}
-        shapes |= self.base.private(base_call)
-        shapes |= {self.dot_of(name): shape for name, shape in shapes.items() if name not in self.moving}
+        found, count = base_call.sizing, len(base_call.shapes)
+        shapes = dict(found.shapes)
+        for name, shape in found.shapes.items():
+            if name in self.dots or name not in self.base.signature.arrays:
+                shapes[self.dot_of(name)] = shape
         self.needs(call)  # what maxima take beside their arrays is known with the kernels
-        case = self.case(call)
-        return shapes | {name: case.shapes[of] for name, of in self._beside.items()}
+        for name, like in self._beside.items():
+            shapes[name] = shapes[like]
+        return Sizing(shapes, lambda given, values: found.solve(given[:count], values), found.batch, found.symbols)
 
     # Kernels ----------------------------------------------------------------------------------
 

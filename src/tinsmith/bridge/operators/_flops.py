@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...source.ir import NotCovered
 from ...transforms.adjoint import Run, count_flops
-from .._core import BackwardCall, Call
+from .._call import BackwardCall, Call
 from ..backward import AutoAt, ReverseAt, SourceAt
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .._core import BackwardCall, Call
+from .._call import BackwardCall, Call
 from .._gradients import saved_names, undifferentiated
 from .._tracing import SingleLevelFunction, one_level_down
 from ..derived import SecondOrder, pushed_forward

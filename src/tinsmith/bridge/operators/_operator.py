@@ -22,7 +22,8 @@ from ...engines import COMPILING
 from .._batches import backward_over_batch, forward_over_batch
 from .._binding import Bound, check_dtypes
 from .._buffers import in_order
-from .._core import BackwardCall, Call, Core
+from .._call import BackwardCall, Call
+from .._core import Core
 from .._gradients import saved_names
 from .._route import Form, as_it_is, checked_form, form_of
 from .._tracing import answer_missing, apply_at_one_level, constant_when_traced
@@ -139,9 +140,8 @@ class Operator:
         form = self._form(core, bound, keywords)
         call = form.call
         ready = in_order(form.prepare(bound.tensors))
-        device = ready[0].device if ready else torch.device(core.device_type())
         state = [note_state(core, bound.templates)] if self.schema.has_state else []
-        made = call.plan(device).forward(ready, call.scalars)[len(ready) :]
+        made = call.plan(core.device(ready)).forward(ready, call.numbers, call.scalars)[len(ready) :]
         return self._for_torch([*form.finish(made), *state])
 
     def _run(self, core: Core, bound: Bound) -> list[torch.Tensor]:
@@ -152,7 +152,7 @@ class Operator:
     def _fake(self, *arguments: Any, **keywords: Any) -> Any:
         core, bound = self._read(arguments, keywords)
         form = self._form(core, bound, keywords)
-        device = bound.tensors[0].device if bound.tensors else torch.device(core.device_type())
+        device = core.device(bound.tensors)
         made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.made(form.call)]
         state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
         return self._for_torch([*form.finish(made), *state])
@@ -162,7 +162,7 @@ class Operator:
         if is_distributed(bound.tensors):
             return self._for_torch(call_distributed(core, bound, functools.partial(self._run, core)))
         form = self._form(core, bound, keywords)
-        if not (form.is_prepared and form.is_finished):
+        if not (form.conversion.is_prepared and form.conversion.is_finished):
             results = self.results(form.call, form.prepare(bound.tensors))
             return self._for_torch([*form.finish(results[: self._made]), *results[self._made :]])
 
@@ -214,7 +214,7 @@ class Operator:
         device = next(iter(cotangents.values())).device
         ready = {name: one.contiguous() for name, one in cotangents.items()}
         given = [ready.get(name) for name in core.signature.outputs]
-        found = call.plan(device).backward(values, given, active, call.scalars)
+        found = call.plan(device).backward(values, given, active, call.numbers, call.scalars)
         return [gradient for gradient in found if gradient is not None]
 
     def _backward_fake(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:

@@ -17,7 +17,8 @@ import torch
 from ..._errors import ArgumentError, refusal
 from ...engines import SPEC_DTYPES
 from .._binding import Bound
-from .._core import BackwardCall, Call, Core
+from .._call import BackwardCall, Call
+from .._core import Core
 from .._signature import Signature
 
 _DTYPES = tuple(SPEC_DTYPES.values())  # a schema knows no list of dtypes: they travel as places in this one

@@ -14,8 +14,9 @@ import torch
 
 from ...source.ir import NotCovered, nodes, walk
 from ...spec import Named
+from .._call import Call
 from .._case import Case
-from .._core import Call, Core
+from .._core import Core
 from .._signature import Signature
 
 

@@ -21,7 +21,7 @@ import torch
 
 from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
-from ...bridge import Copy, Transfer, in_order
+from ...bridge import Copy, Transfer, ordered
 from ...engines import Engine
 from .._pool import gradient_field
 from ._as_op import OpProgram, foresight
@@ -255,7 +255,8 @@ class Program:
             self.roles.filled[0].check_alive(self.layer)
             self.engine.require_ready(self.layer)
             if self._is_cuda:
-                in_order(device, run)
+                with ordered(device):
+                    run()
             else:
                 run()
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from ...bridge import Copy, Transfer, in_order
+from ...bridge import Copy, Transfer, ordered
 from ._placed import Placed
 
 
@@ -33,4 +33,5 @@ def _once(one: Placed, kind: Literal["load", "store"], memory: torch.Tensor) -> 
     transfers = _SINGLE.setdefault(one, {})
     if kind not in transfers:
         transfers[kind] = Transfer(one.engine, [Copy(kind, one.field, one.facts)])
-    in_order(memory.device, lambda: transfers[kind].run([memory], is_serial=False))
+    with ordered(memory.device):
+        transfers[kind].run([memory], is_serial=False)

@@ -47,6 +47,36 @@ def extent(bounds: Sequence[tuple[nodes.Expr | None, nodes.Expr | None]]) -> nod
     return total
 
 
+def formula_text(
+    expr: nodes.Expr, size: Callable[[str, int], str], argument: Callable[[str], str], bind: Callable[[Any], str]
+) -> str:
+    """An expression that `can_evaluate` takes, as Python.
+
+    Args:
+        expr: the expression.
+        size: the text of an array's size along an axis.
+        argument: the text of an argument.
+        bind: a name for a function.
+    """
+    match expr:
+        case nodes.Const():
+            return str(int(expr.value))
+        case nodes.Size():
+            return size(expr.array, expr.axis)
+        case nodes.Argument():
+            entry = "".join(f"[{part}]" for part in expr.entry)
+            return f"int({argument(expr.name)}{entry})"
+        case nodes.Binary():
+            left, right = (formula_text(one, size, argument, bind) for one in (expr.left, expr.right))
+            return f"{bind(_RULES[expr.operator])}({left}, {right})"
+        case nodes.Unary():
+            return f"-{formula_text(expr.value, size, argument, bind)}"
+        case nodes.Cast():
+            return formula_text(expr.value, size, argument, bind)
+        case _:
+            raise AssertionError(f"{expr} is not known before the launch")
+
+
 def evaluated(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:
     """The value of an expression that `can_evaluate` takes."""
     match expr:

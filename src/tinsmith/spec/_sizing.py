@@ -1,0 +1,234 @@
+"""Sizing: the sizes of all arrays of a call, for calls whose inputs have the same ranks.
+
+Work on ragged data has new sizes in every call. A spec becomes straight Python code that takes the inputs' shapes apart
+into a few numbers; every other size is one of these. The code does what `solve` does where everything fits. It gives up
+where anything does not, and `solve` then says in words what.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from ._arithmetic import Tree
+from ._dims import Anything, Arithmetic, Dim, Fixed, Item, Named, Rest, Spec
+
+
+class Symbol(NamedTuple):
+    """A size that differs from call to call: the place of its number among those of a call."""
+
+    place: int
+
+    def __str__(self) -> str:
+        """Its name in generated code."""
+        return f"n{self.place}"
+
+
+Size: TypeAlias = "Symbol | int"
+Shape: TypeAlias = "tuple[Size, ...]"
+Numbers: TypeAlias = "tuple[int, ...]"
+"""What the symbols stand for in one call, and last how many elements all its arrays have."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sizing:
+    """Sizes of all arrays of calls of one kind.
+
+    Attributes:
+        shapes: of every array by name, in front of all a batch dimension where it has one.
+        solve: from the shapes of inputs, and from values by name, to the numbers of a call; None where these misfit.
+        batch: the size of the batch, None without one.
+        symbols: how many sizes differ from call to call.
+    """
+
+    shapes: Mapping[str, Shape]
+    solve: Callable[[Sequence[Sequence[int]], Mapping[str, Any]], Numbers | None]
+    batch: Size | None
+    symbols: int
+
+    def evaluate(self, name: str, numbers: Numbers) -> tuple[int, ...]:
+        """An array's shape in one call."""
+        return tuple([numbers[one.place] if isinstance(one, Symbol) else one for one in self.shapes[name]])
+
+
+def fixed_sizing(shapes: Mapping[str, tuple[int, ...]], batch: int | None) -> Sizing:
+    """For calls with exactly these sizes, checked elsewhere."""
+    numbers = (sum(math.prod(shape) for shape in shapes.values()),)
+    return Sizing(shapes, lambda *_: numbers, batch, 0)
+
+
+def sizing(
+    spec: Spec,
+    ranks: Mapping[str, int],
+    names: Sequence[str],
+    *,
+    batched: frozenset[str] | None = None,
+    ends: Mapping[str, Sequence[int]] | None = None,
+) -> Sizing | None:
+    """Sizes of an op's arrays.
+
+    Args:
+        spec: what `parse` read, without `*b`.
+        ranks: of the inputs by name, without their batch dimension, in the order in which a call's shapes come.
+        names: of the values that a call gives besides, scalars and keyword dims.
+        batched: inputs with a batch dimension in front, which all outputs and scratch then have; None without one.
+        ends: for arrays of vectors, the sizes of their last dims.
+
+    Returns:
+        None where the inputs cannot have these ranks, or where a dim is not given.
+
+    Example:
+        >>> from tinsmith.spec import parse
+        >>> found = sizing(parse("x[n], k[m] -> y[n - m + 1]"), {"x": 1, "k": 1}, ())
+        >>> found.solve([(10,), (3,)], {}), found.solve([(2,), (5,)], {})
+        ((10, 3, 8, 21), None)
+        >>> found.evaluate("y", (10, 3, 8, 21))
+        (8,)
+    """
+    rest = _count_rest(spec, ranks)
+    if rest is None or any(name not in names for name in spec.free_dims):
+        return None
+    code = _Code(spec, tuple(ranks), names, rest, batched, ends or {})
+    text = "\n    ".join(code.lines())
+    namespace: dict[str, Any] = {}
+    exec(f"def solve(shapes, values):\n    {text}", namespace)  # of numbers alone
+    return Sizing(code.shapes, namespace["solve"], code.batch, code.symbols)
+
+
+def _count_rest(spec: Spec, ranks: Mapping[str, int]) -> int | None:
+    """How many dims `...` stands for; None where ranks do not fit."""
+    found: int | None = None
+    for item in spec.inputs:
+        spare = ranks[item.name] - len(item.layout.plain)
+        if not item.layout.has_rest:
+            if spare:
+                return None
+            continue
+        if spare < 0 or found not in (None, spare):
+            return None
+        found = spare
+    return found or 0
+
+
+class _Code:
+    """The lines of such a function."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        order: Sequence[str],
+        names: Sequence[str],
+        rest: int,
+        batched: frozenset[str] | None,
+        ends: Mapping[str, Sequence[int]],
+    ) -> None:
+        self.spec = spec
+        self.order = order
+        self.names = names
+        self.batched = batched
+        self.ends = ends
+        self.count = rest
+        self.shapes: dict[str, Shape] = {}
+        self.batch: Size | None = None
+        self.known: dict[str, Size] = {}
+        self.rest: Shape | None = None
+        self.symbols = 0
+
+    def symbol(self) -> Symbol:
+        self.symbols += 1
+        return Symbol(self.symbols - 1)
+
+    def lines(self) -> Iterator[str]:
+        for item in self.spec.inputs:
+            yield from self.read(item)
+        for name in self.names:
+            if name in self.known:
+                yield self.unless(f"values[{name!r}] == {self.known[name]}")
+            elif name in self.spec.free_dims:
+                found = self.known[name] = self.symbol()
+                yield f"{found} = values[{name!r}]"
+                yield self.unless(f"type({found}) is int and {found} >= 0")
+        for item in self.spec.made:
+            sizes: list[Size] = [] if self.batch is None else [self.batch]
+            for dim in item.dims:
+                sizes += yield from self.sizes_of(dim)
+            yield from self.keep(item.name, tuple(sizes))
+        products = [" * ".join(map(str, shape)) or "1" for shape in self.shapes.values()]
+        numbers = "".join(f"{Symbol(place)}, " for place in range(self.symbols))
+        yield f"return ({numbers}{' + '.join(products) or '0'},)"
+
+    def unless(self, condition: str) -> str:
+        """Give up unless something holds."""
+        return f"if not ({condition}): return None"
+
+    def keep(self, name: str, shape: Shape) -> Iterator[str]:
+        """Note an array's shape, and compare the dims of its vectors."""
+        self.shapes[name] = shape
+        end = self.ends.get(name, ())
+        if len(end) > len(shape):
+            yield "return None"
+            return
+        for size, wanted in zip(shape[len(shape) - len(end) :], end, strict=True):
+            if size != wanted:
+                yield self.unless(f"{size} == {wanted}")
+
+    def read(self, item: Item) -> Iterator[str]:
+        """Take an input's shape apart, and compare."""
+        axes: list[Symbol] = []
+        shape: list[Size] = []
+        checks: list[str] = []
+
+        def axis(known: Size | None) -> Size:
+            own = self.symbol()
+            axes.append(own)
+            shape.append(own if known is None else known)
+            if known is not None:
+                checks.append(self.unless(f"{own} == {known}"))
+            return shape[-1]
+
+        if self.batched is not None and item.name in self.batched:
+            self.batch = axis(self.batch)
+        for dim in item.dims:
+            if isinstance(dim, Rest):
+                known = self.rest or (None,) * self.count
+                self.rest = tuple([axis(one) for one in known])
+            elif isinstance(dim, Named):
+                self.known[dim.name] = axis(self.known.get(dim.name))
+            else:
+                axis(dim.size if isinstance(dim, Fixed) else None)
+        if axes:
+            yield f"{''.join(f'{one}, ' for one in axes)} = shapes[{self.order.index(item.name)}]"
+        yield from checks
+        yield from self.keep(item.name, tuple(shape))
+
+    def sizes_of(self, dim: Dim) -> Any:
+        """The sizes that a dim of an output stands for."""
+        if isinstance(dim, Rest):
+            return self.rest or ()
+        if isinstance(dim, Fixed):
+            return (dim.size,)
+        if isinstance(dim, Named):
+            return (self.known[dim.name],)
+        assert isinstance(dim, Arithmetic) and not isinstance(dim, Anything), "parse refuses `_` in what is made"
+        for divisor in _divisors(dim.tree):
+            yield self.unless(f"{self.text(divisor)} != 0")
+        found = self.symbol()
+        yield f"{found} = {self.text(dim.tree)}"
+        yield self.unless(f"{found} >= 0")
+        return (found,)
+
+    def text(self, tree: Tree) -> str:
+        if isinstance(tree, tuple):
+            return f"({self.text(tree[1])} {tree[0]} {self.text(tree[2])})"
+        return str(self.known[tree]) if isinstance(tree, str) else str(tree)
+
+
+def _divisors(tree: Tree) -> Iterator[Tree]:
+    """What a tree divides by, innermost first."""
+    if isinstance(tree, tuple):
+        yield from _divisors(tree[1])
+        yield from _divisors(tree[2])
+        if tree[0] == "//":
+            yield tree[2]
