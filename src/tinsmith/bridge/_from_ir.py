@@ -11,6 +11,7 @@ from ..engines import Compiled, Language
 from ..source import build
 from ..source.ir import NotCovered, nodes, printed, types
 from ..transforms import flat, has_elements_at_top
+from ._uncompiled import reverse_remedy
 
 if TYPE_CHECKING:
     from ..source.ir import Lowered
@@ -54,15 +55,17 @@ def compile_ir(
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
     texts |= dict.fromkeys(fields, "_lang.template()")
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
-    function, _ = build(printed(kernel, texts, defaults), {"_lang": stage.engine.lang}, f"{kernel.name}, rewritten")
+    tree = printed(kernel, texts, defaults)
+    function, stage.texts[variant] = build(tree, {"_lang": stage.engine.lang}, f"{kernel.name}, rewritten")
+    options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": True, "is_aliased": True}
     try:
-        found = stage.engine.compile(function, dict(fields), adjoint=False, is_careful=True, is_aliased=True)
-        return replace(found, is_flat=is_flat)
+        return replace(stage.engine.compile(function, dict(fields), **options), is_flat=is_flat)
     except TinsmithError:
         raise
     except Exception as cause:
         rows = [("kernel", kernel.name), (stage.engine.name, str(cause).strip().splitlines()[-1])]
-        raise KernelError(refusal(words, rows, remedy)) from cause
+        error = GradientError if variant.adjoint else KernelError
+        raise error(refusal(words, rows, remedy)) from cause
 
 
 def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
@@ -77,6 +80,28 @@ def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], 
     kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
     words = f"the kernel of op `{op}` does not compile with its atomic products written out"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
+
+
+def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel that was written for another engine than that which runs it, or its reverse.
+
+    Its IR names nothing of the engine that it was written for: functions are in the place of their calls, and what
+    modules, objects, closures and types stood for is known.
+
+    Raises:
+        KernelError: it uses fields, or what the IR does not know; or the engine does not compile it.
+    """
+    moved = f"the kernel of op `{op}` cannot be moved from {stage.home.name} to {stage.engine.name}"
+    remedy = f"write the kernel for {stage.engine.name}"
+    kernel, fields = lowered_for(stage, variant, values, moved, remedy)
+    if fields:
+        name = next(array.label for array in kernel.arrays.values() if array.label)
+        rows = [(f"`{name}`", f"is a field of {stage.home.name}, whose memory is its own")]
+        raise KernelError(refusal(moved, rows, sentence(f"pass it as an array, or {remedy}")))
+    if variant.adjoint:
+        moved = f"{stage.engine.name} cannot differentiate the kernel of op `{op}`"
+        return compile_ir(stage, variant, kernel, {}, moved, reverse_remedy(stage.engine, is_op=True))
+    return compile_ir(stage, variant, kernel, {}, moved, sentence(remedy))
 
 
 _DIVISION_REMEDY = "let Python divide, before the kernel or in `ti.static(...)`"

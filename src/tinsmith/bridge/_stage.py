@@ -33,7 +33,6 @@ from ..transforms import (
     fielded,
     lifted,
     ranged,
-    rehomed,
     renamed,
     serial,
     simplified,
@@ -42,7 +41,7 @@ from ..transforms import (
     write_out_divisions,
     write_out_products,
 )
-from ._from_ir import compile_divisions, compile_products, misread_reverse
+from ._from_ir import compile_divisions, compile_moved, compile_products, misread_reverse
 from ._guarded import compile_guarded
 from ._links import Links
 from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
@@ -274,6 +273,11 @@ class Stage:
             if self.is_checked and not variant.adjoint:
                 found = self._compiled[variant] = compile_guarded(self, variant, values, op)
                 return found
+            if self.engine is not self.home:
+                if variant.adjoint and self._is_misread(variant, values):
+                    raise misread_reverse(self, op)
+                found = self._compiled[variant] = compile_moved(self, variant, values, op)
+                return found
             if not variant.adjoint and multiplies_atomically(self.source, self.home):
                 found = self._compiled[variant] = compile_products(self, variant, values, op)
                 return found
@@ -373,9 +377,8 @@ class Stage:
         return source, roles_of(bare, self.arrays, self.home, self.owner, self._ranks)
 
     def _function(self, variant: Variant) -> Callable[..., Any]:
-        names = self.source.namespace() if self.engine is self.home else rehomed(self.source, self.home, self.engine)
         label = f"{self.name} of {os.path.basename(self.source.path)}"  # what an engine's warnings name
-        function, text = build(self._tree(variant), names | {"_lang": self.engine.lang}, label)
+        function, text = build(self._tree(variant), self.source.namespace() | {"_lang": self.engine.lang}, label)
         self.texts[variant] = text
         return function
 

@@ -11,7 +11,6 @@ from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, started
 from ._shared import COMPILING, DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text, one_at_a_time
 from ._start import init, init_in_fork, init_quietly
-from ._translate import translate
 
 __all__ = [
     "ArrayArgument",
@@ -42,5 +41,4 @@ __all__ = [
     "one_at_a_time",
     "probes",
     "started",
-    "translate",
 ]

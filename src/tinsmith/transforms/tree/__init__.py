@@ -6,7 +6,6 @@ from ._fielded import fielded
 from ._lifted import lifted
 from ._loops import NotRewritable
 from ._ranged import ranged
-from ._rehomed import rehomed
 from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
@@ -19,7 +18,6 @@ __all__ = [
     "fielded",
     "lifted",
     "ranged",
-    "rehomed",
     "renamed",
     "serial",
     "simplified",
