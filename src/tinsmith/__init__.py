@@ -9,4 +9,7 @@ from where, `__init__.pyi` says; each room is loaded when one of its names is fi
 
 import lazy_loader
 
+from . import _offers
+
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_offers.checking.load_by(lambda: __getattr__("check"))

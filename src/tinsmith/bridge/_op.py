@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter
@@ -13,6 +12,7 @@ import torch
 from typing_extensions import TypeVar
 
 from .._errors import ArgumentError, SpecError, refusal
+from .._offers import checking
 from ..engines import HALVES, of_kernel
 from ..linter import Finding, lint_kernels
 from ..spec import Numbers, Spec
@@ -34,8 +34,6 @@ from .operators import call_distributed, is_distributed
 _NOTHING: Mapping[str, Any] = {}
 _NO_OTHERS = Bound((), _NOTHING, _NOTHING, _NOTHING)
 _DEFAULTS = OpOptions()
-_DOCTOR = f"{__name__.partition('.')[0]}.doctor"
-"""The room that checks stands above this one: it is looked for when it is asked, and an op is made without it."""
 
 
 Result = TypeVar("Result", default=torch.Tensor)
@@ -290,8 +288,7 @@ class Op(Generic[Result]):
 
     def check(self, *inputs: Any, **named: Any) -> Any:
         """Lint, sanitizer and gradient check of a call, as one report: see `tinsmith.check`."""
-        doctor = importlib.import_module(_DOCTOR)
-        return doctor.check(self, *inputs, **named)
+        return checking(self, *inputs, **named)
 
     def explain(self) -> str:
         """What the op does with its arrays, where its gradient comes from, what is saved, and what was compiled."""

@@ -1,5 +1,6 @@
 """The doctor: what is wrong with a kernel or its gradient, from its source, from a run, and from its derivatives."""
 
+from .. import _offers
 from ..linter import RULES, Finding, lint_file
 from ._check import check, check_example, check_file, not_run
 from ._examples import ops_of, ops_with_examples
@@ -29,3 +30,5 @@ __all__ = [
     "ops_with_examples",
     "sanitize",
 ]
+
+_offers.checking.register(check)

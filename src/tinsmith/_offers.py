@@ -1,0 +1,36 @@
+"""Offers: what a higher room does for a lower one, which does not import it.
+
+The room that offers registers itself; the package's face, which knows all rooms, says how to load it where nobody has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Offer:
+    """A function that somebody else registers."""
+
+    def __init__(self) -> None:
+        self._function: Callable[..., Any] | None = None
+        self._load: Callable[[], object] | None = None
+
+    def load_by(self, load: Callable[[], object]) -> None:
+        """Say how to load who registers it."""
+        self._load = load
+
+    def register(self, function: Callable[..., Any]) -> None:
+        """Say what it is."""
+        self._function = function
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call it."""
+        if self._function is None and self._load is not None:
+            self._load()
+        assert self._function is not None, "nobody registered it"
+        return self._function(*arguments, **named)
+
+
+checking = Offer()
+"""Checks a call of an op: `Op.check`."""
