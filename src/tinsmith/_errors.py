@@ -7,7 +7,7 @@
     ├── DtypeError        TypeError      a dtype that the kernel or the spec does not take
     ├── DeviceError       RuntimeError   tensors on different devices, or not where the engine runs
     ├── BoundsError       IndexError     a kernel with `check_bounds=True` that leaves one of its arrays
-    ├── KernelError       ValueError     a kernel that cannot be an op: it writes an input, returns a value, ...
+    ├── KernelError       ValueError     a kernel that cannot be an op: it writes an input, overwrites what it read, ...
     ├── RegistrationError RuntimeError   a layer whose parts are missing, doubled, or registered too late
     ├── EngineError       RuntimeError   an engine missing, not started, or started for another device
     ├── GradientError     RuntimeError   a derivative that cannot be had
@@ -61,7 +61,7 @@ class DeviceError(TinsmithError, RuntimeError):
 
 
 class KernelError(TinsmithError, ValueError):
-    """The kernel cannot be an op: it writes an input, returns a value, overwrites what it read, has no source."""
+    """The kernel cannot be an op: it writes an input, overwrites what it read, has no source."""
 
 
 class BoundsError(TinsmithError, IndexError):

@@ -241,18 +241,24 @@ def test_a_kernel_that_returns_a_value(lang):
         ts.op("x[n] -> y[n]")(total)
 
 
-def test_that_it_returns_is_said_before_what_its_spec_lacks(lang):
-    """Who writes `-> s[]` for what is returned has made one mistake, not two."""
-
+def test_several_values_without_names(lang):
     @lang.kernel
-    def total(x: lang.types.ndarray()) -> lang.f32:
-        s = 0.0
-        for i in x:
-            s += x[i]
-        return s
+    def both(x: lang.types.ndarray()) -> (lang.f32, lang.math.vec2):
+        return x[0], lang.math.vec2(x[1], x[2])
 
-    with pytest.raises(ts.KernelError, match=r"(?s)total.*return.*out\[\]"):
-        ts.op("x[n] -> s[]")(total)
+    with pytest.raises(ts.KernelError, match=r"(?s)both.*returns 2 values.*-> result0\[\], result1\[2\]"):
+        ts.op("x[n] -> s[]")(both)
+
+
+def test_a_kernel_that_returns_before_its_end(lang):
+    @lang.kernel
+    def early(x: lang.types.ndarray()) -> lang.f32:
+        if x[0] > 0.0:
+            return 1.0
+        return 2.0
+
+    with pytest.raises(ts.KernelError, match=r"(?s)what kernel `early` returns.*line \d+: `return` before the end"):
+        ts.op("x[n] -> s[]")(early)
 
 
 # What an engine does not compile: the line, and those of the functions that it calls.

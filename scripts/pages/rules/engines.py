@@ -147,8 +147,8 @@ ROWS = (
     Row(
         "TS408",
         """
-        A value that a kernel returns is a Python number: no gradient can come back through it. An op refuses such a
-        kernel.
+        Who calls a kernel that returns a value gets a Python number: no gradient can come back through it. An op of it
+        has one: what is returned is an output, by a name in the spec that no parameter has.
         """,
         """
         def k(x: A) -> ti.f32:
@@ -162,7 +162,7 @@ ROWS = (
             for i in x:
                 loss[None] += x[i]
         """,
-        words='An output without dims is a 0-d tensor: `ts.op("x[n] -> loss[]")`.',
+        words='Or leave the kernel as it is, and write `ts.op("x[n] -> loss[]")`: `loss` is what it returns.',
     ),
     Row(
         "TS409",

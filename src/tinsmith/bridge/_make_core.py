@@ -31,8 +31,7 @@ _REVERSES: Mapping[str, Callable[[Signature], Reverse]] = {
 def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) -> Core:
     """The core of an op with this name, of these kernels, with the spec that `text` is."""
     spec = parse(text, options.scratch)
-    arrays = [item.name for item in spec.items]
-    stages = stages_of(kernels, arrays, options)
+    stages = stages_of(kernels, spec, options)
     is_run = not options.unrun
     order = call_order(spec, stages, options.order)
     signature = match(name, spec, stages, options.init, options.detached, order=order, is_run=is_run)

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from .._config import config
-from ..engines import Compiled
+from ..engines import Compiled, of_kernel
 from ..source import Constants
 from ..source.ir import Lowered, nodes, walk
+from ..spec import Spec
 from ._links import Links
 from ._options import OpOptions
 from ._stage import Stage
@@ -71,25 +72,48 @@ class Relaunch(Stage):
         return walk.rebuilt(expr, self._named)
 
 
-def stages_of(kernels: Sequence[Any], arrays: Sequence[str], options: OpOptions) -> list[Stage]:
+def stages_of(kernels: Sequence[Any], spec: Spec, options: OpOptions) -> list[Stage]:
     """The op's kernels, each analysed once however often it is launched."""
+    arrays = [item.name for item in spec.items]
     links: Sequence[Links | None] = options.links or [None] * len(kernels)
+    results = [()] * len(kernels) if options.links else _names_of_results(kernels, [one.name for one in spec.outputs])
     stages: list[Stage] = []
-    for kernel, link in zip(kernels, links, strict=True):
+    for kernel, link, names in zip(kernels, links, results, strict=True):
         if link is None or link.again is None:
-            stages.append(stage_of(kernel, arrays, options, link))
+            stages.append(stage_of(kernel, arrays, options, link, names))
         else:
             stages.append(Relaunch(stages[link.again], link.names))
     return stages
 
 
-def stage_of(kernel: Any, arrays: Sequence[str], options: OpOptions, links: Links | None = None) -> Stage:
-    """A kernel of an op, or its gradient kernel, which uses `arrays`."""
+def _names_of_results(kernels: Sequence[Any], outputs: Sequence[str]) -> list[tuple[str, ...]]:
+    """What the kernels return, by name: outputs that no kernel has as a parameter, in their order."""
+    engines = [of_kernel(kernel) for kernel in kernels]
+    pairs = list(zip(engines, kernels, strict=True))
+    given = {parameter.name for engine, kernel in pairs for parameter in engine.parameters(kernel)}
+    left = [name for name in outputs if name not in given]
+    found = []
+    for engine, kernel in pairs:
+        count = len(engine.results(kernel))
+        found.append(tuple(left[:count]) if len(left) >= count else ())
+        left = left[count:]
+    return found
+
+
+def stage_of(
+    kernel: Any,
+    arrays: Sequence[str],
+    options: OpOptions,
+    links: Links | None = None,
+    results: Sequence[str] = (),
+) -> Stage:
+    """A kernel of an op, or its gradient kernel, which uses `arrays`; `results` are names of what it returns."""
     return Stage(
         kernel,
         arrays,
         options.engine,
         links=links,
+        results=results,
         may_write_fields=options.unrun,
         is_simd=options.simd,
         is_steady=options.steady,

@@ -271,15 +271,14 @@ def _checked_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str
 
 
 def _check_returns(op: str, stage: Stage) -> None:
-    if stage.home.returns_value(stage.kernel):
-        words = f"kernel `{stage.name}` of op `{op}` returns a value, which no gradient can reach"
-        raise KernelError(
-            refusal(
-                words,
-                [("at", stage.source.place(stage.source.tree))],
-                "Write it into an output array: `out[None] = ...`, spec `-> out[]`.",
-            )
-        )
+    results = stage.home.results(stage.kernel)
+    if len(results) > len(stage.results):
+        what = "a value" if len(results) == 1 else f"{len(results)} values"
+        words = f"kernel `{stage.name}` of op `{op}` returns {what}, and the spec does not name what it returns"
+        dims = (f"[{', '.join(map(str, one.element))}]" for one in results)
+        names = ", ".join(f"result{'' if len(results) == 1 else place}{dim}" for place, dim in enumerate(dims))
+        remedy = f"Add it to the outputs, by a name that no parameter has: `-> {names}`."
+        raise KernelError(refusal(words, [("at", stage.source.place(stage.source.tree))], remedy))
 
 
 def _check_size(op: str, stage: Stage) -> None:

@@ -6,8 +6,9 @@ and gradients. Variants never depend on sizes: a new shape compiles nothing.
 
 from __future__ import annotations
 
+import ast
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,6 +35,7 @@ from ..transforms import (
     lifted,
     ranged,
     renamed,
+    results_stored,
     serial,
     simplified,
     unstored,
@@ -69,7 +71,8 @@ class Stage:
 
     Attributes:
         engine: where it runs; `home` is the engine that it was written for.
-        parameters: its parameters by name, in order, without `self`.
+        parameters: its parameters by name, in order, without `self`; last those that stand for what it returns.
+        results: what it returns, by name, as far as it is an output.
         roles: how it uses each array.
 
     One that `is_steady` was made with Python values that nobody changes, so they are not looked at again.
@@ -82,6 +85,7 @@ class Stage:
         engine: str | None = None,
         *,
         links: Links | None = None,
+        results: Sequence[str] = (),
         may_write_fields: bool = False,
         is_simd: bool = False,
         is_steady: bool = False,
@@ -100,11 +104,14 @@ class Stage:
         self.owner = self.home.owner_of(kernel)
         self.is_method = self.home.is_method(kernel)
         self.source = replace(self.source, tree=renamed(self.source.tree, self.links.names))
+        self.results = tuple(zip(results, self.home.results(kernel), strict=False))
+        self.source = replace(self.source, tree=self._with_results(results))
         keys = self.links.keys(self.home)
         if keys:
             self.source = fielded(self.source, self.home, self._objects(), keys)
         linked = [self._linked(parameter) for parameter in self.home.parameters(kernel)]
         linked += [array.parameter() for array in self.links.fields.values()]
+        linked += [replace(one, name=name, kind="array", ndim=0) for name, one in self.results]
         self.parameters: dict[str, Parameter] = {parameter.name: parameter for parameter in linked}
         self.arrays = tuple(name for name in self.parameters if name in set(arrays))
         values = [name for name in self.arrays if self.parameters[name].kind in ("scalar", "matrix")]
@@ -125,6 +132,15 @@ class Stage:
         self._captured: str | None = None
         self._surveyed: dict[tuple[Any, ...], Constants] = {}
         self._stamps: dict[int, tuple[Any, Any]] = {}
+
+    def _with_results(self, names: Sequence[str]) -> ast.FunctionDef:
+        """The kernel with what it returns stored to arrays."""
+        try:
+            return results_stored(self.source.tree, names)
+        except NotRewritable as reason:
+            words = f"what kernel `{self.source.name}` returns cannot become an output: {reason}"
+            remedy = "Return once, at the end of the kernel, each of the values by itself."
+            raise KernelError(refusal(words, [("at", self.source.place(self.source.tree))], remedy)) from None
 
     def _linked(self, parameter: Parameter) -> Parameter:
         """A parameter by its name in the op, with the element dims that are known of it."""

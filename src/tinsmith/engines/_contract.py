@@ -169,8 +169,8 @@ class Engine(ABC):
         """A kernel's parameters in order, its `self` left out. Raises KernelError for kinds we cannot pass."""
 
     @abstractmethod
-    def returns_value(self, kernel: Any) -> bool:
-        """Whether the kernel has a return annotation."""
+    def results(self, kernel: Any) -> tuple[Parameter, ...]:
+        """What the kernel returns, as its return annotation says, without names."""
 
     @abstractmethod
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:

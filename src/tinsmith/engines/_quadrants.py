@@ -51,8 +51,8 @@ class Quadrants(Engine):
         metas = kernel._primal.arg_metas[1 if self.is_method(kernel) else 0 :]
         return _shared.parameters(kernel._primal.func.__name__, metas, self._describe)
 
-    def returns_value(self, kernel: Any) -> bool:
-        return bool(kernel._primal.return_type)
+    def results(self, kernel: Any) -> tuple[Parameter, ...]:
+        return _shared.results(kernel._primal.return_type, self._describe)
 
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:
         callable_: Any = getattr(candidate, "quadrants_callable", candidate)

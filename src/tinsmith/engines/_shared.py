@@ -153,6 +153,14 @@ def parameters(
     return tuple(found)
 
 
+def results(
+    annotations: Sequence[Any] | None, describe_one: Callable[[str, Any], Parameter | None]
+) -> tuple[Parameter, ...]:
+    """What a kernel returns, from its return annotations; of a kind that no array can hold, without dtypes that fit."""
+    found = (describe_one("", annotation) for annotation in annotations or ())
+    return tuple(Parameter("", "template", ()) if one is None else one for one in found)
+
+
 def array_text(dtype: torch.dtype, ndim: int, element: tuple[int, ...], boundary: str, needs_grad: bool) -> str:
     """The annotation of an array, as source in which the engine's module is called `_lang`."""
     scalar = f"_lang.{NAMES[dtype]}"

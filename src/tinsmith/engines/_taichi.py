@@ -61,8 +61,8 @@ class Taichi(Engine):
         metas = kernel._primal.arguments[1 if self.is_method(kernel) else 0 :]
         return _shared.parameters(kernel._primal.func.__name__, metas, self._describe)
 
-    def returns_value(self, kernel: Any) -> bool:
-        return bool(kernel._primal.return_type)
+    def results(self, kernel: Any) -> tuple[Parameter, ...]:
+        return _shared.results(kernel._primal.return_type, self._describe)
 
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:
         function = getattr(candidate, "__func__", candidate)

@@ -47,7 +47,7 @@ def why_fields(blueprint: Blueprint) -> str:
 
 def _own_reason(kernel: KernelPart) -> str:
     """What a kernel does by itself that only works with fields."""
-    if kernel.engine.returns_value(kernel.kernel):
+    if kernel.engine.results(kernel.kernel):
         return f"kernel `{kernel.name}` returns a value"
     for parameter, value in zip(kernel.others, kernel.extra, strict=False):
         if kernel.engine.is_field(value):

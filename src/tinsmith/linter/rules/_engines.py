@@ -77,10 +77,12 @@ def without_rule(subject: Subject) -> Iterator[Finding]:
 
 def returned(subject: Subject) -> Iterator[Finding]:
     """TS408."""
-    for node in subject.source.nodes if subject.is_kernel else ():
+    known = {argument.arg for argument in subject.tree.args.args}
+    is_output = subject.spec is not None and any(one.name not in known for one in subject.spec.outputs)
+    for node in subject.source.nodes if subject.is_kernel and not is_output else ():
         if isinstance(node, ast.Return) and node.value is not None:
-            words = f"the kernel returns a value: {BOTH} do not differentiate it, and an op has outputs instead"
-            yield subject.finding("TS408", "warning", node, words, "out[None] = ...  # an output `out[]`")
+            words = "the kernel returns a value: who calls it gets a Python number, which has no gradient"
+            yield subject.finding("TS408", "warning", node, words, '@ts.op("... -> out[]")  # the value is `out`')
 
 
 def scalars(subject: Subject) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from ._ranged import ranged
 from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
+from ._stored import results_stored
 from ._unstored import unstored, without_gradient_stores
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "lifted",
     "ranged",
     "renamed",
+    "results_stored",
     "serial",
     "simplified",
     "unstored",
