@@ -1,5 +1,6 @@
 """The order of a call's arguments, beside that of results, which is always the spec's."""
 
+import inspect
 import warnings
 
 import pytest
@@ -29,7 +30,8 @@ def moved(lang):
 
 def test_results_in_another_order_than_arguments_warn(lang):
     with pytest.warns(UserWarning, match="the arguments of op `step` and its results are in different orders") as found:
-        op = ts.op(SPEC)(moved(lang))
+        op, line = ts.op(SPEC)(moved(lang)), inspect.currentframe().f_lineno
+    assert (found[0].filename, found[0].lineno) == (__file__, line)
     assert op.arguments == ("v", "dt", "p")
     words = str(found[0].message)
     assert "v, p: the kernel's order" in words

@@ -128,3 +128,21 @@ def test_what_nobody_asks_for_wants_no_values(lang64):
     found = torch.func.hessian(lambda x, w: (op(x, w) ** 2).sum(), (0, 1))(x, w)
     assert torch.allclose(found[0][0], torch.diag(2.0 * torch.cos(2.0 * x)))
     assert not any(found[row][column].any() for row, column in ((0, 1), (1, 0), (1, 1)))
+
+
+@pytest.mark.filterwarnings("default:.*the engine's own:UserWarning")
+def test_a_warning_names_the_caller_s_line(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def squared(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            _, _ = lang.polar_decompose(lang.Matrix([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]))
+            y[i] = x[i] * x[i]
+
+    x = torch.rand(4, requires_grad=True)
+    with (
+        pytest.warns(UserWarning, match="the engine's own, which is wrong in silence") as found,
+        pytest.raises(GradientError),  # which it has not either
+    ):
+        squared(x).sum().backward()  # backward
+    assert (found[0].filename, found[0].lineno) == (__file__, line_of("backward"))

@@ -22,6 +22,7 @@ FLOORS = {
     "_config": 0,
     "_lazy": 0,
     "_offers": 0,
+    "_warned": 0,
     "reference": 0,
     "spec": 1,
     "engines": 1,

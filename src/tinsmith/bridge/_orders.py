@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 from .._errors import refusal
+from .._warned import warn
 from ..spec import Item, Spec
 from ._options import Order
 from ._signature import Signature
@@ -49,7 +49,7 @@ def warn_of_orders(signature: Signature) -> None:
         "Write the spec's outputs in the kernel's order, or order=\"spec\" to call the op in the spec's; "
         f'order="kernel" keeps it as it is. Results have names: `result.{last}`.'
     )
-    warnings.warn(refusal(words, rows, remedy), stacklevel=2)
+    warn(refusal(words, rows, remedy))
 
 
 def _continued(inputs: Sequence[Item], outputs: Sequence[Item]) -> list[tuple[Item, Item]]:

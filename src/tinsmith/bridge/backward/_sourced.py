@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from textwrap import indent
 from typing import Any
 
 from ..._errors import GradientError, refusal
+from ..._warned import warn
 from ...engines import COMPILING, Language
 from ...source.ir import Lowered, NotCovered, nodes, walk
 from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread, unchanged_after
@@ -337,7 +337,7 @@ class AutoAt(ReverseAt):
         reason = self.source.refusal(active)
         if reason is not None and active not in self._told:
             self._told.add(active)
-            warnings.warn(_engines_own(kind.signature.op, reason), stacklevel=2)
+            warn(_engines_own(kind.signature.op, reason))
         with self._source_first(active):
             return self.chosen(active).backward(kind, active, is_serial=is_serial, given=given, stacks=stacks)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +20,7 @@ import torch
 
 from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
+from ..._warned import warn
 from ...bridge import Copy, Transfer, ordered
 from ...engines import Engine
 from .._pool import gradient_field
@@ -132,11 +132,11 @@ class Program:
         if isinstance(found, OpProgram):
             stacks = found.foresee(launches, self.active_fields)
             if self._foreseen is None and (words := found.outside(launches)):
-                warnings.warn(words, stacklevel=2)
+                warn(words)
         else:
             stacks = (0,) * len(launches)
             if self._foreseen is None:
-                warnings.warn(_unforeseen(found, self.layer), stacklevel=2)
+                warn(_unforeseen(found, self.layer))
         self._foreseen = (launches, stacks)
         return stacks
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -10,6 +9,7 @@ from typing import TypeAlias
 import torch
 
 from ..._errors import refusal
+from ..._warned import warn
 from ...bridge import Examined
 from ._as_op import OpProgram
 from ._call import run
@@ -63,7 +63,7 @@ def _warn_of_values(layer: str, starts: Starts) -> None:
         if read(one, layer).any():
             words = f"each call of {layer} clears the output `{one.name}`, which holds values now"
             remedy = "Register it with clear=False to add to them, or with clear=True if they do not matter."
-            warnings.warn(refusal(words, [("field", str(one))], remedy), stacklevel=2)
+            warn(refusal(words, [("field", str(one))], remedy))
 
 
 def _warn_of_sums(layer: str, starts: Starts) -> None:
@@ -71,4 +71,4 @@ def _warn_of_sums(layer: str, starts: Starts) -> None:
     for one in starts.summed:
         words = f"kernels of {layer} add to the field `{one.name}`, and nothing clears it: its sum goes on in each call"
         remedy = "Register it with clear=True to start each call at zero, or with clear=False if the sum is to go on."
-        warnings.warn(refusal(words, [("field", str(one))], remedy), stacklevel=2)
+        warn(refusal(words, [("field", str(one))], remedy))

@@ -140,6 +140,8 @@ def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
         return _of_struct(value, name)
     if isinstance(value, ArrayValue):
         return _of_whole_array(value, name)
+    if not low.state.is_static and low.engine.matrix_entries(value) is not None:
+        value = low.ops.tensor(value)  # captured: its methods are functions of the language
     if not isinstance(value, Matrix) and not is_expression(value):
         try:
             return getattr(value, name)

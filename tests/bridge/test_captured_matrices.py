@@ -1,0 +1,38 @@
+"""Vectors and matrices that a kernel captures: their methods are the language's functions."""
+
+import torch
+
+import cases
+import tinsmith as ts
+
+
+def test_methods_of_captured_vectors_and_matrices(lang64):
+    axis = lang64.Vector([3.0, 4.0, 0.0])
+    turn = lang64.Matrix([[0.0, -1.0], [1.0, 2.0]])
+
+    @ts.op("x[n] -> y[n]", adjoint="source")
+    @lang64.kernel
+    def used(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            v = lang64.Vector([x[i], 1.0, 2.0])
+            y[i] = axis.norm() * x[i] + axis.normalized()[1] + axis.dot(v) + axis.xy.sum()
+            y[i] += turn.determinant() * turn.transpose()[0, 1] * x[i] + turn.trace() + (turn @ v.xy)[1]
+
+    def expected(x):
+        return 5 * x + 0.8 + (3 * x + 4) + 7 + 1 * 1 * x + 2 + (x + 2)
+
+    cases.assert_same_values_and_gradients(used, expected, (torch.rand(5, dtype=torch.float64),))
+
+
+def test_functions_of_the_class(lang64):
+    @ts.op("x[n, 3] -> y[n]", adjoint="source")
+    @lang64.kernel
+    def used(x: lang64.types.ndarray(dtype=lang64.types.vector(3, lang64.f64), ndim=1), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = lang64.Vector.norm(x[i]) + lang64.Vector.normalized(x[i], 1e-9)[0]
+
+    def expected(x):
+        norm = x.norm(dim=-1)
+        return norm + x[:, 0] / (norm + 1e-9)
+
+    cases.assert_same_values_and_gradients(used, expected, (torch.rand(5, 3, dtype=torch.float64) + 0.2,))
