@@ -27,7 +27,7 @@ from ._pace import Pace
 from ._steps import Entry, Step
 from ._streams import ordered
 
-Run = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], tuple[Any, ...]]
+Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], tuple[Any, ...]]
 """A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
 the call's sizes and of its scalars. It returns the results."""
 LARGEST_TAPE = 2**31 - 1
@@ -59,7 +59,7 @@ class TapeRoom:
             raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))
 
 
-def executor(layout: Layout, kind: Kind, pace: Pace | None) -> Run:
+def executor(layout: Layout, kind: Kind, pace: Pace | None) -> Pass:
     """A program for a kind of call, as a function.
 
     Args:
@@ -73,7 +73,7 @@ def executor(layout: Layout, kind: Kind, pace: Pace | None) -> Run:
 class _Writer:
     """Writes a program as Python.
 
-    Its variables: `n0`, `n1` are the numbers of sizes, `m2` is memory, `p2` its address; `k3` are values from outside.
+    Its variables: `n0`, `n1` are the numbers of sizes, `m2` is memory, `p2` its address.
     """
 
     def __init__(self, layout: Layout, kind: Kind, pace: Pace | None, *, may_vectorize: bool) -> None:
@@ -125,7 +125,7 @@ class _Writer:
         return repr(value) if is_plain else self.bind(value, "slot")
 
     # The whole --------------------------------------------------------------------------------
-    def function(self) -> Run:
+    def function(self) -> Pass:
         """The function."""
         for one in self.layout.given:
             self.take(one)
@@ -139,7 +139,7 @@ class _Writer:
         text = "\n".join(["def run(inputs, cotangents, numbers, scalars):", *head, *self.lines[begin:], ""])
         return self.compile(text)
 
-    def compile(self, text: str) -> Run:
+    def compile(self, text: str) -> Pass:
         """The text as a function, whose docstring it is."""
         exec(compile(text, f"<a call of {self.kind.signature.op}>", "exec"), self.names)
         run = self.names.pop("run")
@@ -157,7 +157,7 @@ class _Writer:
         checks = [f"{self.pointer(name)} % {size}" for name, size in self.aligned.items() if name in given]
         if not checks:
             return []
-        run: list[Run] = []
+        run: list[Pass] = []
 
         def without_vectors(*arguments: Any) -> Any:
             if not run:

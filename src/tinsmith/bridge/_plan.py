@@ -9,7 +9,7 @@ import torch
 
 from ..engines import COMPILING
 from ..spec import Numbers
-from ._executor import Run, executor
+from ._executor import Pass, executor
 from ._field_contents import Look
 from ._kind import Kind
 from ._layout import Layout
@@ -44,9 +44,9 @@ class Plan:
         self._pace = pace
         self._is_cpu = kind.device.type == "cpu"
         self._layouts = layouts
-        self._forward: dict[bool, Run] = {}
+        self._forward: dict[bool, Pass] = {}
         self._saved: dict[frozenset[str], tuple[tuple[int, ...], bool]] = {}
-        self._backward: dict[tuple[frozenset[str], frozenset[str] | None, bool, tuple[int, ...]], Run] = {}
+        self._backward: dict[tuple[frozenset[str], frozenset[str] | None, bool, tuple[int, ...]], Pass] = {}
 
     def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
@@ -54,13 +54,13 @@ class Plan:
         run = self._forward.get(is_serial) or self._make_forward(is_serial)
         return run(inputs, (), numbers, scalars)
 
-    def _make_forward(self, is_serial: bool) -> Run:
+    def _make_forward(self, is_serial: bool) -> Pass:
         with COMPILING:
             if is_serial not in self._forward:
                 self._forward[is_serial] = self._executor(self._layouts[is_serial], is_serial)
             return self._forward[is_serial]
 
-    def _executor(self, layout: Layout, is_serial: bool) -> Run:
+    def _executor(self, layout: Layout, is_serial: bool) -> Pass:
         # each launch would wake the thread pool: a thousand short ones take long together, and gain nothing
         return executor(layout, self.kind, self._pace if is_serial else None)
 
@@ -85,7 +85,7 @@ class Plan:
 
     def _run_backward(
         self, active: frozenset[str], given: frozenset[str] | None, numbers: Numbers, scalars: Scalars
-    ) -> Run:
+    ) -> Pass:
         """The backward pass for the inputs that want a gradient, from all outputs or those `given`."""
         is_serial = self._is_cpu and numbers[-1] < self._pace.serial_below
         found = self._backward.get((active, given, is_serial, ()))
@@ -101,7 +101,7 @@ class Plan:
 
     def _make_backward(
         self, active: frozenset[str], given: frozenset[str] | None, is_serial: bool, stacks: tuple[int, ...]
-    ) -> Run:
+    ) -> Pass:
         key = active, given, is_serial, stacks
         with COMPILING:
             if key not in self._backward:
