@@ -129,7 +129,7 @@ class Quadrants(Engine):
         program = runtime.prog
         # `is_aliased` means nothing here: the loops that it is about are right, and wrong without that optimisation.
         config = program.config()
-        in_numbers = adjoint or (is_careful and not is_simd)
+        in_numbers = adjoint or not is_simd
         off = _shared.without(config, cfg_optimization=is_careful, real_matrix_scalarize=is_simd)
         with _shared.scalarized(config, is_wanted=in_numbers), off:
             result = program.compile_kernel(config, program.get_device_caps(), cpp)

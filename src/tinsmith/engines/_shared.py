@@ -255,7 +255,8 @@ def scalarized(config: Any, *, is_wanted: bool) -> Iterator[None]:
     reads and changes an array of vectors, both do not see that a vector and its numbers are one memory: after
     `a = y[i][0]; y[i] = v`, `y[i][0]` is still `a`. And both end the process ("scalarize_store_stmt") where a loop uses
     a number of a vector that a statement outside of loops used: tasks share its address, and expect a whole vector
-    behind it (tests/bridge/test_vectors_in_place.py).
+    behind it (tests/bridge/test_vectors_in_place.py). A local that holds an element of one array keeps numbers of it
+    where an inner loop comes between, and then it is given an element of another (tests/bridge/test_vectors_again.py).
     """
     before = config.force_scalarize_matrix
     config.force_scalarize_matrix = before or is_wanted

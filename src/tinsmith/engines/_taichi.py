@@ -134,7 +134,7 @@ class Taichi(Engine):
         runtime = self.runtime()
         program = runtime.prog
         config = program.config()
-        in_numbers = adjoint or (is_careful and not is_simd)
+        in_numbers = adjoint or not is_simd
         # Taichi 1.7.4 holds `y[i]` in a register through a loop over j that does `y[i] += a; y[j] += b`: one is lost.
         off = _shared.without(
             config, cfg_optimization=is_careful, advanced_optimization=is_aliased, real_matrix_scalarize=is_simd

@@ -171,6 +171,8 @@ def _written(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bound
         low.run(loop.body)
     state.frame.status = ""
     state.is_parallel = state.is_parallel and not is_parallel
+    if not own:  # over an array without dims: once
+        own, bounds = (state.fresh("once"),), ((nodes.Const(0, "i32"), nodes.Const(1, "i32")),)
     state.emit(nodes.For(own, bounds, tuple(written), is_parallel, line))
 
 

@@ -167,8 +167,8 @@ class If:
 class For:
     """Run a body for each combination of integers, the last name fastest.
 
-    `bounds` are first value and end of each name. `is_parallel` at the top level, unless the loop was
-    to be serial: then no iteration may rely on another. Names are fresh in each iteration.
+    `bounds` are first value and end of each name; there is at least one. `is_parallel` at the top level, unless the
+    loop was to be serial: then no iteration may rely on another. Names are fresh in each iteration.
     """
 
     names: tuple[str, ...]

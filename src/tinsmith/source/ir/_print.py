@@ -126,9 +126,7 @@ class _Writer:
             iterator = ast.Call(ast.Name("range", ast.Load()), [self.expression(bound) for bound in bounds], [])
             return ast.For(names[0], iterator, self.body(one.body), [])
         pairs = [self.bound(*bound) for bound in one.bounds]
-        target: ast.expr = ast.Tuple(names, ast.Store()) if names else ast.Name("_", ast.Store())
-        iterator = _call("ndrange", *pairs) if names else ast.Call(ast.Name("range", ast.Load()), [ast.Constant(1)], [])
-        return ast.For(target, iterator, self.body(one.body), [])
+        return ast.For(ast.Tuple(names, ast.Store()), _call("ndrange", *pairs), self.body(one.body), [])
 
     def bound(self, first: nodes.Expr, end: nodes.Expr) -> ast.expr:
         if first == nodes.Const(0, "i32"):
