@@ -232,7 +232,8 @@ class Core:
         """Sizes of outputs and scratch without batch, found step by step. Raises in words for what does not fit."""
         signature = self.signature
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
-        made = solve(signature.kernel_spec, shapes, call.values, signature.op).shapes
+        # Not `call.values`: torch 2.6's compiler reads this for tensors that processes share, and cannot read `lazy`.
+        made = solve(signature.kernel_spec, shapes, self.size_values(call), signature.op).shapes
         if signature.vectors:
             self.check_elements({**shapes, **made})
         return made
