@@ -195,6 +195,36 @@ ROWS = (
         """,
         unrun="the process dies",
     ),
+    Row(
+        "92_vector_again",
+        "a local vector is given an element of another array after an inner loop: it keeps numbers of the first",
+        "wrong, in values too: 22 for 23",
+        "wrong, in values too: 22 for 23",
+        RIGHT,
+        ("bridge/test_vectors_again.py::test_elements_of_two_arrays_in_one_local",),
+        remedy="A local of its own for each vector: `v = a[i]`, and later `w = b[i]`.",
+        code="""
+        V = ti.types.ndarray(dtype=ti.math.vec2, ndim=1)
+
+
+        @ti.kernel
+        def both(a: V, b: V, y: A):
+            for i in range(y.shape[0]):
+                v = a[i]
+                p = v[0]
+                s = 0.0
+                for _ in range(1):
+                    s += p
+                v = b[i]
+                p = v[0]
+                y[i] = s * 10.0 + p
+
+
+        a, b, y = torch.tensor([[2.0, 5.0]]), torch.tensor([[3.0, 7.0]]), torch.zeros(1)
+        both(a, b, y)
+        print("y:", y.tolist(), " right: [23.0]")
+        """,
+    ),
 )
 THEME = Theme(
     "memory",
