@@ -14,7 +14,7 @@ from ._op import Op
 from ._options import OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
-from ._streams import ordered
+from ._streams import keep_order
 from ._torch_probes import torch_probes
 from ._tracing import (
     apart,
@@ -57,11 +57,11 @@ __all__ = [
     "is_distributed",
     "is_plain",
     "is_transformed",
+    "keep_order",
     "language",
     "lint_subject",
     "op",
     "oracle",
-    "ordered",
     "plain_apply",
     "reference_to",
     "torch_probes",

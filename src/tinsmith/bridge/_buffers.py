@@ -8,8 +8,7 @@ were checked earlier; nothing here looks at a spec.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -23,52 +22,6 @@ class Buffer(NamedTuple):
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
-
-
-class Makers:
-    """What makes some memory, again and again.
-
-    A prototype pays from the second time on: with sizes that change at every call, the first time is the only one.
-
-    Attributes:
-        now: a maker for each; none before the second time.
-    """
-
-    def __init__(
-        self, shapes: Sequence[Sequence[int]], kinds: Sequence[tuple[torch.dtype, bool]], device: torch.device
-    ) -> None:
-        """`kinds` are dtypes, and whether memory starts at zero."""
-        self._shapes = shapes
-        self._kinds = kinds
-        self._device = device
-        self._is_first = True
-        self.now: tuple[Callable[[], torch.Tensor], ...] = ()
-
-    def make(self) -> list[torch.Tensor]:
-        """Make all, for the first time or the second."""
-        device, pairs = self._device, zip(self._shapes, self._kinds, strict=True)
-        if self._is_first:
-            self._is_first = False
-            return [
-                torch.zeros(shape, dtype=dtype, device=device) if is_zero else unread(shape, dtype, device)
-                for shape, (dtype, is_zero) in pairs
-            ]
-        self.now = tuple(
-            [
-                _maker(torch.empty((), dtype=dtype, device=device).expand(shape), is_zero)
-                for shape, (dtype, is_zero) in pairs
-            ]
-        )
-        return [make() for make in self.now]
-
-
-def _maker(prototype: torch.Tensor, is_zero: bool) -> Callable[[], torch.Tensor]:
-    """What makes memory like a tensor that holds one element's: saying it again costs less than in words."""
-    if is_zero:
-        return functools.partial(torch.zeros_like, prototype)
-    if config().poison:
-        return lambda: poisoned(torch.empty_like(prototype))
-    return functools.partial(torch.empty_like, prototype)
 
 
 def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -84,7 +84,7 @@ class Call:
         """The same. Raises where sizes misfit."""
         found = self.solution
         if found is None:
-            self.core.solved(self)
+            self.core.solve_sizes(self)
             raise AssertionError(f"{self.core.signature.op}: {self.shapes} do not fit {self.core.signature.spec}")
         return found
 

@@ -167,7 +167,7 @@ class Core:
         batched = None if call.batch is None else call.batched
         found = sizing(signature.kernel_spec, ranks, tuple(call.values), batched=batched, ends=signature.ends)
         if found is None:
-            self.solved(call)  # says what does not fit
+            self.solve_sizes(call)  # says what does not fit
             raise AssertionError(f"{signature.op}: ranks {ranks} do not fit {signature.kernel_spec}")
         return found
 
@@ -221,14 +221,14 @@ class Core:
         names = [one.name for one in self.signature.spec.made]
         numbers = None if is_tracing() or self.signature.has_open_elements else call.solution
         if numbers is None:
-            lead, cores = () if call.batch is None else (call.batch,), self.solved(call)
+            lead, cores = () if call.batch is None else (call.batch,), self.solve_sizes(call)
             shapes = [lead + cores[name] for name in names]
         else:
             shapes = [call.sizing.evaluate(name, numbers) for name in names]
         dtypes = [self.made_dtype(name, call) for name in names]
         return [Buffer(*one) for one in zip(names, shapes, dtypes, strict=True)]
 
-    def solved(self, call: Call) -> Mapping[str, tuple[int, ...]]:
+    def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
         """Sizes of outputs and scratch without batch, found step by step. Raises in words for what does not fit."""
         signature = self.signature
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))

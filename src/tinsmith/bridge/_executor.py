@@ -25,7 +25,7 @@ from ._kind import Kind
 from ._layout import Cotangent, Given, Input, Layout, Make, ProgramLaunch, Result, Saved, Tapes
 from ._pace import Pace
 from ._steps import Entry, Step
-from ._streams import ordered
+from ._streams import keep_order
 
 Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], tuple[Any, ...]]
 """A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
@@ -282,7 +282,7 @@ class _Writer:
                 core = self.whole(memory)[memory in self.kind.batched :]
                 self.add(f"{self.bind(check, 'check')}({self.tuple_of(core)})")
         if self.kind.device.type == "cuda":
-            self.add(f"with {self.bind(ordered, 'ordered')}({self.device}):")
+            self.add(f"with {self.bind(keep_order, 'keep_order')}({self.device}):")
             self.indent += "    "
             for step in steps:
                 self.launch(step)

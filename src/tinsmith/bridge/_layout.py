@@ -7,7 +7,7 @@ as formulas over a few numbers (`spec.Sizing`); `_executor` makes a function of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,11 +22,6 @@ from ._steps import Step
 
 class ProgramLaunch(Protocol):
     """A launch of a program, on memory that it knows by name."""
-
-    @property
-    def memory(self) -> Sequence[str]:
-        """Names of what it works on."""
-        ...
 
     def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
         """The launch, compiled; with machine vectors only where a run's memory may be looked at before."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -84,11 +85,6 @@ class StageLaunch:
     is_serial: bool = False
     stack: int = 0
 
-    @property
-    def memory(self) -> tuple[str, ...]:
-        """Names of what it works on."""
-        return tuple(name for use in self.uses for name in (use.memory, use.gradient) if name)
-
     def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
         """Compile the stage for a kind of call."""
         stage, uses = self.stage, self.uses
@@ -108,10 +104,7 @@ class StageLaunch:
 
 def _alignment(array: ArrayType) -> int:
     """Bytes that a machine vector's address is a multiple of: its own size."""
-    count = array.dtype.itemsize
-    for size in array.element:
-        count *= size
-    return count
+    return array.dtype.itemsize * math.prod(array.element)
 
 
 def _lay_out(

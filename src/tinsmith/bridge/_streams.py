@@ -14,7 +14,7 @@ import torch
 
 
 @contextmanager
-def ordered(device: torch.device) -> Iterator[None]:
+def keep_order(device: torch.device) -> Iterator[None]:
     """Launches within come after all work on torch's current stream and before all later work."""
     if device.type != "cuda":
         yield

@@ -4,7 +4,7 @@ from ._by_hand import HandWritten
 from ._engine_reverse import EngineReverse
 from ._generated import forward_layout
 from ._kernel_reverse import KernelReverse
-from ._reverse import Reverse, ReverseAt
+from ._reverse import Reverse, ReverseAt, Wish
 from ._sourced import AutoAt, AutoReverse, SourceAt, SourceReverse
 
 __all__ = [
@@ -17,5 +17,6 @@ __all__ = [
     "ReverseAt",
     "SourceAt",
     "SourceReverse",
+    "Wish",
     "forward_layout",
 ]

@@ -25,11 +25,6 @@ class GeneratedLaunch:
     names: Mapping[str, str]
     renamed: Mapping[str, str]
 
-    @property
-    def memory(self) -> tuple[str, ...]:
-        """Names of what it works on."""
-        return tuple(self.names[name] for name in self.emitted.touched)
-
     def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
         """Compile the kernel."""
         return self.emitted.step(self.names, self.renamed)

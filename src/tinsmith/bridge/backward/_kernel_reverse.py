@@ -12,7 +12,7 @@ from .._kind import Kind
 from .._layout import Cotangent, Layout, Make, Result, Saved
 from .._stage import Stage
 from .._steps import StageLaunch, Use
-from ._reverse import Reverse, ReverseAt
+from ._reverse import Reverse, ReverseAt, Wish
 
 Memory = tuple[Literal["value", "gradient"], str]
 """Memory of an array: its values, or its gradient."""
@@ -44,16 +44,8 @@ class KernelReverse(Reverse, ReverseAt):
     def at(self, case: Case) -> ReverseAt:
         return self
 
-    def backward(
-        self,
-        kind: Kind,
-        active: frozenset[str],
-        *,
-        is_serial: bool,
-        given: frozenset[str] | None = None,
-        stacks: tuple[int, ...] = (),
-    ) -> Layout:
-        return _Program(kind, self, active).layout(is_serial, stacks)
+    def backward(self, kind: Kind, wish: Wish) -> Layout:
+        return _Program(kind, self, wish.active).layout(wish.is_serial, wish.stacks)
 
     @abstractmethod
     def gives(self, active: frozenset[str]) -> frozenset[str]:

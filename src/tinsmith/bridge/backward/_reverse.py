@@ -9,11 +9,27 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from .._case import Case
 from .._kind import Kind
 from .._layout import Layout
+
+
+class Wish(NamedTuple):
+    """Which backward pass is wanted.
+
+    Attributes:
+        active: inputs that want a gradient.
+        given: outputs that have a cotangent, None for all.
+        is_serial: whether on one thread.
+        stacks: depths of gradient stacks (`ReverseAt.stacks`).
+    """
+
+    active: frozenset[str]
+    given: frozenset[str] | None
+    is_serial: bool
+    stacks: tuple[int, ...] = ()
 
 
 class ReverseAt(ABC):
@@ -49,16 +65,8 @@ class ReverseAt(ABC):
         return ()
 
     @abstractmethod
-    def backward(
-        self,
-        kind: Kind,
-        active: frozenset[str],
-        *,
-        is_serial: bool,
-        given: frozenset[str] | None = None,
-        stacks: tuple[int, ...] = (),
-    ) -> Layout:
-        """The backward pass. `given` are the outputs that have a cotangent, None for all."""
+    def backward(self, kind: Kind, wish: Wish) -> Layout:
+        """The backward pass."""
 
 
 class Reverse(ABC):

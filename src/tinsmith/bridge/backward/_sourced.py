@@ -21,7 +21,7 @@ from .._signature import Signature
 from ._emitted import Emitted
 from ._engine_reverse import EngineReverse
 from ._generated import backward_layout
-from ._reverse import Reverse, ReverseAt
+from ._reverse import Reverse, ReverseAt, Wish
 
 Kernels = Callable[[Case], list[Lowered]]
 """Gives an op's kernels as IR, for a kind of call."""
@@ -248,15 +248,8 @@ class SourceAt(ReverseAt):
         # a second derivative works out again what the first one reads as it was left
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
-    def backward(
-        self,
-        kind: Kind,
-        active: frozenset[str],
-        *,
-        is_serial: bool,
-        given: frozenset[str] | None = None,
-        stacks: tuple[int, ...] = (),
-    ) -> Layout:
+    def backward(self, kind: Kind, wish: Wish) -> Layout:
+        active, given, is_serial, _ = wish
         self.check(active)
         part = None if given is None else self._part(active, given, is_serial=is_serial)
         program = self.program(active, is_serial=is_serial) if part is None else part
@@ -325,21 +318,13 @@ class AutoAt(ReverseAt):
     def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
         return self.engine.stacks(shapes, values)
 
-    def backward(
-        self,
-        kind: Kind,
-        active: frozenset[str],
-        *,
-        is_serial: bool,
-        given: frozenset[str] | None = None,
-        stacks: tuple[int, ...] = (),
-    ) -> Layout:
-        reason = self.source.refusal(active)
-        if reason is not None and active not in self._told:
-            self._told.add(active)
+    def backward(self, kind: Kind, wish: Wish) -> Layout:
+        reason = self.source.refusal(wish.active)
+        if reason is not None and wish.active not in self._told:
+            self._told.add(wish.active)
             warn(_engines_own(kind.signature.op, reason))
-        with self._source_first(active):
-            return self.chosen(active).backward(kind, active, is_serial=is_serial, given=given, stacks=stacks)
+        with self._source_first(wish.active):
+            return self.chosen(wish.active).backward(kind, wish)
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:

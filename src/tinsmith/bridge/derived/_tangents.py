@@ -91,8 +91,8 @@ class TangentCore(DerivedCore):
     def size_values(self, call: Call) -> dict[str, Any]:
         return self.base.size_values(self.base_call(call))
 
-    def solved(self, call: Call) -> Mapping[str, tuple[int, ...]]:
-        return self.base.solved(self.base_call(call))
+    def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
+        return self.base.solve_sizes(self.base_call(call))
 
     def case(self, call: Call) -> Case:
         base = self.base.case(self.base_call(call))

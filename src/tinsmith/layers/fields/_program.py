@@ -21,7 +21,7 @@ import torch
 from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
 from ..._warned import warn
-from ...bridge import Copy, Transfer, ordered
+from ...bridge import Copy, Transfer, keep_order
 from ...engines import Engine
 from .._pool import gradient_field
 from ._as_op import OpProgram, foresight
@@ -255,7 +255,7 @@ class Program:
             self.roles.filled[0].check_alive(self.layer)
             self.engine.require_ready(self.layer)
             if self._is_cuda:
-                with ordered(device):
+                with keep_order(device):
                     run()
             else:
                 run()

@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from ...bridge import Copy, Transfer, ordered
+from ...bridge import Copy, Transfer, keep_order
 from ._placed import Placed
 
 
@@ -33,5 +33,5 @@ def _once(one: Placed, kind: Literal["load", "store"], memory: torch.Tensor) -> 
     transfers = _SINGLE.setdefault(one, {})
     if kind not in transfers:
         transfers[kind] = Transfer(one.engine, [Copy(kind, one.field, one.facts)])
-    with ordered(memory.device):
+    with keep_order(memory.device):
         transfers[kind].run([memory], is_serial=False)
