@@ -128,9 +128,10 @@ class Core:
     def plan(self, call: Call, device: torch.device) -> Plan:
         """The plan for calls like this one; made once."""
         fingerprints = self.fingerprints(call.templates)
-        ranks = call.shapes if self.signature.has_open_elements else tuple([len(shape) for shape in call.shapes])
+        # Where sizes decide what elements are, a plan is for exactly these: those of the batch and of results too.
+        shapes = call.sizing.shapes.values() if self.signature.has_open_elements else map(len, call.shapes)
         key = (
-            ranks,
+            tuple(shapes),
             call.dtypes,
             device,
             self.launch_numbers(call.scalars),

@@ -262,10 +262,11 @@ class Routes:
         """What a route depends on."""
         if self.is_simple:
             return tensors
-        core = self._core
-        shapes = tuple([tuple(one.shape) for one in bound.tensors]) if core.signature.has_open_elements else ()
-        pictures = core.fingerprints(bound.templates)
-        return tensors, shapes, core.launch_numbers(bound.scalars), tuple(bound.sizes), pictures
+        core, sizes = self._core, tuple(bound.sizes)
+        if core.signature.has_open_elements:
+            sizes += tuple(core.signature.size_values(bound.scalars, bound.sizes).values())
+            sizes += tuple([tuple(one.shape) for one in bound.tensors])
+        return tensors, sizes, core.launch_numbers(bound.scalars), core.fingerprints(bound.templates)
 
 
 def route(core: Core, bound: Bound) -> Route:
