@@ -8,6 +8,7 @@ import torch
 
 from .._errors import GradientError
 from ..engines import one_at_a_time
+from ._case import Case
 from ._core import Core
 from ._route import compute_dtypes
 from ._signature import fitting_dtypes
@@ -87,9 +88,13 @@ def _saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]:
 
 
 def _batches(core: Core) -> Iterable[str]:
-    """Whether `vmap` and `*b` take one launch, asked of a variant in which every array is batched."""
+    """Whether `vmap` and `*b` take one launch, asked of the last call, or in float32 where nothing says otherwise."""
+    case = next((plan.kind.case for plan in reversed([*core.plans.values()])), None)
     for stage in core.signature.firsts:
-        reason = stage.batch_refusal(_all_batched(core, stage))
+        if case is None and stage.open_templates:
+            yield f"batches of `{stage.name}`: known after a call, which brings `{stage.open_templates[0]}`"
+            continue
+        reason = stage.batch_refusal(_all_batched(core, stage, case), case.templates if case else {})
         yield f"batches of `{stage.name}`: " + (f"one launch a sample ({reason})" if reason else "one launch")
 
 
@@ -110,13 +115,14 @@ def _describe_shares(core: Core) -> Iterable[str]:
         yield "  no dim"
 
 
-def _all_batched(core: Core, stage: Stage) -> Variant:
+def _all_batched(core: Core, stage: Stage, case: Case | None) -> Variant:
     items = core.signature.items
     arrays = []
     for name in stage.arrays:
         element = stage.parameters[name].element
         rank = len(items[name].dims) - (items[name].batch_name is not None) - len(element)
-        arrays.append((name, ArrayType(torch.float32, rank, element, is_batched=True)))
+        dtype = case.dtypes[name] if case else (fitting_dtypes(core.signature, name) or (torch.float32,))[0]
+        arrays.append((name, ArrayType(dtype, rank, element, is_batched=True)))
     return Variant(tuple(arrays))
 
 

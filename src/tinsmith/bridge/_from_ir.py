@@ -10,7 +10,7 @@ from .._errors import GradientError, KernelError, TinsmithError, refusal, senten
 from ..engines import Compiled, Language
 from ..source import build
 from ..source.ir import NotCovered, nodes, printed, types
-from ..transforms import flat, has_elements_at_top
+from ..transforms import batched, flat, has_elements_at_top, serialized
 from ._uncompiled import reverse_remedy
 
 if TYPE_CHECKING:
@@ -57,7 +57,9 @@ def compile_ir(
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
     tree = printed(kernel, texts, defaults)
     function, stage.texts[variant] = build(tree, {"_lang": stage.engine.lang}, f"{kernel.name}, rewritten")
-    options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": True, "is_aliased": True}
+    # A batched kernel does what the user's does; what else is printed from IR got statements of ours.
+    is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if variant.batched else (True, True)
+    options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": is_careful, "is_aliased": is_aliased}
     try:
         return replace(stage.engine.compile(function, dict(fields), **options), is_flat=is_flat)
     except TinsmithError:
@@ -66,6 +68,24 @@ def compile_ir(
         rows = [("kernel", kernel.name), (stage.engine.name, str(cause).strip().splitlines()[-1])]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
+
+
+def over_samples(kernel: nodes.Kernel, variant: Variant) -> nodes.Kernel:
+    """A kernel for one sample as the one for a batch that a variant wants. Raises NotBatchable."""
+    kernel = batched(kernel, variant.batched)
+    return serialized(kernel) if variant.is_serial else kernel
+
+
+def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel for all samples of a batch (`transforms.batched`).
+
+    Raises:
+        KernelError: the engine does not compile it.
+    """
+    remedy = "loop over the samples in Python"
+    kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot run a batch", remedy)
+    words = f"the kernel of op `{op}` does not compile for a batch"
+    return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
 
 
 def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

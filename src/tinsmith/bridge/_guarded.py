@@ -17,7 +17,7 @@ from .._errors import BoundsError, refusal
 from ..engines import Compiled, Engine, Launch
 from ..source.ir import nodes
 from ..transforms import ENTRIES, RECORD, Site, bounded
-from ._from_ir import compile_ir, lowered_for
+from ._from_ir import compile_ir, lowered_for, over_samples
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -88,8 +88,11 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
         KernelError: it uses what the IR does not know, or the engine does not compile it.
     """
     remedy = "leave out `check_bounds`"
-    plain, fields = lowered_for(stage, variant, values, f"op `{op}` cannot check its bounds", remedy)
+    one = replace(variant.single, is_serial=False) if variant.batched else variant
+    plain, fields = lowered_for(stage, one, values, f"op `{op}` cannot check its bounds", remedy)
+    # Tested before it becomes a kernel for a batch: messages count axes as the source does.
     kernel, sites = bounded(plain)
+    kernel = over_samples(kernel, variant) if variant.batched else kernel
     handed = {**fields, RECORD: record_of(stage.engine)}
     words = f"the kernel of op `{op}` does not compile with its bounds checked"
     compiled = compile_ir(stage, variant, kernel, handed, words, "Leave out `check_bounds`.")

@@ -55,8 +55,8 @@ class Relaunch(Stage):
     def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         return self._first.compiled(variant, values, op)
 
-    def batch_refusal(self, variant: Variant) -> str:
-        return self._first.batch_refusal(variant)
+    def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
+        return self._first.batch_refusal(variant, values)
 
     def lowered(self, variant: Variant, values: Mapping[str, Any]) -> Lowered:
         """The kernel as IR, its arguments named as they are in the op. Raises NotCovered."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from .._errors import EngineError, GradientError, KernelError, TinsmithError, refusal
+from .._lazy import lazy
 from ..engines import COMPILING, NAMES, Compiled, Engine, Language, Parameter, array_text, get, of_kernel, one_at_a_time
 from ..source import (
     Constants,
@@ -28,9 +29,9 @@ from ..source import (
 )
 from ..source.ir import Lowered, NotCovered, lower, nodes, types
 from ..transforms import (
+    NotBatchable,
     NotRewritable,
     annotated,
-    batched,
     fielded,
     lifted,
     ranged,
@@ -43,7 +44,14 @@ from ..transforms import (
     write_out_divisions,
     write_out_products,
 )
-from ._from_ir import compile_divisions, compile_moved, compile_products, misread_reverse
+from ._from_ir import (
+    compile_batched,
+    compile_divisions,
+    compile_moved,
+    compile_products,
+    misread_reverse,
+    over_samples,
+)
 from ._guarded import compile_guarded
 from ._links import Links
 from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
@@ -180,10 +188,14 @@ class Stage:
         constants = self._constants
         return constants is None or constants.has_numbers or not constants.is_complete
 
+    @lazy
+    def open_templates(self) -> tuple[str, ...]:
+        """Parameters that a call gives Python objects to."""
+        return tuple(n for n, one in self.parameters.items() if one.kind == "template" and n not in self.arrays)
+
     def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Template arguments by name, `self` among them."""
-        wanted = [n for n, p in self.parameters.items() if p.kind == "template" and n not in self.arrays]
-        mine = {name: values[name] for name in wanted if name in values}
+        mine = {name: values[name] for name in self.open_templates if name in values}
         return mine | ({self.source.parameters[0]: self.owner} if self.is_method else {})
 
     def fingerprint(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -208,12 +220,11 @@ class Stage:
         """Look at every Python value that the kernel uses now. Raises KernelError if it writes a field."""
         self._constants = constants_of(self.source, self.home, templates, frozenset(self.arrays))
         self._knows_names = self._constants.is_complete
-        wanted = (name for name, p in self.parameters.items() if p.kind == "template" and name not in self.arrays)
         if self._captured is None and self._knows_names:
             self._captured = self._constants.describe(self.templates({}), only_captured=True)
         if self._is_steady:  # 2 us a value and call are spared
             self._constants = replace(self._constants, paths=())
-        if any(name not in templates for name in wanted):
+        if any(name not in templates for name in self.open_templates):
             self._constants = replace(self._constants, is_complete=False)  # the first call brings the templates
         for name, place in () if self._may_write_fields else self._constants.written:
             words = f"kernel `{self.name}` writes the field `{name}`, which is no output of its op"
@@ -286,40 +297,45 @@ class Stage:
             self.check_fields(op)
             if variant.fingerprint != self.fingerprint(values):
                 raise changed_between(op)
-            if self.is_checked and not variant.adjoint:
-                found = self._compiled[variant] = compile_guarded(self, variant, values, op)
-                return found
-            if self.engine is not self.home:
-                if variant.adjoint and self._is_misread(variant, values):
-                    raise misread_reverse(self, op)
-                found = self._compiled[variant] = compile_moved(self, variant, values, op)
-                return found
-            if not variant.adjoint and multiplies_atomically(self.source, self.home):
-                found = self._compiled[variant] = compile_products(self, variant, values, op)
-                return found
-            if self._is_misread(variant, values):
-                if variant.adjoint:
-                    raise misread_reverse(self, op)
-                found = self._compiled[variant] = compile_divisions(self, variant, values, op)
-                return found
-            function = self._function(variant)
-            try:
-                templates = self.templates(values)
-                found = self.engine.compile(
-                    function,
-                    templates,
-                    adjoint=variant.adjoint,
-                    stack=variant.stack,
-                    is_careful=self._is_careful(variant),
-                    is_aliased=any(one.is_aliased(in_reverse=variant.adjoint) for one in self.roles.values()),
-                    is_simd=variant.is_simd,
-                )
-            except TinsmithError:
-                raise
-            except Exception as cause:
-                raise self._refusal(variant, cause, op) from cause
+            by_ir = self._from_ir(variant, values, op)
+            found = by_ir(self, variant, values, op) if by_ir else self._compile_source(variant, values, op)
             self._compiled[variant] = found
         return found
+
+    def _from_ir(
+        self, variant: Variant, values: Mapping[str, Any], op: str
+    ) -> Callable[[Stage, Variant, Mapping[str, Any], str], Compiled] | None:
+        """What compiles a variant from its IR; None where the engine gets the user's own source."""
+        if self.is_checked and not variant.adjoint:
+            return compile_guarded
+        is_moved = self.engine is not self.home
+        is_misread = (variant.adjoint or not is_moved) and self._is_misread(variant, values)
+        if variant.adjoint and is_misread:
+            raise misread_reverse(self, op)
+        if is_moved:
+            return compile_moved
+        if variant.batched:
+            return compile_batched
+        if not variant.adjoint and multiplies_atomically(self.source, self.home):
+            return compile_products
+        return compile_divisions if is_misread else None
+
+    def _compile_source(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+        function = self._function(variant)
+        try:
+            return self.engine.compile(
+                function,
+                self.templates(values),
+                adjoint=variant.adjoint,
+                stack=variant.stack,
+                is_careful=self.is_careful(variant),
+                is_aliased=self.is_aliased(variant),
+                is_simd=variant.is_simd,
+            )
+        except TinsmithError:
+            raise
+        except Exception as cause:
+            raise self._refusal(variant, cause, op) from cause
 
     def _is_misread(self, variant: Variant, values: Mapping[str, Any]) -> bool:
         """Whether the engine would work out a division of integers that it knows by another rule than at run time.
@@ -350,14 +366,17 @@ class Stage:
             return self._lowered[key]
 
     def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> Lowered:
+        if variant.batched:
+            one, fields = self.lowered(replace(variant.single, is_serial=False), values)
+            return Lowered(over_samples(one, variant), fields)
         given = dict(variant.arrays)
-        arrays = {n: nodes.Array(n, NAMES[a.dtype], a.rank + a.is_batched, a.element) for n, a in given.items()}
+        arrays = {n: nodes.Array(n, NAMES[a.dtype], a.rank, a.element) for n, a in given.items()}
         arguments = {
             name: (_type_of(parameter, defaults), parameter.element)
             for name, parameter in self.parameters.items()
             if parameter.kind in ("scalar", "matrix") and name not in given
         }
-        others = {n: values[n] for n, p in self.parameters.items() if p.kind == "template" and n not in given}
+        others = {name: values[name] for name in self.open_templates}
         others["_lang"] = self.home.lang  # what rewritten trees call it
         source = replace(self.source, tree=self._tree(variant))
         found = lower(
@@ -369,14 +388,18 @@ class Stage:
         return found._replace(kernel=write_out_products(exact))
 
     @one_at_a_time
-    def batch_refusal(self, variant: Variant) -> str:
+    def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
         """Why this variant cannot run a batch in one launch; "" where it can."""
+        if variant.adjoint:
+            return f"{self.engine.name}'s reverse mode differentiates the kernel as it was written"
         found = self._batch_refusals.get(variant)
         if found is None:
             try:
-                self._tree(variant)
+                self.lowered(variant, values)
                 found = ""
-            except NotRewritable as reason:
+            except NotCovered as reason:
+                found = f"tinsmith cannot follow {reason.construct}, at {reason.place}"
+            except NotBatchable as reason:
                 found = str(reason)
             self._batch_refusals[variant] = found
         return found
@@ -403,13 +426,9 @@ class Stage:
         idle = [n for n, a in arrays.items() if variant.adjoint and not a.has_gradient and self.roles[n].is_written]
         tree = annotated(unstored(self.source.tree, idle), self.annotations(arrays))
         ranks = {name: array.rank for name, array in arrays.items()}
-        batch = {name: rank for name, rank in ranks.items() if arrays[name].is_batched}
-        if batch:
-            tree = batched(tree, batch, ranks, self._lent, is_reverse=variant.adjoint)
         if variant.adjoint:  # an engine's reverse mode differentiates the loops that the user wrote
             return without_gradient_stores(tree, self._constants.gradients if self._constants else ())
-        ranks = self._field_ranks() | {name: rank + (name in batch) for name, rank in ranks.items()}
-        tree = ranged(tree, ranks)
+        tree = ranged(tree, self._field_ranks() | ranks)
         # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it
         is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
         return serial(tree) if is_serial else tree
@@ -453,7 +472,11 @@ class Stage:
                 texts[name] = parameter.text
         return texts
 
-    def _is_careful(self, variant: Variant) -> bool:
+    def is_aliased(self, variant: Variant) -> bool:
+        """Whether the kernel changes an array under several indices."""
+        return any(one.is_aliased(in_reverse=variant.adjoint) for one in self.roles.values())
+
+    def is_careful(self, variant: Variant) -> bool:
         """Whether the kernel reads and changes one array, or uses vectors of one outside of loops."""
         vectors = [self.roles[name] for name, array in variant.arrays if array.element]
         is_at_top = any(not one.loops for role in vectors for one in role.accesses)

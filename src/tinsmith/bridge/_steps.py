@@ -90,11 +90,10 @@ class StageLaunch:
         stage, uses = self.stage, self.uses
         types = {use.parameter: _type(kind, stage, use) for use in uses}
         variant = Variant(tuple(types.items()), self.adjoint, self.is_serial, _fingerprint(kind, stage), self.stack)
-        is_split = any(use.is_batched for use in uses) and bool(stage.batch_refusal(variant))
-        if is_split:
-            single = tuple((name, array._replace(is_batched=False)) for name, array in types.items())
-            variant = replace(variant, arrays=single)
-        is_simd = stage.is_simd and may_vectorize and not (is_split or self.adjoint or kind.device.type != "cpu")
+        is_split = bool(variant.batched) and bool(stage.batch_refusal(variant, kind.case.templates))
+        variant = variant.single if is_split else variant
+        is_plain = not (self.adjoint or variant.batched or is_split)
+        is_simd = stage.is_simd and may_vectorize and is_plain and kind.device.type == "cpu"
         found = _lay_out(kind, stage, uses, types, replace(variant, is_simd=is_simd), is_split=is_split)
         if not is_simd:
             return found

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
+
+from .._lazy import lazy
 
 
 class ArrayType(NamedTuple):
@@ -28,6 +30,16 @@ class Variant:
     fingerprint: tuple[Any, ...] = ()
     stack: int = 0
     is_simd: bool = False
+
+    @lazy
+    def batched(self) -> frozenset[str]:
+        """Arrays that have a batch dimension."""
+        return frozenset(name for name, array in self.arrays if array.is_batched)
+
+    @property
+    def single(self) -> Variant:
+        """The variant for one sample of the batch."""
+        return replace(self, arrays=tuple((name, array._replace(is_batched=False)) for name, array in self.arrays))
 
     def __post_init__(self) -> None:
         """Check the rule."""

@@ -1,6 +1,7 @@
 """Passes: from a kernel's tree or IR to another one, one a file."""
 
 from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
+from ._batched import NotBatchable, batched, serialized
 from ._bounded import ENTRIES, RECORD, Site, bounded
 from ._divisions import write_out_divisions
 from ._products import write_out_products
@@ -12,7 +13,6 @@ from .tangent import Tangent, tangent
 from .tree import (
     NotRewritable,
     annotated,
-    batched,
     fielded,
     lifted,
     ranged,
@@ -26,6 +26,7 @@ from .tree import (
 
 __all__ = [
     "ENTRIES",
+    "NotBatchable",
     "NotRewritable",
     "RECORD",
     "Site",
@@ -49,6 +50,7 @@ __all__ = [
     "scoped",
     "seeded",
     "serial",
+    "serialized",
     "simplified",
     "slopes",
     "tangent",

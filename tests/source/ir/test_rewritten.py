@@ -1,4 +1,4 @@
-"""Trees that the passes of step one have rewritten: batched, over ranges, serial, with annotations of their own."""
+"""Kernels as an op has them rewritten: over ranges, serial, with annotations of their own; and batched."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from tinsmith.engines import of_kernel
 from tinsmith.source import read
 from tinsmith.source.interpreter import run
 from tinsmith.source.ir import lower, nodes
-from tinsmith.transforms import annotated, batched, ranged, serial
+from tinsmith.transforms import annotated, batched, ranged, serial, serialized
 
 CASES = {}
 
@@ -81,12 +81,9 @@ def static_above(lang):
     return kernel
 
 
-def _tree(source, ranks, batch, is_serial):
+def _tree(source, ranks, is_serial):
     """As an op rewrites a kernel for a launch."""
-    tree = annotated(source.tree, dict.fromkeys(ranks, "_lang.types.ndarray()"))
-    if batch:
-        tree = batched(tree, {name: ranks[name] for name in batch}, ranks)
-    tree = ranged(tree, {name: rank + (name in batch) for name, rank in ranks.items()})
+    tree = ranged(annotated(source.tree, dict.fromkeys(ranks, "_lang.types.ndarray()")), ranks)
     return serial(tree) if is_serial else tree
 
 
@@ -107,9 +104,11 @@ def test_it_computes_what_the_op_does(name, is_serial, is_batched, lang64):
     ranks = {key: value.ndim - (key in batch) for key, value in arrays.items()}
     engine = of_kernel(kernel)
     source = read(engine.function_of(kernel))
-    source = replace(source, tree=_tree(source, ranks, batch, is_serial))
-    facts = {key: nodes.Array(key, "f64", value.ndim) for key, value in arrays.items()}
+    source = replace(source, tree=_tree(source, ranks, is_serial and not batch))
+    facts = {key: nodes.Array(key, "f64", rank) for key, rank in ranks.items()}
     found = lower(source, engine, facts).kernel
+    if batch:
+        found = serialized(batched(found, batch)) if is_serial else batched(found, batch)
     after = run(found, arrays, {}).arrays
     for key, value in wanted.items():
         torch.testing.assert_close(after[key], value)

@@ -1,7 +1,6 @@
 """Passes over a kernel's Python tree: it stays what its author wrote, made to fit a call."""
 
 from ._annotated import annotated
-from ._batched import batched
 from ._fielded import fielded
 from ._lifted import lifted
 from ._loops import NotRewritable
@@ -15,7 +14,6 @@ from ._unstored import unstored, without_gradient_stores
 __all__ = [
     "NotRewritable",
     "annotated",
-    "batched",
     "fielded",
     "lifted",
     "ranged",

@@ -6,6 +6,7 @@ from torch.func import vmap
 
 import cases
 import tinsmith as ts
+from tinsmith.source.ir import NotCovered
 
 F64 = torch.float64
 
@@ -135,7 +136,74 @@ def a_bound_with_a_name(lang):
     return "x[n] -> y[n]", kernel, lambda x: torch.cat([x[:2] ** 2, 0 * x[:1], 3 * x[3:]]), (floats(3, 5),)
 
 
+def a_function_that_is_given_arrays(lang):
+    @lang.func
+    def dot(x: lang.template(), k: lang.template(), start):
+        total = 0.0
+        for j in range(k.shape[0]):
+            total += x[start + j] * k[j]
+        return total
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(ndim=1), k: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+        for i in y:
+            y[i] = dot(x, k, i)
+
+    twin = lambda x, k: (x.unfold(0, len(k), 1) * k).sum(1)  # noqa: E731
+    return "x[n], k[m] -> y[n - m + 1]", kernel, twin, (floats(3, 5), floats(3, 2))
+
+
+def loops_in_order(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = x[i]
+        lang.loop_config(serialize=True)
+        for i in range(1, x.shape[0]):
+            y[i] += y[i - 1] * x[i]
+
+    def twin(x):
+        rows = [x[0]]
+        for one in x[1:]:
+            rows.append(one + rows[-1] * one)
+        return torch.stack(rows)
+
+    return "x[n] -> y[n]", kernel, twin, (floats(3, 5),)
+
+
+def locals_that_a_loop_in_order_changes(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+        total = 0.0
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            total += x[i]
+            y[i] = total * x[i]
+
+    return "x[n] -> y[n]", kernel, lambda x: x.cumsum(0) * x, (floats(3, 5),)
+
+
+def vectors_and_matrices(lang):
+    vector, matrix = lang.types.vector(2, lang.f64), lang.types.matrix(2, 2, lang.f64)
+
+    @lang.kernel
+    def kernel(
+        a: lang.types.ndarray(dtype=vector, ndim=1),
+        r: lang.types.ndarray(dtype=matrix, ndim=0),
+        y: lang.types.ndarray(dtype=vector, ndim=1),
+    ):
+        for i in a:
+            y[i] = r[None] @ a[i] * a[i].norm()
+
+    twin = lambda a, r: a @ r.T * a.norm(dim=-1, keepdim=True)  # noqa: E731
+    return "a[n, 2], r[2, 2] -> y[n, 2]", kernel, twin, (floats(3, 4, 2), floats(3, 2, 2))
+
+
 BATCHES = [
+    a_function_that_is_given_arrays,
+    loops_in_order,
+    locals_that_a_loop_in_order_changes,
+    vectors_and_matrices,
     bounds_of_each_sample,
     a_branch_around_loops,
     a_return_at_the_end,
@@ -156,6 +224,7 @@ def test_a_batch_is_a_loop_of_calls(lang64, make):
     op = ts.op(spec)(kernel)
     cases.assert_same_values_and_gradients(op, twin, [tensor[0] for tensor in inputs])
     cases.assert_same_values_and_gradients(vmap(op), stacked(twin), inputs)
+    assert op.explain().count(": one launch\n") == 1
 
 
 def test_a_variable_that_loops_share_is_not_shared_by_the_batch(lang64):
@@ -171,6 +240,38 @@ def test_a_variable_that_loops_share_is_not_shared_by_the_batch(lang64):
     x = floats(3, 5)
     torch.testing.assert_close(vmap(summed)(x), x.sum(1, keepdim=True).expand(3, 5))
     assert "one launch a sample" in summed.explain() and "`total`" in summed.explain()
+
+
+def test_a_kernel_that_cannot_be_followed_is_launched_once_a_sample(lang64, monkeypatch):
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def square(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    def refuse(*_arguments, **_named):
+        raise NotCovered("`a word`", 7, "file.py:7")
+
+    monkeypatch.setattr("tinsmith.bridge._stage.lower", refuse)
+    x = floats(3, 5)
+    torch.testing.assert_close(vmap(square)(x), x * x)
+    assert "one launch a sample (tinsmith cannot follow `a word`, at file.py:7)" in square.explain()
+
+
+def test_what_a_batch_does_not_have_is_no_axis_of_its_own(lang64):
+    """Sizes, and numbers that are there once, are those of one sample; sizes change from call to call."""
+
+    @ts.op("x[n], k[m] -> y[n]")
+    @lang64.kernel
+    def scaled(x: lang64.types.ndarray(), k: lang64.types.ndarray(), scale: lang64.f64, y: lang64.types.ndarray()):
+        n = x.shape[0]
+        for i in range(n):
+            y[i] = x[n - 1 - i] * k[i % k.shape[0]] * scale
+
+    for samples, n, m in ((3, 5, 2), (4, 7, 3), (1, 1, 1), (2, 6, 4)):
+        x, k = floats(samples, n), floats(m)
+        expected = x.flip(1) * k[torch.arange(n) % m] * 3.0
+        torch.testing.assert_close(vmap(scaled, (0, None, None))(x, k, 3.0), expected)
 
 
 def beside_loops(lang, adjoint):
