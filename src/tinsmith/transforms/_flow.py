@@ -27,6 +27,8 @@ def sources(expr: nodes.Expr) -> Iterator[str]:
             yield from sources(expr.otherwise)
         case nodes.Unary() | nodes.Binary() if is_flat(expr.operator):
             return
+        case nodes.Binary("straight_through", _, right):
+            yield from sources(right)
         case _:
             for operand in walk.operands(expr):
                 yield from sources(operand)

@@ -136,16 +136,4 @@ def replaced(
     body: Sequence[nodes.Stmt], wanted: Mapping[int, Kind], change: Callable[[Kind], Sequence[nodes.Stmt]]
 ) -> Block:
     """Statements in which something stands for each of those that are wanted, which go by their `id`."""
-    found: list[nodes.Stmt] = []
-    for one in body:
-        match one:
-            case _ if id(one) in wanted:
-                found += change(wanted[id(one)])
-            case nodes.If():
-                then, other = (replaced(part, wanted, change) for part in (one.body, one.orelse))
-                found.append(nodes.If(one.condition, then, other, one.line))
-            case nodes.For() | nodes.While():
-                found.append(replace(one, body=replaced(one.body, wanted, change)))
-            case _:
-                found.append(one)
-    return tuple(found)
+    return walk.rewritten(body, lambda one: change(wanted[id(one)]) if id(one) in wanted else (one,))

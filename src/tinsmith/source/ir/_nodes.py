@@ -76,7 +76,10 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """An operation on two: "+", "//", "<=", "and" (of two truths, both evaluated), "min", "max", "atan2", "pow"..."""
+    """An operation on two: "+", "//", "<=", "and" (of two truths, both evaluated), "min", "max", "atan2", "pow"...
+
+    "straight_through" is the value of the left one with the derivative of the right one.
+    """
 
     operator: str
     left: Expr
@@ -211,6 +214,7 @@ class Array:
 
     `rank` counts the dims that an index has; `element` are those of its vectors or matrices. `label` is
     what the source calls a field ("self.x"), "" for a parameter; `offset` the first index along each axis, () for 0.
+    No derivative goes through one that is not `is_differentiable`, as none does through integers.
     """
 
     name: str
@@ -219,6 +223,7 @@ class Array:
     element: tuple[int, ...] = ()
     label: str = ""
     offset: tuple[int, ...] = ()
+    is_differentiable: bool = True
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -113,6 +113,21 @@ def bodies(statement: nodes.Stmt) -> tuple[tuple[nodes.Stmt, ...], ...]:
             return ()
 
 
+def rewritten(
+    body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]
+) -> tuple[nodes.Stmt, ...]:
+    """Statements in which several, or none, stand for each: what is inside one changes before it does."""
+    found: list[nodes.Stmt] = []
+    for one in body:
+        match one:
+            case nodes.If():
+                one = replace(one, body=rewritten(one.body, change), orelse=rewritten(one.orelse, change))
+            case nodes.For() | nodes.While():
+                one = replace(one, body=rewritten(one.body, change))
+        found += change(one)
+    return tuple(found)
+
+
 def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
     """Statements and everything inside them, in the order of the text."""
     for one in body:

@@ -25,7 +25,7 @@ class Activity:
         first = {f"@{name}" if name in kernel.arrays else f"${name}" for name in given}
         self._known: dict[nodes.Expr, bool] = {}
         edges = [edge for statement in walk.statements(kernel.body) for edge in _edges(statement, kernel)]
-        shut = {f"@{name}" for name in inert}
+        shut = {f"@{name}" for name, one in kernel.arrays.items() if name in inert or not one.is_differentiable}
         self._active = reached(first, [edge for edge in edges if edge[1] not in shut])
 
     def has(self, expr: nodes.Expr) -> bool:
