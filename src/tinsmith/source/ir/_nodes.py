@@ -12,8 +12,8 @@ random number) is a statement that leaves its result in a local.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 # Expressions ------------------------------------------------------------------------------------
 
@@ -110,6 +110,9 @@ Expr: TypeAlias = Const | Local | Argument | Size | Load | Unary | Binary | Sele
 
 # Statements -------------------------------------------------------------------------------------
 
+NUMBER: Any = field(default=0, compare=False, repr=False)
+"""The field that tells a statement from others of its kernel: copies keep it, and `walk.numbered` gives it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assign:
@@ -118,6 +121,7 @@ class Assign:
     name: str
     value: Expr
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,7 @@ class Draw:
     name: str
     type: str
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,7 @@ class Store:
     entry: tuple[int, ...]
     value: Expr
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +160,7 @@ class Atomic:
     value: Expr
     result: str | None = None
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +171,7 @@ class If:
     body: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +187,7 @@ class For:
     body: tuple[Stmt, ...]
     is_parallel: bool = False
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +196,7 @@ class While:
 
     body: tuple[Stmt, ...]
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +204,7 @@ class Break:
     """Leave the innermost loop."""
 
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +212,7 @@ class Continue:
     """Go on with the innermost loop's next iteration."""
 
     line: int = 0
+    number: int = NUMBER
 
 
 Stmt: TypeAlias = Assign | Draw | Store | Atomic | If | For | While | Break | Continue

@@ -9,7 +9,7 @@ stands under an `if`, and a loop that may end early has an `exit`, asked after e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
@@ -45,6 +45,7 @@ class Loop:
     exit: str | None = None
     is_parallel: bool = False
     line: int = 0
+    number: int = nodes.NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,22 @@ class Branch:
     body: tuple[Step, ...]
     orelse: tuple[Step, ...]
     line: int = 0
+    number: int = nodes.NUMBER
 
 
 Step: TypeAlias = nodes.Assign | nodes.Store | nodes.Atomic | Branch | Loop
+
+
+def numbered(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ...]:
+    """Steps with numbers of their own."""
+    found: list[Step] = []
+    for one in body:
+        if isinstance(one, Branch):
+            one = replace(one, body=numbered(one.body, numbers), orelse=numbered(one.orelse, numbers))
+        elif isinstance(one, Loop):
+            one = replace(one, body=numbered(one.body, numbers))
+        found.append(replace(one, number=next(numbers)))
+    return tuple(found)
 
 
 def steps_in(body: Sequence[Step]) -> Iterator[Step]:

@@ -71,7 +71,7 @@ class _Use:
 def written_once(
     tasks: Sequence[Sequence[Step]], kept: Collection[str] = (), repeated: Collection[int] = ()
 ) -> frozenset[int]:
-    """Stores (by `id`) to elements that nothing wrote or read before: there is no earlier value to clear for.
+    """Numbers of stores to elements that nothing wrote or read before: there is no earlier value to clear for.
 
     Args:
         tasks: the steps of each, in the order in which they run.
@@ -82,19 +82,19 @@ def written_once(
     for number, steps in enumerate(tasks):
         for use in _Reading(number, whole_numbers(steps)).uses(steps, ()):
             uses.setdefault(use.of.array, []).append(use)
-    chosen = (one for name, found in uses.items() if name not in kept for one in _firsts(found))
-    return frozenset(id(one.of) for one in chosen if one.task not in repeated)
+    chosen = (found for name, found in uses.items() if name not in kept)
+    return frozenset(number for found in chosen for number in _firsts(found, repeated))
 
 
-def _firsts(uses: Sequence[_Use]) -> Iterator[_Use]:
-    """Of one array's uses, the stores before which nothing uses the element."""
+def _firsts(uses: Sequence[_Use], repeated: Collection[int]) -> Iterator[int]:
+    """Of one array's uses, the numbers of stores before which nothing uses the element."""
     if len({(use.of.index, use.of.entry) for use in uses}) > MANY:
         return
     for one in uses:
-        if isinstance(one.of, nodes.Store) and one.is_elsewhere_each_time:
+        if isinstance(one.of, nodes.Store) and one.is_elsewhere_each_time and one.task not in repeated:
             before = (other for other in uses if other is not one and other.task <= one.task)
             if all(map(one.is_apart, before)):
-                yield one
+                yield one.of.number
 
 
 class _Reading:

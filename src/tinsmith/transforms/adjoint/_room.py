@@ -13,7 +13,7 @@ ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
 
 def most_runs(body: Sequence[nodes.Stmt], wanted: Collection[int]) -> nodes.Expr | None:
-    """How often the statements whose `id` is wanted run; None where only a run can tell."""
+    """How often the statements whose number is wanted run; None where only a run can tell."""
     return _most(body, wanted, _definitions(body))
 
 
@@ -22,7 +22,7 @@ def _most(
 ) -> nodes.Expr | None:
     total: nodes.Expr = ZERO
     for one in body:
-        if id(one) in wanted:
+        if one.number in wanted:
             total = plus(total, ONE)
         for part in walk.bodies(one):
             inside = _most(part, wanted, definitions)

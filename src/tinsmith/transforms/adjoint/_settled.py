@@ -82,7 +82,7 @@ def _is_before(store: _Access, load: _Access) -> bool:
     if _differ(pairs):
         return True
     for mine, theirs in zip(store.loops, load.loops, strict=False):
-        if mine is not theirs:
+        if mine.number != theirs.number:
             break
         ahead = _ahead(mine, pairs)
         if ahead is None:

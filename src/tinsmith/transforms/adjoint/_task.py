@@ -128,7 +128,7 @@ class _Writing:
     def notes(self, used: set[str]) -> Iterator[str]:
         """What loops keep, in words."""
         for step in steps_in(self.steps):
-            kept = self.reversal.kept.get(id(step))
+            kept = self.reversal.kept.get(step.number)
             if not isinstance(step, Loop) or kept is None:
                 continue
             where = f"of each iteration of the loop in line {step.line}"

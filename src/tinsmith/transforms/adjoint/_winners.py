@@ -69,7 +69,7 @@ class _Apart:
         arrays: Collection[str],
         names: Names,
     ) -> None:
-        statements = tuple(walk.changed(one, lambda expr: expr) for one in statements)  # no atomic stands there twice
+        statements = walk.numbered(statements)
         self.kernel = kernel
         self.names = names
         self.beside = {name: self._extreme(kernel.arrays[name]) for name in sorted(arrays)}
@@ -78,7 +78,7 @@ class _Apart:
         self.before = statements[:-1] if self.loop else ()
         self.body = self.loop.body if self.loop else statements
         atomics = (one for one in walk.stores(self.body) if isinstance(one, nodes.Atomic))
-        self.atomics = {id(one): one for one in atomics if one.array in self.beside}
+        self.atomics = {one.number: one for one in atomics if one.array in self.beside}
         changed = {one.array for one in walk.stores(statements)}
         exact = Exact(statements, changed)
         kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
@@ -118,7 +118,7 @@ class _Apart:
 
     def found(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
         winner = self.beside[one.array].winner
-        slot = self.slotted.slots.get(id(one))
+        slot = self.slotted.slots.get(one.number)
         if slot is None:
             return [replace(one, array=winner)]
         kind = self.kernel.arrays[one.array].type
@@ -144,7 +144,7 @@ class _Apart:
         return self.if_won(one, added)
 
     def if_won(self, one: nodes.Atomic, then: Callable[[Index], Sequence[nodes.Stmt]]) -> Sequence[nodes.Stmt]:
-        slot = self.slotted.slots.get(id(one))
+        slot = self.slotted.slots.get(one.number)
         kept = None if slot is None else nodes.Load(self.tape.name, (slot,), (), self.tape.type)
         return self.beside[one.array].if_won(one, self.names, then, kept)
 
