@@ -10,8 +10,8 @@ from itertools import count
 
 from ...source.ir import nodes, walk
 from .._bits import Part, check_bits
+from ..analysis import Activity
 from ..polish import pruned, scoped
-from ._activity import Activity
 from ._form import numbered, plain_steps
 from ._once import written_once
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
@@ -51,7 +51,8 @@ def adjoint(
     parts = [parts_of(kernel) for kernel in kernels]
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
     cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
-    given = frozenset(outputs) - frozenset(detached)
+    detached = {*detached, *(name for name, array in arrays.items() if not array.is_differentiable)}
+    given = frozenset(outputs) - detached
     adjoints = adjoint_names([part.kernel for part in parts], arrays)
     order = range(len(kernels)) if launches is None else launches
     wanted = Wanted(active, given, detached, order)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
+from ..analysis import Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +139,10 @@ def locals_read(step: Step) -> set[str]:
             return walk.locals_in(walk.expressions(step))
 
 
-def whole_numbers(body: Sequence[Step]) -> dict[str, nodes.Expr]:
-    """What integers are worked out from that get their value at one place, and not from memory."""
-    given: dict[str, list[nodes.Expr | None]] = {}
+def step_definitions(body: Sequence[Step]) -> Iterator[Definition]:
+    """Every step that gives a local a value; what loops hand on apart."""
     for step in steps_in(body):
         if isinstance(step, nodes.Assign):
-            given.setdefault(step.name, []).append(step.value)
+            yield step.name, step.value
         elif isinstance(step, nodes.Atomic) and step.result is not None:
-            given.setdefault(step.result, []).append(None)
-    only = ((name, values[0]) for name, values in given.items() if len(values) == 1)
-    return {name: value for name, value in only if value and value.type == "i32" and not isinstance(value, nodes.Load)}
+            yield step.result, None

@@ -14,8 +14,8 @@ from ...source.ir import NotCovered, nodes, types, walk
 from .._algebra import compared, constant, either, is_constant, minus, negated, plus
 from .._names import Names
 from .._slopes import slopes
+from ..analysis import Activity
 from ..polish import live_before
-from ._activity import Activity
 from ._form import Branch, Loop, Step, frame_locals, frame_steps, loads_in, steps_in, stores_in
 from ._order import only_adds, overwrites
 from ._plain import Plain, Renamed

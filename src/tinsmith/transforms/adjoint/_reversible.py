@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from ...source.ir import nodes, types, walk
 from .._names import Names
+from ..analysis import Activity
 from ..extremes import extremes_of
 from ._access import owned, sequential
-from ._activity import Activity, activities_of
+from ._activity import activities_of
 from ._form import Step
 from ._formed import Forming
 from ._tasks import Parts

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes
+from ..analysis import Activity
 from ._access import is_mere_sum, owned
-from ._activity import Activity
 from ._form import Loop, Step, loads_in, locals_read, steps_in, stores_in
 from ._reversible import Reversible
 

@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...source.ir import nodes, walk
+from ._affine import affine, are_owned
+from ._definitions import definitions, whole_definitions
+
+Bounds = Sequence[tuple[nodes.Expr, nodes.Expr]]
+Access = nodes.Load | nodes.Store | nodes.Atomic
 
 
 def concurrent_loop(task: nodes.Stmt) -> nodes.For | None:
     """A statement of the top level, if it is a loop whose iterations may run at once: not where there is only one."""
     if not isinstance(task, nodes.For) or not task.is_parallel:
         return None
-    return None if all(_counts_one(*bound) for bound in task.bounds) else task
-
-
-def _counts_one(first: nodes.Expr, end: nodes.Expr) -> bool:
-    return isinstance(first, nodes.Const) and isinstance(end, nodes.Const) and end.value - first.value <= 1
+    return task if _moving(task.names, task.bounds) else None
 
 
 def owned(loop: nodes.For) -> frozenset[str]:
-    """Arrays whose every access in a parallel loop has the loop's own names at the same places of its index."""
-    accesses: dict[str, set[tuple[int, ...]]] = {}
-    copies = _copies(loop.body)
-    for one in [*walk.loads(loop.body), *walk.stores(loop.body)]:
-        accesses.setdefault(one.array, set()).add(_places(one.index, loop.names, copies))
-    return frozenset(name for name, places in accesses.items() if len(places) == 1 and -1 not in next(iter(places)))
+    """Arrays of which no two iterations of a loop touch one element."""
+    accesses = (*walk.loads(loop.body), *walk.stores(loop.body))
+    return owned_by(loop.names, loop.bounds, accesses, whole_definitions(definitions([loop])))
 
 
-def _copies(body: Sequence[nodes.Stmt]) -> dict[str, str]:
-    """Locals that are another one by another name: parameters of functions, for instance."""
-    values: dict[str, list[nodes.Expr | None]] = {}
-    for one in walk.statements(body):
-        for name in walk.assigned(one):
-            values.setdefault(name, []).append(one.value if isinstance(one, nodes.Assign) else None)
-    only = ((name, given[0]) for name, given in values.items() if len(given) == 1)
-    return {
-        name: value.name
-        for name, value in only
-        if isinstance(value, nodes.Local) and len(values.get(value.name, ())) < 2
-    }
+def owned_by(
+    names: Sequence[str], bounds: Bounds, accesses: Iterable[Access], known: Mapping[str, nodes.Expr]
+) -> frozenset[str]:
+    """The same for a loop's names and bounds, and accesses to arrays in it, with the locals' `whole_definitions`."""
+    found: dict[str, list[tuple[nodes.Expr, ...]]] = {}
+    for one in accesses:
+        found.setdefault(one.array, []).append(one.index)
+    moving = _moving(names, bounds)
+    return frozenset(
+        name
+        for name, indices in found.items()
+        if are_owned(moving, [[affine(expr, known) for expr in index] for index in dict.fromkeys(indices)])
+    )
 
 
-def _places(index: tuple[nodes.Expr, ...], names: tuple[str, ...], copies: Mapping[str, str]) -> tuple[int, ...]:
-    """Where in an index each name stands alone; -1 where it does not."""
-    held = []
-    for one in index:
-        name = one.name if isinstance(one, nodes.Local) else ""
-        while name in copies:
-            name = copies[name]
-        held.append(name)
-    return tuple(held.index(name) if name in held else -1 for name in names)
+def _moving(names: Sequence[str], bounds: Bounds) -> list[str]:
+    """A loop's names that have more than one value, as far as is known."""
+    return [name for name, pair in zip(names, bounds, strict=True) if not _has_one_value(*pair)]
+
+
+def _has_one_value(first: nodes.Expr, end: nodes.Expr) -> bool:
+    return isinstance(first, nodes.Const) and isinstance(end, nodes.Const) and end.value - first.value <= 1

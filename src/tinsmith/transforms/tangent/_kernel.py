@@ -18,9 +18,8 @@ from types import MappingProxyType
 from ...source.ir import NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from .._names import Names, names_of
-from ..analysis import concurrent_loop, owned
+from ..analysis import concurrent_loop, owned, varied_in
 from ..extremes import write_out_extremes
-from ._activity import Activity
 from ._order import disordered, first_refused
 from ._statements import Block, Statements
 
@@ -99,14 +98,14 @@ class _Pass:
     def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str]) -> None:
         self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
         self.names = Names(names_of(kernel))
-        self.activity = activity = Activity(kernel, active, inert)
-        check_bits(Part([*walk.statements(kernel.body)], activity.has, kernel.path))
+        self.activity = activity = varied_in(kernel, active, inert)
+        check_bits(Part([*walk.statements(kernel.body)], activity.depends, kernel.path))
         written = write_out_extremes(kernel, [name for name in kernel.arrays if activity.has_array(name)], self.names)
         self.given, self.kernel, self.scratch = kernel, written.kernel, written.beside
-        self.activity = activity = Activity(self.kernel, active, inert)
+        self.activity = activity = varied_in(self.kernel, active, inert)
         self.arrays = [array for array in self.kernel.arrays.values() if activity.has_array(array.name)]
         self.arguments = {name: one for name, one in kernel.arguments.items() if activity.has_argument(name)}
-        self.locals = {name: kind for name, kind in self.kernel.locals.items() if activity.has_local(name)}
+        self.locals = {name: kind for name, kind in self.kernel.locals.items() if name in activity}
         moving = [*(array.name for array in self.arrays), *self.arguments, *self.locals]
         self.companions = {name: self.names.fresh(f"{name}_dot") for name in moving}
         kinds = {**self.kernel.locals, **{name: array.type for name, array in self.kernel.arrays.items()}}

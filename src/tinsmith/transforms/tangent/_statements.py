@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ...source.ir import NotCovered, nodes
 from .._algebra import cast, constant, plus, times
 from .._names import Names
-from ._activity import Activity
+from ..analysis import Activity
 from ._expressions import Dual, Expressions
 
 Block = tuple[nodes.Stmt, ...]
@@ -56,7 +56,7 @@ class Statements:
 
     def _still(self, name: str, kind: str, line: int) -> Block:
         """A local whose new value has no tangent."""
-        if not self.activity.has_local(name):
+        if name not in self.activity:
             return ()
         return (nodes.Assign(self.companions[name], constant(0, kind), line),)
 
@@ -73,7 +73,7 @@ class Statements:
     # Locals -----------------------------------------------------------------------------------
 
     def _assign(self, one: nodes.Assign) -> Block:
-        if not self.activity.has_local(one.name):
+        if one.name not in self.activity:
             return (one,)
         expressions, dual = self._dual(one.value, one.name, one.line)
         moved = dual.moved(self.kinds[one.name])
@@ -112,7 +112,7 @@ class Statements:
 
     def _result(self, one: nodes.Atomic) -> Block:
         """The tangent of the old value."""
-        if one.result is None or not self.activity.has_local(one.result):
+        if one.result is None or one.result not in self.activity:
             return ()
         old = nodes.Load(self.companions[one.array], one.index, one.entry, self.kinds[one.array])
         return (nodes.Assign(self.companions[one.result], old, one.line),)
