@@ -16,9 +16,26 @@ PAIRS = tuple(zip(*itertools.product(POINTS[:14], repeat=2), strict=True))
 DTYPES = {"f16": torch.float16, "f32": torch.float32, "f64": torch.float64, "i32": torch.int32, "u8": torch.uint8}
 UNARY = ["neg", "abs", "sqrt", "norm", "rsqrt", "exp", "log", "sin", "cos", "tan", "asin", "acos", "tanh"]
 FLAT = ["floor", "ceil", "round", "sgn"]
-BINARY = ["+", "-", "*", "/", "//", "%", "min", "max", "atan2", "pow"]
+BINARY = ["+", "-", "*", "/", "//", "%", "min", "max", "atan2", "pow", "straight_through"]
 KINDS = [("f64", "f64"), ("f32", "f64"), ("f64", "f32"), ("f16", "f32"), ("f64", "i32"), ("i32", "f32"), ("f32", "u8")]
-REGULAR = {"neg", "abs", "norm", "sin", "cos", "tan", "tanh", *FLAT, "+", "-", "*", "//", "min", "max", "atan2"}
+REGULAR = {
+    "neg",
+    "abs",
+    "norm",
+    "sin",
+    "cos",
+    "tan",
+    "tanh",
+    *FLAT,
+    "+",
+    "-",
+    "*",
+    "//",
+    "min",
+    "max",
+    "atan2",
+    "straight_through",
+}
 X, Z = array("x"), array("z")
 
 

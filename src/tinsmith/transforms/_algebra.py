@@ -101,3 +101,8 @@ def either(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> no
 def compared(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     """A comparison: "==", "<"..."""
     return nodes.Binary(operator, left, right, "u1")
+
+
+def straight_through(value: nodes.Expr, source: nodes.Expr) -> nodes.Expr:
+    """The value of one expression with the derivative of another."""
+    return nodes.Binary("straight_through", value, source, value.type)

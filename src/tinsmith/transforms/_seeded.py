@@ -52,8 +52,7 @@ class _Seeding:
         self.names = Names({*names_of(kernel), seed})
 
     def kernel_of(self) -> nodes.Kernel:
-        # each statement once: an object may stand in several places
-        body = tuple(walk.changed(one, lambda expr: expr, _copied) for one in self.kernel.body)
+        body = walk.numbered(self.kernel.body)
         found = [part for number, one in enumerate(body) for part in self.task(number, one)]
         arrays = {**self.kernel.arrays, self.seed: nodes.Array(self.seed, SEED, 0)}
         kinds = {**self.kernel.locals, **self.names.types}
@@ -66,14 +65,14 @@ class _Seeding:
         return self.iteration(number, (one,), nodes.Const(0, "i32"))
 
     def iteration(self, number: int, body: Block, place: nodes.Expr) -> Block:
-        wanted = {id(one): one for one in walk.statements(body) if isinstance(one, nodes.Draw)}
+        wanted = {one.number: one for one in walk.statements(body) if isinstance(one, nodes.Draw)}
         if not wanted:
             return body
         found = slotted(body, {key: one.name for key, one in wanted.items()}, self.names)
         here = self.names.local("iteration", "i32")
 
         def drawn(one: nodes.Draw) -> Sequence[nodes.Stmt]:
-            return self.drawn(one, number, here, found.slots[id(one)])
+            return self.drawn(one, number, here, found.slots[one.number])
 
         begun = nodes.Assign(here.name, place), nodes.Assign(found.counter, nodes.Const(0, "i32"))
         return (*begun, *replaced(found.body, wanted, drawn))
@@ -127,10 +126,6 @@ class _Seeding:
             case _:
                 words_ = f"a random {one.type}"
                 raise NotCovered(words_, one.line, f"{self.kernel.path}:{one.line}")
-
-
-def _copied(one: nodes.Stmt) -> nodes.Stmt:
-    return replace(one)
 
 
 def _word(value: int) -> nodes.Const:

@@ -303,6 +303,7 @@ _BINARY: dict[str, Callable[[_Two], list[Slope]]] = {
     "min": lambda two: _extreme(two, ">"),
     "atan2": _atan2,
     "pow": _power,
+    "straight_through": lambda two: [Slope(two.right, _same)],
 }
 
 

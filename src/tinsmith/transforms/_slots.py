@@ -26,7 +26,7 @@ class Slotted:
     Attributes:
         body: the statements; a local gets the slot before each of those.
         counter: the local that says which slot is the next; who uses `body` gives it its first value.
-        slots: the locals with the slots, by the statement's `id`.
+        slots: the locals with the slots, by the statement's number.
     """
 
     body: Block
@@ -35,7 +35,7 @@ class Slotted:
 
 
 def slotted(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: Names) -> Slotted:
-    """Give slots to the statements whose `id` is wanted. With each goes a word for what its slot is called after."""
+    """Give slots to the statements whose number is wanted. With each goes a word for what its slot is called after."""
     making = _Slotting(wanted, names)
     found = making.flat(tuple(body), making.counter)[0] if making.is_flat(body) else making.block(tuple(body))
     return Slotted(found, making.counter.name, making.slots)
@@ -52,7 +52,7 @@ class _Slotting:
         self.counter = self.names.local("next_slot", "i32")
 
     def has_any(self, body: Sequence[nodes.Stmt]) -> bool:
-        return any(id(one) in self.wanted for one in walk.statements(body))
+        return any(one.number in self.wanted for one in walk.statements(body))
 
     def is_flat(self, body: Sequence[nodes.Stmt]) -> bool:
         """Whether no loop inside has statements with slots."""
@@ -85,8 +85,8 @@ class _Slotting:
         count = 0
         for one in body:
             here = plus(first, constant(count, "i32"))
-            if id(one) in self.wanted:
-                self.slots[id(one)] = slot = self.names.local(f"slot_{self.wanted[id(one)]}", "i32")
+            if one.number in self.wanted:
+                self.slots[one.number] = slot = self.names.local(f"slot_{self.wanted[one.number]}", "i32")
                 found += [nodes.Assign(slot.name, here, one.line), one]
                 count += 1
             elif isinstance(one, nodes.If):
@@ -111,7 +111,7 @@ class _Slotting:
                     bound = nodes.Local(name, "i32")
                 ends.append(bound)
             bounds.append((ends[0], ends[1]))
-        count = sum(id(one) in self.wanted for one in walk.statements(loop.body))
+        count = sum(one.number in self.wanted for one in walk.statements(loop.body))
         each = constant(count, "i32")
         body, _ = self.flat(loop.body, plus(self.counter, times(place_of(loop.names, bounds), each)))
         trips: nodes.Expr = ONE
@@ -135,17 +135,5 @@ def _leaves(one: nodes.Stmt) -> bool:
 def replaced(
     body: Sequence[nodes.Stmt], wanted: Mapping[int, Kind], change: Callable[[Kind], Sequence[nodes.Stmt]]
 ) -> Block:
-    """Statements in which something stands for each of those that are wanted, which go by their `id`."""
-    found: list[nodes.Stmt] = []
-    for one in body:
-        match one:
-            case _ if id(one) in wanted:
-                found += change(wanted[id(one)])
-            case nodes.If():
-                then, other = (replaced(part, wanted, change) for part in (one.body, one.orelse))
-                found.append(nodes.If(one.condition, then, other, one.line))
-            case nodes.For() | nodes.While():
-                found.append(replace(one, body=replaced(one.body, wanted, change)))
-            case _:
-                found.append(one)
-    return tuple(found)
+    """Statements in which something stands for each of those that are wanted, which go by their number."""
+    return walk.rewritten(body, lambda one: change(wanted[one.number]) if one.number in wanted else (one,))

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from support.by_hand import array, assign, atomic, branch, cast, const, kernel, local, loop, store, unary
-from support.tangents import DOUBLE, assert_compiled_agrees, assert_tangents_agree
+from support.by_hand import array, assign, atomic, binary, branch, cast, const, kernel, local, loop, store, unary
+from support.tangents import DOUBLE, assert_compiled_agrees, assert_tangents_agree, by_pass
 from tinsmith.source.ir import NotCovered, nodes
 from tinsmith.transforms import tangent
 
@@ -75,6 +75,32 @@ def test_extremes_in_order(lang64, is_parallel):
     assert_compiled_agrees(made, arrays, {}, lang64, DOUBLE)
 
 
+@pytest.mark.parametrize("is_parallel", [False, True])
+def test_infinite_candidates_that_tie(is_parallel):
+    """A mean of differences, or of sums, would be no number."""
+    win = loop("i", X.size(), [atomic("max", Y, 0, X["i"])], is_parallel=is_parallel)
+    made = kernel([X, Y, Z], [win, store(Z, 0, Y[0] * 1.0)])
+    infinite = float("inf")
+    arrays = {"x": torch.tensor([0.5, infinite, infinite], dtype=torch.float64), "y": rand(1), "z": rand(1)}
+    moved = {"x": torch.tensor([5.0, 1.0, 2.0], dtype=torch.float64)}
+    values, tangents = by_pass(made, arrays, {}, moved)
+    assert values["y"].tolist() == values["z"].tolist() == [infinite]
+    assert tangents["y"].tolist() == tangents["z"].tolist() == [1.5]
+
+
+def test_the_value_stays_exactly_what_won(lang64):
+    """Later statements compare with it: the mean of three equal numbers has other last bits."""
+    x = torch.full((3,), 0.1, dtype=torch.float64)
+    win = loop("i", X.size(), [atomic("max", Y, 0, X["i"])], is_parallel=True)
+    found = loop("i", X.size(), [branch(binary("==", X["i"], Y[0]), [store(Z, "i", X["i"] * Y[0])])])
+    made = kernel([X, Y, Z], [win, found])
+    arrays = {"x": x, "y": torch.zeros(1, dtype=torch.float64), "z": torch.zeros(3, dtype=torch.float64)}
+    values, tangents = by_pass(made, arrays, {}, {"x": torch.ones_like(x)})
+    assert torch.equal(values["y"], x[:1]) and torch.equal(values["z"], x * x)
+    torch.testing.assert_close(tangents["z"], 2.0 * x)
+    assert_compiled_agrees(made, arrays, {}, lang64, DOUBLE)
+
+
 @pytest.mark.parametrize("kind", ["f64", "f32"])
 def test_the_winner_is_found_again(lang64, kind):
     """Its value is worked out twice: the same bits must come out, or the tangent is no number."""
@@ -126,7 +152,7 @@ def test_the_kernel_s_own_memory(lang64):
     found = tangent(made, frozenset({"x"}))
     assert found.companions == {"x": "x_dot", "y": "y_dot"}
     assert found.scratch == {}
-    assert found.kernel.cells == ("most", "total", "most_dot", "total_dot", "most_ties", "most_before", "most_goal")
+    assert found.kernel.cells == ("most", "total", "most_ties", "most_winner", "most_dot", "total_dot")
     assert_agree(made, {"x": halves(9), "y": rand(4)}, lang64)
 
 

@@ -39,6 +39,12 @@ def _modulo(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return left - right * _floor_quotient(left, right)
 
 
+def _straight_through(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """The value of `left` with the derivative of `right`, which is finite where it has one."""
+    value = left.detach()
+    return value + (right - right.detach()) if value.isfinite() and right.isfinite() else value
+
+
 FLOAT_UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "neg": torch.neg,
     "abs": torch.abs,
@@ -70,6 +76,7 @@ FLOAT_BINARY: dict[str, Callable[..., torch.Tensor]] = {
     "max": torch.maximum,
     "atan2": torch.atan2,
     "pow": torch.pow,
+    "straight_through": _straight_through,
 }
 
 RECTIFIERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {

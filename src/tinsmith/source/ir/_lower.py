@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +17,7 @@ from ...engines import Engine, Language
 from .._read import Source, read
 from . import _early, _expressions, _statements
 from . import _nodes as nodes
+from . import _walk as walk
 from ._cells import with_cells
 from ._fields import Fields
 from ._operations import Operations
@@ -98,7 +100,8 @@ class Lowering:
         self.run(source.tree.body)
         state = self.state
         kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, tuple(state.body))
-        return Lowered(with_cells(kernel, frozenset(state.cells)), self.fields.found)
+        kernel = with_cells(kernel, frozenset(state.cells))
+        return Lowered(replace(kernel, body=walk.numbered(kernel.body)), self.fields.found)
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression."""

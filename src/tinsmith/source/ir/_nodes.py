@@ -12,8 +12,8 @@ random number) is a statement that leaves its result in a local.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 # Expressions ------------------------------------------------------------------------------------
 
@@ -76,7 +76,10 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """An operation on two: "+", "//", "<=", "and" (of two truths, both evaluated), "min", "max", "atan2", "pow"..."""
+    """An operation on two: "+", "//", "<=", "and" (of two truths, both evaluated), "min", "max", "atan2", "pow"...
+
+    "straight_through" is the value of the left one with the derivative of the right one.
+    """
 
     operator: str
     left: Expr
@@ -107,6 +110,9 @@ Expr: TypeAlias = Const | Local | Argument | Size | Load | Unary | Binary | Sele
 
 # Statements -------------------------------------------------------------------------------------
 
+NUMBER: Any = field(default=0, compare=False, repr=False)
+"""The field that tells a statement from others of its kernel: copies keep it, and `walk.numbered` gives it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Assign:
@@ -115,6 +121,7 @@ class Assign:
     name: str
     value: Expr
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,7 @@ class Draw:
     name: str
     type: str
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,7 @@ class Store:
     entry: tuple[int, ...]
     value: Expr
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +160,7 @@ class Atomic:
     value: Expr
     result: str | None = None
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +171,7 @@ class If:
     body: tuple[Stmt, ...]
     orelse: tuple[Stmt, ...] = ()
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +187,7 @@ class For:
     body: tuple[Stmt, ...]
     is_parallel: bool = False
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +196,7 @@ class While:
 
     body: tuple[Stmt, ...]
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +204,7 @@ class Break:
     """Leave the innermost loop."""
 
     line: int = 0
+    number: int = NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +212,7 @@ class Continue:
     """Go on with the innermost loop's next iteration."""
 
     line: int = 0
+    number: int = NUMBER
 
 
 Stmt: TypeAlias = Assign | Draw | Store | Atomic | If | For | While | Break | Continue
@@ -211,6 +226,7 @@ class Array:
 
     `rank` counts the dims that an index has; `element` are those of its vectors or matrices. `label` is
     what the source calls a field ("self.x"), "" for a parameter; `offset` the first index along each axis, () for 0.
+    No derivative goes through one that is not `is_differentiable`, as none does through integers.
     """
 
     name: str
@@ -219,6 +235,7 @@ class Array:
     element: tuple[int, ...] = ()
     label: str = ""
     offset: tuple[int, ...] = ()
+    is_differentiable: bool = True
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -166,6 +166,8 @@ class _Writer:
         return _call(_CALLS.get(one.operator, one.operator), value)
 
     def binary(self, one: nodes.Binary) -> ast.expr:
+        if one.operator == "straight_through":
+            return self.expression(one.left)
         is_known = isinstance(one.left, nodes.Const) and isinstance(one.right, nodes.Const)
         left = self.operand(one.left) if is_known else self.expression(one.left)
         right = self.expression(one.right)

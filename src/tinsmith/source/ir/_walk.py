@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from . import _nodes as nodes
@@ -113,6 +114,21 @@ def bodies(statement: nodes.Stmt) -> tuple[tuple[nodes.Stmt, ...], ...]:
             return ()
 
 
+def rewritten(
+    body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]
+) -> tuple[nodes.Stmt, ...]:
+    """Statements in which several, or none, stand for each: what is inside one changes before it does."""
+    found: list[nodes.Stmt] = []
+    for one in body:
+        match one:
+            case nodes.If():
+                one = replace(one, body=rewritten(one.body, change), orelse=rewritten(one.orelse, change))
+            case nodes.For() | nodes.While():
+                one = replace(one, body=rewritten(one.body, change))
+        found += change(one)
+    return tuple(found)
+
+
 def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
     """Statements and everything inside them, in the order of the text."""
     for one in body:
@@ -132,6 +148,21 @@ def assigned(statement: nodes.Stmt) -> tuple[str, ...]:
             return statement.names
         case _:
             return ()
+
+
+def numbered(body: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
+    """Statements of which no two have one number: those that have one keep it, unless another one has it too."""
+    taken = {one.number for one in statements(body)}
+    if 0 not in taken and len(taken) == sum(1 for _ in statements(body)):
+        return tuple(body)
+    free, used = count(max(taken, default=0) + 1), {0}
+
+    def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        one = replace(one, number=next(free)) if one.number in used else one
+        used.add(one.number)
+        return (one,)
+
+    return rewritten(body, change)
 
 
 def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
@@ -177,7 +208,7 @@ def changed(
             found = replace(statement, index=index, value=expression(statement.value))
         case nodes.If():
             body, orelse = (tuple([changed(one, expression, after) for one in part]) for part in bodies(statement))
-            found = nodes.If(expression(statement.condition), body, orelse, statement.line)
+            found = replace(statement, condition=expression(statement.condition), body=body, orelse=orelse)
         case nodes.For():
             bounds = tuple([(expression(first), expression(end)) for first, end in statement.bounds])
             body = tuple([changed(one, expression, after) for one in statement.body])

@@ -7,61 +7,17 @@ from dataclasses import replace
 
 from ...source.ir import NotCovered, nodes
 from .._names import Names
-from ._evaluated import evaluated, extent
-from ._form import Branch, Loop, Step, loads_in, steps_in, stores_in
+from ..analysis import owned_by, whole_definitions
+from ._form import Branch, Loop, Step, loads_in, step_definitions, stores_in
 
 
 def owned(steps: Sequence[Step]) -> frozenset[str]:
     """Arrays no element of which two parallel iterations touch, as their indices tell."""
-    found: dict[str, list[tuple[nodes.Expr, ...]]] = {}
-    copies = _copies(steps)
-    for access in (*loads_in(steps), *stores_in(steps)):
-        index = tuple([_original(one, copies) for one in access.index])
-        found.setdefault(access.array, []).append(index)
-    parallel = _parallel(steps)
-    if parallel is None:
-        return frozenset(found)
-    many = [name for name, bounds in zip(parallel.names, parallel.bounds, strict=True) if not _is_single(bounds)]
-    return frozenset(name for name, indices in found.items() if _is_owned(many, indices))
-
-
-def _is_single(bounds: tuple[nodes.Expr, nodes.Expr]) -> bool:
-    """Whether a loop variable has at most one value, as is known."""
-    known = all(isinstance(bound, nodes.Const) for bound in bounds)
-    return known and evaluated(extent([bounds]) or bounds[0], {}, {}) <= 1
-
-
-def _copies(steps: Sequence[Step]) -> dict[str, nodes.Local]:
-    """Locals that are another one by another name, on every way."""
-    values: dict[str, list[nodes.Expr]] = {}
-    for step in steps_in(steps):
-        if isinstance(step, nodes.Assign):
-            values.setdefault(step.name, []).append(step.value)
-    only = ((name, given[0]) for name, given in values.items() if len(given) == 1)
-    return {name: value for name, value in only if isinstance(value, nodes.Local)}
-
-
-def _original(expr: nodes.Expr, copies: dict[str, nodes.Local]) -> nodes.Expr:
-    while isinstance(expr, nodes.Local) and expr.name in copies:
-        expr = copies[expr.name]
-    return expr
-
-
-def _parallel(steps: Sequence[Step]) -> Loop | None:
-    only = steps[-1] if steps else None
-    if not isinstance(only, Loop) or not only.is_parallel:
-        return None
-    return only
-
-
-def _is_owned(names: Sequence[str], indices: Sequence[tuple[nodes.Expr, ...]]) -> bool:
-    """Whether every loop variable stands alone at one and the same place of all indices."""
-
-    def places(name: str) -> set[int]:
-        local = nodes.Local(name, "i32")
-        return set.intersection(*({axis for axis, one in enumerate(index) if one == local} for index in indices))
-
-    return all(places(name) for name in names)
+    accesses = (*loads_in(steps), *stores_in(steps))
+    parallel = steps[-1] if steps else None
+    if not isinstance(parallel, Loop) or not parallel.is_parallel:
+        return frozenset(one.array for one in accesses)
+    return owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(step_definitions(steps)))
 
 
 def sequential(

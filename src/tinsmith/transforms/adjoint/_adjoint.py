@@ -6,12 +6,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 from ...source.ir import nodes, walk
 from .._bits import Part, check_bits
+from ..analysis import Activity
 from ..polish import pruned, scoped
-from ._activity import Activity
-from ._form import plain_steps
+from ._form import numbered, plain_steps
 from ._once import written_once
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._reversible import Reversible, Wanted, adjoint_names, reversibles
@@ -50,7 +51,8 @@ def adjoint(
     parts = [parts_of(kernel) for kernel in kernels]
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
     cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
-    given = frozenset(outputs) - frozenset(detached)
+    detached = {*detached, *(name for name, array in arrays.items() if not array.is_differentiable)}
+    given = frozenset(outputs) - detached
     adjoints = adjoint_names([part.kernel for part in parts], arrays)
     order = range(len(kernels)) if launches is None else launches
     wanted = Wanted(active, given, detached, order)
@@ -58,7 +60,11 @@ def adjoint(
     activities = wanted.activities([task.steps for task in tasks], [task.source for task in tasks])
     check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
     tasks = [unordered(task, activity) for task, activity in zip(tasks, activities, strict=True)]
-    tasks = [replace(t, steps=split(t.steps, a, t.names)) for t, a in zip(tasks, activities, strict=True)]
+    numbers = count(1)
+    tasks = [
+        replace(task, steps=numbered(split(task.steps, activity, task.names), numbers))
+        for task, activity in zip(tasks, activities, strict=True)
+    ]
     gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
     counts = Counter(order)
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}

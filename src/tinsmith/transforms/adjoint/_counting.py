@@ -55,7 +55,7 @@ class Formula:
 
     def loop(self, loop: Loop) -> Need | None:
         """Entries that a loop's own run puts on tapes."""
-        kept = self.kept[id(loop)]
+        kept = self.kept[loop.number]
         counts: Need = {key: constant(count, "i32") for key, count in pushed(kept, self.names).items()}
         for array in kept.logged:
             stores = self.stores(loop.body, array)
@@ -140,7 +140,7 @@ class _CountingPlain(Plain):
         """A loop: what its iterations put on tapes, and the most that one of them needs when it is reversed."""
         counting = self.counting
         outer, inner, most, before = counting.need, *(counting.fresh(word) for word in ("inner", "most", "before"))
-        kept = counting.kept[id(loop)]
+        kept = counting.kept[loop.number]
         entries = pushed(kept, self.names).items()
         # Not of tapes that the reverse has no use for.
         each = [_more(outer[key], constant(count, "i32")) for key, count in entries if key in outer]

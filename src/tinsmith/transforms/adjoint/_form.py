@@ -9,10 +9,11 @@ stands under an `if`, and a loop that may end early has an `exit`, asked after e
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
+from ..analysis import Definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Loop:
     exit: str | None = None
     is_parallel: bool = False
     line: int = 0
+    number: int = nodes.NUMBER
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,22 @@ class Branch:
     body: tuple[Step, ...]
     orelse: tuple[Step, ...]
     line: int = 0
+    number: int = nodes.NUMBER
 
 
 Step: TypeAlias = nodes.Assign | nodes.Store | nodes.Atomic | Branch | Loop
+
+
+def numbered(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ...]:
+    """Steps with numbers of their own."""
+    found: list[Step] = []
+    for one in body:
+        if isinstance(one, Branch):
+            one = replace(one, body=numbered(one.body, numbers), orelse=numbered(one.orelse, numbers))
+        elif isinstance(one, Loop):
+            one = replace(one, body=numbered(one.body, numbers))
+        found.append(replace(one, number=next(numbers)))
+    return tuple(found)
 
 
 def steps_in(body: Sequence[Step]) -> Iterator[Step]:
@@ -124,13 +139,10 @@ def locals_read(step: Step) -> set[str]:
             return walk.locals_in(walk.expressions(step))
 
 
-def whole_numbers(body: Sequence[Step]) -> dict[str, nodes.Expr]:
-    """What integers are worked out from that get their value at one place, and not from memory."""
-    given: dict[str, list[nodes.Expr | None]] = {}
+def step_definitions(body: Sequence[Step]) -> Iterator[Definition]:
+    """Every step that gives a local a value; what loops hand on apart."""
     for step in steps_in(body):
         if isinstance(step, nodes.Assign):
-            given.setdefault(step.name, []).append(step.value)
+            yield step.name, step.value
         elif isinstance(step, nodes.Atomic) and step.result is not None:
-            given.setdefault(step.result, []).append(None)
-    only = ((name, values[0]) for name, values in given.items() if len(values) == 1)
-    return {name: value for name, value in only if value and value.type == "i32" and not isinstance(value, nodes.Load)}
+            yield step.result, None

@@ -15,10 +15,10 @@ def overwrites(loop: Loop, arrays: Collection[str], once: Collection[int]) -> bo
     Args:
         loop: the loop.
         arrays: those that have an adjoint.
-        once: stores (by `id`) to elements that nothing else touches.
+        once: numbers of stores to elements that nothing else touches.
     """
     stores = (one for one in stores_in(loop.body) if isinstance(one, nodes.Store))
-    return any(one.array in arrays and id(one) not in once for one in stores)
+    return any(one.array in arrays and one.number not in once for one in stores)
 
 
 def only_adds(loop: Loop, carried: Carried) -> bool:

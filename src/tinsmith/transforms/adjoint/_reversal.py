@@ -14,8 +14,8 @@ from ...source.ir import NotCovered, nodes, types, walk
 from .._algebra import compared, constant, either, is_constant, minus, negated, plus
 from .._names import Names
 from .._slopes import slopes
+from ..analysis import Activity
 from ..polish import live_before
-from ._activity import Activity
 from ._form import Branch, Loop, Step, frame_locals, frame_steps, loads_in, steps_in, stores_in
 from ._order import only_adds, overwrites
 from ._plain import Plain, Renamed
@@ -43,7 +43,7 @@ class Task:
         state: arrays that the task reads and changes: it works on copies of them.
         changed: arrays that the task changes.
         own: arrays no element of which two parallel iterations touch.
-        once: stores (by `id`) that write an element which nothing wrote or read before.
+        once: numbers of stores that write an element which nothing wrote or read before.
         restores: whether overwritten values are put back: where loops run a second time.
     """
 
@@ -62,7 +62,7 @@ class Reversal:
     """Makes the reverse of one task.
 
     Attributes:
-        kept: what loops keep, by their `id`.
+        kept: what loops keep, by their numbers.
         trips: locals that count how often loops ran, where only a run can tell.
         adjoints: locals that gather those of others, by name.
         runs_back: whether a loop inside runs from its last iteration to its first.
@@ -140,7 +140,7 @@ class Reversal:
 
     def overwritten(self, store: nodes.Store) -> Block:
         """A store to a copy: what was there before is kept in a local."""
-        if store.array not in self.task.state or id(store) in self._unread:
+        if store.array not in self.task.state or store.number in self._unread:
             return []
         old = self.old_of(store)
         before = nodes.Load(store.array, store.index, store.entry, old.type)
@@ -148,7 +148,7 @@ class Reversal:
 
     def forward_loop(self, loop: Loop) -> Block:
         """A loop in a frame: its iterations leave only what `kept` says."""
-        kept = self.kept[id(loop)]
+        kept = self.kept[loop.number]
         plain = Plain(self.names, lambda store: self.logged(store, kept))
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
 
@@ -163,7 +163,7 @@ class Reversal:
                 found += self.tapes.push(nodes.Local(tape.top, "i32"))
             return found
 
-        trips = self.trips.get(id(loop))
+        trips = self.trips.get(loop.number)
         if trips is None:
             return plain.loop(loop, renamed, head)
         more = plus(nodes.Local(trips, "i32"), constant(1, "i32"))
@@ -256,19 +256,19 @@ class Reversal:
         if gradient is not None and types.is_float(store.value.type):
             load = nodes.Load(gradient, store.index, store.entry, store.value.type)
             found += self.taken(store, load)
-            if id(store) not in self.task.once:
+            if store.number not in self.task.once:
                 zero = constant(0, store.value.type)
                 found.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
-        if store.array in self.task.state and self.task.restores and id(store) not in self._unread:
+        if store.array in self.task.state and self.task.restores and store.number not in self._unread:
             found.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
         return found
 
     def old_of(self, store: nodes.Store) -> nodes.Local:
         """The local that keeps what a store to a copy overwrites."""
         kind = self.task.arrays[store.array].type
-        if id(store) not in self._old:
-            self._old[id(store)] = self.names.fresh(f"{store.array}_old", kind)
-        return nodes.Local(self._old[id(store)], kind)
+        if store.number not in self._old:
+            self._old[store.number] = self.names.fresh(f"{store.array}_old", kind)
+        return nodes.Local(self._old[store.number], kind)
 
     def taken(self, store: nodes.Store | nodes.Atomic, adjoint: nodes.Expr) -> Block:
         """An element's adjoint, handed to the value that was stored."""
@@ -291,7 +291,7 @@ class Reversal:
         logged = tuple(sorted({store.array for store in stores_in(loop.body)} & self.task.state))
         active = [one for one in loop.carried if one.last in self.activity or one.head in self.activity]
         if not loop.names or loop.exit is not None:
-            self.trips[id(loop)] = self.names.fresh("trips", "i32")
+            self.trips[loop.number] = self.names.fresh("trips", "i32")
         known = set(self.names.types)
         for one in active:
             self.adjoint(one.head)
@@ -299,7 +299,7 @@ class Reversal:
         inner = self.frame(loop.body, (*loop.names, *(one.head for one in loop.carried)), handed)
         inner += [nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in active]
         heads = self.needed(loop, inner, known)
-        self.kept[id(loop)] = Kept(heads, logged)
+        self.kept[loop.number] = Kept(heads, logged)
         body = [*self.given_back(loop), *inner]
         is_ordered = bool(heads or logged) or not all(only_adds(loop, one) for one in active)
         is_ordered |= overwrites(loop, self.task.gradients, self.task.once)
@@ -322,7 +322,7 @@ class Reversal:
 
     def given_back(self, loop: Loop) -> Block:
         """The head of a reversed iteration: what was kept, the latest first, and memory as it was."""
-        kept = self.kept[id(loop)]
+        kept = self.kept[loop.number]
         found: Block = []
         for array in reversed(kept.logged):
             tape = self.tapes.for_array(self.task.arrays[array])
@@ -336,7 +336,7 @@ class Reversal:
         """The loop around reversed iterations."""
         self.runs_back |= is_ordered
         one = constant(1, "i32")
-        trips = self.trips.get(id(loop))
+        trips = self.trips.get(loop.number)
         if trips is not None:
             back = self.names.fresh("back", "i32")
             bounds = ((constant(0, "i32"), nodes.Local(trips, "i32")),)
@@ -379,12 +379,12 @@ def definitions(body: Sequence[Step], changed: frozenset[str]) -> dict[str, node
 
 
 def unread(body: Sequence[Step]) -> set[int]:
-    """Stores (by `id`) of a frame after which it does not read the array: it need not make and undo them."""
+    """Numbers of stores of a frame after which it does not read the array: it need not make and undo them."""
     in_loops = {access.array for loop in frame_steps(body) if isinstance(loop, Loop) for access in _accesses(loop)}
     loaded, found = in_loops, set[int]()
     for step in reversed([*frame_steps(body)]):
         if isinstance(step, nodes.Store) and step.array not in loaded:
-            found.add(id(step))
+            found.add(step.number)
         loaded = loaded | {load.array for load in loads_in([step])}
     return found
 

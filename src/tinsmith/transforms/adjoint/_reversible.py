@@ -6,14 +6,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ...source.ir import nodes, walk
+from ...source.ir import nodes, types, walk
 from .._names import Names
+from ..analysis import Activity
+from ..extremes import extremes_of
 from ._access import owned, sequential
-from ._activity import Activity, activities_of
-from ._extremes import Extremes, extremes_of, taken_apart
+from ._activity import activities_of
 from ._form import Step
 from ._formed import Forming
 from ._tasks import Parts
+from ._winners import Extremes, taken_apart
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -73,7 +75,7 @@ def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wan
     plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]
     places = [place for part in parts for place in range(len(part.tasks))]
     marks = [f"_{number}" if len(plain) > 1 else "" for number in range(len(plain))]
-    extremes = [extremes_of(statements, kernel) for _, kernel, statements in plain]
+    extremes = [extremes_of(statements, _floats(kernel)) for _, kernel, statements in plain]
     if any(extremes):
         forms = [Forming(kernel, _names(kernel, adjoints)).task(statements) for _, kernel, statements in plain]
         activities = wanted.activities(forms, [source for source, _, _ in plain])
@@ -90,6 +92,10 @@ def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wan
         gathering = _formed(source, apart.kernel, apart.gathering, adjoints, mark)
         found.append(replace(gathering, statements=statements, extremes=apart, part=place))
     return found
+
+
+def _floats(kernel: nodes.Kernel) -> frozenset[str]:
+    return frozenset(name for name, array in kernel.arrays.items() if types.is_float(array.type))
 
 
 def _names(kernel: nodes.Kernel, adjoints: Mapping[str, str], mark: str = "") -> Names:

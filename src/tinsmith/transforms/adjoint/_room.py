@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ...source.ir import nodes, walk
 from .._algebra import constant, plus, times
+from ..analysis import definitions, single_definitions
 from ._evaluated import extent
 from ._sums import expanded
 
@@ -13,8 +14,8 @@ ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
 
 def most_runs(body: Sequence[nodes.Stmt], wanted: Collection[int]) -> nodes.Expr | None:
-    """How often the statements whose `id` is wanted run; None where only a run can tell."""
-    return _most(body, wanted, _definitions(body))
+    """How often the statements whose number is wanted run; None where only a run can tell."""
+    return _most(body, wanted, single_definitions(definitions(body)))
 
 
 def _most(
@@ -22,7 +23,7 @@ def _most(
 ) -> nodes.Expr | None:
     total: nodes.Expr = ZERO
     for one in body:
-        if id(one) in wanted:
+        if one.number in wanted:
             total = plus(total, ONE)
         for part in walk.bodies(one):
             inside = _most(part, wanted, definitions)
@@ -39,13 +40,3 @@ def _trips(loop: nodes.For | nodes.While, definitions: Mapping[str, nodes.Expr])
     if isinstance(loop, nodes.While):
         return None
     return extent([(expanded(a, set(), definitions), expanded(b, set(), definitions)) for a, b in loop.bounds])
-
-
-def _definitions(body: Sequence[nodes.Stmt]) -> dict[str, nodes.Expr]:
-    """What locals that are given a value once are worked out from."""
-    found: dict[str, list[nodes.Expr]] = {}
-    for one in walk.statements(body):
-        for name in walk.assigned(one):
-            found.setdefault(name, []).append(one.value if isinstance(one, nodes.Assign) else nodes.Local(name, "i32"))
-    single = {name: values[0] for name, values in found.items() if len(values) == 1}
-    return {name: value for name, value in single.items() if name not in walk.locals_in([value])}

@@ -6,22 +6,23 @@ is overwritten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...source.ir import nodes
-from ._form import Branch, Loop, Step, steps_in, whole_numbers
+from ..analysis import Affine, affine, whole_definitions
+from ._form import Branch, Loop, Step, step_definitions, steps_in
 
-_STEADY = "@"
-"""Marks what is the same for every iteration, and no local's name."""
+Pairs = Sequence[tuple[Affine, Affine]]
+"""Two indices, axis by axis."""
 
 
 @dataclass(frozen=True)
 class _Access:
-    """One use: its index as (variable, offset) an axis, the loops around it, its place in the text."""
+    """One use: its index, the loops around it, its place in the text."""
 
     array: str
-    index: tuple[tuple[str, int] | None, ...]
+    index: tuple[Affine, ...]
     loops: tuple[Loop, ...]
     order: int
 
@@ -57,32 +58,33 @@ def never_meeting(steps: Sequence[Step], arrays: frozenset[str]) -> frozenset[st
     for name in arrays - fetched:
         loads = [one for one in reading.loads if one.array == name]
         stores = [one for one in reading.stores if one.array == name]
-        if all(_differ(zip(store.index, load.index, strict=True)) for load in loads for store in stores):
+        if all(_differ(_pairs(store, load)) for load in loads for store in stores):
             found.add(name)
     return frozenset(found)
 
 
 def _read(steps: Sequence[Step]) -> _Reading:
-    reading = _Reading(whole_numbers(steps))
+    reading = _Reading(whole_definitions(step_definitions(steps)))
     reading.block(steps, ())
     return reading
 
 
-def _differ(pairs: Iterable[tuple[tuple[str, int] | None, tuple[str, int] | None]]) -> bool:
-    """Whether two indices differ on an axis that is the same in every iteration: a number, or an argument and one."""
-    return any(
-        one is not None and two is not None and one[0] == two[0] and one[0].startswith(_STEADY) and one[1] != two[1]
-        for one, two in pairs
-    )
+def _pairs(store: _Access, load: _Access) -> Pairs:
+    return list(zip(store.index, load.index, strict=True))
+
+
+def _differ(pairs: Pairs) -> bool:
+    """Whether two indices differ on an axis, in whichever iterations."""
+    return any(one.never_equals(two) for one, two in pairs)
 
 
 def _is_before(store: _Access, load: _Access) -> bool:
     """Whether a store never writes what a load has read: it comes first, wherever both name one element."""
-    pairs = list(zip(store.index, load.index, strict=True))
+    pairs = _pairs(store, load)
     if _differ(pairs):
         return True
     for mine, theirs in zip(store.loops, load.loops, strict=False):
-        if mine is not theirs:
+        if mine.number != theirs.number:
             break
         ahead = _ahead(mine, pairs)
         if ahead is None:
@@ -92,22 +94,23 @@ def _is_before(store: _Access, load: _Access) -> bool:
     return store.order < load.order
 
 
-def _ahead(loop: Loop, pairs: Sequence[tuple[tuple[str, int] | None, tuple[str, int] | None]]) -> bool | None:
+def _ahead(loop: Loop, pairs: Pairs) -> bool | None:
     """Whether a store writes what only later iterations load; False: the same one; None: perhaps an earlier one."""
     if not loop.names:
         return None
     first, *rest = loop.names
     for one, two in pairs:
-        if one is not None and two is not None and one[0] == two[0] == first:
-            if one[1] != two[1]:
-                return True if one[1] > two[1] else None
+        distance = one.distance(two)
+        if distance is not None and one.varying == {first: 1}:
+            if distance:
+                return True if distance > 0 else None
             return False if _same(rest, pairs) else None
     return None
 
 
-def _same(names: Sequence[str], pairs: Sequence[tuple[tuple[str, int] | None, tuple[str, int] | None]]) -> bool:
-    """Whether each of a loop's further variables stands alone at one place of both indices."""
-    return all(any(one == two == (name, 0) for one, two in pairs) for name in names)
+def _same(names: Sequence[str], pairs: Pairs) -> bool:
+    """Whether each of a loop's further variables alone moves one axis of both indices in the same way."""
+    return all(any(one.moves_with(name) and one.distance(two) == 0 for one, two in pairs) for name in names)
 
 
 class _Reading:
@@ -136,25 +139,5 @@ class _Reading:
                     pass
 
     def access(self, one: nodes.Load | nodes.Store, loops: tuple[Loop, ...]) -> _Access:
-        return _Access(one.array, tuple([self.place(part) for part in one.index]), loops, self.order)
-
-    def place(self, expr: nodes.Expr) -> tuple[str, int] | None:
-        """An index as a variable and an offset. `_STEADY` stands before an argument, and alone for no variable."""
-        match expr:
-            case nodes.Const() if expr.type == "i32":
-                return _STEADY, int(expr.value)
-            case nodes.Argument(name, "i32", ()):
-                return f"{_STEADY}{name}", 0
-            case nodes.Local(name, "i32") if name in self.definitions:
-                return self.place(self.definitions[name])
-            case nodes.Local():
-                return expr.name, 0
-            case nodes.Binary("+" | "-", left, nodes.Const(value)):
-                inner = self.place(left)
-                sign = 1 if expr.operator == "+" else -1
-                return None if inner is None else (inner[0], inner[1] + sign * int(value))
-            case nodes.Binary("+", nodes.Const(value), right):
-                inner = self.place(right)
-                return None if inner is None else (inner[0], inner[1] + int(value))
-            case _:
-                return None
+        index = tuple([affine(part, self.definitions) for part in one.index])
+        return _Access(one.array, index, loops, self.order)

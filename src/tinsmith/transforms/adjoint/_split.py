@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...source.ir import nodes
 from .._names import Names
-from ._activity import Activity
+from ..analysis import Activity
 from ._form import Branch, Loop, Step
 
 _LINEAR = frozenset({"+", "-", "neg"})

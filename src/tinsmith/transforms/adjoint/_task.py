@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, minus, plus, times
 from .._names import Names
+from ..analysis import Activity
 from ..polish import called, polished, pruned
-from ._activity import Activity
 from ._counting import Counting, Formula
 from ._evaluated import extent
 from ._form import Loop, Step, loads_in, steps_in, stores_in
@@ -128,7 +128,7 @@ class _Writing:
     def notes(self, used: set[str]) -> Iterator[str]:
         """What loops keep, in words."""
         for step in steps_in(self.steps):
-            kept = self.reversal.kept.get(id(step))
+            kept = self.reversal.kept.get(step.number)
             if not isinstance(step, Loop) or kept is None:
                 continue
             where = f"of each iteration of the loop in line {step.line}"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
+from ..analysis import definitions, mentioned, single_definitions
 from ..polish import pruned, scoped
 
 Block = tuple[nodes.Stmt, ...]
@@ -48,15 +49,12 @@ def _split(body: Block) -> tuple[Block, ...]:
 
 def _inlined(body: Block) -> Block:
     """Statements in which locals of the top level that are worked out from sizes and arguments are no more."""
-    counts: dict[str, int] = {}
-    for one in walk.statements(body):
-        for name in walk.assigned(one):
-            counts[name] = counts.get(name, 0) + 1
+    single = single_definitions(definitions(body))
     known: dict[str, nodes.Expr] = {}
     kept: list[nodes.Stmt] = []
     for one in body:
         one = _substituted(one, known)
-        if isinstance(one, nodes.Assign) and counts[one.name] == 1 and _is_plain(one.value):
+        if isinstance(one, nodes.Assign) and one.name in single and _is_plain(one.value):
             known[one.name] = one.value
         else:
             kept.append(one)
@@ -70,7 +68,7 @@ def _is_plain(expr: nodes.Expr) -> bool:
 def _shared(tasks: Sequence[Block]) -> list[str]:
     """Locals that one task gives a value and another reads or changes."""
     found: dict[str, None] = {}
-    mentions = [_mentions(task) for task in tasks]
+    mentions = [mentioned(task) for task in tasks]
     for place, task in enumerate(tasks):
         for one in task:
             for name in _given(one):
@@ -84,12 +82,6 @@ def _given(one: nodes.Stmt) -> list[str]:
     if isinstance(one, nodes.For) and one.is_parallel:
         return []
     return [name for part in walk.statements([one]) if not isinstance(part, nodes.For) for name in walk.assigned(part)]
-
-
-def _mentions(task: Block) -> set[str]:
-    return {
-        name for one in walk.statements(task) for name in (*walk.assigned(one), *walk.locals_in(walk.expressions(one)))
-    }
 
 
 def _substituted(one: nodes.Stmt, values: dict[str, nodes.Expr]) -> nodes.Stmt:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from ...source import Filed
 from ...source.ir import nodes, walk
-from ._evaluated import evaluated
+from ..analysis import affine, definitions, whole_definitions
 from ._tasks import Block, parts_of
 
-Axes = tuple[tuple[int, nodes.Expr, frozenset[str]], ...]
-"""Of an index, the axes that constants and arguments alone decide, and the names of these arguments."""
+Axes = tuple[tuple[int, tuple[tuple[str, int], ...], int], ...]
+"""Of an index, the axes that constants and arguments alone decide: multiples of arguments, and what is added."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,26 @@ def unchanged_after(
 
 
 def _known(axes: Axes, values: Mapping[str, int]) -> dict[int, int]:
-    return {axis: evaluated(expr, {}, values) for axis, expr, names in axes if names <= values.keys()}
+    return {
+        axis: constant + sum(factor * values[name] for name, factor in terms)
+        for axis, terms, constant in axes
+        if all(name in values for name, _ in terms)
+    }
 
 
 def _tasks(kernel: nodes.Kernel) -> list[_Uses]:
-    return [_uses(task, _definitions(task)) for task in parts_of(kernel).tasks]
+    return [_uses(task, whole_definitions(definitions(task))) for task in parts_of(kernel).tasks]
 
 
-def _uses(task: Block, definitions: Mapping[str, nodes.Expr]) -> _Uses:
+def _uses(task: Block, known: Mapping[str, nodes.Expr]) -> _Uses:
     def axes(index: Sequence[nodes.Expr]) -> Axes:
-        exprs = (_resolved(expr, definitions) for expr in index)
-        return tuple((axis, expr, _arguments(expr)) for axis, expr in enumerate(exprs) if expr is not None)
+        sums = [affine(expr, known) for expr in index]
+        terms = [tuple((_argument(expr), factor) for expr, factor in one.steady.items()) for one in sums]
+        return tuple(
+            (axis, tuple((name, factor) for name, factor in some if name), one.constant)
+            for axis, (one, some) in enumerate(zip(sums, terms, strict=True))
+            if not one.varying and all(name for name, _ in some)
+        )
 
     fetched = (one for one in walk.stores(task) if isinstance(one, nodes.Atomic) and one.result is not None)
     loads = dict.fromkeys((one.array, axes(one.index)) for one in (*walk.loads(task), *fetched))
@@ -73,29 +82,8 @@ def _uses(task: Block, definitions: Mapping[str, nodes.Expr]) -> _Uses:
     return _Uses(tuple(loads), tuple(stores))
 
 
-def _arguments(expr: nodes.Expr) -> frozenset[str]:
-    return frozenset(part.name for part in walk.parts(expr) if isinstance(part, nodes.Argument))
-
-
-def _definitions(task: Block) -> dict[str, nodes.Expr]:
-    """Locals that get their value at one place."""
-    given: dict[str, list[nodes.Expr | None]] = {}
-    for one in walk.statements(task):
-        value = one.value if isinstance(one, nodes.Assign) else None
-        for name in walk.assigned(one):
-            given.setdefault(name, []).append(value)
-    return {name: values[0] for name, values in given.items() if len(values) == 1 and values[0] is not None}
-
-
-def _resolved(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
-    """An index of constants and arguments alone; None for another."""
-    match expr:
-        case nodes.Const() | nodes.Argument(entry=()) if expr.type in ("i32", "i64"):
-            return expr
-        case nodes.Local(name) if name in definitions:
-            return _resolved(definitions[name], definitions)
-        case nodes.Binary("+" | "-" | "*", left, right):
-            first, second = _resolved(left, definitions), _resolved(right, definitions)
-            return None if first is None or second is None else nodes.Binary(expr.operator, first, second, expr.type)
-        case _:
-            return None
+def _argument(expr: nodes.Expr) -> str | None:
+    """The name of a whole argument; None for what is none."""
+    if not isinstance(expr, nodes.Argument) or expr.entry or expr.type not in ("i32", "i64"):
+        return None
+    return expr.name

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes
+from ..analysis import Activity
 from ._access import is_mere_sum, owned
-from ._activity import Activity
 from ._form import Loop, Step, loads_in, locals_read, steps_in, stores_in
 from ._reversible import Reversible
 
@@ -43,5 +43,4 @@ def _are_bounds(before: Sequence[Step], loop: Loop) -> bool:
 def _ordered(loop: Loop) -> set[str]:
     """Arrays that a loop changes, and not only by adding to what nobody reads."""
     loaded = {load.array for load in loads_in(loop.body)}
-    sums = {id(one) for one in steps_in(loop.body) if is_mere_sum(one)}
-    return {one.array for one in stores_in(loop.body) if id(one) not in sums or one.array in loaded}
+    return {one.array for one in stores_in(loop.body) if not is_mere_sum(one) or one.array in loaded}

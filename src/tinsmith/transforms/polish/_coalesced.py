@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, walk
+from ..analysis import mentioned
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -26,7 +27,7 @@ def coalesced(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
         if not isinstance(one, nodes.For):
             found.append(one)
             continue
-        outside = {*one.names, *walk.locals_in(walk.expressions(one)), *_mentioned([*body[:place], *body[place + 1 :]])}
+        outside = {*one.names, *walk.locals_in(walk.expressions(one)), *mentioned([*body[:place], *body[place + 1 :]])}
         found.append(replace(one, body=_within(one.body, kinds, outside)))
     return tuple(found)
 
@@ -53,13 +54,6 @@ def _copies(body: Sequence[nodes.Stmt]) -> Iterator[tuple[str, str]]:
     for one in walk.statements(body):
         if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local):
             yield one.name, one.value.name
-
-
-def _mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
-    found: set[str] = set()
-    for one in walk.statements(body):
-        found |= {*walk.assigned(one), *walk.locals_in(walk.expressions(one))}
-    return found
 
 
 @dataclass

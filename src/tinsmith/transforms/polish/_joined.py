@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
+from ..analysis import defined, mentioned
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -31,14 +32,14 @@ def _partner(body: Sequence[nodes.Stmt], place: int) -> int | None:
     one = body[place]
     if not isinstance(one, nodes.If) or not isinstance(one.condition, nodes.Local) or _leaves(one):
         return None
-    mentioned, assigned = _mentioned(one), _assigned(one)
+    mentions, assigned = mentioned([one]), defined([one])
     if one.condition.name in assigned:
         return None
     for other in range(place + 1, len(body)):
         two = body[other]
         if isinstance(two, nodes.If) and two.condition == one.condition:
             return other
-        if not isinstance(two, nodes.Assign) or two.name in mentioned or not _is_apart(two.value, assigned):
+        if not isinstance(two, nodes.Assign) or two.name in mentions or not _is_apart(two.value, assigned):
             return None
     return None
 
@@ -63,12 +64,3 @@ def _is_apart(value: nodes.Expr, assigned: set[str]) -> bool:
 
 def _leaves(one: nodes.Stmt) -> bool:
     return any(isinstance(part, nodes.Break | nodes.Continue) for part in walk.statements([one]))
-
-
-def _assigned(one: nodes.Stmt) -> set[str]:
-    return {name for part in walk.statements([one]) for name in walk.assigned(part)}
-
-
-def _mentioned(one: nodes.Stmt) -> set[str]:
-    read = {name for part in walk.statements([one]) for name in walk.locals_in(walk.expressions(part))}
-    return read | _assigned(one)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
+from ..analysis import defined
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -20,16 +21,12 @@ def scoped(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
         body: the statements.
         kinds: types of locals.
     """
-    shared = frozenset(name for one in body if not _is_parallel(one) for name in _assigned_in(one))
+    shared = frozenset(name for one in body if not _is_parallel(one) for name in defined([one]))
     return _Scoping(kinds, shared).block(tuple(body), frozenset())
 
 
 def _is_parallel(one: nodes.Stmt) -> bool:
     return isinstance(one, nodes.For) and one.is_parallel
-
-
-def _assigned_in(one: nodes.Stmt) -> set[str]:
-    return {name for part in walk.statements([one]) for name in walk.assigned(part)}
 
 
 @dataclass(frozen=True)

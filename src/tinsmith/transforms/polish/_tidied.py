@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ...source.ir import nodes, walk
 from .._algebra import is_constant, negated
+from ..analysis import mentioned
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -14,10 +15,10 @@ Block = tuple[nodes.Stmt, ...]
 def tidied(body: Sequence[nodes.Stmt]) -> Block:
     """Statements in which no `s = 0` is followed by `s = s + e` before anything else asks for `s`."""
     found: list[nodes.Stmt | None] = [_inside(one) for one in body]
-    mentioned = [_mentions(one) for one in body]
+    mentions = [mentioned([one]) for one in body]
     waiting: dict[str, int] = {}
     for place, one in enumerate(found):
-        for name in mentioned[place] & waiting.keys():
+        for name in mentions[place] & waiting.keys():
             begun = _begun(name, one)
             if begun is not None:
                 found[place], found[waiting[name]] = begun, None
@@ -35,14 +36,6 @@ def _inside(one: nodes.Stmt) -> nodes.Stmt:
             return replace(one, body=tidied(one.body))
         case _:
             return one
-
-
-def _mentions(one: nodes.Stmt) -> set[str]:
-    """Locals that a statement reads or gives a value."""
-    found: set[str] = set()
-    for part in walk.statements([one]):
-        found |= {*walk.assigned(part), *walk.locals_in(walk.expressions(part))}
-    return found
 
 
 def _begun(name: str, one: nodes.Stmt | None) -> nodes.Stmt | None:

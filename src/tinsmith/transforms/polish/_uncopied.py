@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 from ...source.ir import nodes, walk
 
@@ -42,9 +43,9 @@ class Text:
     read: dict[str, list[Path]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for number, (one, path) in enumerate(_placed(self.body, ())):
+        for number, one, path in _placed(self.body, (), count()):
             for name in walk.assigned(one):
-                inside = (*path, id(one)) if isinstance(one, nodes.For) else path
+                inside = (*path, number) if isinstance(one, nodes.For) else path
                 self.given.setdefault(name, []).append((number, inside))
             for name in walk.locals_in(walk.expressions(one)):
                 self.read.setdefault(name, []).append(path)
@@ -58,12 +59,13 @@ class Text:
         return stays and all(where[: len(path)] == path for where in self.read.get(name, ()))
 
 
-def _placed(body: Sequence[nodes.Stmt], path: Path) -> Iterator[tuple[nodes.Stmt, Path]]:
+def _placed(body: Sequence[nodes.Stmt], path: Path, numbers: Iterator[int]) -> Iterator[tuple[int, nodes.Stmt, Path]]:
     for one in body:
-        yield one, path
-        inside = (*path, id(one)) if isinstance(one, nodes.For | nodes.While) else path
+        number = next(numbers)
+        yield number, one, path
+        inside = (*path, number) if isinstance(one, nodes.For | nodes.While) else path
         for part in walk.bodies(one):
-            yield from _placed(part, inside)
+            yield from _placed(part, inside, numbers)
 
 
 def _without(body: Sequence[nodes.Stmt], values: Mapping[str, nodes.Expr]) -> Iterator[nodes.Stmt]:
@@ -72,11 +74,10 @@ def _without(body: Sequence[nodes.Stmt], values: Mapping[str, nodes.Expr]) -> It
             continue
         one = walk.with_expressions(one, lambda expr: walk.substituted(expr, values))
         match one:
-            case nodes.If(condition, then, other, line):
-                yield nodes.If(condition, tuple(_without(then, values)), tuple(_without(other, values)), line)
-            case nodes.For(names, bounds, inside, is_parallel, line):
-                yield nodes.For(names, bounds, tuple(_without(inside, values)), is_parallel, line)
-            case nodes.While(inside, line):
-                yield nodes.While(tuple(_without(inside, values)), line)
+            case nodes.If():
+                then, other = (tuple(_without(part, values)) for part in (one.body, one.orelse))
+                yield replace(one, body=then, orelse=other)
+            case nodes.For() | nodes.While():
+                yield replace(one, body=tuple(_without(one.body, values)))
             case _:
                 yield one

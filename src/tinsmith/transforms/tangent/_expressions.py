@@ -12,7 +12,7 @@ from ...source.ir import nodes, types, walk
 from .._algebra import cast, constant, plus
 from .._names import Names
 from .._slopes import slopes
-from ._activity import Activity
+from ..analysis import Activity
 
 
 class Dual(NamedTuple):
@@ -62,7 +62,7 @@ class Expressions:
 
     def dual(self, expr: nodes.Expr) -> Dual:
         """Value and tangent of an expression."""
-        if not types.is_float(expr.type) or not self.activity.has(expr):
+        if not types.is_float(expr.type) or not self.activity.depends(expr):
             return Dual(expr)
         found = self._known.get(expr)
         if found is None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...source.ir import NotCovered, nodes, walk
-from .._flow import Edge, reached
+from ..analysis import Edge, reached
 
 Reasons = Mapping[str, NotCovered]
 

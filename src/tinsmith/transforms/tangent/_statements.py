@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from ...source.ir import NotCovered, nodes
 from .._algebra import cast, constant, plus, times
 from .._names import Names
-from ._activity import Activity
+from ..analysis import Activity
 from ._expressions import Dual, Expressions
-from ._extremes import Extreme, in_order, of_winner
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -23,10 +22,7 @@ class Statements:
         path: the kernel's file.
         kinds: types of its arrays and locals.
         activity, companions, names: as of `Expressions`.
-        extremes: arrays whose elements are maxima or minima somewhere, by name.
         owned: in a parallel loop, arrays whose elements one iteration alone touches; None in code that runs in order.
-        later: arrays whose maxima or minima in this loop have several iterations as candidates: another loop has them.
-        is_for_winners: this is that loop.
     """
 
     path: str
@@ -34,10 +30,7 @@ class Statements:
     activity: Activity
     companions: Mapping[str, str]
     names: Names
-    extremes: Mapping[str, Extreme]
     owned: frozenset[str] | None = None
-    later: frozenset[str] = frozenset()
-    is_for_winners: bool = False
 
     def block(self, body: Sequence[nodes.Stmt]) -> Block:
         """Statements in order, with their tangents."""
@@ -63,7 +56,7 @@ class Statements:
 
     def _still(self, name: str, kind: str, line: int) -> Block:
         """A local whose new value has no tangent."""
-        if not self.activity.has_local(name):
+        if name not in self.activity:
             return ()
         return (nodes.Assign(self.companions[name], constant(0, kind), line),)
 
@@ -80,7 +73,7 @@ class Statements:
     # Locals -----------------------------------------------------------------------------------
 
     def _assign(self, one: nodes.Assign) -> Block:
-        if not self.activity.has_local(one.name):
+        if one.name not in self.activity:
             return (one,)
         expressions, dual = self._dual(one.value, one.name, one.line)
         moved = dual.moved(self.kinds[one.name])
@@ -95,30 +88,18 @@ class Statements:
         expressions, dual = self._dual(one.value, one.array, one.line)
         one = replace(one, value=dual.value)
         companion = replace(one, array=self.companions[one.array], value=dual.moved(self.kinds[one.array]))
-        return (*expressions.before, companion, *self._untied(one), one)
-
-    def _untied(self, one: nodes.Store | nodes.Atomic) -> Block:
-        """An element that is no maximum any more has no ties."""
-        extreme = self.extremes.get(one.array)
-        if extreme is None:
-            return ()
-        return (nodes.Store(extreme.ties, one.index, one.entry, constant(0, "i32"), one.line),)
+        return (*expressions.before, companion, one)
 
     def _atomic(self, one: nodes.Atomic) -> Block:
         if not self.activity.has_array(one.array):
             return (one, *self._still(one.result or "", self.kinds[one.array], one.line))
-        if one.array in self.later and not self.is_for_winners:
-            return ()
         self._check_order(one)
         expressions, dual = self._dual(one.value, one.array, one.line)
-        if one.array in self.later:
-            return self._winner(one, expressions, dual)
         if one.operator in ("add", "sub"):
             changes, one = self._sum(one, dual)
-        elif one.operator == "mul":
-            changes, one = self._product(one, expressions, dual)
         else:
-            changes, one = self._extreme(one, expressions, dual)
+            assert one.operator == "mul", f"{one} was to be written out"
+            changes, one = self._product(one, expressions, dual)
         return (*expressions.before, *self._result(one), *changes, one)
 
     def _is_alone(self, array: str) -> bool:
@@ -131,7 +112,7 @@ class Statements:
 
     def _result(self, one: nodes.Atomic) -> Block:
         """The tangent of the old value."""
-        if one.result is None or not self.activity.has_local(one.result):
+        if one.result is None or one.result not in self.activity:
             return ()
         old = nodes.Load(self.companions[one.array], one.index, one.entry, self.kinds[one.array])
         return (nodes.Assign(self.companions[one.result], old, one.line),)
@@ -139,10 +120,10 @@ class Statements:
     def _sum(self, one: nodes.Atomic, dual: Dual) -> tuple[Block, nodes.Atomic]:
         one = replace(one, value=dual.value)
         if dual.tangent is None:
-            return self._untied(one), one
+            return (), one
         value = cast(dual.tangent, self.kinds[one.array])
         companion = replace(one, array=self.companions[one.array], value=value, result=None)
-        return (companion, *self._untied(one)), one
+        return (companion,), one
 
     def _product(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[Block, nodes.Atomic]:
         kind = self.kinds[one.array]
@@ -151,18 +132,4 @@ class Statements:
         companion = self.companions[one.array]
         old, moved = (nodes.Load(name, one.index, one.entry, kind) for name in (one.array, companion))
         total = plus(times(moved, value), times(old, dual.moved(kind)))
-        return (nodes.Store(companion, one.index, one.entry, total, one.line), *self._untied(one)), one
-
-    def _extreme(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[Block, nodes.Atomic]:
-        one, moved = self._settled(one, expressions, dual)
-        return in_order(self.extremes[one.array], one, moved, self.names), one
-
-    def _winner(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> Block:
-        one, moved = self._settled(one, expressions, dual)
-        return (*expressions.before, *of_winner(self.extremes[one.array], one, moved))
-
-    def _settled(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[nodes.Atomic, nodes.Expr]:
-        """Value and tangent as the array has them, in locals: both are used twice."""
-        kind = self.kinds[one.array]
-        moved = expressions.bound(dual.moved(kind))
-        return replace(one, value=expressions.bound(cast(dual.value, kind))), moved
+        return (nodes.Store(companion, one.index, one.entry, total, one.line),), one

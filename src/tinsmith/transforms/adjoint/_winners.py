@@ -7,9 +7,8 @@ winner, counts who equals it, and then reverses this instead of the task, for `a
     if v == winner[k]:                                            # where the atomic stands
         atomic_add(y[k], v / ties[k])
 
-Engines compile with fast maths: worked out in another kernel, `v` has other last bits, and of the winners 44 to 66 in
-a hundred do not equal themselves. So a `v` that was calculated is kept on a tape by the kernel that finds the winner,
-and taken from there to be compared.
+Worked out in another kernel, `v` has other last bits: of the winners 44 to 66 in a hundred did not equal themselves. So
+a `v` that was calculated is kept on a tape by the kernel that finds the winner, and taken from there to be compared.
 """
 
 from __future__ import annotations
@@ -18,33 +17,18 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import cast, compared, constant, over, times
+from .._algebra import cast, constant, over, times
 from .._exact import Exact
 from .._names import Names
 from .._slots import Slotted, place_of, replaced, slotted
+from ..extremes import Change, Extreme, Index
 from ..polish import polished, pruned
 from ._evaluated import extent
 from ._program import Reserve, Run, TapeSize
 from ._room import most_runs
-from ._tapes import entries
 
 Block = tuple[nodes.Stmt, ...]
-Index = tuple[nodes.Expr, ...]
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What lies beside an array of maxima or minima: as it was before the task, what won, and how many did."""
-
-    array: nodes.Array
-    before: str
-    winner: str
-    ties: str
-
-    def load(self, name: str, index: Index, entry: tuple[int, ...]) -> nodes.Load:
-        """An element of the array or of what lies beside it."""
-        return nodes.Load(name, index, entry, self.array.type)
 
 
 @dataclass(frozen=True)
@@ -62,7 +46,7 @@ class Extremes:
         note: what is kept, in words.
     """
 
-    arrays: tuple[Beside, ...]
+    arrays: tuple[Extreme, ...]
     reserve: Reserve | None
     find: nodes.Kernel
     count: nodes.Kernel
@@ -70,17 +54,6 @@ class Extremes:
     gathering: Block
     settling: tuple[Block, ...]
     note: str
-
-
-def extremes_of(statements: Block, kernel: nodes.Kernel) -> frozenset[str]:
-    """Arrays of floats of which a task takes nothing but maxima, or nothing but minima."""
-    loaded = {load.array for load in walk.loads(statements)}
-    uses: dict[str, set[str | None]] = {}
-    for one in walk.stores(statements):
-        is_plain = isinstance(one, nodes.Atomic) and one.result is None
-        uses.setdefault(one.array, set()).add(one.operator if isinstance(one, nodes.Atomic) and is_plain else None)
-    found = (name for name, operators in uses.items() if operators in ({"max"}, {"min"}))
-    return frozenset(name for name in found if name not in loaded and types.is_float(kernel.arrays[name].type))
 
 
 def taken_apart(statements: Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> Extremes:
@@ -96,16 +69,16 @@ class _Apart:
         arrays: Collection[str],
         names: Names,
     ) -> None:
-        statements = tuple(walk.changed(one, lambda expr: expr) for one in statements)  # no atomic stands there twice
+        statements = walk.numbered(statements)
         self.kernel = kernel
         self.names = names
-        self.beside = {name: self._beside(kernel.arrays[name]) for name in sorted(arrays)}
+        self.beside = {name: self._extreme(kernel.arrays[name]) for name in sorted(arrays)}
         last = statements[-1]
         self.loop = last if isinstance(last, nodes.For) and last.is_parallel else None
         self.before = statements[:-1] if self.loop else ()
         self.body = self.loop.body if self.loop else statements
         atomics = (one for one in walk.stores(self.body) if isinstance(one, nodes.Atomic))
-        self.atomics = {id(one): one for one in atomics if one.array in self.beside}
+        self.atomics = {one.number: one for one in atomics if one.array in self.beside}
         changed = {one.array for one in walk.stores(statements)}
         exact = Exact(statements, changed)
         kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
@@ -115,20 +88,19 @@ class _Apart:
         self.tape = nodes.Array(names.shared("candidates"), widest, 1)
         self._reserve: Reserve | None = None
 
-    def _beside(self, array: nodes.Array) -> Beside:
-        return Beside(array, *(self.names.shared(f"{word}_{array.name}") for word in ("before", "winner", "ties")))
+    def _extreme(self, array: nodes.Array) -> Extreme:
+        before, winner, ties = (self.names.shared(f"{word}_{array.name}") for word in ("before", "winner", "ties"))
+        return Extreme(array, before, winner, ties, array.type)
 
     def extremes(self) -> Extremes:
         if self.slotted.slots:
             self._reserve = self.reserve()
         start = self.start(self._reserve) if self._reserve else ()
         find = self.written("winners", [self.around(start, self.found)])
-        first = [
-            one for beside in self.beside.values() for one in self.over_all(beside, self.first_tie, is_parallel=True)
-        ]
+        first = [one for beside in self.beside.values() for one in beside.over_all(self.names, self.first_tie(beside))]
         count = self.written("ties", [*first, self.around(start, self.counted)])
         gathering = self.gathering(start)
-        settling = [self.over_all(one, self.settled, is_parallel=True) for one in self.beside.values()]
+        settling = [one.over_all(self.names, self.settled(one)) for one in self.beside.values()]
         whole = replace(self.kernel, arrays=self.arrays(), arguments=self.arguments())
         whole = replace(whole, locals={**self.kernel.locals, **self.names.types})
         beside = tuple(self.beside.values())
@@ -146,7 +118,7 @@ class _Apart:
 
     def found(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
         winner = self.beside[one.array].winner
-        slot = self.slotted.slots.get(id(one))
+        slot = self.slotted.slots.get(one.number)
         if slot is None:
             return [replace(one, array=winner)]
         kind = self.kernel.arrays[one.array].type
@@ -160,60 +132,39 @@ class _Apart:
     def counted(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
         more = constant(1, self.kernel.arrays[one.array].type)
         ties = nodes.Atomic("add", self.beside[one.array].ties, one.index, one.entry, more, None, one.line)
-        return self.if_won(one, lambda here: replace(ties, index=here))
+        return self.if_won(one, lambda here: [replace(ties, index=here)])
 
     def gathered(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
         beside = self.beside[one.array]
 
-        def added(here: Index) -> nodes.Stmt:
+        def added(here: Index) -> Sequence[nodes.Stmt]:
             share = over(cast(one.value, beside.array.type), beside.load(beside.ties, here, one.entry))
-            return nodes.Atomic("add", one.array, here, one.entry, share, None, one.line)
+            return [nodes.Atomic("add", one.array, here, one.entry, share, None, one.line)]
 
         return self.if_won(one, added)
 
-    def if_won(self, one: nodes.Atomic, then: Callable[[Index], nodes.Stmt]) -> Sequence[nodes.Stmt]:
-        beside, slot = self.beside[one.array], self.slotted.slots.get(id(one))
-        first: list[nodes.Stmt] = []
-        here: list[nodes.Expr] = []
-        for place in one.index:
-            if any(isinstance(part, nodes.Load) for part in walk.parts(place)):
-                name = self.names.fresh(f"{one.array}_row", "i32")
-                first.append(nodes.Assign(name, place, one.line))
-                place = nodes.Local(name, "i32")
-            here.append(place)
-        value = cast(one.value, beside.array.type)
-        if slot is not None:
-            value = cast(nodes.Load(self.tape.name, (slot,), (), self.tape.type), beside.array.type)
-        won = compared("==", value, beside.load(beside.winner, tuple(here), one.entry))
-        return [*first, nodes.If(won, (then(tuple(here)),), (), one.line)]
+    def if_won(self, one: nodes.Atomic, then: Callable[[Index], Sequence[nodes.Stmt]]) -> Sequence[nodes.Stmt]:
+        slot = self.slotted.slots.get(one.number)
+        kept = None if slot is None else nodes.Load(self.tape.name, (slot,), (), self.tape.type)
+        return self.beside[one.array].if_won(one, self.names, then, kept)
 
     # What is done for every element ---------------------------------------------------------------
 
-    def over_all(
-        self, beside: Beside, change: Callable[[Beside, Index, tuple[int, ...]], nodes.Stmt], *, is_parallel: bool
-    ) -> Block:
-        array = beside.array
-        names = tuple(self.names.fresh(f"row_{axis}", "i32") for axis in range(array.rank))
-        index = tuple(nodes.Local(name, "i32") for name in names)
-        body = tuple(change(beside, index, entry) for entry in entries(array.element))
-        if not names:
-            return body
-        bounds = tuple((ZERO, nodes.Size(array.name, axis)) for axis in range(array.rank))
-        return (nodes.For(names, bounds, body, is_parallel=is_parallel),)
+    def first_tie(self, beside: Extreme) -> Change:
+        def change(index: Index, entry: tuple[int, ...]) -> Sequence[nodes.Stmt]:
+            one = nodes.Store(beside.ties, index, entry, constant(1, beside.count_type))
+            return [nodes.If(beside.stays(index, entry), (one,))]
 
-    def stays(self, beside: Beside, index: Index, entry: tuple[int, ...]) -> nodes.Expr:
-        """Whether what stood there before won."""
-        return compared("==", *(beside.load(name, index, entry) for name in (beside.before, beside.winner)))
+        return change
 
-    def first_tie(self, beside: Beside, index: Index, entry: tuple[int, ...]) -> nodes.Stmt:
-        one = nodes.Store(beside.ties, index, entry, constant(1, beside.array.type))
-        return nodes.If(self.stays(beside, index, entry), (one,))
+    def settled(self, beside: Extreme) -> Change:
+        def change(index: Index, entry: tuple[int, ...]) -> Sequence[nodes.Stmt]:
+            old, ties = (beside.load(name, index, entry) for name in (beside.array.name, beside.ties))
+            share = nodes.Store(beside.array.name, index, entry, over(old, ties))
+            nothing = nodes.Store(beside.array.name, index, entry, constant(0, beside.array.type))
+            return [nodes.If(beside.stays(index, entry), (share,), (nothing,))]
 
-    def settled(self, beside: Beside, index: Index, entry: tuple[int, ...]) -> nodes.Stmt:
-        old, ties = (beside.load(name, index, entry) for name in (beside.array.name, beside.ties))
-        share = nodes.Store(beside.array.name, index, entry, over(old, ties))
-        nothing = nodes.Store(beside.array.name, index, entry, constant(0, beside.array.type))
-        return nodes.If(self.stays(beside, index, entry), (share,), (nothing,))
+        return change
 
     # Kernels ------------------------------------------------------------------------------------
 
@@ -314,19 +265,10 @@ class _Apart:
 
 def _with_counts(body: Sequence[nodes.Stmt], counter: str, count: str, place: nodes.Expr) -> Block:
     """Statements that store the counter wherever they move it: no way out of an iteration misses that."""
-    found: list[nodes.Stmt] = []
-    for one in body:
-        match one:
-            case nodes.If():
-                then, other = (_with_counts(part, counter, count, place) for part in (one.body, one.orelse))
-                found.append(nodes.If(one.condition, then, other, one.line))
-            case nodes.For() | nodes.While():
-                found.append(replace(one, body=_with_counts(one.body, counter, count, place)))
-            case nodes.Assign() if one.name == counter:
-                found += [one, nodes.Store(count, (place,), (), nodes.Local(counter, "i32"))]
-            case _:
-                found.append(one)
-    return tuple(found)
+    store = nodes.Store(count, (place,), (), nodes.Local(counter, "i32"))
+    return walk.rewritten(
+        body, lambda one: (one, store) if isinstance(one, nodes.Assign) and one.name == counter else (one,)
+    )
 
 
 def _parts(body: Sequence[nodes.Stmt]) -> list[nodes.Expr]:

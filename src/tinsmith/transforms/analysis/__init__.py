@@ -1,0 +1,27 @@
+"""What is known of a kernel without running it: each question in a file of its own."""
+
+from ._activity import Activity, Edge, along, edges_of, reached, sources, varied_in
+from ._affine import Affine, affine
+from ._definitions import Definition, defined, definitions, mentioned, single_definitions, whole_definitions
+from ._ownership import concurrent_loop, owned, owned_by
+
+__all__ = [
+    "Activity",
+    "Affine",
+    "Definition",
+    "Edge",
+    "affine",
+    "along",
+    "concurrent_loop",
+    "defined",
+    "definitions",
+    "edges_of",
+    "mentioned",
+    "owned",
+    "owned_by",
+    "reached",
+    "single_definitions",
+    "sources",
+    "varied_in",
+    "whole_definitions",
+]
