@@ -367,7 +367,8 @@ def examined(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], wh
             words = f"{who} of {type(subject).__name__} got `{next(iter(named))}` by name"
             raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
         return subject._examine(inputs, who)
-    return ExaminedOp(subject, *called(subject, inputs, named))
+    op = subject.functional  # what it updates in place is compared as what it returns
+    return ExaminedOp(op, *called(op, inputs, named))
 
 
 def examined_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> Examined:

@@ -12,14 +12,21 @@ from .._lazy import lazy
 from ._parsing import parse_statement, source_lines
 from ._walk import walk
 
+LANG = "_lang"
+"""What rewritten trees call the engine's module."""
+
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands."""
+    """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands.
+
+    `lang` is the engine's module, which rewritten trees call `_lang`.
+    """
 
     function: Callable[..., Any]
     tree: ast.FunctionDef
     path: str
+    lang: Any = None
 
     @property
     def name(self) -> str:
@@ -61,6 +68,8 @@ class Source:
                 return cell.cell_contents
             except ValueError:  # the enclosing function has not assigned it yet
                 raise KeyError(name) from None
+        if name == LANG and self.lang is not None:
+            return self.lang
         if name in self.function.__globals__:
             return self.function.__globals__[name]
         builtins = self.function.__globals__["__builtins__"]

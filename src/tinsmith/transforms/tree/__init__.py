@@ -2,6 +2,7 @@
 
 from ._annotated import annotated
 from ._batched import batched
+from ._begun import begun_as_copies
 from ._fielded import fielded
 from ._lifted import lifted
 from ._loops import NotRewritable
@@ -16,6 +17,7 @@ __all__ = [
     "NotRewritable",
     "annotated",
     "batched",
+    "begun_as_copies",
     "fielded",
     "lifted",
     "ranged",
