@@ -235,7 +235,7 @@ class ExaminedOp(Examined):
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
         pairs = zip(self.form.call.core.signature.arrays, self.bound.tensors, strict=True)
-        return {name: tensor for name, tensor in pairs if name in self.op.arguments}
+        return {name: tensor for name, tensor in pairs if name in self.op._signature.order}
 
     @property
     def batchable(self) -> frozenset[str]:

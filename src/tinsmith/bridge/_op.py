@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from inspect import Parameter
 from inspect import Signature as PythonSignature
 from typing import Any, Generic, NamedTuple
 
@@ -24,9 +23,11 @@ from ._lean import lean_as
 from ._make_core import make_core
 from ._options import OpOptions
 from ._pickling import Reference, reference_to
+from ._python_signature import python_signature
 from ._route import Route, Routes, checked_form, key_of
 from ._signature import Signature, fitting_dtypes
 from ._stage import FieldUse
+from ._structs import Structs
 from ._tracing import has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
 from .derived import SeededCore
@@ -74,10 +75,11 @@ class Op(Generic[Result]):
         self._make_core()
         self._seeded = self._core if isinstance(self._core, SeededCore) else None
         signature = self._signature
-        self._count = len(signature.order)
+        self._structs = Structs(self.name, [signature.parameters(name)[0] for name in signature.order])
+        self._count = len(signature.order) if not self._structs else -1
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
-        outputs = signature.outputs if self._updates is None else self._updates.results
-        self._result = _result_type(self.name, outputs, options.returns)
+        self._result_names = signature.outputs if self._updates is None else self._updates.results
+        self._result = _result_type(self.name, self._result_names, options.returns)
 
     # Making -------------------------------------------------------------------------------
     def backward(self, kernel: Any) -> Any:
@@ -180,7 +182,9 @@ class Op(Generic[Result]):
         return self._dispatch(bound) if is_tracing() else self._outputs(bound)
 
     def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
-        if named or not self._takes_tensors_only or len(arguments) != self._count:
+        if self._structs:
+            bound = bind(self._signature, (), self._structs.apart(arguments, named))
+        elif named or not self._takes_tensors_only or len(arguments) != self._count:
             bound = bind(self._signature, arguments, named)
         else:
             bound = Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
@@ -230,16 +234,8 @@ class Op(Generic[Result]):
     @property
     def __signature__(self) -> PythonSignature:
         """What `inspect.signature` tells: a call's arguments, and the dims that it gives by keyword."""
-        signature = self._signature
-        kinds: dict[str, Any] = dict.fromkeys(signature.arrays, torch.Tensor)
-        kinds |= dict.fromkeys(signature.templates, Parameter.empty)
-        for name in signature.scalars:
-            own = signature.parameters(name)[0]
-            kinds[name] = Sequence[float] if own.kind == "matrix" else float if own.setter == "float" else int
-        found = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kinds[name]) for name in signature.order]
-        found += [Parameter(name, Parameter.KEYWORD_ONLY, annotation=int) for name in signature.size_names]
-        given = torch.Tensor if len(signature.outputs) == 1 else self._result
-        return PythonSignature(found, return_annotation=given)
+        given = torch.Tensor if len(self._result_names) == 1 else self._result
+        return python_signature(self._signature, self._structs, given)
 
     @property
     def spec(self) -> Spec:
@@ -301,7 +297,7 @@ class Op(Generic[Result]):
     @property
     def arguments(self) -> tuple[str, ...]:
         """Names of what a call takes, in order; sizes that a call gives by keyword are not among them."""
-        return self._signature.order
+        return self._structs.order
 
     @property
     def examples(self) -> dict[str, Callable[[], Any]]:

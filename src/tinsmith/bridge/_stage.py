@@ -23,7 +23,6 @@ from ..source import (
     divides,
     lent_names,
     multiplies_atomically,
-    read,
     roles_of,
     subscript_arity,
 )
@@ -48,6 +47,7 @@ from ..transforms import (
 from ._from_ir import compile_divisions, compile_moved, compile_products, misread_reverse
 from ._guarded import compile_guarded
 from ._links import Links
+from ._structs import without_structs_of
 from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
 from ._variant import ArrayType, Variant
 
@@ -106,7 +106,7 @@ class Stage:
         self._may_write_fields = may_write_fields
         self.home = of_kernel(kernel)
         self.engine: Engine = get(engine) if engine else self.home
-        self.source: Source = replace(read(self.home.function_of(kernel)), lang=self.home.lang)
+        self.source: Source = without_structs_of(kernel, self.home)
         self.source = replace(self.source, tree=without_gradient_stores(self.source.tree, self.links.gradients))
         self.owner = self.home.owner_of(kernel)
         self.is_method = self.home.is_method(kernel)

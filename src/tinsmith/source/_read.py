@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors import KernelError, refusal
@@ -12,21 +12,18 @@ from .._lazy import lazy
 from ._parsing import parse_statement, source_lines
 from ._walk import walk
 
-LANG = "_lang"
-"""What rewritten trees call the engine's module."""
-
 
 @dataclass(frozen=True, eq=False)
 class Source:
     """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands.
 
-    `lang` is the engine's module, which rewritten trees call `_lang`.
+    `given` are values of names that rewriting has brought into the tree, `_lang` for the engine's module.
     """
 
     function: Callable[..., Any]
     tree: ast.FunctionDef
     path: str
-    lang: Any = None
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -68,8 +65,8 @@ class Source:
                 return cell.cell_contents
             except ValueError:  # the enclosing function has not assigned it yet
                 raise KeyError(name) from None
-        if name == LANG and self.lang is not None:
-            return self.lang
+        if name in self.given:
+            return self.given[name]
         if name in self.function.__globals__:
             return self.function.__globals__[name]
         builtins = self.function.__globals__["__builtins__"]
@@ -83,7 +80,7 @@ class Source:
                 names[name] = self.lookup(name)
             except KeyError:
                 continue  # not assigned yet: the engine will name it if the kernel uses it
-        return names
+        return {**names, **self.given}
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from .tree import (
     simplified,
     unstored,
     without_gradient_stores,
+    without_structs,
 )
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "tangent",
     "unstored",
     "without_gradient_stores",
+    "without_structs",
     "write_out_divisions",
     "write_out_products",
 ]

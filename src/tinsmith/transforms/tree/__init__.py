@@ -11,6 +11,7 @@ from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
 from ._stored import results_stored
+from ._taken_apart import without_structs
 from ._unstored import unstored, without_gradient_stores
 
 __all__ = [
@@ -27,4 +28,5 @@ __all__ = [
     "simplified",
     "unstored",
     "without_gradient_stores",
+    "without_structs",
 ]
