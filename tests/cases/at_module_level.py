@@ -22,6 +22,13 @@ def quadrants_square(x: qd.types.ndarray(), y: qd.types.ndarray()):
         y[i] = x[i] * x[i]
 
 
+@ts.op("inout x[n] ->")
+@ti.kernel
+def taichi_grow(x: ti.types.ndarray()):
+    for i in x:
+        x[i] *= GAIN
+
+
 @ts.op("x[n] -> y[n]")
 @ti.kernel
 def taichi_gain(x: ti.types.ndarray(), y: ti.types.ndarray()):

@@ -235,7 +235,7 @@ class ExaminedOp(Examined):
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
         pairs = zip(self.form.call.core.signature.arrays, self.bound.tensors, strict=True)
-        return {name: tensor for name, tensor in pairs if name in self.op.arguments}
+        return {name: tensor for name, tensor in pairs if name in self.op._signature.order}
 
     @property
     def batchable(self) -> frozenset[str]:
@@ -367,7 +367,8 @@ def examined(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], wh
             words = f"{who} of {type(subject).__name__} got `{next(iter(named))}` by name"
             raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
         return subject._examine(inputs, who)
-    return ExaminedOp(subject, *called(subject, inputs, named))
+    op = subject.functional  # what it updates in place is compared as what it returns
+    return ExaminedOp(op, *called(op, inputs, named))
 
 
 def examined_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> Examined:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .._errors import ArgumentError, SpecError, refusal
-from ..engines import is_kernel, one_at_a_time
-from ..spec import parse
+from ..engines import is_kernel, of_kernel, one_at_a_time
+from ..source import read, walk
+from ..spec import functional, parse
 from ._content import content_of
 from ._core import Core
 from ._options import OpOptions
@@ -30,11 +32,14 @@ _REVERSES: Mapping[str, Callable[[Signature], Reverse]] = {
 @one_at_a_time
 def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) -> Core:
     """The core of an op with this name, of these kernels, with the spec that `text` is."""
-    spec = parse(text, options.scratch)
-    stages = stages_of(kernels, spec, options)
+    spec, names = functional(parse(text, options.scratch), functools.partial(_names_in, kernels))
+    stages = stages_of(kernels, spec, options, names)
     is_run = not options.unrun
     order = call_order(spec, stages, options.order)
-    signature = match(name, spec, stages, options.init, options.detached, order=order, is_run=is_run)
+    after = {new: old for old, new in names.items()}
+    # Every element of a new value is a copy before anything else happens.
+    init = {**dict.fromkeys(after, "empty"), **(options.init or {})}
+    signature = match(name, spec, stages, init, options.detached, order=order, is_run=is_run, updates=after)
     refuses_half = options.half == "refuse"
     signature = settled(replace(signature, trusts_engine=options.trust_engine, refuses_half=refuses_half))
     for engine in {stage.engine for stage in stages}:
@@ -50,6 +55,40 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
     if is_run:
         define_operators(core, content)
     return core
+
+
+@one_at_a_time
+def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options: OpOptions) -> Core:
+    """The core whose kernels change the memory of updated arguments, for calls without a gradient.
+
+    Args:
+        core: that in which new values are outputs.
+        kernels: the op's own.
+        text: its spec.
+        options: its options.
+    """
+    spec = parse(text, options.scratch)
+    signature = core.signature
+    updated = frozenset(signature.updates.values())
+    init = {name: how for name, how in signature.init.items() if name not in signature.updates}
+    found = match(
+        signature.op,
+        spec,
+        stages_of(kernels, spec, options),
+        init,
+        options.detached,
+        order=signature.order,
+        overwrites=updated,
+    )
+    return Core(settled(replace(found, refuses_half=signature.refuses_half)), EngineReverse(found))
+
+
+def _names_in(kernels: Sequence[Any]) -> frozenset[str]:
+    """All names that kernels use."""
+    trees = [read(of_kernel(kernel).function_of(kernel)).tree for kernel in kernels]
+    nodes = [node for tree in trees for node in walk(tree)]
+    named = {node.id for node in nodes if isinstance(node, ast.Name)}
+    return frozenset(named | {node.arg for node in nodes if isinstance(node, ast.arg)})
 
 
 def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from inspect import Parameter
 from inspect import Signature as PythonSignature
 from typing import Any, Generic, NamedTuple
 
@@ -15,7 +14,7 @@ from .._errors import ArgumentError, SpecError, refusal
 from .._offers import checking
 from ..engines import HALVES, of_kernel
 from ..linter import Finding, lint_kernels
-from ..spec import Numbers, Spec
+from ..spec import Numbers, Spec, parse
 from ._binding import Bound, bind, check_tensors
 from ._buffers import in_order
 from ._examples import registered
@@ -24,10 +23,13 @@ from ._lean import lean_as
 from ._make_core import make_core
 from ._options import OpOptions
 from ._pickling import Reference, reference_to
+from ._python_signature import python_signature
 from ._route import Route, Routes, checked_form, key_of
 from ._signature import Signature, fitting_dtypes
 from ._stage import FieldUse
+from ._structs import Structs
 from ._tracing import has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
+from ._updates import Updates
 from .derived import SeededCore
 from .operators import call_distributed, is_distributed
 
@@ -68,14 +70,16 @@ class Op(Generic[Result]):
         self.name: str = options.name or "_then_".join(_name_of(kernel) for kernel in kernels)
         self.__name__ = self.name
         self._lean = lean_as(self.name)
+        self._spec = parse(spec, options.scratch)
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
-        self._core = make_core(self.name, self._kernels, self._text, self._options)
-        self._routes = Routes(self._core)
+        self._make_core()
         self._seeded = self._core if isinstance(self._core, SeededCore) else None
         signature = self._signature
-        self._count = len(signature.order)
+        self._structs = Structs(self.name, [signature.parameters(name)[0] for name in signature.order])
+        self._count = len(signature.order) if not self._structs else -1
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
-        self._result = _result_type(self.name, signature.outputs, options.returns)
+        self._result_names = signature.outputs if self._updates is None else self._updates.results
+        self._result = _result_type(self.name, self._result_names, options.returns)
 
     # Making -------------------------------------------------------------------------------
     def backward(self, kernel: Any) -> Any:
@@ -102,9 +106,15 @@ class Op(Generic[Result]):
             tensor([2., 2., 2.])
         """
         self._options = replace(self._options, backward=kernel)
-        self._core = make_core(self.name, self._kernels, self._text, self._options)
-        self._routes = Routes(self._core)
+        self._make_core()
         return kernel
+
+    def _make_core(self) -> None:
+        made_of = self._kernels, self._text, self._options
+        self._core = make_core(self.name, *made_of)
+        self._routes = Routes(self._core)
+        is_updating = bool(self._spec.updated) and not self._options.functional
+        self._updates = Updates(self._core, *made_of) if is_updating else None
 
     def example(self, make: Callable[[], Any]) -> Callable[[], Any]:
         """Register a function that gives example inputs, under its own name. A decorator; see `examples`."""
@@ -138,8 +148,11 @@ class Op(Generic[Result]):
     # Calling ------------------------------------------------------------------------------
     def __call__(self, *arguments: Any, **named: Any) -> Result:
         """Run the op. See the class for what it takes and returns."""
+        if self._updates is not None:
+            run = self._run_traced if is_tracing() else self._outputs
+            return self._wrap(self._updates.call(self._bound(arguments, named), run))
         if is_tracing():
-            return self._wrap(self._call_traced(arguments, named))
+            return self._wrap(self._run_traced(self._bound(arguments, named)))
         routes = self._routes
         if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
             found = routes.get(key_of(arguments))
@@ -152,10 +165,10 @@ class Op(Generic[Result]):
                     return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
         return self._wrap(self._outputs(self._bound(arguments, named)))
 
-    def _call_traced(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Sequence[torch.Tensor]:
+    def _run_traced(self, bound: Bound) -> Sequence[torch.Tensor]:
         """A call that a compiler reads instead of running it."""
         self._core.settle()
-        bound = _autocast(self._core.signature, self._bound(arguments, named))
+        bound = _autocast(self._core.signature, bound)
         check_tensors(self._core.signature, bound.tensors)
         return self._dispatch(bound)
 
@@ -169,7 +182,9 @@ class Op(Generic[Result]):
         return self._dispatch(bound) if is_tracing() else self._outputs(bound)
 
     def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
-        if named or not self._takes_tensors_only or len(arguments) != self._count:
+        if self._structs:
+            bound = bind(self._signature, (), self._structs.apart(arguments, named))
+        elif named or not self._takes_tensors_only or len(arguments) != self._count:
             bound = bind(self._signature, arguments, named)
         else:
             bound = Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
@@ -219,21 +234,33 @@ class Op(Generic[Result]):
     @property
     def __signature__(self) -> PythonSignature:
         """What `inspect.signature` tells: a call's arguments, and the dims that it gives by keyword."""
-        signature = self._signature
-        kinds: dict[str, Any] = dict.fromkeys(signature.arrays, torch.Tensor)
-        kinds |= dict.fromkeys(signature.templates, Parameter.empty)
-        for name in signature.scalars:
-            own = signature.parameters(name)[0]
-            kinds[name] = Sequence[float] if own.kind == "matrix" else float if own.setter == "float" else int
-        found = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kinds[name]) for name in signature.order]
-        found += [Parameter(name, Parameter.KEYWORD_ONLY, annotation=int) for name in signature.size_names]
-        given = torch.Tensor if len(signature.outputs) == 1 else self._result
-        return PythonSignature(found, return_annotation=given)
+        given = torch.Tensor if len(self._result_names) == 1 else self._result
+        return python_signature(self._signature, self._structs, given)
 
     @property
     def spec(self) -> Spec:
         """The spec, parsed; `str` of it gives the text back."""
-        return self._signature.spec
+        return self._spec
+
+    @property
+    def functional(self) -> Op[Any]:
+        """The same op without `inout`: it changes no argument, and returns new values first, as `state_after`.
+
+        An op that updates nothing is its own.
+
+        Example:
+            >>> @ts.op("inout state[n] ->")
+            ... @ti.kernel
+            ... def double(state: ti.types.ndarray()):
+            ...     for i in state:
+            ...         state[i] *= 2.0
+            >>> state = torch.ones(2)
+            >>> double.functional(state), state
+            (tensor([2., 2.]), tensor([1., 1.]))
+        """
+        if self._updates is None:
+            return self
+        return Op(self._kernels, self._text, replace(self._options, functional=True, returns=None))
 
     @property
     def kernel(self) -> Any:
@@ -270,7 +297,7 @@ class Op(Generic[Result]):
     @property
     def arguments(self) -> tuple[str, ...]:
         """Names of what a call takes, in order; sizes that a call gives by keyword are not among them."""
-        return self._signature.order
+        return self._structs.order
 
     @property
     def examples(self) -> dict[str, Callable[[], Any]]:

@@ -27,7 +27,8 @@ def warn_of_orders(signature: Signature) -> None:
     Results are in the spec's order, arguments in the kernel's. That can be mistaken where outputs are called as inputs
     are, but for one affix (`v_new`, `next_v`), and two of them with the same dims stand in another order.
     """
-    pairs = _continued(signature.spec.inputs, signature.spec.outputs)
+    results = [item for item in signature.spec.outputs if item.name not in signature.updates]
+    pairs = _continued(signature.spec.inputs, results)
     places = {name: place for place, name in enumerate(signature.order)}
     swapped = next(
         (

@@ -6,7 +6,7 @@ up, lowered and compiled. Only the op's names for their scalar arguments are the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..source.ir import Lowered, nodes, walk
 from ..spec import Spec
 from ._links import Links
 from ._options import OpOptions
-from ._stage import Stage
+from ._stage import NO_NAMES, Stage
 from ._variant import Variant
 
 
@@ -72,15 +72,23 @@ class Relaunch(Stage):
         return walk.rebuilt(expr, self._named)
 
 
-def stages_of(kernels: Sequence[Any], spec: Spec, options: OpOptions) -> list[Stage]:
-    """The op's kernels, each analysed once however often it is launched."""
+def stages_of(
+    kernels: Sequence[Any], spec: Spec, options: OpOptions, updated: Mapping[str, str] = NO_NAMES
+) -> list[Stage]:
+    """The op's kernels, each analysed once however often it is launched.
+
+    `updated` are the names of arrays that kernels update in place, and those of copies that are updated instead.
+    """
     arrays = [item.name for item in spec.items]
     links: Sequence[Links | None] = options.links or [None] * len(kernels)
     results = [()] * len(kernels) if options.links else _names_of_results(kernels, [one.name for one in spec.outputs])
     stages: list[Stage] = []
+    left = dict(updated)
     for kernel, link, names in zip(kernels, links, results, strict=True):
         if link is None or link.again is None:
-            stages.append(stage_of(kernel, arrays, options, link, names))
+            stages.append(stage_of(kernel, arrays, options, link, names, updated, left))
+            for name in stages[-1].begins.values():
+                del left[name]
         else:
             stages.append(Relaunch(stages[link.again], link.names))
     return stages
@@ -106,14 +114,22 @@ def stage_of(
     options: OpOptions,
     links: Links | None = None,
     results: Sequence[str] = (),
+    updated: Mapping[str, str] = NO_NAMES,
+    begins: Collection[str] = (),
 ) -> Stage:
-    """A kernel of an op, or its gradient kernel, which uses `arrays`; `results` are names of what it returns."""
+    """A kernel of an op, or its gradient kernel, which uses `arrays`; `results` are names of what it returns.
+
+    Arrays that are `updated` are copies of that name, which the first kernel `begins`.
+    """
+    own = {parameter.name for parameter in of_kernel(kernel).parameters(kernel)}
     return Stage(
         kernel,
         arrays,
         options.engine,
         links=links,
         results=results,
+        updated=updated,
+        begins=[name for name in begins if name in own],
         may_write_fields=options.unrun,
         is_simd=options.simd,
         is_steady=options.steady,

@@ -8,7 +8,7 @@ kernels keep to it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,8 @@ class Signature:
         detached: outputs and scratch that get no gradient, and let none through.
         trusts_engine: whether the engine's gradient is taken where it is known to go wrong.
         refuses_half: whether an array that a kernel annotates as float32 takes no half precision.
+        updates: outputs that are new values of inputs, with the names of these.
+        overwrites: inputs whose memory the kernels change.
         hidden_sizes: dims that a call gives by keyword for arrays that the spec does not name: those of a base.
     """
 
@@ -48,6 +50,8 @@ class Signature:
     trusts_engine: bool = False
     refuses_half: bool = False
     hidden_sizes: tuple[str, ...] = ()
+    updates: Mapping[str, str] = field(default_factory=dict)
+    overwrites: frozenset[str] = frozenset()
 
     @lazy
     def items(self) -> dict[str, Item]:
@@ -156,8 +160,10 @@ def match(
     *,
     order: Sequence[str],
     is_run: bool = True,
+    updates: Mapping[str, str] | None = None,
+    overwrites: frozenset[str] = frozenset(),
 ) -> Signature:
-    """Match a spec with kernels. `order` are a call's arguments.
+    """Match a spec with kernels. `order` are a call's arguments; the others are the signature's.
 
     An op that is not run may leave outputs as they are, and return values.
 
@@ -186,11 +192,13 @@ def match(
         tuple(name for name in order if kinds[name] == "template"),
         _checked_init(op, spec, init or {}),
         frozenset(detached),
+        updates=updates or {},
+        overwrites=overwrites,
     )
     for stage in firsts:
         if is_run:
             _check_size(op, stage)
-        _check_kernel(op, spec, stage)
+        _check_kernel(op, spec, stage, overwrites)
         stage.survey(stage.templates({}))
     if is_run:
         _check_written(signature)
@@ -291,12 +299,17 @@ def _check_size(op: str, stage: Stage) -> None:
         raise KernelError(refusal(words, [("at", where)], remedy))
 
 
-def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
+def _check_kernel(op: str, spec: Spec, stage: Stage, overwrites: frozenset[str]) -> None:
     for item in spec.inputs:
+        if item.name in overwrites:
+            continue
         changes = stage.roles[item.name].of("write", "add") if item.name in stage.roles else []
         if changes:
             words = f"kernel `{stage.name}` of op `{op}` writes its input `{item.name}`"
-            remedy = f"Make `{item.name}` an output, or write to one: inputs are the caller's and are never changed."
+            remedy = (
+                f"Make `{item.name}` an output, or write to one: inputs are the caller's and are never changed. "
+                f"Where the caller's tensor should be, write `inout {item}`."
+            )
             raise KernelError(refusal(words, [("at", changes[0].place)], remedy))
         if item.name in stage.roles and stage.roles[item.name].escapes:
             words = f"input `{item.name}` of op `{op}` is used whole, and what becomes of it cannot be seen"
@@ -311,11 +324,21 @@ def _check_kernel(op: str, spec: Spec, stage: Stage) -> None:
 
 def _check_written(signature: Signature) -> None:
     for name in signature.outputs:
-        if not any(name in stage.roles and stage.roles[name].is_written for stage in signature.firsts):
+        if not any(_changes(stage, name) for stage in signature.firsts):
+            if name in signature.updates:
+                words = f"no kernel of op `{signature.op}` writes `{signature.updates[name]}`"
+                remedy = "Leave out `inout`: an array that is only read is an input."
+                raise KernelError(refusal(words, [("spec", signature.spec.text)], remedy))
             words = f"no kernel of op `{signature.op}` writes its output `{name}`"
             raise KernelError(
                 refusal(words, [("spec", str(signature.spec))], f"Move `{name}` to the left of `->` if it is an input.")
             )
+
+
+def _changes(stage: Stage, name: str) -> bool:
+    """Whether a kernel writes an array besides filling it with a copy of another."""
+    role = stage.roles.get(name)
+    return role is not None and (bool(role.escapes) or len(role.of("write", "add")) > (name in stage.begins))
 
 
 def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] | None:

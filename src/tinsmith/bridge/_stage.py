@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -24,14 +24,15 @@ from ..source import (
     divides,
     lent_names,
     multiplies_atomically,
-    read,
     roles_of,
+    subscript_arity,
 )
 from ..source.ir import Lowered, NotCovered, lower, nodes, types
 from ..transforms import (
     NotBatchable,
     NotRewritable,
     annotated,
+    begun_as_copies,
     fielded,
     lifted,
     ranged,
@@ -54,8 +55,11 @@ from ._from_ir import (
 )
 from ._guarded import compile_guarded
 from ._links import Links
+from ._structs import without_structs_of
 from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
 from ._variant import ArrayType, Variant
+
+NO_NAMES: Mapping[str, str] = {}
 
 
 class FieldUse(NamedTuple):
@@ -81,6 +85,7 @@ class Stage:
         engine: where it runs; `home` is the engine that it was written for.
         parameters: its parameters by name, in order, without `self`; last those that stand for what it returns.
         results: what it returns, by name, as far as it is an output.
+        begins: arrays that it fills with copies before anything else, with the names of what is copied.
         roles: how it uses each array.
 
     One that `is_steady` was made with Python values that nobody changes, so they are not looked at again.
@@ -94,6 +99,8 @@ class Stage:
         *,
         links: Links | None = None,
         results: Sequence[str] = (),
+        updated: Mapping[str, str] = NO_NAMES,
+        begins: Collection[str] = (),
         may_write_fields: bool = False,
         is_simd: bool = False,
         is_steady: bool = False,
@@ -107,12 +114,13 @@ class Stage:
         self._may_write_fields = may_write_fields
         self.home = of_kernel(kernel)
         self.engine: Engine = get(engine) if engine else self.home
-        self.source: Source = read(self.home.function_of(kernel))
+        self.source: Source = without_structs_of(kernel, self.home)
         self.source = replace(self.source, tree=without_gradient_stores(self.source.tree, self.links.gradients))
         self.owner = self.home.owner_of(kernel)
         self.is_method = self.home.is_method(kernel)
         self.source = replace(self.source, tree=renamed(self.source.tree, self.links.names))
         self.results = tuple(zip(results, self.home.results(kernel), strict=False))
+        self.source = replace(self.source, tree=renamed(self.source.tree, updated))
         self.source = replace(self.source, tree=self._with_results(results))
         keys = self.links.keys(self.home)
         if keys:
@@ -120,6 +128,11 @@ class Stage:
         linked = [self._linked(parameter) for parameter in self.home.parameters(kernel)]
         linked += [array.parameter() for array in self.links.fields.values()]
         linked += [replace(one, name=name, kind="array", ndim=0) for name, one in self.results]
+        linked = [replace(one, name=updated.get(one.name, one.name)) for one in linked]
+        self.begins = {updated[name]: name for name in begins}
+        ranks = {one.name: self._index_count(one) for one in linked if one.name in self.begins}
+        self.source = replace(self.source, tree=begun_as_copies(self.source.tree, self.begins, ranks))
+        linked = [new for one in linked for new in self._with_source(one)]
         self.parameters: dict[str, Parameter] = {parameter.name: parameter for parameter in linked}
         self.arrays = tuple(name for name in self.parameters if name in set(arrays))
         values = [name for name in self.arrays if self.parameters[name].kind in ("scalar", "matrix")]
@@ -149,6 +162,15 @@ class Stage:
             words = f"what kernel `{self.source.name}` returns cannot become an output: {reason}"
             remedy = "Return once, at the end of the kernel, each of the values by itself."
             raise KernelError(refusal(words, [("at", self.source.place(self.source.tree))], remedy)) from None
+
+    def _index_count(self, parameter: Parameter) -> int | None:
+        """How many indices an element of an array has, as far as its annotation or its uses say."""
+        return subscript_arity(self.source, parameter.name) if parameter.ndim is None else parameter.ndim
+
+    def _with_source(self, parameter: Parameter) -> list[Parameter]:
+        """A parameter, after the array that it begins as a copy of."""
+        source = self.begins.get(parameter.name)
+        return [parameter] if source is None else [replace(parameter, name=source), parameter]
 
     def _linked(self, parameter: Parameter) -> Parameter:
         """A parameter by its name in the op, with the element dims that are known of it."""

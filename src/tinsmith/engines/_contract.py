@@ -30,7 +30,8 @@ class Parameter:
 
     `dtypes` are the torch dtypes that fit (None: any). `element` holds the dims of a vector
     or matrix element, () for plain numbers. `text` is the annotation as source in which the
-    engine's module is called `_lang`; a variant's arrays are annotated anew, by `array_text`.
+    engine's module is called `_lang`; a variant's arrays are annotated anew, by `array_text`. A member of a
+    parameter that is a struct has a `path`: the kernel's own name for the struct, and the members that lead to it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Parameter:
     setter: str = ""
     boundary: str = "unsafe"
     text: str = ""
+    path: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -166,7 +168,14 @@ class Engine(ABC):
 
     @abstractmethod
     def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
-        """A kernel's parameters in order, its `self` left out. Raises KernelError for kinds we cannot pass."""
+        """A kernel's parameters in order, its `self` left out. Raises KernelError for kinds we cannot pass.
+
+        In the place of a struct stand its members.
+        """
+
+    @abstractmethod
+    def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
+        """The types of parameters that are structs, and of structs in them, by the names that lead there."""
 
     @abstractmethod
     def results(self, kernel: Any) -> tuple[Parameter, ...]:

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from .._errors import EngineError, KernelError, refusal
+from .._errors import EngineError, refusal
 from ._contract import ArrayArgument, Engine, Launch, Parameter, ScalarArgument
 
 DTYPES: dict[str, torch.dtype] = {
@@ -132,33 +132,6 @@ def _array(name: str, annotation: Any, matrix_type: type) -> Parameter:
     text = f"_lang.types.ndarray({', '.join(parts)})"
     element = element_of(declared) if is_matrix else ()
     return Parameter(name, "array", dtypes_of(scalar), annotation.ndim, element, boundary=boundary, text=text)
-
-
-def parameters(
-    kernel_name: str, metas: list[Any], describe_one: Callable[[str, Any], Parameter | None]
-) -> tuple[Parameter, ...]:
-    """All parameters of a kernel, from the engine's own list of them."""
-    found = []
-    for meta in metas:
-        parameter = describe_one(meta.name, meta.annotation)
-        if parameter is None:
-            raise KernelError(
-                refusal(
-                    f"parameter `{meta.name}` of kernel `{kernel_name}` is of a kind that an op cannot pass",
-                    [("annotation", repr(meta.annotation))],
-                    "Use ndarrays, numbers, vectors, matrices or templates.",
-                )
-            )
-        found.append(parameter)
-    return tuple(found)
-
-
-def results(
-    annotations: Sequence[Any] | None, describe_one: Callable[[str, Any], Parameter | None]
-) -> tuple[Parameter, ...]:
-    """What a kernel returns, from its return annotations; of a kind that no array can hold, without dtypes that fit."""
-    found = (describe_one("", annotation) for annotation in annotations or ())
-    return tuple(Parameter("", "template", ()) if one is None else one for one in found)
 
 
 def array_text(dtype: torch.dtype, ndim: int, element: tuple[int, ...], boundary: str, needs_grad: bool) -> str:

@@ -15,7 +15,7 @@ from types import MethodType, ModuleType
 from typing import Any
 
 from .._errors import KernelError, refusal
-from . import _fields, _shared
+from . import _fields, _parameters, _shared
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 
 
@@ -58,11 +58,17 @@ class Taichi(Engine):
         return kernel._primal.classkernel
 
     def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
-        metas = kernel._primal.arguments[1 if self.is_method(kernel) else 0 :]
-        return _shared.parameters(kernel._primal.func.__name__, metas, self._describe)
+        metas = self._metas(kernel)
+        return _parameters.parameters(kernel._primal.func.__name__, metas, self._describe, self._struct_type)
+
+    def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
+        return _parameters.structs(self._metas(kernel), self._struct_type)
+
+    def _metas(self, kernel: Any) -> list[Any]:
+        return kernel._primal.arguments[1 if self.is_method(kernel) else 0 :]
 
     def results(self, kernel: Any) -> tuple[Parameter, ...]:
-        return _shared.results(kernel._primal.return_type, self._describe)
+        return _parameters.results(kernel._primal.return_type, self._describe)
 
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:
         function = getattr(candidate, "__func__", candidate)
@@ -185,6 +191,12 @@ class Taichi(Engine):
             return id(candidate) in primitive_types.type_ids
 
         return _shared.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
+
+    @property
+    def _struct_type(self) -> type:
+        from taichi.lang.struct import StructType
+
+        return StructType
 
     @property
     def _matrix_type(self) -> type:

@@ -141,7 +141,9 @@ class Subject:
 
     @property
     def inputs(self) -> frozenset[str]:
-        return frozenset(item.name for item in self.spec.inputs) if self.spec else frozenset()
+        """Arrays that the op takes and leaves as they are."""
+        items = self.spec.inputs if self.spec else ()
+        return frozenset(item.name for item in items if not item.is_updated)
 
     @property
     def outputs(self) -> frozenset[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors import KernelError, refusal
@@ -15,11 +15,15 @@ from ._walk import walk
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands."""
+    """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands.
+
+    `given` are values of names that rewriting has brought into the tree, `_lang` for the engine's module.
+    """
 
     function: Callable[..., Any]
     tree: ast.FunctionDef
     path: str
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -61,6 +65,8 @@ class Source:
                 return cell.cell_contents
             except ValueError:  # the enclosing function has not assigned it yet
                 raise KeyError(name) from None
+        if name in self.given:
+            return self.given[name]
         if name in self.function.__globals__:
             return self.function.__globals__[name]
         builtins = self.function.__globals__["__builtins__"]
@@ -74,7 +80,7 @@ class Source:
                 names[name] = self.lookup(name)
             except KeyError:
                 continue  # not assigned yet: the engine will name it if the kernel uses it
-        return names
+        return {**names, **self.given}
 
 
 @dataclass(frozen=True, eq=False)

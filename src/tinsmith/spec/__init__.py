@@ -8,6 +8,7 @@ of one call are found in `_solve`. Nothing here knows tensors, kernels or engine
 
 from ._arithmetic import Tree, tree_text
 from ._dims import Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec
+from ._functional import functional
 from ._misfits import unexpected_keyword
 from ._parse import DTYPES, parse
 from ._sizing import Numbers, Size, Sizing, Symbol, fixed_sizing, sizing
@@ -31,6 +32,7 @@ __all__ = [
     "Symbol",
     "Tree",
     "fixed_sizing",
+    "functional",
     "parse",
     "sizing",
     "solve",

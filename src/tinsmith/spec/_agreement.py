@@ -57,7 +57,7 @@ def _batch_is_no_dim(spec: Spec) -> _Complaints:
 def _batch_reaches_everything_made(spec: Spec) -> _Complaints:
     batch = f"*{spec.batch_name}"
     from_inputs = any(item.batch_name for item in spec.inputs)
-    for item in spec.made:
+    for item in (*spec.made, *spec.updated):
         if from_inputs and not item.batch_name:
             better = item.name + str([batch, *map(str, item.dims)]).replace("'", "")
             yield (

@@ -14,6 +14,9 @@ from typing import NamedTuple, TypeAlias
 from .._lazy import lazy
 from ._arithmetic import Tree, tree_names
 
+UPDATED = "inout"
+"""The word before an input that the kernel changes in place."""
+
 
 @dataclass(frozen=True)
 class Named:
@@ -89,15 +92,20 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Item:
-    """One array of the kernel: its name, its dims, its dtype if the spec fixes it."""
+    """One array of the kernel: its name, its dims, its dtype if the spec fixes it.
+
+    One that `is_updated` is an input that the kernel changes in place.
+    """
 
     name: str
     dims: tuple[Dim, ...]
     dtype: str | None = None
     column: int = field(default=0, compare=False)  # where it stands in the text it was read from, for carets
+    is_updated: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}{self.brackets}" + (f": {self.dtype}" if self.dtype else "")
+        word = f"{UPDATED} " if self.is_updated else ""
+        return f"{word}{self.name}{self.brackets}" + (f": {self.dtype}" if self.dtype else "")
 
     @lazy
     def brackets(self) -> str:
@@ -140,7 +148,7 @@ class Spec:
 
     def __str__(self) -> str:
         left, right = (", ".join(map(str, side)) for side in (self.inputs, self.outputs))
-        return f"{left} -> {right}".lstrip()
+        return f"{left} -> {right}".strip()
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -151,6 +159,11 @@ class Spec:
     def made(self) -> tuple[Item, ...]:
         """What the op allocates: outputs, then scratch."""
         return self.outputs + self.scratch
+
+    @lazy
+    def updated(self) -> tuple[Item, ...]:
+        """The inputs that the kernel changes in place."""
+        return tuple(item for item in self.inputs if item.is_updated)
 
     @lazy
     def batch_name(self) -> str | None:

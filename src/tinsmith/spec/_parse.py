@@ -2,7 +2,7 @@
 
     spec   =  [items] "->" items              "x[n], k[m] -> y[n - m + 1]"
     items  =  item {"," item}
-    item   =  name "[" [dims] "]" [":" dtype]
+    item   =  ["inout"] name "[" [dims] "]" [":" dtype]
     dim    =  name | integer | sum | "_" | "..." | "*" name
     sum    =  over names and integers, with + - * // and parentheses
 
@@ -22,6 +22,7 @@ from .._errors import ArgumentError, nearest, refusal
 from ._agreement import check_agreement
 from ._arithmetic import Tree, tree_text
 from ._dims import (
+    UPDATED,
     Anything,
     Arithmetic,
     Batch,
@@ -88,6 +89,7 @@ class _Reader:
         self.at = Tokens(text)
         self.side = side  # of the arrow: "input", "output", or "scratch"
         self.item = self.bracket = Token("end", "", 0)  # the name of the item being read, and its opening bracket
+        self.is_updated = False  # the item being read
 
     def spec(self) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
         if self.at.here.kind == "end":
@@ -98,6 +100,8 @@ class _Reader:
             self.refuse("The spec has no `->`.", remedy)
         self.refuse_unless("->")
         self.side = "output"
+        if self.at.here.kind == "end" and any(item.is_updated for item in inputs):
+            return inputs, ()
         if self.at.here.kind == "end":
             self.refuse("The spec has no output.", f"Write what the kernel fills right of `->`: `{EXAMPLE}`.")
         outputs = self.items()
@@ -125,10 +129,16 @@ class _Reader:
             self.refuse(f"An item is missing before {self.at.here}.", remedy)
         self.item = self.at.here
         name = self.name("an item")
+        self.is_updated = name == UPDATED and self.at.here.kind == "word"
+        if self.is_updated:
+            self.refuse_updated_unless_input()
+            self.item = self.at.here
+            name = self.name("an item")
         self.refuse_without_brackets()
         self.bracket = self.at.next()
         dims = () if self.at.took("]") else self.dims()
-        return Item(name, dims, self.dtype() if self.at.took(":") else None, self.item.start)
+        dtype = self.dtype() if self.at.took(":") else None
+        return Item(name, dims, dtype, self.item.start, self.is_updated)
 
     def dims(self) -> tuple[Dim, ...]:
         dims = [self.one_dim(first=True)]
@@ -144,7 +154,7 @@ class _Reader:
             return Rest()
         if self.at.here.text == "*":
             return self.batch(first)
-        if self.side == "input" and self.at.took("_"):
+        if self.side == "input" and not self.is_updated and self.at.took("_"):
             return Anything()
         tree = self.sum()
         if isinstance(tree, str):
@@ -183,6 +193,9 @@ class _Reader:
     def atom(self) -> Tree:
         if self.at.here.kind == "integer":
             return int(self.at.next().text)
+        if self.at.here.text == "_" and self.is_updated:
+            remedy = "Write a name for the dim: an array of the same size is made of it."
+            self.refuse(f"`_` gives no size to {self.item}, which is `{UPDATED}`.", remedy)
         if self.at.here.text == "_":
             remedy = "Write a name or a number: tinsmith allocates it, so its sizes must be known."
             self.refuse(f"`_` gives no size to {self.item}, which is {self.made}.", remedy)
@@ -244,6 +257,11 @@ class _Reader:
         if self.at.here.text != "[":
             remedy = f"Write `{name}[]` for a 0-d tensor, `{name}[n]` for one dim; leave plain scalars out of the spec."
             self.refuse(f"`{name}` has no brackets.", remedy, self.item)
+
+    def refuse_updated_unless_input(self) -> None:
+        if self.side != "input":
+            remedy = f"Write `{UPDATED} {self.at.here.text}[...]` left of `->`: the call gives the array."
+            self.refuse(f"{self.at.here} is {self.made}, and cannot be `{UPDATED}`.", remedy, self.item)
 
     def refuse_a_second(self, dims: list[Dim]) -> None:
         if self.at.here.text == "..." and Rest() in dims:

@@ -13,6 +13,7 @@ from .tangent import Tangent, tangent
 from .tree import (
     NotRewritable,
     annotated,
+    begun_as_copies,
     fielded,
     lifted,
     ranged,
@@ -22,6 +23,7 @@ from .tree import (
     simplified,
     unstored,
     without_gradient_stores,
+    without_structs,
 )
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "Tangent",
     "annotated",
     "batched",
+    "begun_as_copies",
     "bounded",
     "draws",
     "fielded",
@@ -56,6 +59,7 @@ __all__ = [
     "tangent",
     "unstored",
     "without_gradient_stores",
+    "without_structs",
     "write_out_divisions",
     "write_out_products",
 ]

@@ -1,6 +1,7 @@
 """Passes over a kernel's Python tree: it stays what its author wrote, made to fit a call."""
 
 from ._annotated import annotated
+from ._begun import begun_as_copies
 from ._fielded import fielded
 from ._lifted import lifted
 from ._loops import NotRewritable
@@ -9,11 +10,13 @@ from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
 from ._stored import results_stored
+from ._taken_apart import without_structs
 from ._unstored import unstored, without_gradient_stores
 
 __all__ = [
     "NotRewritable",
     "annotated",
+    "begun_as_copies",
     "fielded",
     "lifted",
     "ranged",
@@ -23,4 +26,5 @@ __all__ = [
     "simplified",
     "unstored",
     "without_gradient_stores",
+    "without_structs",
 ]

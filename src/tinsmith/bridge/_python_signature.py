@@ -1,0 +1,25 @@
+"""What `inspect.signature` tells of an op."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from inspect import Parameter, Signature
+from typing import Any
+
+import torch
+
+from . import _signature
+from ._structs import Structs
+
+
+def python_signature(signature: _signature.Signature, structs: Structs, result: Any) -> Signature:
+    """A call's arguments, and the dims that it gives by keyword; `result` is what it gives."""
+    kinds: dict[str, Any] = dict.fromkeys(signature.arrays, torch.Tensor)
+    kinds |= dict.fromkeys(signature.templates, Parameter.empty)
+    for name in signature.scalars:
+        own = signature.parameters(name)[0]
+        kinds[name] = Sequence[float] if own.kind == "matrix" else float if own.setter == "float" else int
+    order = [(name, kinds.get(name, Parameter.empty)) for name in structs.order]
+    found = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in order]
+    found += [Parameter(name, Parameter.KEYWORD_ONLY, annotation=int) for name in signature.size_names]
+    return Signature(found, return_annotation=result)

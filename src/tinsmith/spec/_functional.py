@@ -1,0 +1,38 @@
+"""The functional form of a spec: what an op updates in place becomes an input and an output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from ._dims import Spec
+
+
+def functional(spec: Spec, taken: Callable[[], Collection[str]]) -> tuple[Spec, Mapping[str, str]]:
+    """A spec without `inout`, and the names of new values by those of old ones.
+
+    The input keeps its name and has the old value; the first outputs are the new values, `state_after`.
+
+    Args:
+        spec: any spec.
+        taken: gives the names that mean something in the kernels already.
+
+    Example:
+        >>> from tinsmith.spec import parse
+        >>> found, names = functional(parse("x[n], inout state[n] -> y[n]"), list)
+        >>> str(found), names
+        ('x[n], state[n] -> state_after[n], y[n]', {'state': 'state_after'})
+    """
+    if not spec.updated:
+        return spec, {}
+    known = {*taken(), *(item.name for item in spec.items)}
+    names: dict[str, str] = {}
+    for item in spec.updated:
+        name = f"{item.name}_after"
+        while name in known:
+            name += "_"
+        known.add(name)
+        names[item.name] = name
+    inputs = tuple(replace(item, is_updated=False) for item in spec.inputs)
+    after = tuple(replace(item, name=names[item.name], is_updated=False) for item in spec.updated)
+    return Spec(spec.text, spec.scratch_text, inputs, after + spec.outputs, spec.scratch), names
