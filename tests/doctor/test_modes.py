@@ -1,16 +1,17 @@
 """Batches, forward mode and second derivatives are held against single backward passes, and told in rows."""
 
-import ast
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.bridge import _stage
+from tinsmith.bridge import _from_ir
 from tinsmith.doctor import as_json, check
 from tinsmith.doctor.gradients import Modes, _modes
+from tinsmith.source.ir import nodes, walk
 
 X = torch.linspace(0.5, 1.5, 4, dtype=torch.float64)
 ALL = ["vmap(grad)", "*b", "jacrev", "jvp", "second derivatives"]
@@ -76,16 +77,20 @@ def test_single_precision(lang):
     }
 
 
-class _Sums(ast.NodeTransformer):
-    """Products that become sums."""
-
-    def visit_Mult(self, _):
-        return ast.Add()
+def _with_sums(expr):
+    """An expression whose products become sums."""
+    expr = walk.rebuilt(expr, _with_sums)
+    return replace(expr, operator="+") if isinstance(expr, nodes.Binary) and expr.operator == "*" else expr
 
 
 def test_a_broken_batch_is_found(lang, monkeypatch):
-    batched = _stage.batched
-    monkeypatch.setattr(_stage, "batched", lambda *args, **named: _Sums().visit(batched(*args, **named)))
+    batched = _from_ir.batched
+
+    def broken(*arguments):
+        kernel = batched(*arguments)
+        return replace(kernel, body=tuple(walk.changed(one, _with_sums) for one in kernel.body))
+
+    monkeypatch.setattr(_from_ir, "batched", broken)
     result = ts.gradcheck(cubes(lang), X)
     found = verdicts(result)
     assert result.verdict == "wrong"

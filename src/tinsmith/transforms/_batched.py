@@ -45,7 +45,7 @@ def batched(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     return replace(
         kernel,
         arrays={n: replace(a, rank=a.rank + 1) if n in arrays else a for n, a in kernel.arrays.items()},
-        body=body,
+        body=walk.numbered(body),
     )
 
 
