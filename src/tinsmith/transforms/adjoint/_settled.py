@@ -34,7 +34,7 @@ def settled(steps: Sequence[Step], arrays: frozenset[str]) -> frozenset[str]:
         steps: what one thread runs: the body of a parallel loop, or a serial task.
         arrays: no element of which another thread touches.
     """
-    reading = _read(steps)
+    reading = _read(steps, arrays)
     raced = {one.array for one in steps_in(steps) if isinstance(one, nodes.Atomic)}
     found = set[str]()
     for name in arrays - raced:
@@ -52,7 +52,7 @@ def never_meeting(steps: Sequence[Step], arrays: frozenset[str]) -> frozenset[st
         steps: what one thread runs.
         arrays: any that it loads and stores.
     """
-    reading = _read(steps)
+    reading = _read(steps, arrays)
     fetched = {one.array for one in steps_in(steps) if isinstance(one, nodes.Atomic) and one.result is not None}
     found = set[str]()
     for name in arrays - fetched:
@@ -63,8 +63,8 @@ def never_meeting(steps: Sequence[Step], arrays: frozenset[str]) -> frozenset[st
     return frozenset(found)
 
 
-def _read(steps: Sequence[Step]) -> _Reading:
-    reading = _Reading(whole_definitions(step_definitions(steps)))
+def _read(steps: Sequence[Step], arrays: frozenset[str]) -> _Reading:
+    reading = _Reading(whole_definitions(step_definitions(steps)), arrays)
     reading.block(steps, ())
     return reading
 
@@ -114,10 +114,11 @@ def _same(names: Sequence[str], pairs: Pairs) -> bool:
 
 
 class _Reading:
-    """Collects loads and stores."""
+    """Collects loads and stores of arrays."""
 
-    def __init__(self, definitions: Mapping[str, nodes.Expr]) -> None:
+    def __init__(self, definitions: Mapping[str, nodes.Expr], arrays: frozenset[str]) -> None:
         self.definitions = definitions
+        self.arrays = arrays
         self.loads: list[_Access] = []
         self.stores: list[_Access] = []
         self.order = 0
@@ -126,9 +127,9 @@ class _Reading:
         for step in steps:
             self.order += 1
             match step:
-                case nodes.Assign() if isinstance(step.value, nodes.Load):
-                    self.loads.append(self.access(step.value, loops))
-                case nodes.Store():
+                case nodes.Assign(value=nodes.Load() as load) if load.array in self.arrays:
+                    self.loads.append(self.access(load, loops))
+                case nodes.Store(array) if array in self.arrays:
                     self.stores.append(self.access(step, loops))
                 case Branch():
                     self.block(step.body, loops)

@@ -21,12 +21,12 @@ class Affine:
     """An index as a sum.
 
     Attributes:
-        varying: factors of what differs from iteration to iteration: locals by name, other expressions by their text.
+        varying: factors of what differs from iteration to iteration: locals by name, and other expressions.
         steady: factors of sizes and arguments.
         constant: what is added.
     """
 
-    varying: Mapping[str, int] = field(default_factory=dict)
+    varying: Mapping[str | nodes.Expr, int] = field(default_factory=dict)
     steady: Mapping[nodes.Expr, int] = field(default_factory=dict)
     constant: int = 0
 
@@ -88,7 +88,7 @@ def affine(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> Affine:
             for factor, other in ((first.number, second), (second.number, first)):
                 if factor is not None:
                     return Affine().plus(other, factor)
-    return Affine({repr(expr): 1})
+    return Affine({expr: 1})
 
 
 def are_owned(names: Sequence[str], indices: Sequence[Sequence[Affine]]) -> bool:

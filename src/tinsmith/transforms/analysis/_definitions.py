@@ -19,17 +19,20 @@ def definitions(body: Sequence[nodes.Stmt]) -> Iterator[Definition]:
 
 def single_definitions(found: Iterable[Definition]) -> dict[str, nodes.Expr]:
     """What locals are worked out from that have one definition, which does not read the local itself."""
-    given: dict[str, list[nodes.Expr | None]] = {}
-    for name, value in found:
-        given.setdefault(name, []).append(value)
-    single = ((name, values[0]) for name, values in given.items() if len(values) == 1)
-    return {name: value for name, value in single if value is not None and name not in walk.locals_in([value])}
+    return {name: value for name, value in _single(found) if name not in walk.locals_in([value])}
 
 
 def whole_definitions(found: Iterable[Definition]) -> dict[str, nodes.Expr]:
     """Those of integers, and not from memory: the same wherever they are named."""
-    single = single_definitions(found)
-    return {name: one for name, one in single.items() if one.type == "i32" and not isinstance(one, nodes.Load)}
+    whole = (one for one in _single(found) if one[1].type == "i32" and not isinstance(one[1], nodes.Load))
+    return {name: value for name, value in whole if name not in walk.locals_in([value])}
+
+
+def _single(found: Iterable[Definition]) -> Iterator[tuple[str, nodes.Expr]]:
+    given: dict[str, nodes.Expr | None] = {}
+    for name, value in found:
+        given[name] = None if name in given else value
+    return ((name, value) for name, value in given.items() if value is not None)
 
 
 def defined(body: Sequence[nodes.Stmt]) -> set[str]:
