@@ -163,7 +163,10 @@ class _Writer:
         operator = _OPERATORS.get(one.operator)
         if isinstance(operator, ast.unaryop):
             return ast.UnaryOp(operator, value)
-        return _call(_CALLS.get(one.operator, one.operator), value)
+        call = _call(_CALLS.get(one.operator, one.operator), value)
+        if one.operator == "norm":  # no engine's function is it; whoever lowers the tree again must know
+            vars(call)["is_norm"] = True
+        return call
 
     def binary(self, one: nodes.Binary) -> ast.expr:
         is_known = isinstance(one.left, nodes.Const) and isinstance(one.right, nodes.Const)
