@@ -1,4 +1,4 @@
-"""The exponentially weighted moving average, in place on fields: a state goes from call to call, a weight is learned."""
+"""The exponentially weighted moving average, in place on fields: a state goes on, a weight is learned."""
 
 import pytest
 import torch
