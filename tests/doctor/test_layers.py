@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.layers.fields import Program
+from tinsmith.layers.fields._program import Program
 
 N = 4
 WAYS = {"fields": {}, "tensors": {"on_tensors": True}}
@@ -51,8 +51,7 @@ def test_inputs_and_weights_are_compared(lang, way):
     for one in by_name.values():
         torch.testing.assert_close(one.op, one.oracle)
         torch.testing.assert_close(one.op, one.differences, rtol=1e-6, atol=1e-8)
-    origin = "generated from the kernel's source" if way else "by the engine's own reverse mode"
-    assert result.summary.startswith(f"the gradient of layer `EmptyTin`, {origin}: right\n")
+    assert result.summary.startswith("the gradient of layer `EmptyTin`, generated from the kernel's source: right\n")
     assert "layer - oracle" in result.summary
 
 
@@ -131,7 +130,7 @@ def test_a_tube_on_fields(lang, lead):
     assert "on fields" in tube.explain()
     report = ts.check(tube, rand(3, N) if lead else rand(N))
     assert report.verdict == "right", report
-    assert report.gradient.origin == "by the engine's own reverse mode"
+    assert report.gradient.origin == "generated from the kernel's source"
 
 
 def test_a_layer_that_does_not_save(lang):
@@ -168,7 +167,7 @@ def test_an_input_without_a_gradient_is_not_differentiated(lang):
         for i in x:
             y[i] = x[i] * mask[i]
 
-    layer = ts.EmptyTin().register_input_field(x, "x").register_input_field(mask, "mask")
+    layer = ts.EmptyTin(adjoint="engine").register_input_field(x, "x").register_input_field(mask, "mask")
     layer = layer.register_output_field(y, "y").register_kernel(masked).finish()
     result = ts.gradcheck(layer, rand(N), rand(N))
     assert result.verdict == "right"
@@ -180,11 +179,11 @@ def test_an_input_without_a_gradient_is_not_differentiated(lang):
 def test_a_wrong_gradient_of_the_engine_is_seen(lang, monkeypatch):
     right = Program.backward
     monkeypatch.setattr(Program, "backward", lambda *given: [1.5 * one for one in right(*given)])
-    result = ts.gradcheck(scaled(lang), rand(N))
+    result = ts.gradcheck(scaled(lang, adjoint="engine"), rand(N))
     assert result.verdict == "wrong"
     assert {one.rule for one in result.findings} == {"TS701"}
     assert "the layer's gradient is wrong" in result.findings[0].message
-    assert "on_tensors=True" in result.findings[0].remedy
+    assert 'leave out adjoint="engine"' in result.findings[0].remedy
 
 
 def test_a_wrong_gradient_without_an_oracle_is_seen(lang, monkeypatch):
@@ -198,7 +197,8 @@ def test_a_wrong_gradient_without_an_oracle_is_seen(lang, monkeypatch):
         for i in x:
             y[i + 1] = x[i] ** 2
 
-    layer = ts.EmptyTin().register_input_field(x, "x").register_output_field(y, "y").register_kernel(shift).finish()
+    layer = ts.EmptyTin(adjoint="engine").register_input_field(x, "x").register_output_field(y, "y")
+    layer.register_kernel(shift).finish()
     monkeypatch.setattr(Program, "backward", lambda *given: [1.5 * one for one in right(*given)])
     assert ts.gradcheck(layer, rand(N)).verdict == "wrong"
 
@@ -221,8 +221,12 @@ def test_what_the_engine_is_known_to_get_wrong(engine, lang):
                 a = lang.exp(a) * 0.5
             y[i] = a
 
-    layer = ts.EmptyTin().register_input_field(x, "x").register_output_field(y, "y").register_kernel(carried).finish()
-    result = ts.gradcheck(layer, rand(N))
+    def make(adjoint):
+        layer = ts.EmptyTin(adjoint=adjoint).register_input_field(x, "x").register_output_field(y, "y")
+        return layer.register_kernel(carried).finish()
+
+    assert ts.gradcheck(make("auto"), rand(N)).verdict == "right"
+    result = ts.gradcheck(make("engine"), rand(N))
     if engine == "taichi":
         assert result.verdict == "refused"
         assert "TS404" in result.findings[0].message

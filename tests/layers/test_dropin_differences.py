@@ -259,7 +259,7 @@ def test_an_output_that_no_kernel_writes_is_refused(layers, lang64):
 
 
 @side_by_side
-def test_a_gradient_that_no_field_can_hold_is_refused(layers, lang64):
+def test_a_gradient_that_no_field_can_hold(layers, lang64):
     """Stannum gives none, silently, and the layers before get nothing; `needs_grad=False` says that this is meant."""
     x, y = lang64.field(lang64.f64, shape=3), lang64.field(lang64.f64, shape=3, needs_grad=True)
 
@@ -271,11 +271,10 @@ def test_a_gradient_that_no_field_can_hold_is_refused(layers, lang64):
     tin = layers.EmptyTin(torch.device("cpu"), True).register_input_field(x, "x").register_output_field(y)
     given = leaf(3)
     out = tin.register_kernel(copied).finish()(given)
+    out.sum().backward()
     if layers is ts:
-        with pytest.raises(ts.GradientError, match="`x` of EmptyTin requires a gradient, and its field has none"):
-            out.sum().backward()
+        assert torch.equal(given.grad, torch.ones_like(given))
     else:
-        out.sum().backward()
         assert given.grad is None or not given.grad.any()
 
 

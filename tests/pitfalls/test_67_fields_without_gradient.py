@@ -60,16 +60,26 @@ def late(lang, **options):
     return layer.register_kernel(first).register_kernel(second), h
 
 
-def test_a_field_made_after_lazy_grad_is_no_silent_zero(lang64, draw):
-    """69: it is refused by its name."""
+@pytest.mark.parametrize("is_registered", [True, False])
+def test_a_field_made_after_lazy_grad_hands_its_gradient_on(lang64, draw, is_registered):
+    """69: the generated gradient needs none of the engine's."""
     layer, h = late(lang64)
+    layer = layer.register_internal_field(h, name="h") if is_registered else layer
+    given = draw(1)[0].requires_grad_()
+    layer.finish()(given).backward()
+    torch.testing.assert_close(given.grad, 6 * given.detach())
+
+
+def test_a_field_made_after_lazy_grad_is_no_silent_zero(lang64, draw):
+    """69: the engine's own is refused by its name."""
+    layer, h = late(lang64, adjoint="engine")
     layer.register_internal_field(h, name="h").finish()
     with pytest.raises(ts.GradientError, match=r"(?s)go through the field `h`, which has no gradient.*needs_grad=True"):
         layer(draw(1)[0].requires_grad_()).backward()
 
 
 def test_a_field_that_nobody_registered_is_no_silent_zero(lang64, draw):
-    layer, _ = late(lang64)
+    layer, _ = late(lang64, adjoint="engine")
     layer.finish()
     with pytest.raises(ts.GradientError, match=r"(?s)`h`"):
         layer(draw(1)[0].requires_grad_()).backward()

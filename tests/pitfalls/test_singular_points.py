@@ -278,7 +278,7 @@ TEXTS = {"": None, "−∞": -INF, "∞": INF, "NaN": NAN}
 INFINITE = [row[:3] for row in ROWS if any(one is not None and math.isinf(one) for one in row[3:])]
 
 
-def layer_of(lang, expression, size):
+def layer_of(lang, expression, size, adjoint="engine"):
     f = formula(lang, expression)
     a, b, y = (lang.field(lang.f64, size, needs_grad=True) for _ in range(3))
 
@@ -287,7 +287,7 @@ def layer_of(lang, expression, size):
         for i in a:
             y[i] = f(a[i], b[i])
 
-    layer = ts.EmptyTin().register_kernel(kernel).register_input_field(a).register_input_field(b)
+    layer = ts.EmptyTin(adjoint=adjoint).register_kernel(kernel).register_input_field(a).register_input_field(b)
     return layer.register_output_field(y).finish()
 
 
@@ -309,6 +309,17 @@ def test_derivatives_on_fields(lang64, expression):
             assert one.item() == pytest.approx(0.0 if other is None else other, nan_ok=True), row
 
 
+@pytest.mark.parametrize("expression", list(TWINS))
+def test_generated_derivatives_on_fields(lang64, expression):
+    """They are those of ops."""
+    points = points_of(expression)
+    found = gradients(layer_of(lang64, expression, len(points[0]), "auto"), points, 1.0)
+    rows = [row for row in ROWS if row[0] == expression]
+    for row, *mine in zip(rows, *found, strict=True):
+        for one, other in zip(mine, row[3:], strict=True):
+            assert one.item() == pytest.approx(0.0 if other is None else other, nan_ok=True), row
+
+
 @pytest.mark.parametrize("expression", sorted({name for name, *_ in INFINITE}))
 def test_no_incoming_gradient_is_none_but_not_a_number(lang64, expression):
     points = points_of(expression)
@@ -327,7 +338,8 @@ def test_a_tie_goes_to_the_second(lang64):
             else:
                 y[i] = lang64.max(0.0, x[i])
 
-    layer = ts.EmptyTin().register_kernel(kernel).register_input_field(x).register_output_field(y).finish()
+    layer = ts.EmptyTin(adjoint="engine").register_kernel(kernel).register_input_field(x).register_output_field(y)
+    layer.finish()
     given = torch.zeros(2, dtype=torch.float64, requires_grad=True)
     layer(given).sum().backward()
     assert given.grad.tolist() == [0.0, 1.0]

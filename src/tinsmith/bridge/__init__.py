@@ -10,8 +10,9 @@ from ._language import language
 from ._launcher import Launcher
 from ._links import FieldArray, Links
 from ._making import chain, op
+from ._named_fields import name_fields
 from ._op import Op
-from ._options import OpOptions
+from ._options import Adjoint, OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._streams import keep_order
@@ -29,6 +30,7 @@ from ._transfer import Copy, Transfer
 from .operators import is_distributed
 
 __all__ = [
+    "Adjoint",
     "Answer",
     "Bound",
     "Cache",
@@ -60,6 +62,7 @@ __all__ = [
     "keep_order",
     "language",
     "lint_subject",
+    "name_fields",
     "op",
     "oracle",
     "plain_apply",

@@ -18,7 +18,7 @@ from .._errors import ArgumentError, TinsmithError, refusal
 from .._lazy import lazy
 from ..engines import Language
 from ..linter import Finding
-from ..source.ir import Lowered
+from ..source.ir import Lowered, NotCovered
 from ._binding import Bound
 from ._case import Case
 from ._lowered import lowered
@@ -26,7 +26,7 @@ from ._op import Op
 from ._oracle import Cotangents, Observer, by_output, called, check_shapes, followed, leaves_of
 from ._route import Form
 from ._tracing import is_transformed
-from .backward import AutoAt, HandWritten
+from .backward import AutoAt, HandWritten, SourceAt
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -277,10 +277,15 @@ class ExaminedOp(Examined):
         return self.form.call.core.reverse.name
 
     def origin(self, active: frozenset[str]) -> str:
-        at = self.form.call.reverse
-        if not isinstance(at, AutoAt):
+        if not isinstance(self.form.call.reverse, AutoAt):
             return self.gradient
-        return "source" if at.source.refusal(active) is None else "engine"
+        return "source" if self.refusal(active) is None else "engine"
+
+    def refusal(self, active: frozenset[str]) -> NotCovered | None:
+        """Why no gradient by these inputs is generated; None where one is, or none is wanted."""
+        at = self.form.call.reverse
+        source = at.source if isinstance(at, AutoAt) else at
+        return source.refusal(active) if isinstance(source, SourceAt) else None
 
     @property
     def engine_remedy(self) -> str:
@@ -371,7 +376,7 @@ def examined(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], wh
     return ExaminedOp(op, *called(op, inputs, named))
 
 
-def examined_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> Examined:
+def examined_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> ExaminedOp:
     """Lay open a call of the op that a layer runs as."""
     return ExaminedOp(op, *called(op, tuple(inputs), named), "layer")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,12 +113,16 @@ class Launcher:
         adjoint, is_serial, stack, _, picture = key
         if picture != self.picture(bound):
             raise changed_between(self.signature.op)
-        variant = Variant(self._types(bound), adjoint, is_serial, self.stage.fingerprint(bound.templates), stack)
+        variant = replace(self.variant(bound, self.stage), adjoint=adjoint, is_serial=is_serial, stack=stack)
         compiled = self.stage.compiled(variant, bound.templates, self.signature.op)
         parameters: Mapping[str, Any] = self.stage.parameters
         scalars = tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars)
         found = self._found[key] = Ready(compiled, scalars)
         return found
+
+    def variant(self, bound: Bound, stage: Stage) -> Variant:
+        """What a stage of this kernel is lowered and compiled for with these arguments, forward and in parallel."""
+        return Variant(self._types(bound), fingerprint=stage.fingerprint(bound.templates))
 
     # Arrays -------------------------------------------------------------------------------
     def _array(self, name: str, value: Any) -> torch.Tensor:

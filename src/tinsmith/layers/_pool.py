@@ -5,12 +5,16 @@ The only file of this folder that touches `.grad`.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any
 
 import torch
 
 from ..engines import NAMES, Engine
+
+FIELDS_LOCK = threading.RLock()
+"""Fields are one memory for all threads and layers, and a call is several launches."""
 
 
 def gradient_field(field: Any) -> Any:

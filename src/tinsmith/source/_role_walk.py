@@ -264,7 +264,9 @@ class _Walker(ast.NodeVisitor):
 
 
 def _extent(bounds: list[ast.expr]) -> tuple[int, int] | None:
-    """The first and last number of a range whose bounds are plain numbers."""
+    """The first and last number of a range whose bounds are plain numbers; of an empty one, the last is the less."""
     values = [bound.value for bound in bounds if isinstance(bound, ast.Constant) and isinstance(bound.value, int)]
-    numbers = range(*values) if len(values) == len(bounds) and values else range(0)
-    return (numbers[0], numbers[-1]) if numbers else None
+    if not values or len(values) < len(bounds):
+        return None
+    numbers = range(*values)
+    return numbers.start, numbers.stop - 1

@@ -17,8 +17,8 @@ def graded(lang, shape=N):
     return lang.field(lang.f64, shape=shape, needs_grad=True)
 
 
-def layer_on(x, y, *kernels):
-    layer = ts.EmptyTin().register_input_field(x).register_output_field(y)
+def layer_on(x, y, *kernels, **how):
+    layer = ts.EmptyTin(**how).register_input_field(x).register_output_field(y)
     for kernel in kernels:
         layer.register_kernel(kernel)
     return layer.finish()
@@ -67,10 +67,14 @@ def overwritten_by_a_later_kernel(lang):
 @pytest.mark.parametrize(
     "make", [squared_in_place, squared_in_an_input_that_is_the_output, overwritten_by_a_later_kernel]
 )
-def test_an_input_that_loses_what_its_gradient_needs_is_refused(lang64, make):
+def test_an_input_that_loses_what_its_gradient_needs(lang64, make):
+    """The generated gradient takes the values that the forward pass had; the engine's own is refused."""
     x, y, kernels, twin = make(lang64)
-    layer = layer_on(x, y, *kernels)
-    given = rand(N)
+    given, c = rand(N).requires_grad_(), rand(N)
+    result = layer_on(x, y, *kernels)(given)
+    cases.assert_close(result, twin(given))
+    cases.assert_close(torch.autograd.grad(result, given, c), torch.autograd.grad(twin(given), given, c))
+    layer, given = layer_on(x, y, *kernels, adjoint="engine"), rand(N)
     cases.assert_close(layer(given), twin(given))
     with pytest.raises(ts.GradientError, match="(overwrites|changes) a .* that its gradient needs"):
         layer(given.requires_grad_())
@@ -155,10 +159,17 @@ def counted_by_a_plain_store(lang, x, y, c):
 
 @pytest.mark.parametrize("dtype", ["i32", "f64"])
 @pytest.mark.parametrize("make", [counted, counted_by_a_plain_store])
-def test_a_count_that_its_own_loop_uses_is_refused(lang64, make, dtype):
-    """The reverse of the loop would count once more before it uses the count."""
+def test_a_count_that_its_own_loop_uses(lang64, make, dtype):
+    """The engine's reverse of the loop would count once more before it uses the count."""
     x, y, c = graded(lang64), graded(lang64), lang64.field(getattr(lang64, dtype), shape=N)
+    given, seeds = rand(N).requires_grad_(), rand(N)
     layer = ts.EmptyTin().register_input_field(x).register_output_field(y)
+    layer.register_internal_field(c, name="count", needs_grad=False, clear=False)
+    result = layer.register_kernel(make(lang64, x, y, c)).finish()(given)
+    cases.assert_close(result, given)
+    cases.assert_close(torch.autograd.grad(result, given, seeds), (seeds,))
+    c.fill(0)
+    layer = ts.EmptyTin(adjoint="engine").register_input_field(x).register_output_field(y)
     layer.register_internal_field(c, name="count", needs_grad=False)
     layer.register_kernel(make(lang64, x, y, c)).finish()
     layer(rand(N))

@@ -188,9 +188,9 @@ def squaring(lang, way, folder, times=1, **how):
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_a_state_that_a_function_changes_in_place_is_refused(lang64, way, tmp_path):
-    layer = squaring(lang64, way, tmp_path)
-    words = r"(?s)overwrites a value of `[\w.]*s` that its gradient needs.*read.*:\d+.*overwritten.*`on_tensors=True`"
+def test_a_state_that_a_function_changes_in_place_is_refused_by_the_engine(lang64, way, tmp_path):
+    layer = squaring(lang64, way, tmp_path, adjoint="engine")
+    words = r"(?s)overwrites a value of `[\w.]*s` that its gradient needs.*read.*:\d+.*overwritten.*`adjoint='engine'`"
     with pytest.raises(ts.GradientError, match=words) as refused:
         layer(rand(N).requires_grad_())
     if way is by_a_function_of_another_module:
@@ -198,9 +198,10 @@ def test_a_state_that_a_function_changes_in_place_is_refused(lang64, way, tmp_pa
     cases.assert_close(layer(2 * torch.ones(N)), 4 * torch.ones(N, dtype=torch.float64))  # values need no gradient
 
 
+@pytest.mark.parametrize("on_tensors", [False, True])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-def test_on_tensors_its_gradient_is_right(lang64, way, tmp_path):
-    layer = squaring(lang64, way, tmp_path, times=2, on_tensors=True)
+def test_its_generated_gradient_is_right(lang64, way, tmp_path, on_tensors):
+    layer = squaring(lang64, way, tmp_path, times=2, on_tensors=on_tensors)
     x, c = rand(N).requires_grad_(), rand(N)
     y = layer(x)
     cases.assert_close(y, x**4)
@@ -237,7 +238,8 @@ def test_a_tin_is_refused_likewise(lang64):
 
     x, c = rand(N).requires_grad_(), rand(N)
     with pytest.raises(ts.GradientError, match=r"overwrites a value of `self.s`"):
-        ts.Tin(Sim())(x)
+        ts.Tin(Sim(), adjoint="engine")(x)
+    cases.assert_close(torch.autograd.grad(ts.Tin(Sim())(x), x, c), (2 * x * c,))
     cases.assert_close(torch.autograd.grad(ts.Tin(Sim(), on_tensors=True)(x), x, c), (2 * x * c,))
 
 
@@ -260,9 +262,14 @@ def test_a_loop_that_no_engine_reverses(lang64):
         for i in y:
             y[i] = s[N - 1, i]
 
-    layer = ts.EmptyTin().register_input_field(x).register_output_field(y).register_kernel(run).finish()
+    def make(adjoint):
+        layer = ts.EmptyTin(adjoint=adjoint).register_input_field(x).register_output_field(y)
+        return layer.register_kernel(run).finish()
+
+    given, c = rand(N).requires_grad_(), rand(N)
     with pytest.raises(ts.GradientError, match=r"(?s)does not reverse the loop.*hands on `s`.*used.*changed"):
-        layer(rand(N).requires_grad_())
+        make("engine")(given)
+    cases.assert_close(torch.autograd.grad(make("auto")(given), given, c), (1.5 ** (N - 1) * c,))
 
 
 def test_what_lint_knows_of_the_engine_is_not_hidden(lang, engine):
@@ -285,8 +292,8 @@ def test_what_lint_knows_of_the_engine_is_not_hidden(lang, engine):
                 z = z * 0.5
             y[i] = total
 
-    layer = ts.EmptyTin().register_input_field(x).register_output_field(y).register_kernel(run).finish()
-    with pytest.raises(ts.GradientError, match="(?s)TS404.*`on_tensors=True`"):
+    layer = ts.EmptyTin(adjoint="engine").register_input_field(x).register_output_field(y).register_kernel(run).finish()
+    with pytest.raises(ts.GradientError, match="(?s)TS404.*`adjoint='engine'`"):
         layer(torch.rand(2, requires_grad=True))
 
 
@@ -453,7 +460,7 @@ def in_a_real_function(lang: Any, s, y):
 def test_what_cannot_be_seen_through_is_said(lang64, reach):
     s, y = graded(lang64), graded(lang64)
     run, words = reach(lang64, s, y)
-    layer = ts.EmptyTin().register_input_field(s).register_output_field(y).register_kernel(run).finish()
+    layer = ts.EmptyTin(adjoint="engine").register_input_field(s).register_output_field(y).register_kernel(run).finish()
     layer(rand(N))  # without a gradient nothing is at stake
     with pytest.warns(UserWarning, match=rf"(?s)EmptyTin is the engine's own.*not checked.*{words}.*{__name__}.py:\d+"):
         layer(rand(N).requires_grad_())

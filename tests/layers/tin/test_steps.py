@@ -19,8 +19,8 @@ def graded(lang, shape: Any = N):
     return lang.field(lang.f64, shape=shape, needs_grad=True)
 
 
-def stepping(lang, make, **how):
-    """x[STEPS] from x[0], by a kernel that `make` makes of the field of all steps."""
+def stepping(lang, make, last=STEPS, **how):
+    """x[last] from x[0], by a kernel that `make` makes of the field of all steps."""
     x, x0, y = graded(lang, (STEPS + 1, N)), graded(lang), graded(lang)
 
     @lang.kernel
@@ -31,7 +31,7 @@ def stepping(lang, make, **how):
     @lang.kernel
     def end():
         for i in y:
-            y[i] = x[STEPS, i]
+            y[i] = x[last, i]
 
     layer = ts.EmptyTin(**how).register_input_field(x0).register_output_field(y).register_kernel(begin)
     step = make(lang, x)
@@ -126,24 +126,26 @@ def into_the_row_before(lang, x):
 
 
 @pytest.mark.parametrize("make", [in_turns, in_place, into_the_row_before])
-def test_steps_that_overwrite_what_the_gradient_needs_are_refused(lang64, make):
-    layer = stepping(lang64, make)
-    with pytest.raises(ts.GradientError, match=r"(?s)a value of `x` that its gradient needs.*say `on_tensors=True`"):
+def test_steps_that_overwrite_what_the_engine_reads_are_refused(lang64, make):
+    layer = stepping(lang64, make, adjoint="engine")
+    with pytest.raises(ts.GradientError, match=r"(?s)a value of `x` that its gradient needs.*leave out `adjoint="):
         layer(rand(N).requires_grad_())
 
 
 def test_the_words_of_such_a_refusal(lang64):
     with pytest.raises(ts.GradientError) as refused:
-        stepping(lang64, into_the_row_before)(rand(N).requires_grad_())
+        stepping(lang64, into_the_row_before, adjoint="engine")(rand(N).requires_grad_())
     lines = str(refused.value).splitlines()
     assert lines[0] == "op `EmptyTin` changes a value of `x` that its gradient needs, after `step` read it"
     assert lines[1].startswith("  changed by `step`  ")
-    assert lines[2] == "Give each kernel a field of its own to write, or say `on_tensors=True`."
+    assert lines[2] == "Give each kernel a field of its own to write, or leave out `adjoint='engine'`."
 
 
-def test_on_tensors_steps_may_overwrite(lang64):
-    """What is refused on fields."""
-    layer = stepping(lang64, into_the_row_before, on_tensors=True)
+@pytest.mark.parametrize("on_tensors", [False, True])
+@pytest.mark.parametrize(("make", "last"), [(in_turns, 0), (in_place, 0), (into_the_row_before, STEPS)])
+def test_steps_may_overwrite(lang64, make, last, on_tensors):
+    """The generated gradient is that of the values which the forward pass had."""
+    layer = stepping(lang64, make, last, on_tensors=on_tensors)
     x, c = rand(N).requires_grad_(), rand(N)
     y = layer(x)
     cases.assert_close(y, x**16)
@@ -152,7 +154,7 @@ def test_on_tensors_steps_may_overwrite(lang64):
 
 def test_other_arguments_are_looked_at_anew(lang64):
     """A step that is told to write another row may spoil what was right."""
-    layer = stepping(lang64, from_row_to_row)
+    layer = stepping(lang64, from_row_to_row, adjoint="engine")
     layer(rand(N).requires_grad_())
     layer.set_kernel_args("step3", 1)
     with pytest.raises(ts.GradientError, match="changes a value of `x`"):
@@ -170,7 +172,7 @@ def test_a_kernel_that_is_registered_again_is_compiled_once(lang64, monkeypatch)
 
     monkeypatch.setattr(engine, "compile", counted)
     layer(rand(N).requires_grad_()).sum().backward()
-    assert compiled.count("step") == 2  # forward, and its reverse
+    assert compiled.count("step") == 1
 
 
 def test_a_kernel_of_two_objects_is_two(lang64):

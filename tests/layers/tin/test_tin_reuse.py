@@ -104,7 +104,7 @@ def test_a_graph_kept_gives_the_same_again(lang64):
 
 
 def test_a_layer_told_not_to_save_says_what_went_wrong(lang64):
-    layer = layer_of(lang64, save=False)
+    layer = layer_of(lang64, save=False, adjoint="engine")
     x, c = rand(5).requires_grad_(), rand(5)
     ours = torch.autograd.grad(layer(x), (x, layer.w), c)
     cases.assert_close(ours, torch.autograd.grad(twin(x, layer.w), (x, layer.w), c))
@@ -184,8 +184,18 @@ def test_a_mapped_call_in_a_graph(lang64):
     cases.assert_close(ours, torch.autograd.grad(twin(batch, layer.w), (batch, layer.w), c))
 
 
-def test_forward_mode_and_second_derivatives_are_refused(lang64):
+def test_forward_mode_and_second_derivatives(lang64):
     layer = layer_of(lang64)
+    x, w = rand(5), layer.w.detach()
+    found = torch.func.jvp(layer, (x,), (torch.ones_like(x),))
+    cases.assert_close(tuple(one.detach() for one in found), (twin(x, w), 4 * w**2 * x**3))
+    x.requires_grad_()
+    (first,) = torch.autograd.grad(layer(x).sum(), x, create_graph=True)
+    cases.assert_close(torch.autograd.grad(first.sum(), x), ((12 * w**2 * x**2).detach(),))
+
+
+def test_forward_mode_and_second_derivatives_of_the_engines_own_are_refused(lang64):
+    layer = layer_of(lang64, adjoint="engine")
     x = rand(5).requires_grad_()
     with pytest.raises(ts.GradientError, match="EmptyTin has no forward mode"):
         torch.func.jvp(layer, (x.detach(),), (x.detach(),))
@@ -237,7 +247,7 @@ def test_two_layers_on_the_same_fields(lang64):
     cases.assert_close(ours, torch.autograd.grad((a**2 * b**3).sum(), (a, b)))
 
 
-def test_a_kernel_that_overwrites_what_its_gradient_needs_is_refused(lang64):
+def test_a_kernel_that_overwrites_what_its_gradient_needs(lang64):
     x, y, t = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(3))
 
     @lang64.kernel
@@ -250,6 +260,9 @@ def test_a_kernel_that_overwrites_what_its_gradient_needs_is_refused(lang64):
             y[i] = t[i]
 
     layer = ts.EmptyTin().register_kernel(over).register_input_field(x).register_output_field(y).finish()
+    cases.assert_same_values_and_gradients(layer, torch.square, (rand(4),))
+    layer = ts.EmptyTin(adjoint="engine").register_kernel(over).register_input_field(x).register_output_field(y)
+    layer.finish()
     given = rand(4)
     cases.assert_close(layer(given), given**2)
     with pytest.raises(ts.GradientError, match="overwrites a value of `t` that its gradient needs"):
@@ -276,16 +289,16 @@ def test_a_deep_loop_does_not_kill_the_process(lang64, engine):
     layer = ts.EmptyTin().register_kernel(decay, 50).register_input_field(x).register_output_field(y).finish()
     given = rand(4).requires_grad_()
     if engine == "quadrants":  # which cannot tell how deep a loop over fields gets that a scalar bounds
+        own = ts.EmptyTin(adjoint="engine").register_kernel(decay, 50).register_input_field(x).register_output_field(y)
         with pytest.raises(ts.GradientError, match="quadrants cannot differentiate the kernel"):
-            layer(given).sum().backward()
-        return
+            own.finish()(given).sum().backward()
     for n in (50, 90, 3):
         layer.set_kernel_args(n)
         ours = torch.autograd.grad(layer(given).sum(), given)
         cases.assert_close(ours, torch.autograd.grad(decayed(given, n).sum(), given))
 
 
-def through_a_field(lang, has_gradient, needs_grad=None):
+def through_a_field(lang, has_gradient, needs_grad=None, **how):
     x, y = (lang.field(lang.f64, shape=4, needs_grad=True) for _ in range(2))
     t = lang.field(lang.f64, shape=4, needs_grad=has_gradient)
 
@@ -299,7 +312,7 @@ def through_a_field(lang, has_gradient, needs_grad=None):
         for i in x:
             y[i] = t[i] + x[i]
 
-    layer = ts.EmptyTin().register_kernel(first).register_kernel(second).register_input_field(x)
+    layer = ts.EmptyTin(**how).register_kernel(first).register_kernel(second).register_input_field(x)
     layer.register_output_field(y)
     return layer.register_internal_field(t, needs_grad, name="t").finish()
 
@@ -310,7 +323,8 @@ def test_a_field_between_kernels_without_a_gradient_is_no_silent_zero(lang64):
     with pytest.raises(
         ts.GradientError, match=r"go through the field `t`, which has no gradient(?s:.*)needs_grad=False"
     ):
-        through_a_field(lang64, False)(x)
+        through_a_field(lang64, False, adjoint="engine")(x)
+    cases.assert_close(torch.autograd.grad(through_a_field(lang64, False)(x).sum(), x)[0], (2 * x + 1).detach())
     cases.assert_close(torch.autograd.grad(through_a_field(lang64, True)(x).sum(), x)[0], (2 * x + 1).detach())
     stopped = through_a_field(lang64, False, needs_grad=False)
     cases.assert_close(torch.autograd.grad(stopped(x).sum(), x)[0], torch.ones_like(x))
@@ -325,13 +339,14 @@ def test_an_input_field_without_a_gradient_is_no_silent_zero(lang64):
         for i in x:
             y[i] = w[None] * x[i]
 
-    def make(needs_grad):
-        layer = ts.EmptyTin().register_kernel(times).register_input_field(x, "x", needs_grad)
+    def make(needs_grad, **how):
+        layer = ts.EmptyTin(**how).register_kernel(times).register_input_field(x, "x", needs_grad)
         return layer.register_output_field(y).register_weight_field(w, name="w").finish()
 
     given = rand(4).requires_grad_()
     layer = make(None)
-    out = layer(given)
+    cases.assert_close(torch.autograd.grad(layer(given).sum(), given), (layer.w.detach().expand(4),))
+    out = make(None, adjoint="engine")(given)
     with pytest.raises(ts.GradientError, match=r"`x` of EmptyTin requires a gradient, and its field has none"):
         out.sum().backward()
     layer = make(False)
@@ -379,7 +394,12 @@ def test_nothing_is_set_before_the_backward_pass_where_nothing_is_saved(lang64):
         for i in x:
             y[i] = w[i] * x[i]
 
-    layer = ts.EmptyTin(save=False).register_kernel(times).register_input_field(x).register_output_field(y)
+    layer = (
+        ts.EmptyTin(save=False, adjoint="engine")
+        .register_kernel(times)
+        .register_input_field(x)
+        .register_output_field(y)
+    )
     layer.register_internal_field(w, name="w", value=rand(4)).finish()
     out = layer(rand(4).requires_grad_())
     layer.set_internal_field("w", rand(4))

@@ -1,24 +1,22 @@
 """Fields: kernels that work on an engine's fields, as functions of tensors."""
 
 from ._as_op import OpProgram
-from ._call import apart, run
-from ._examined import ExaminedFields
+from ._call import apart
 from ._managers import FieldManager
+from ._on_fields import OnFields
 from ._placed import Placed, placed
-from ._program import Program, clearing
+from ._program import clearing
 from ._roles import Habits, Launch, Roles, check_once
-from ._running import OnFields, Running, make_running
+from ._running import Running, make_running
 from ._transfer import fill, read
 
 __all__ = [
-    "ExaminedFields",
     "FieldManager",
     "Habits",
     "Launch",
     "OnFields",
     "OpProgram",
     "Placed",
-    "Program",
     "Roles",
     "Running",
     "apart",
@@ -28,5 +26,4 @@ __all__ = [
     "make_running",
     "placed",
     "read",
-    "run",
 ]

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from ..._errors import GradientError, KernelError, SpecError, TinsmithError, refusal
-from ...bridge import Examined, FieldArray, Foresight, Links, Op, OpOptions, examined_layer
+from ..._errors import GradientError, KernelError, SpecError, refusal
+from ...bridge import Adjoint, Examined, FieldArray, Foresight, Links, Op, OpOptions, examined_layer
 from ...engines import NAMES
 from ...source import build, parse_statement
+from ...source.ir import NotCovered
 from .._identifiers import OURS, identifier, used_names
 from ._gradient_stores import GradientStores
 from ._placed import Placed, placed
@@ -25,6 +26,16 @@ from ._starts import is_replaced_first, start_kernel
 
 class OpProgram:
     """The op that a layer's kernels make.
+
+    Args:
+        layer: its name, for messages.
+        roles: what its fields are for.
+        launches: its kernels with their arguments.
+        runs: whether the op is to be called; otherwise it is made for its checks alone.
+        instead: what may be done where a gradient is refused.
+        cleared: fields that start each call at zero.
+        adjoint: where the gradient comes from, as for `tinsmith.op`.
+        begins_at_zero: whether indices of the kernels begin at 0, whatever the fields' offsets are (`name_fields`).
 
     Raises:
         KernelError: a kernel uses a field in a way that no array allows.
@@ -40,8 +51,12 @@ class OpProgram:
         runs: bool = True,
         instead: Callable[[], str] | None = None,
         cleared: Sequence[Placed] = (),
+        adjoint: Adjoint = "auto",
+        begins_at_zero: bool = False,
     ) -> None:
         self._layer = layer
+        self._adjoint: Adjoint = adjoint
+        self._begins_at_zero = begins_at_zero
         self._roles = roles
         self._cleared = by_key(cleared)
         self._instead = instead
@@ -102,6 +117,7 @@ class OpProgram:
                 scratch=self._items(self._between),
                 name=layer,
                 links=[*(link for _, link in copies), *moved],
+                adjoint=self._adjoint,
                 detached=self._detached(),
                 unrun=not runs,
             ),
@@ -131,6 +147,13 @@ class OpProgram:
         """The op's call, laid open for who checks it."""
         return examined_layer(self.op, self._list_arguments(launches, memory), {})
 
+    def refusal(
+        self, launches: Sequence[Launch], memory: Sequence[torch.Tensor], active: Sequence[Placed]
+    ) -> NotCovered | None:
+        """Why no gradient by these filled fields is generated; None where one is."""
+        names = frozenset(self._filled_name(one) for one in active if one.facts.dtype.is_floating_point)
+        return examined_layer(self.op, self._list_arguments(launches, memory), {}).refusal(names)
+
     def _list_arguments(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
         """The op's arguments, in their order."""
         launches = self._stores.taking_part(launches)
@@ -143,6 +166,11 @@ class OpProgram:
         for one, tensor in zip(self._roles.filled, memory, strict=True):
             values[self._filled_name(one)] = tensor.detach() if one.is_silent else tensor
         return [values[name] for name in self.op.arguments]
+
+    @property
+    def filled(self) -> tuple[Placed, ...]:
+        """The fields whose memory a call is given, in order."""
+        return self._roles.filled
 
     @property
     def filled_names(self) -> tuple[str, ...]:
@@ -203,7 +231,8 @@ class OpProgram:
     def _check(self, used: set[int]) -> None:
         for one in self._told.values():
             facts = one.facts
-            if not facts.is_dense or any(facts.offset) or (facts.is_matrix and len(facts.element) == 1):
+            is_moved = any(facts.offset) and not self._begins_at_zero
+            if not facts.is_dense or is_moved or (facts.is_matrix and len(facts.element) == 1):
                 words = f"field `{one.name}` of {self._layer} is laid out in a way that a tensor has not"
                 rows = [("dense", str(facts.is_dense)), ("offset", str(facts.offset)), ("element", str(facts.element))]
                 remedy = "Place it dense and without an offset, or leave out batched=True and on_tensors=True."
@@ -314,19 +343,15 @@ def filled(source: _lang.template(), target: _lang.template()):
 
 
 def foresight(
-    layer: str, roles: Roles, launches: Sequence[Launch], *, has_choice: bool
+    layer: str, roles: Roles, launches: Sequence[Launch], *, is_wished: bool
 ) -> OpProgram | KernelError | SpecError:
     """The op that kernels on fields would make, for its checks; or why they make none, so that nothing is foreseen.
 
-    `has_choice` says that the layer could run them on tensors too.
+    `is_wished` says that the engine's gradient was asked for, where another might be had.
     """
 
     def instead() -> str:
-        try:
-            OpProgram(layer, roles, launches)
-        except TinsmithError:
-            return "make the kernels an op, `ts.op`"
-        return "say `on_tensors=True`" if has_choice else "make the kernels an op, `ts.op`"
+        return "leave out `adjoint='engine'`" if is_wished else "make the kernels an op, `ts.op`"
 
     try:
         return OpProgram(layer, roles, launches, runs=False, instead=instead)

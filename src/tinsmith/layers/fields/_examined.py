@@ -1,8 +1,8 @@
 """Examined: a call of a layer on fields, for who checks it.
 
-What a call computes is the layer's own: its fields, and the engine's reverse mode. The oracle, the sanitizer and lint
-look at the op that the kernels would make on tensors, which is told what the fields hold. Some kernels make no op;
-their gradient is still compared with differences.
+What a call computes is the layer's own: its fields, and the gradient that the layer takes. The oracle, the sanitizer
+and lint look at the op that the kernels would make on tensors, which is told what the fields hold. Some kernels make no
+op; their gradient is still compared with differences.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ...engines import Language
 from ...source.ir import Lowered, NotCovered
 from ._as_op import OpProgram
 from ._call import run
+from ._on_arrays import ArrayProgram
 from ._program import Program
 from ._roles import Launch, Roles, uses_of_each
 
@@ -28,14 +29,22 @@ class ExaminedFields(Examined):
     """One call of a layer on fields.
 
     Args:
-        program: the layer's.
+        program: the layer's kernels on the fields themselves.
         launches: its kernels with their arguments.
         memory: of the filled fields, in their order.
+        arrays: the same kernels as an op on arrays, where the gradient is generated; None where it is the engine's.
     """
 
     kind: Literal["op", "layer"] = "layer"
 
-    def __init__(self, program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        launches: tuple[Launch, ...],
+        memory: Sequence[torch.Tensor],
+        arrays: ArrayProgram | None,
+    ) -> None:
+        self._arrays = arrays
         # Fields are put back between a forward pass and its backward pass, so what that needs must be saved.
         self._program = program.as_saving(launches)
         self._launches = launches
@@ -63,6 +72,9 @@ class ExaminedFields(Examined):
     @property
     def differentiable(self) -> dict[str, torch.Tensor]:
         inputs = self.inputs
+        if self._arrays is not None:
+            pairs = zip(self._filled, self._program.roles.filled, strict=True)
+            return {name: inputs[name] for name, one in pairs if one.may_have_gradient}
         return {self._filled[place]: inputs[self._filled[place]] for place in self._program.active}
 
     @property
@@ -85,16 +97,16 @@ class ExaminedFields(Examined):
     # What is computed -------------------------------------------------------------------------
     @property
     def gradient(self) -> str:
-        return "engine"
+        return "engine" if self._arrays is None else "source"
 
     def origin(self, active: frozenset[str]) -> str:
-        return "engine"
+        return self.gradient
 
     @property
     def engine_remedy(self) -> str:
         if self._op is None:
             return "write the kernels in other words, or as an op with `ts.op`"
-        return "say `on_tensors=True`, or make the kernels an op: tinsmith generates a gradient from their source"
+        return 'leave out adjoint="engine", or make the kernels an op: tinsmith generates a gradient from their source'
 
     @property
     def forkable_engine(self) -> str | None:
@@ -110,11 +122,16 @@ class ExaminedFields(Examined):
     def compute(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         memory = [values.get(name, one) for name, one in self.inputs.items()]
         with self.preserve_memory():
-            results = run(self._program, self._launches, memory)
+            if self._arrays is None:
+                results = run(self._program, self._launches, memory)
+            else:
+                results = self._arrays(self._launches, memory)
         return dict(zip(self._outputs, results, strict=True))
 
     def with_adjoint(self, adjoint: str | None) -> Examined:
-        return self._required_op.with_adjoint(adjoint) if adjoint == "source" else self
+        if adjoint == "engine" and self._arrays is not None:
+            return ExaminedFields(self._program, self._launches, self._memory, None)
+        return self._required_op.with_adjoint(adjoint) if adjoint == "source" and self._arrays is None else self
 
     def to_double(self) -> Examined | None:
         floats = [one.facts.dtype for one in (*self._program.roles.filled, *self._program.roles.outputs)]

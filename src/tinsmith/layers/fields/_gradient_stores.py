@@ -42,6 +42,11 @@ class GradientStores:
         pairs = zip(launches, self._takes_part, strict=True)
         return tuple([one for one, takes_part in pairs if takes_part])
 
+    def left_out(self, launches: Sequence[Any]) -> tuple[Any, ...]:
+        """The others."""
+        pairs = zip(launches, self._takes_part, strict=True)
+        return tuple([one for one, takes_part in pairs if not takes_part])
+
     def spread(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Numbers for all launches, from those for launches that take part; 0 for the others."""
         rest = iter(numbers)

@@ -83,6 +83,11 @@ class Placed:
         """Dtype of the tensor that a user gets."""
         return _COMPLEX[self.facts.dtype] if self.is_complex else self.memory_dtype
 
+    @property
+    def may_have_gradient(self) -> bool:
+        """Whether an array in its place would have a gradient, unless it was registered without one."""
+        return self.facts.dtype.is_floating_point and not self.is_silent
+
     def managed(self, manager: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Placed:
         """The same field, filled and read by a manager from tensors of that shape and dtype as they are."""
         return replace(self, manager=manager, shape=shape, dtype=dtype)

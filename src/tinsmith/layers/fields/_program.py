@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,16 +22,13 @@ from ..._errors import GradientError, KernelError, refusal
 from ..._warned import warn
 from ...bridge import Copy, Transfer, keep_order
 from ...engines import Engine
-from .._pool import gradient_field
+from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram, foresight
+from ._effects import Reading, Writing
 from ._gradient_stores import GradientStores
 from ._placed import Placed
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts
-
-_LOCK = threading.RLock()
-"""Fields are one memory for all threads and layers, and a call is several launches."""
-
 
 SHARED = 1 << 20
 """Bytes from which it pays to ask whether a field has changed since the call before."""
@@ -41,7 +37,8 @@ SHARED = 1 << 20
 class Program:
     """Transfers and launches of one layer. Made anew when a kernel gets other fields.
 
-    `reset` comes first in each pass, where fields that are this layer's own must start it as new.
+    `reset` comes first in each pass, where fields that are this layer's own must start it as new. `is_wished` says that
+    the engine's gradient was asked for.
 
     Attributes:
         kept: fields that kernels change, beside plain results, and those that they only read: saved for a backward
@@ -60,8 +57,11 @@ class Program:
         launches: Sequence[Launch],
         habits: Habits,
         reset: Callable[[], None] | None = None,
+        *,
+        is_wished: bool = False,
     ) -> None:
         self._reset = reset
+        self._is_wished = is_wished
         self.layer = layer
         self.roles = roles
         self.habits = habits
@@ -97,7 +97,7 @@ class Program:
         elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
         self._is_serial = filled[0].runs_on == "cpu" and elements < config().serial_below
         self._is_cuda = filled[0].runs_on == "cuda"
-        self._foresight = functools.cache(lambda: foresight(layer, roles, launches, has_choice=reset is None))
+        self._foresight = functools.cache(lambda: foresight(layer, roles, launches, is_wished=is_wished))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
         self._last_kept: tuple[torch.Tensor, ...] = ()
         self.calls = 0
@@ -140,6 +140,11 @@ class Program:
         self._foreseen = (launches, stacks)
         return stacks
 
+    @property
+    def is_unforeseen(self) -> bool:
+        """Whether the gradient could not be checked before a call, of which the first call warned."""
+        return not isinstance(self._foresight(), OpProgram)
+
     def explain(self) -> str:
         """What a call does, for people."""
         found = self._foresight()
@@ -160,7 +165,9 @@ class Program:
         """A program like this that saves what a backward pass needs, so that fields may change before it."""
         if self.habits.saves:
             return self
-        return Program(self.layer, self.roles, launches, replace(self.habits, saves=True), self._reset)
+        return Program(
+            self.layer, self.roles, launches, replace(self.habits, saves=True), self._reset, is_wished=self._is_wished
+        )
 
     def cleared_fields(self, launches: Sequence[Launch]) -> tuple[Placed, ...]:
         """Those that start each call at zero."""
@@ -171,12 +178,20 @@ class Program:
         """Inside, calls may change the fields and their gradients; afterwards these hold what they held before."""
         device = torch.device(self.roles.filled[0].runs_on)
         fields, store, restore = self._snapshot
-        memory = [_memory(one, device) for one in fields]
-        self._guarded(device, lambda: store.run(memory, is_serial=False))
+
+        def read() -> Sequence[torch.Tensor]:
+            memory = [_memory(one, device) for one in fields]
+            self._guarded(device, lambda: store.run(memory, is_serial=False))
+            return memory
+
+        def write(memory: Sequence[torch.Tensor]) -> None:
+            self._guarded(device, lambda: restore.run(memory, is_serial=False))
+
+        memory = Reading.apply(read)
         try:
             yield
         finally:
-            self._guarded(device, lambda: restore.run(memory, is_serial=False))
+            Writing.apply(write, False, *memory)
 
     @functools.cached_property
     def _snapshot(self) -> tuple[list[Placed], Transfer, Transfer]:
@@ -251,7 +266,7 @@ class Program:
         return gradients
 
     def _guarded(self, device: torch.device, run: Callable[[], None]) -> None:
-        with _LOCK:
+        with FIELDS_LOCK:
             self.roles.filled[0].check_alive(self.layer)
             self.engine.require_ready(self.layer)
             if self._is_cuda:

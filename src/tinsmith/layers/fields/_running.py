@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
-
-import torch
 
 from ..._errors import refusal
 from ..._warned import warn
-from ...bridge import Examined
+from ...bridge import Adjoint
 from ._as_op import OpProgram
-from ._call import run
-from ._examined import ExaminedFields
-from ._program import Program
+from ._on_fields import OnFields
 from ._roles import Habits, Launch, Roles
 from ._starts import Starts
 from ._transfer import read
-
-
-@dataclass(frozen=True)
-class OnFields:
-    """A layer that runs on fields."""
-
-    program: Program
-
-    def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        """The results of one call."""
-        return run(self.program, launches, memory)
-
-    def examine(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Examined:
-        """A call, laid open for who checks it."""
-        return ExaminedFields(self.program, launches, memory)
-
-    def explain(self) -> str:
-        """What a call does, for people."""
-        return f"on fields\n\n{self.program.explain()}"
-
 
 Running: TypeAlias = OpProgram | OnFields
 """From kernels with their arguments and the memory of filled fields to that of outputs."""
 
 
-def make_running(layer: str, roles: Roles, launches: Sequence[Launch], habits: Habits, *, on_tensors: bool) -> Running:
+def make_running(
+    layer: str, roles: Roles, launches: Sequence[Launch], habits: Habits, adjoint: Adjoint, *, on_tensors: bool
+) -> Running:
     """What runs a layer's calls. Warns where fields may not start a call as their owner expects.
 
     Raises:
@@ -52,9 +29,9 @@ def make_running(layer: str, roles: Roles, launches: Sequence[Launch], habits: H
     starts = Starts(roles, launches, habits)
     _warn_of_values(layer, starts)
     if on_tensors:
-        return OpProgram(layer, roles, launches, cleared=starts.cleared)
+        return OpProgram(layer, roles, launches, cleared=starts.cleared, adjoint=adjoint)
     _warn_of_sums(layer, starts)
-    return OnFields(Program(layer, roles, launches, habits))
+    return OnFields(layer, roles, launches, habits, adjoint)
 
 
 def _warn_of_values(layer: str, starts: Starts) -> None:

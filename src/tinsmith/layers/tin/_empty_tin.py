@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, CheckpointError, RegistrationError, TinsmithError, refusal
-from ...bridge import Examinable, Examined
+from ...bridge import Adjoint, Examinable, Examined, OpOptions
 from ...linter import Finding, lint_kernels
 from ..fields import Habits, OnFields, Placed, Roles, Running, apart, check_once, fill, make_running, placed, read
 from ._kernels import Kernels, unknown
@@ -34,11 +34,14 @@ class EmptyTin(torch.nn.Module, Examinable):
         device: where the tensors are; None is where the engine runs.
         auto_clear_grad: whether gradients of internal fields start each backward pass at zero. Otherwise
             they add up in the fields. Weights' gradients add up in `Parameter.grad` either way.
-        save: whether what a backward pass needs is saved, so that the layer may be called again before it.
+        save: whether the engine's own backward pass finds what it needs saved, so that the layer may be called again
+            before it. A generated one always does.
         on_tensors: run the kernels on the tensors themselves, as an op, and leave the fields alone: nothing is
             copied, batches take one launch, and `torch.compile` sees no graph break. What the kernels read from
             fields that are no input, weight or output is still read there. What they write begins each call with
             what its field holds, unless it is cleared, and never goes back into the field.
+        adjoint: where the gradient comes from: "source", generated from the kernels' source; "engine", the engine's
+            own reverse mode; "auto" takes the first where it can be had.
 
     Example:
         >>> x, y = (ti.field(ti.f32, 64, needs_grad=True) for _ in range(2))
@@ -65,9 +68,11 @@ class EmptyTin(torch.nn.Module, Examinable):
         *,
         save: bool = True,
         on_tensors: bool = False,
+        adjoint: Adjoint = "auto",
     ) -> None:
         super().__init__()
         self._on_tensors = on_tensors
+        self._adjoint: Adjoint = OpOptions(adjoint=adjoint).adjoint  # checked
         self.device = checked_device(device, type(self).__name__)
         self.auto_clear_grad = auto_clear_grad
         self.finished = False
@@ -239,7 +244,7 @@ class EmptyTin(torch.nn.Module, Examinable):
             raise unknown(f"{self._label} has no internal field `{name}`", name, list(known))
         fill(known[name], tensor, self._label)
         if isinstance(self._program, OnFields) and name in self._internals:
-            self._program.program.note_set(known[name])
+            self._program.note_set(known[name])
         if name in self._weights:
             with torch.no_grad():
                 self.get_parameter(name).copy_(read(known[name], self._label))
@@ -299,7 +304,9 @@ class EmptyTin(torch.nn.Module, Examinable):
     def _make_program(self) -> Running:
         launches = self._kernels.launches()
         roles = Roles(self._filled, tuple(self._outputs), tuple(self._internals.values()))
-        self._program = make_running(self._label, roles, launches, self._habits, on_tensors=self._on_tensors)
+        self._program = make_running(
+            self._label, roles, launches, self._habits, self._adjoint, on_tensors=self._on_tensors
+        )
         return self._program
 
     # Keeping ------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, nearest, refusal
+from ...bridge import Adjoint
 from ._empty_tin import EmptyTin
 from ._marks import registered_by_marks
 
@@ -19,7 +20,8 @@ class Tin(EmptyTin):
 
     Args:
         data_oriented: an object of a class under `@ti.data_oriented`.
-        device: as for `EmptyTin`; so are `auto_clear_grad`, `save` and `on_tensors`.
+        device: as for `EmptyTin`; so are `auto_clear_grad`, `save`, `on_tensors`
+            and `adjoint`.
 
     Raises:
         ArgumentError: the object is not data-oriented.
@@ -61,8 +63,9 @@ class Tin(EmptyTin):
         *,
         save: bool = True,
         on_tensors: bool = False,
+        adjoint: Adjoint = "auto",
     ) -> None:
-        super().__init__(device, auto_clear_grad, _auto_clear, save=save, on_tensors=on_tensors)
+        super().__init__(device, auto_clear_grad, _auto_clear, save=save, on_tensors=on_tensors, adjoint=adjoint)
         if not hasattr(data_oriented, "_data_oriented"):
             rows = [("came", type(data_oriented).__name__)]
             remedy = "Decorate its class with @ti.data_oriented, or use ts.EmptyTin."

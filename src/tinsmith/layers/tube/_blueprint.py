@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, ShapeError, nearest, refusal
+from ...bridge import Adjoint
 from ._dims import DimID, MatchDim
 from ._parts import KernelPart, TensorPart, check_extra
 
@@ -28,6 +29,7 @@ class Blueprint:
     device: torch.device | None = None
     enable_backward: bool = True
     persistent_field: bool = True
+    adjoint: Adjoint = "auto"
 
     @cached_property
     def label(self) -> str:

@@ -17,7 +17,7 @@ from ..._errors import KernelError, ShapeError, refusal
 from ...bridge import Examined, Launcher
 from ...engines import Engine
 from .._pool import FieldTree
-from ..fields import ExaminedFields, Habits, Launch, Placed, Program, Roles, apart, clearing, placed, run
+from ..fields import Habits, Launch, OnFields, Placed, Roles, apart, clearing, placed
 from ._blueprint import Blueprint
 from ._checks import check_tensors
 from ._parts import TensorPart, check_extra
@@ -37,8 +37,11 @@ class FieldSet:
         self._tree.finish()
         self.placed = {name: self._settled(blueprint.tensors[name], shapes[name]) for name in shapes}
         self._launchers = [Launcher(part.kernel, f"{blueprint.label}.{part.name}") for part in blueprint.kernels]
-        self.program = Program(blueprint.label, self._roles(), self.bound(blueprint), Habits(True, True), self._reset())
-        self._tree.live_as_long_as(self.program)
+        self.roles = self._roles()
+        self.running = OnFields(
+            blueprint.label, self.roles, self.bound(blueprint), Habits(True, True), blueprint.adjoint, self._reset()
+        )
+        self._tree.live_as_long_as(self.roles)  # which a backward pass needs, too
 
     def bound(self, blueprint: Blueprint) -> tuple[Launch, ...]:
         """The kernels with their arguments: fields, then a blueprint's extra ones."""
@@ -117,7 +120,7 @@ class FieldProgram:
         if batch is not None:
             shapes, given = self._single(shapes), self._sample(given, 0)
         found = self._set(shapes)
-        return ExaminedFields(found.program, found.bound(self._blueprint), self._memory(found, given))
+        return found.running.examine(found.bound(self._blueprint), self._memory(found, given))
 
     def _called(self, tensors: Sequence[torch.Tensor]) -> Any:
         shapes, given, batch = self._sized(tensors)
@@ -160,12 +163,12 @@ class FieldProgram:
         return [t[number] if part.is_batched else t for part, t in pairs]
 
     def _memory(self, found: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        pairs = zip(found.program.roles.filled, tensors, strict=True)
+        pairs = zip(found.roles.filled, tensors, strict=True)
         return [one.to_memory(tensor, self._blueprint.label) for one, tensor in pairs]
 
     def _one(self, found: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        results = run(found.program, found.bound(self._blueprint), self._memory(found, tensors))
-        return [one.from_memory(result) for one, result in zip(found.program.roles.outputs, results, strict=True)]
+        results = found.running(found.bound(self._blueprint), self._memory(found, tensors))
+        return [one.from_memory(result) for one, result in zip(found.roles.outputs, results, strict=True)]
 
     def _results(self, outputs: Sequence[torch.Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)

@@ -201,6 +201,7 @@ class TensorProgram:
                 scratch=sides[2],
                 name=blueprint.label,
                 links=[Links(linked, elements) for linked in names.kernels],
+                adjoint=blueprint.adjoint,
                 detached=tuple(names.tensors[part.name] for part in blueprint.made if not part.requires_grad),
             ),
         )

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, refusal
-from ...bridge import Examinable, Examined
+from ...bridge import Adjoint, Examinable, Examined, OpOptions
 from ...linter import Finding, lint_kernels
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
@@ -36,6 +36,8 @@ class Tube(torch.nn.Module, Examinable):
         device: where its tensors must be; None for wherever they are, all on one device.
         persistent_field: whether fields, where there are any, live until the backward pass.
         enable_backward: False refuses inputs that require a gradient.
+        adjoint: where the gradient comes from: "source", generated from the kernels' source; "engine", the engine's
+            own reverse mode; "auto" takes the first where it can be had.
 
     Example:
         >>> @ti.kernel
@@ -59,10 +61,17 @@ class Tube(torch.nn.Module, Examinable):
         device: torch.device | str | None = None,
         persistent_field: bool = True,
         enable_backward: bool = True,
+        *,
+        adjoint: Adjoint = "auto",
     ) -> None:
         super().__init__()
         where = None if device is None else torch.device(device)
-        self._blueprint = Blueprint(device=where, enable_backward=enable_backward, persistent_field=persistent_field)
+        self._blueprint = Blueprint(
+            device=where,
+            enable_backward=enable_backward,
+            persistent_field=persistent_field,
+            adjoint=OpOptions(adjoint=adjoint).adjoint,  # checked
+        )
         self._program: Program | None = None
         self._reason = ""
 

@@ -163,7 +163,10 @@ class _Writer:
         operator = _OPERATORS.get(one.operator)
         if isinstance(operator, ast.unaryop):
             return ast.UnaryOp(operator, value)
-        return _call(_CALLS.get(one.operator, one.operator), value)
+        call = _call(_CALLS.get(one.operator, one.operator), value)
+        if one.operator == "norm":  # no engine's function is it; whoever lowers the tree again must know
+            vars(call)["is_norm"] = True
+        return call
 
     def binary(self, one: nodes.Binary) -> ast.expr:
         if one.operator == "straight_through":

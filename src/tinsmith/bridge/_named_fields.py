@@ -1,0 +1,83 @@
+"""Named fields: a kernel in which each field that it uses has one name, and is used in no other way than by elements.
+
+A kernel may reach a field in many ways: `self.layers[i]` with a static `i`, `fields["x"]`, `p[i].a` of a field of
+structs, inside a function. Its IR knows them all, and is printed here as a kernel that names each field by itself. What
+it is printed for is arrays in the fields' places: indices begin at 0 along each axis, also where a field has an offset.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..engines import Language
+from ..source import Source, build
+from ..source.ir import nodes, printed, types, walk
+from ._binding import Bound
+from ._launcher import Launcher
+from ._links import Links
+from ._stage import Stage
+
+
+def name_fields(launcher: Launcher, bound: Bound, gradients: frozenset[str]) -> Launcher:
+    """The kernel of a launch as one that names each of its fields, for arrays in their places.
+
+    Python values and templates are written into it as they are now. It is never launched on the fields themselves.
+
+    Args:
+        launcher: the kernel's.
+        bound: its arguments.
+        gradients: gradients of fields, `x.grad`, stores to which are left out.
+
+    Raises:
+        NotCovered: the kernel uses what the front end does not know.
+    """
+    stage = launcher.stage
+    if gradients:
+        stage = Stage(stage.kernel, stage.arrays, links=Links({}, {}, gradients=gradients), may_write_fields=True)
+    stage.survey(stage.templates(bound.templates))
+    variant = launcher.variant(bound, stage)
+    lowered = stage.lowered(variant, bound.templates)
+    kernel = _from_zero(lowered.kernel)
+    arrays = dict(variant.arrays)
+    wanted = {*arrays, *kernel.arguments}
+    texts = {name: text for name, text in stage.annotations(arrays).items() if name in wanted}
+    defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
+    tree = printed(kernel, texts, defaults)
+    lang: Any = stage.home.lang
+    function, _ = build(tree, {"_lang": lang, **lowered.fields}, kernel.name)
+    tree.lineno = stage.source.tree.lineno
+    vars(function)["tinsmith_source"] = Source(function, tree, stage.source.path)
+    return Launcher(lang.kernel(function), launcher.signature.op)
+
+
+def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:
+    """A kernel whose fields' indices begin at 0."""
+    offsets = {name: array.offset for name, array in kernel.arrays.items() if array.offset}
+    if not offsets:
+        return kernel
+
+    def moved(array: str, index: tuple[nodes.Expr, ...]) -> tuple[nodes.Expr, ...]:
+        starts = offsets.get(array, (0,) * len(index))
+        return tuple([_less(one, start) for one, start in zip(index, starts, strict=True)])
+
+    def expression(expr: nodes.Expr) -> nodes.Expr:
+        expr = walk.rebuilt(expr, expression)
+        return replace(expr, index=moved(expr.array, expr.index)) if isinstance(expr, nodes.Load) else expr
+
+    def statement(one: nodes.Stmt) -> nodes.Stmt:
+        if isinstance(one, nodes.Store | nodes.Atomic):
+            return replace(one, index=moved(one.array, one.index))
+        return one
+
+    arrays = {name: replace(array, offset=()) for name, array in kernel.arrays.items()}
+    body = tuple([walk.changed(one, expression, statement) for one in kernel.body])
+    return replace(kernel, arrays=arrays, body=body)
+
+
+def _less(index: nodes.Expr, start: int) -> nodes.Expr:
+    if not start:
+        return index
+    if isinstance(index, nodes.Const):
+        return replace(index, value=index.value - start)
+    return nodes.Binary("-", index, nodes.Const(start, index.type), index.type)

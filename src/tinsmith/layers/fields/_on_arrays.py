@@ -1,0 +1,268 @@
+"""On arrays: kernels that work on fields, run as an op on arrays, whose gradient is generated from their source.
+
+Fields are arrays by another name. What a call needs of them, it is given: inputs and weights by the caller, and a copy
+of what the others hold when it begins. So the gradient is that of the values which the forward pass had, whatever
+happens to the fields afterwards. What the kernels leave in the arrays is written into the fields when they have run:
+the next call, other layers and their owner find there what the kernels would have left.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..._config import config
+from ..._errors import KernelError, refusal
+from ...bridge import Copy, Transfer, has_older_batch, is_plain, keep_order, name_fields
+from ...source.ir import NotCovered
+from .._pool import FIELDS_LOCK, gradient_field
+from ._as_op import OpProgram
+from ._effects import Reading, Tracking, Writing
+from ._gradient_stores import GradientStores
+from ._placed import Placed
+from ._roles import Habits, Launch, Roles, by_key, uses_of_each
+from ._starts import Starts, is_replaced_first
+
+SHARED = 1 << 20
+"""Bytes from which it pays to ask whether a field has changed since the call before."""
+
+
+class ArrayProgram:
+    """The kernels of a layer as an op, with copies from and to its fields around it.
+
+    Made for the Python values that the kernels bake in: others make another.
+
+    Raises:
+        KernelError: a field is sparse, or a kernel is used in a way that no op allows.
+        NotCovered: a kernel uses what the front end does not know.
+    """
+
+    def __init__(self, layer: str, roles: Roles, launches: Sequence[Launch], habits: Habits) -> None:
+        self.layer = layer
+        self._roles = roles
+        self._clears_gradients = habits.clears_gradients
+        self.engine = roles.filled[0].engine
+        found = [use.one for uses in uses_of_each(launches) for use in uses.values()]
+        for one in (*roles.filled, *roles.outputs, *roles.internal, *found):
+            _check_dense(one, layer)
+        self._stores = GradientStores(roles, launches)
+        self._stores.check(layer)
+        self._launchers = self._named(launches)
+        named = self._take(launches)
+        uses = uses_of_each(named)
+        told = by_key((*roles.filled, *roles.outputs, *roles.internal))
+        self._used = by_key([use.one for found in uses for use in found.values()]) | told
+        written = {use.one.facts.key for found in uses for use in found.values() if use.is_written}
+        cleared = by_key(Starts(roles, launches, habits).cleared)
+        self.held = tuple(self._find_held(named, uses, written, cleared))
+        filled = (*roles.filled, *self.held)
+        keys = {use.one.facts.key for found in uses for use in found.values()}
+        self._given = tuple(place for place, one in enumerate(filled) if one.facts.key in keys)
+        self._results = tuple(one for one in roles.outputs if one.facts.key in written)
+        shown = by_key(self._results)
+        changed = tuple(one for key, one in self._used.items() if key in written and key not in shown)
+        made = Roles(tuple(filled[place] for place in self._given), (*self._results, *changed), ())
+        started = [one for key, one in cleared.items() if key not in by_key(filled)]
+        self.op = OpProgram(layer, made, named, cleared=started, adjoint="source", begins_at_zero=True)
+        # What is filled, and left alone by the kernels, holds what it was filled with.
+        self._left = tuple(place for place, one in enumerate(roles.filled) if one.facts.key not in written)
+        self._written_back = (*(roles.filled[place] for place in self._left), *made.outputs)
+        kept_clear = [one for key, one in cleared.items() if key not in written]
+        self._clear = self._transfer("clear", kept_clear) if kept_clear else None
+        self._read = self._transfer("store", self.held)
+        self._write = self._transfer("load", self._written_back)
+        internal = by_key(roles.internal)
+        self._internal = tuple(
+            place
+            for place, one in enumerate(filled)
+            if place >= len(roles.filled) and one.facts.key in internal and _has_gradient(one)
+        )
+        self._fields = filled
+        self._puts: dict[tuple[int, ...], tuple[Transfer, Transfer]] = {}
+        elements = sum(one.facts.count for one in self._used.values())
+        self._is_serial = filled[0].runs_on == "cpu" and elements < config().serial_below
+        self._written = written
+        self._last_held: dict[int, torch.Tensor] = {}
+        self._refusals: dict[frozenset[int], NotCovered | None] = {}
+
+    # Making -----------------------------------------------------------------------------------
+    def _named(self, launches: Sequence[Launch]) -> list[Any]:
+        """A launcher on arrays for each launch that takes part. Launches of one kernel share it."""
+        known: dict[object, Any] = {}
+        found = []
+        taking = self._stores.taking_part(launches)
+        for launch, gradients in zip(taking, self._stores.texts, strict=True):
+            stage = launch.launcher.stage
+            is_shared = not (launch.bound.templates or launch.bound.tensors)
+            if not is_shared or stage not in known:
+                known[stage] = name_fields(launch.launcher, launch.bound, gradients)
+            found.append(known[stage])
+        return found
+
+    def _take(self, launches: Sequence[Launch]) -> tuple[Launch, ...]:
+        """The launches on arrays. Templates are written into their kernels."""
+        pairs = zip(self._launchers, self._stores.taking_part(launches), strict=True)
+        return tuple([Launch(launcher, launch.bound._replace(templates={})) for launcher, launch in pairs])
+
+    def _find_held(
+        self, named: Sequence[Launch], uses: Any, written: set[int], cleared: dict[int, Placed]
+    ) -> list[Placed]:
+        """Fields whose content a call begins with, and that nobody fills."""
+        filled = by_key(self._roles.filled)
+        used = {use.one.facts.key for found in uses for use in found.values()} | by_key(self._roles.outputs).keys()
+        others = [one for key, one in self._used.items() if key in used and key not in filled]
+        # What is cleared and written starts as an array of zeros does.
+        others = [one for one in others if not (one.facts.key in cleared and one.facts.key in written)]
+        return [one for one in others if one.facts.key not in written or not is_replaced_first(one, named, uses)]
+
+    def _transfer(self, kind: Any, fields: Sequence[Placed]) -> Transfer:
+        return Transfer(self.engine, [Copy(kind, one.field, one.facts) for one in fields])
+
+    # Running ----------------------------------------------------------------------------------
+    def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """The results of one call."""
+        device = torch.device(self._roles.filled[0].runs_on)
+        with keep_order(device):
+            if self._clear is not None:
+                self._clear.run((), is_serial=self._is_serial)
+        held = self.read_held() if is_plain() else list(Reading.apply(self.read_held))
+        given = self._connect(memory, held)
+        results = self.op(self._take(launches), [given[place] for place in self._given])
+        left = [memory[place] for place in self._left]
+        self._write_back([*left, *results])
+        for launch in self._stores.left_out(launches):  # they store to gradients of the fields, and to nothing else
+            launch.launcher.launch(launch.bound, launch.launcher.picture(launch.bound), adjoint=False)
+        return self._list_results(given, results)
+
+    def read_held(self) -> list[torch.Tensor]:
+        """What fields hold that nobody fills."""
+        held = [torch.empty(one.memory_shape, dtype=one.facts.dtype, device=one.runs_on) for one in self.held]
+        if held:
+            with keep_order(held[0].device):
+                self._read.run(held, is_serial=self._is_serial)
+        return self._share(held)
+
+    def _share(self, held: list[torch.Tensor]) -> list[torch.Tensor]:
+        """`held`, where a large field that holds what it held at the call before is the memory of that call."""
+        for place, (one, tensor) in enumerate(zip(self.held, held, strict=True)):
+            if one.facts.key in self._written or tensor.nbytes < SHARED:
+                continue
+            before = self._last_held.get(place)
+            if before is not None and torch.equal(tensor, before):
+                held[place] = before
+            self._last_held[place] = held[place]
+        return held
+
+    def _connect(self, memory: Sequence[torch.Tensor], held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """What the op is given. On their way back, gradients are put into the fields' own, too."""
+        given = [*memory, *held]
+        wanted = [place for place, one in enumerate(memory) if one.requires_grad] if torch.is_grad_enabled() else []
+        if self._internal and wanted:  # what they hold has a gradient wherever an input has one
+            places = (wanted[0], *self._internal)
+            tracked = Tracking.apply(self._put_of_internal, *[given[place] for place in places])
+            for place, one in zip(places, tracked, strict=True):
+                given[place] = one
+        for place in wanted if is_plain() else ():
+            if _has_gradient(self._fields[place]):
+                given[place] = given[place].view_as(given[place])
+                given[place].register_hook(functools.partial(self._put_one, place))
+        return given
+
+    def _put_of_internal(self, gradients: Sequence[torch.Tensor]) -> None:
+        self._put_gradients(self._internal, gradients[1:])
+
+    def _put_one(self, place: int, gradient: torch.Tensor) -> None:
+        put = functools.partial(self._put_gradients, (place,))
+        if is_plain() and not has_older_batch([gradient]):
+            put([gradient.detach()])
+        elif not has_older_batch([gradient]):  # which knows no rule of ours
+            Writing.apply(put, True, gradient.detach())
+
+    def _put_gradients(self, places: tuple[int, ...], gradients: Sequence[torch.Tensor]) -> None:
+        """Put gradients into the fields' own; those of internal fields may add up there."""
+        if places not in self._puts:
+            fields = [self._fields[place] for place in places]
+            self._puts[places] = (self._gradient_transfer("store", fields), self._gradient_transfer("load", fields))
+        read, write = self._puts[places]
+        with FIELDS_LOCK, keep_order(torch.device(self._fields[0].runs_on)):
+            found = [_in_order(one) for one in gradients]
+            if self._internal and not self._clears_gradients:
+                before = [torch.empty_like(one) for one in found]
+                read.run(before, is_serial=self._is_serial)
+                pairs = zip(places, found, before, strict=True)
+                found = [one + other if place in self._internal else one for place, one, other in pairs]
+            write.run(found, is_serial=self._is_serial)
+
+    def _gradient_transfer(self, kind: Any, fields: Sequence[Placed]) -> Transfer:
+        return Transfer(self.engine, [Copy(kind, gradient_field(one.field), one.facts) for one in fields])
+
+    def _write_back(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Leave in the fields what the kernels left in the arrays."""
+        if is_plain():
+            self.write([one.detach() for one in tensors])
+        else:
+            Writing.apply(self.write, False, *[one.detach() for one in tensors])
+
+    def write(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Fill the fields that a call changes."""
+        with keep_order(torch.device(self._roles.filled[0].runs_on)):
+            self._write.run([_in_order(one) for one in tensors], is_serial=self._is_serial)
+
+    def _list_results(self, given: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """The layer's results. An output that no kernel writes is what its field holds, or is filled with."""
+        made = dict(zip((one.facts.key for one in self._results), results, strict=False))
+        if len(made) == len(self._roles.outputs):
+            return results[: len(made)]
+        pairs = zip(self._fields, given, strict=True)
+        known = {one.facts.key: tensor for one, tensor in pairs}
+        return [made[key] if (key := one.facts.key) in made else known[key].clone() for one in self._roles.outputs]
+
+    # Looking ----------------------------------------------------------------------------------
+    def refusal(self, launches: Sequence[Launch], active: Sequence[Placed]) -> NotCovered | None:
+        """Why no gradient by these filled fields is generated; None where one is."""
+        keys = frozenset(one.facts.key for one in active)
+        if keys not in self._refusals:
+            self._refusals[keys] = self._find_refusal(launches, active)
+        return self._refusals[keys]
+
+    def _find_refusal(self, launches: Sequence[Launch], active: Sequence[Placed]) -> NotCovered | None:
+        fields = self.op.filled
+        memory = [torch.zeros(one.memory_shape, dtype=one.facts.dtype, device=one.runs_on) for one in fields]
+        wanted = (*active, *(self._fields[place] for place in self._internal))
+        taken = by_key(fields)
+        wanted = tuple(one for one in wanted if one.facts.key in taken)
+        return self.op.refusal(self._take(launches), memory, wanted)
+
+    def explain(self) -> str:
+        """What a call does, for people."""
+        rows = [
+            ("read before each call", self.held),
+            ("written after each call", self._written_back),
+        ]
+        lines = [f"{label}: {', '.join(map(str, fields)) or 'nothing'}" for label, fields in rows]
+        return "\n".join([*lines, "", self.op.op.explain()])
+
+
+def _has_gradient(one: Placed) -> bool:
+    return one.needs_grad and one.facts.has_gradient
+
+
+def _in_order(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().resolve_neg()
+
+
+class NoArray(KernelError):
+    """A field is laid out in a way that no array is."""
+
+
+def _check_dense(one: Placed, layer: str) -> None:
+    """Raise NoArray for a field that no array can take the place of."""
+    if one.manager is not None:
+        words = f"field `{one.name}` of {layer} is filled and read by a field manager, which no array is"
+        raise NoArray(refusal(words, [("manager", type(one.manager).__name__)], "Leave the manager out."))
+    if not one.facts.is_dense:
+        words = f"field `{one.name}` of {layer} is sparse, which no array is"
+        raise NoArray(refusal(words, [("field", str(one))], "Place it dense."))

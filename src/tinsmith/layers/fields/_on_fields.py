@@ -1,0 +1,180 @@
+"""On fields: a layer whose fields are its owner's, and which of two ways its calls take.
+
+Dense fields are arrays by another name: the kernels become an op, whose gradient is generated from their source. Where
+that cannot be, the kernels run on the fields themselves and the engine's own reverse mode gives the gradient, as far
+as it is known not to be wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from textwrap import indent
+from typing import Any
+
+import torch
+
+from ..._errors import GradientError, TinsmithError, refusal
+from ..._warned import warn
+from ...bridge import Adjoint, Examined, is_transformed
+from ...source.ir import NotCovered
+from .._pool import FIELDS_LOCK
+from ._call import run
+from ._examined import ExaminedFields
+from ._on_arrays import ArrayProgram, NoArray
+from ._placed import Placed
+from ._program import Program
+from ._roles import Habits, Launch, Roles
+
+Reason = NotCovered | TinsmithError
+"""Why the kernels are no op on arrays, or why that has no gradient."""
+
+
+class OnFields:
+    """A layer that runs on fields.
+
+    Args:
+        layer: its name, for messages.
+        roles: what its fields are for.
+        launches: its kernels with their arguments.
+        habits: how it treats its fields between calls.
+        adjoint: where the gradient comes from, as for `tinsmith.op`.
+        reset: puts fields that are the layer's own back to where they began.
+    """
+
+    def __init__(
+        self,
+        layer: str,
+        roles: Roles,
+        launches: Sequence[Launch],
+        habits: Habits,
+        adjoint: Adjoint = "auto",
+        reset: Callable[[], None] | None = None,
+    ) -> None:
+        self.layer = layer
+        self.roles = roles
+        self._habits = habits
+        self._adjoint: Adjoint = adjoint
+        self._reset = reset
+        self._launches = tuple(launches)
+        self._arrays: dict[Any, ArrayProgram | Reason] = {}
+        self._told: set[str] = set()
+
+    @cached_property
+    def program(self) -> Program:
+        """The kernels on the fields themselves, with the engine's reverse mode."""
+        is_wished = self._adjoint == "engine"
+        return Program(self.layer, self.roles, self._launches, self._habits, self._reset, is_wished=is_wished)
+
+    def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """The results of one call."""
+        with FIELDS_LOCK:
+            self.roles.filled[0].check_alive(self.layer)
+            self.roles.filled[0].engine.require_ready(self.layer)
+            active = self._active(memory)
+            found = self._choose(launches, active)
+            if isinstance(found, ArrayProgram):
+                return found(launches, memory)
+            with self._source_first(found):
+                results = run(self.program, launches, memory)
+            if active and found is not None and not (isinstance(found, NoArray) or self.program.is_unforeseen):
+                self._warn(found)
+            return results
+
+    def _active(self, memory: Sequence[torch.Tensor]) -> tuple[Placed, ...]:
+        """Filled fields whose gradient may be asked for."""
+        if not (torch.is_grad_enabled() or is_transformed()):
+            return ()
+        pairs = zip(self.roles.filled, memory, strict=True)
+        is_any = is_transformed()
+        return tuple([one for one, t in pairs if (t.requires_grad or is_any) and not one.is_silent])
+
+    def _choose(self, launches: tuple[Launch, ...], active: Sequence[Placed]) -> ArrayProgram | Reason | None:
+        """How a call runs: on arrays; or on fields, for a reason if there is one but the caller's wish."""
+        if self._adjoint == "engine":
+            return None
+        found = self._array_program(launches)
+        if isinstance(found, ArrayProgram) and active:
+            found = found.refusal(launches, active) or found
+        if self._adjoint == "source" and not isinstance(found, ArrayProgram):
+            raise _no_source(self.layer, found)
+        return found
+
+    def _array_program(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
+        """The kernels on arrays, for the Python values that they bake in now; or why there is none."""
+        key = tuple([launch.launcher.picture(launch.bound) for launch in launches])
+        if key not in self._arrays:
+            self._arrays[key] = self._make_arrays(launches)
+        return self._arrays[key]
+
+    def _make_arrays(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
+        try:
+            return ArrayProgram(self.layer, self.roles, launches, self._habits)
+        except (TinsmithError, NotCovered) as reason:
+            reason.__context__ = reason.__cause__ = None
+            return reason.with_traceback(None)  # whose frames hold this object
+
+    # Words ------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def _source_first(self, reason: Reason | None) -> Iterator[None]:
+        """Where the engine's gradient is refused too, say first why none is generated: that is what can be mended."""
+        try:
+            yield
+        except GradientError as engines:
+            if reason is None:
+                raise
+            engine = self.program.engine.name
+            words = (
+                f"{self.layer} has no gradient: none can be generated from its source, and {engine}'s own is refused"
+            )
+            remedy = f"Write that in other words. Of {engine}'s own:"
+            raise GradientError(f"{refusal(words, _rows(reason), remedy)}\n{indent(str(engines), '  ')}") from engines
+
+    def _warn(self, reason: Reason) -> None:
+        """Warn once of each reason why the gradient is the engine's."""
+        if str(reason) in self._told:
+            return
+        self._told.add(str(reason))
+        words = f"the gradient of {self.layer} is the engine's own, which is wrong in silence for some kernels"
+        remedy = "Write that in other words; or say adjoint='engine', if the engine's is what you want."
+        warn(refusal(words, _rows(reason), remedy))
+
+    # Looking ----------------------------------------------------------------------------------
+    def note_set(self, one: Placed) -> None:
+        """A field was set from outside."""
+        if "program" in vars(self):
+            self.program.note_set(one)
+
+    def examine(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Examined:
+        """A call, laid open for who checks it."""
+        found = self._choose(launches, self._all_active())
+        return ExaminedFields(self.program, launches, memory, found if isinstance(found, ArrayProgram) else None)
+
+    def explain(self) -> str:
+        """What a call does, for people."""
+        found = self._choose(self._launches, self._all_active())
+        if isinstance(found, ArrayProgram):
+            return f"on fields\n\ngradient: generated from the kernels' source\n{found.explain()}"
+        rows = [] if found is None else [f"not generated from the source: {_headline(found)}"]
+        return "\n".join(["on fields\n", *rows, self.program.explain()])
+
+    def _all_active(self) -> tuple[Placed, ...]:
+        return tuple(one for one in self.roles.filled if one.may_have_gradient)
+
+
+def _headline(reason: Reason) -> str:
+    return str(reason).partition("\n")[0]
+
+
+def _rows(reason: Reason) -> list[tuple[str, ...]]:
+    if isinstance(reason, NotCovered):
+        return [("not generated for", reason.construct), ("at", reason.place)]
+    lines = str(reason).splitlines()
+    return [("because", lines[0]), *(("", line.strip()) for line in lines[1:-1])]
+
+
+def _no_source(layer: str, reason: Reason) -> GradientError:
+    """What is said where the generated gradient was asked for, and there is none."""
+    words = f"{layer} uses what its adjoint cannot be generated for"
+    return GradientError(refusal(words, _rows(reason), "Write that in other words, or leave out adjoint='source'."))
