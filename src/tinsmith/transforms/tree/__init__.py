@@ -10,6 +10,7 @@ from ._ranged import ranged
 from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
+from ._split import gradients_split
 from ._stored import results_stored
 from ._taken_apart import without_structs
 from ._unstored import unstored, without_gradient_stores
@@ -20,6 +21,7 @@ __all__ = [
     "batched",
     "begun_as_copies",
     "fielded",
+    "gradients_split",
     "lifted",
     "ranged",
     "renamed",
