@@ -49,7 +49,8 @@ ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})
 TORCH_PRIVATE_FILES = frozenset({"bridge/_tracing.py"})
 # An optimizer reads the gradients that backward left: nn/optimizers has one file for it.
-GRAD_FILES = frozenset({"bridge/_buffers.py", "layers/_pool.py", "nn/optimizers/_gradients.py"})
+# An engine keeps the gradient that replaces a function's own as the function's `.grad`: no tensor is touched there.
+GRAD_FILES = frozenset({"bridge/_buffers.py", "engines/_replaced.py", "layers/_pool.py", "nn/optimizers/_gradients.py"})
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,8 @@ def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:
         raise ArgumentError(refusal(words, [("came", came)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
-    return HandWritten(signature, stage_of(backward, names, options), options.otherwise)
+    stage = stage_of(backward, names, options, splits_gradients=options.replaces_gradient)
+    return HandWritten(signature, stage, options.otherwise)
 
 
 def _refuse_unfilled(signature: Signature) -> None:

@@ -10,6 +10,7 @@ from ..spec import parse
 from ._chained import check_links, check_repeats
 from ._op import Op, Result
 from ._options import Adjoint, Half, OpOptions, Order
+from ._replaced import follow_replaced
 
 
 def op(
@@ -89,7 +90,8 @@ def op(
             words = f"ts.op makes an op of one kernel, and was given {len(kernels)}"
             remedy = f'ts.chain("{spec}", [first, second]) makes one of several.'
             raise ArgumentError(refusal(words, remedy=remedy))
-        return Op(kernels, spec, options)
+        kernel, complete = follow_replaced(kernels[0], options)
+        return Op([kernel], spec, complete)
 
     return decorate
 

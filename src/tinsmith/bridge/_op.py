@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Signature as PythonSignature
+from pickle import PicklingError
 from typing import Any, Generic, NamedTuple
 
 import torch
@@ -327,6 +328,9 @@ class Op(Generic[Result]):
 
     def __reduce__(self) -> Any:
         backward = self._options.backward
+        if self._options.replaces_gradient:
+            words = f"op `{self.name}` is of a function whose gradient `grad_for` replaces, so it cannot be pickled"
+            raise PicklingError(refusal(words, remedy="Make it of the kernel, with `backward=`."))
         written = replace(
             self._options, backward=None if backward is None else reference_to(backward), examples=_NOTHING
         )

@@ -29,6 +29,7 @@ class OpOptions:
         steady: what kernels bake in is the factory's that made them, stays, and is not looked at again in each call.
         otherwise: of an op with a `backward`: what its users write who want forward mode or second derivatives, where
             they have no say in `backward`.
+        replaces_gradient: `backward` stood under an engine's `grad_for`, and calls gradients `x.grad`.
         functional: the new values of what the op updates are returned, and its arguments left alone.
         unrun: the op is made for its checks alone, and may be one that could not run.
         examples: example inputs by name.
@@ -54,6 +55,7 @@ class OpOptions:
     simd: bool = False
     steady: bool = False
     otherwise: str = ""
+    replaces_gradient: bool = False
     functional: bool = False
     unrun: bool = False
     examples: Mapping[str, Callable[[], Any]] = field(default_factory=dict)

@@ -116,10 +116,13 @@ def stage_of(
     results: Sequence[str] = (),
     updated: Mapping[str, str] = NO_NAMES,
     begins: Collection[str] = (),
+    *,
+    splits_gradients: bool = False,
 ) -> Stage:
     """A kernel of an op, or its gradient kernel, which uses `arrays`; `results` are names of what it returns.
 
-    Arrays that are `updated` are copies of that name, which the first kernel `begins`.
+    Arrays that are `updated` are copies of that name, which the first kernel `begins`. A gradient kernel that
+    `splits_gradients` calls `grad_x` `x.grad`.
     """
     own = {parameter.name for parameter in of_kernel(kernel).parameters(kernel)}
     return Stage(
@@ -131,6 +134,7 @@ def stage_of(
         updated=updated,
         begins=[name for name in begins if name in own],
         may_write_fields=options.unrun,
+        splits_gradients=splits_gradients,
         is_simd=options.simd,
         is_steady=options.steady,
         is_checked=options.check_bounds or config().check_bounds,

@@ -34,6 +34,7 @@ from ..transforms import (
     annotated,
     begun_as_copies,
     fielded,
+    gradients_split,
     lifted,
     ranged,
     renamed,
@@ -101,6 +102,7 @@ class Stage:
         results: Sequence[str] = (),
         updated: Mapping[str, str] = NO_NAMES,
         begins: Collection[str] = (),
+        splits_gradients: bool = False,
         may_write_fields: bool = False,
         is_simd: bool = False,
         is_steady: bool = False,
@@ -128,6 +130,7 @@ class Stage:
         linked = [self._linked(parameter) for parameter in self.home.parameters(kernel)]
         linked += [array.parameter() for array in self.links.fields.values()]
         linked += [replace(one, name=name, kind="array", ndim=0) for name, one in self.results]
+        linked = self._with_gradients(linked) if splits_gradients else linked
         linked = [replace(one, name=updated.get(one.name, one.name)) for one in linked]
         self.begins = {updated[name]: name for name in begins}
         ranks = {one.name: self._index_count(one) for one in linked if one.name in self.begins}
@@ -162,6 +165,18 @@ class Stage:
             words = f"what kernel `{self.source.name}` returns cannot become an output: {reason}"
             remedy = "Return once, at the end of the kernel, each of the values by itself."
             raise KernelError(refusal(words, [("at", self.source.place(self.source.tree))], remedy)) from None
+
+    def _with_gradients(self, parameters: list[Parameter]) -> list[Parameter]:
+        """Parameters with gradients, `grad_x`, which the kernel calls `x.grad`."""
+        try:
+            tree, used = gradients_split(self.source.tree, [one.name for one in parameters])
+        except NotRewritable as reason:
+            words = f"kernel `{self.source.name}` uses a name that its gradients have: {reason}"
+            remedy = "Call it something else."
+            raise KernelError(refusal(words, [("at", self.source.place(self.source.tree))], remedy)) from None
+        self.source = replace(self.source, tree=tree)
+        groups = [[one, replace(one, name=f"grad_{one.name}")] if one.name in used else [one] for one in parameters]
+        return [one for group in groups for one in group]
 
     def _index_count(self, parameter: Parameter) -> int | None:
         """How many indices an element of an array has, as far as its annotation or its uses say."""

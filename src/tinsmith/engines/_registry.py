@@ -8,6 +8,7 @@ import sys
 from .._errors import ArgumentError, EngineError, refusal
 from ._contract import Engine
 from ._quadrants import Quadrants
+from ._replaced import Replaced, replaced_of
 from ._taichi import Taichi
 
 _ENGINES: dict[str, Engine] = {"taichi": Taichi(), "quadrants": Quadrants()}
@@ -45,6 +46,12 @@ def get(name: str) -> Engine:
 def is_kernel(candidate: object) -> bool:
     """Whether an engine made `candidate` as a kernel."""
     return any(_ENGINES[name].is_kernel(candidate) for name in loaded())
+
+
+def replaced(candidate: object) -> Replaced | None:
+    """What a function of an engine's `grad_replaced` consists of; None for anything else."""
+    found = (replaced_of(_ENGINES[name], candidate) for name in loaded())
+    return next((one for one in found if one is not None), None)
 
 
 def of_field(field: object) -> Engine | None:

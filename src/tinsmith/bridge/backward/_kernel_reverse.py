@@ -107,7 +107,8 @@ class _Program:
         """Say where an array's values come from, where somebody reads or writes them.
 
         A reverse kernel drops every store to an array that has an adjoint, and what is not saved
-        it does not read. Such an argument is given its gradient's memory, which spares making any.
+        it does not read. Such an argument is given its gradient's memory, which spares making any; but not memory
+        with a batch dim that the argument lacks, on which a launch ended the process.
         """
         rerun = self._reverse.reruns(name)
         is_read = name in self._read
@@ -115,7 +116,7 @@ class _Program:
             self._makes.append(Make(name, name, is_zero=rerun == "fresh"))
         elif is_read:
             self._reads.append(Saved(name, rerun == "final"))
-        elif name not in self._with_gradient or rerun or config().poison:
+        elif name not in self._with_gradient or rerun or self._is_widened(name) or config().poison:
             self._makes.append(Make(name, name, is_zero=False))
 
     def layout(self, is_serial: bool, stacks: tuple[int, ...]) -> Layout:

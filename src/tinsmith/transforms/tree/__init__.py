@@ -9,6 +9,7 @@ from ._ranged import ranged
 from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
+from ._split import gradients_split
 from ._stored import results_stored
 from ._taken_apart import without_structs
 from ._unstored import unstored, without_gradient_stores
@@ -18,6 +19,7 @@ __all__ = [
     "annotated",
     "begun_as_copies",
     "fielded",
+    "gradients_split",
     "lifted",
     "ranged",
     "renamed",

@@ -1,0 +1,66 @@
+"""Gradients that an engine's user wrote: `ti.ad.grad_replaced` and `ti.ad.grad_for` become `backward=`.
+
+Both engines decorate functions of Python and run them on a tape. One that is a kernel, or only calls one, is followed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from .._errors import ArgumentError, KernelError, refusal
+from ..engines import is_kernel, of_kernel, replaced
+from ..source import Source, called_function, read
+from ._options import OpOptions
+
+
+def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]:
+    """The kernel of a function with a gradient of its own, and options with that; others as they are.
+
+    Raises:
+        ArgumentError: it has no gradient yet, or the options name another one.
+        KernelError: the function or its gradient does something else than to call a kernel.
+    """
+    found = replaced(candidate)
+    if found is None:
+        return candidate, options
+    kernel = _kernel_in(found.function)
+    name = of_kernel(kernel).function_of(kernel).__name__
+    if found.gradient is None:
+        words = f"the gradient of kernel `{name}` is replaced, and by nothing yet"
+        raise ArgumentError(refusal(words, remedy="Make the op after the function that `grad_for` decorates."))
+    if options.backward is not None:
+        words = f"kernel `{name}` has two gradients: of `backward=`, and of `grad_for`"
+        raise ArgumentError(refusal(words, remedy="Leave one of them out."))
+    otherwise = "Make the op of the kernel itself, without `grad_replaced`: its gradient is generated then."
+    gradient = _kernel_in(found.gradient)
+    return kernel, replace(options, backward=gradient, replaces_gradient=True, otherwise=otherwise)
+
+
+def _kernel_in(function: Callable[..., Any]) -> Any:
+    """The kernel that a function is, or calls with its own arguments and does nothing else."""
+    if is_kernel(function):
+        return function
+    source = read(function)
+    body = source.tree.body[ast.get_docstring(source.tree, clean=False) is not None :]
+    if len(body) != 1 or not isinstance(body[0], ast.Expr) or not isinstance(body[0].value, ast.Call):
+        raise _does_more(source, body[1] if len(body) > 1 else body[0])
+    call = body[0].value
+    kernel = called_function(source, call.func)
+    given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
+    if call.keywords or not is_kernel(kernel) or tuple(given) != source.parameters:
+        raise _does_more(source, call)
+    own = tuple(read(of_kernel(kernel).function_of(kernel)).parameters)
+    if own != source.parameters:
+        words = f"function `{source.name}` has other names for the parameters of its kernel"
+        rows = [("function", ", ".join(source.parameters)), ("kernel", ", ".join(own)), ("at", source.place(call))]
+        raise KernelError(refusal(words, rows, "Give both the same: gradients are found by name."))
+    return kernel
+
+
+def _does_more(source: Source, node: ast.AST) -> KernelError:
+    words = f"function `{source.name}`, of `grad_replaced` or `grad_for`, does more than to call one kernel"
+    remedy = "Pass its kernel to ts.op, and the kernel of its gradient as `backward=`; ts.chain takes several."
+    return KernelError(refusal(words, [("at", source.place(node))], remedy))

@@ -1,0 +1,39 @@
+"""Functions of Python whose gradient their author wrote: `grad_replaced` and `grad_for` of both engines.
+
+The engines run them on a tape. What is under the decorators stands in closures alone, so it is told by the
+decorators' code: tests/bridge/test_grad_replaced.py holds both engines to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
+
+from ._contract import Engine
+
+
+class Replaced(NamedTuple):
+    """What is under `grad_replaced`, and what is under its `grad_for`; None where there is none yet."""
+
+    function: Callable[..., Any]
+    gradient: Callable[..., Any] | None
+
+
+def replaced_of(engine: Engine, candidate: object) -> Replaced | None:
+    """What a function of `grad_replaced` consists of; None for anything else."""
+    if not isinstance(candidate, FunctionType) or candidate.__code__ not in _inner(engine.lang.ad.grad_replaced):
+        return None
+    gradient = getattr(candidate, "grad", None)
+    return Replaced(_wrapped(candidate), None if gradient is None else _wrapped(gradient))
+
+
+def _inner(decorator: FunctionType) -> list[CodeType]:
+    """The code of what a decorator returns."""
+    return [one for one in decorator.__code__.co_consts if isinstance(one, CodeType)]
+
+
+def _wrapped(decorated: FunctionType) -> Any:
+    """The function that a decorated one calls."""
+    cells = dict(zip(decorated.__code__.co_freevars, decorated.__closure__ or (), strict=True))
+    return cells["func"].cell_contents
