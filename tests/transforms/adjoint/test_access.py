@@ -14,6 +14,8 @@ COPIES = {
     "copy": ([assign("m", local("i", "i32"))], True),
     "calculated": ([assign("m", local("i", "i32") + 1)], True),
     "calculated from what was loaded": ([assign("m", local("i", "i32") + K["i"])], False),
+    "a multiple": ([assign("m", local("i", "i32") * 3)], True),
+    "a multiple that wraps around": ([assign("m", local("i", "i32") * 65536 * 65536)], False),
     "the same for all": ([assign("m", local("i", "i32") * 0)], False),
     "copy on one way": ([assign("m", 0), ONE_WAY], False),
     "copy on the other way": ([assign("m", 0), OTHER_WAY], False),

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from ...source.ir import nodes
 
 _INTEGERS = ("i32", "i64")
+LARGEST_FACTOR = 2**16
+"""Multiples of smaller factors that differ by less than 2**16 do not meet in 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class Affine:
 
     def moves_with(self, name: str) -> bool:
         """Whether a loop variable alone moves it, so that another value of the variable is another element."""
-        return self.varying.keys() == {name}
+        # Larger factors may wrap around: `i * 65536 * 65536` is 0 for every i of 32 bits.
+        return self.varying.keys() == {name} and abs(self.varying[name]) < LARGEST_FACTOR
 
 
 def _sum(one: Mapping, other: Mapping, factor: int) -> dict:
