@@ -97,7 +97,7 @@ def test_a_cure_fits_who_asks():
             y[i] = s
 
     cure = "Start the engine with `ts.init(..., ad_stack_experimental_enabled=True)`, or rewrite what it names"
-    layer = ts.EmptyTin("cpu").register_kernel(carried, 3)
+    layer = ts.EmptyTin("cpu", adjoint="engine").register_kernel(carried, 3)
     layer = layer.register_input_field(x, name="x").register_output_field(y, name="y").finish()
     with pytest.raises(GradientError) as caught:
         layer(torch.rand(4, requires_grad=True)).sum().backward()
