@@ -4,7 +4,7 @@ import operator
 
 import pytest
 import torch
-from torch.func import hessian, jacrev, vmap
+from torch.func import grad, hessian, jacrev, vmap
 
 import tinsmith as ts
 
@@ -97,7 +97,7 @@ def test_a_step_that_is_known_in_a_loop(lang64, is_serial):
 
 
 def test_layers_on_fields_divide_by_python_s_rule(lang64):
-    """The engine's own reverse would differentiate what the engine makes of the division: it is refused."""
+    """The generated gradient does. The engine's differentiates what the engine makes of the division: it is refused."""
 
     @lang64.data_oriented
     class Program:
@@ -112,9 +112,16 @@ def test_layers_on_fields_divide_by_python_s_rule(lang64):
                 self.y[i] = self.x[(-k // 2) % 3] * (-k % 2)
 
     program = Program()
-    layer = ts.EmptyTin("cpu").register_kernel(program.forward).register_input_field(program.x)
-    layer = layer.register_output_field(program.y).finish()
+
+    def layer_by(adjoint):
+        layer = ts.EmptyTin("cpu", adjoint=adjoint).register_kernel(program.forward)
+        return layer.register_input_field(program.x).register_output_field(program.y).finish()
+
     x = torch.rand(3, dtype=torch.float64)
+    generated = layer_by("auto")
+    torch.testing.assert_close(generated(x), x[1].expand(3))
+    torch.testing.assert_close(grad(lambda x: generated(x).sum())(x), torch.tensor([0.0, 3.0, 0.0], dtype=x.dtype))
+    layer = layer_by("engine")
     torch.testing.assert_close(layer(x), x[1].expand(3))
     with pytest.raises(ts.GradientError, match="(?s)rounds `//` and `%` of negative integers.*ti.static"):
         layer(x.requires_grad_()).sum().backward()

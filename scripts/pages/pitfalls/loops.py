@@ -32,7 +32,7 @@ ROWS = (
         "wrong",
         "refuses",
         RIGHT,
-        ("test_09_cross_iter_field.py::test_on_tensors", "test_09_cross_iter_field.py::test_on_fields"),
+        ("test_09_cross_iter_field.py::test_generated", "test_09_cross_iter_field.py::test_the_engines_own"),
     ),
     Row(
         "17_adstack_20",
