@@ -250,7 +250,7 @@ class OpProgram:
 
         The first `starts` fields are those that our own kernels read, one each; copies of inputs read none.
         """
-        engine = (*self._roles.filled, *self._roles.outputs)[0].engine
+        engine = self._roles.filled[0].engine
         leaves = [(use, *leaf) for use in self.op.fields[starts:] for leaf in engine.leaf_fields(use.field, use.name)]
         for use, name, leaf in leaves:
             if placed(leaf, name, None, False, self._layer).facts.key in arrays:

@@ -61,6 +61,9 @@ class ArrayProgram:
         filled = (*roles.filled, *self.held)
         keys = {use.one.facts.key for found in uses for use in found.values()}
         self._given = tuple(place for place, one in enumerate(filled) if one.facts.key in keys)
+        if not self._given:
+            words = f"the kernels of {layer} read none of the fields that a call fills"
+            raise NoArray(refusal(words, remedy="Leave the fields out, or the layer."))
         self._results = tuple(one for one in roles.outputs if one.facts.key in written)
         shown = by_key(self._results)
         changed = tuple(one for key, one in self._used.items() if key in written and key not in shown)
