@@ -128,10 +128,9 @@ class Core:
     def plan(self, call: Call, device: torch.device) -> Plan:
         """The plan for calls like this one; made once."""
         fingerprints = self.fingerprints(call.templates)
-        # Where sizes decide what elements are, a plan is for exactly these: those of the batch and of results too.
-        shapes = call.sizing.shapes.values() if self.signature.has_open_elements else map(len, call.shapes)
         key = (
-            tuple(shapes),
+            # Symbols stand for sizes that may differ; what is a number here stands in the plan's code.
+            tuple(call.sizing.shapes.values()),
             call.dtypes,
             device,
             self.launch_numbers(call.scalars),
