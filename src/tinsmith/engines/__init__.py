@@ -8,7 +8,7 @@ user of one engine does not need the other.
 from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, Launch, Parameter, Probe
 from ._language import Language, StructFacts
 from ._probe import probes
-from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, replaced, started
+from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, public_name, replaced, started
 from ._shared import COMPILING, DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text, one_at_a_time
 from ._start import init, init_in_fork, init_quietly
 
@@ -40,6 +40,7 @@ __all__ = [
     "of_kernel",
     "one_at_a_time",
     "probes",
+    "public_name",
     "replaced",
     "started",
 ]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from types import FunctionType
+from typing import Any
 
 from .._errors import ArgumentError, EngineError, refusal
 from ._contract import Engine
 from ._quadrants import Quadrants
 from ._replaced import Replaced, replaced_of
+from ._shared import belongs_to
 from ._taichi import Taichi
 
 _ENGINES: dict[str, Engine] = {"taichi": Taichi(), "quadrants": Quadrants()}
@@ -52,6 +55,21 @@ def replaced(candidate: object) -> Replaced | None:
     """What a function of an engine's `grad_replaced` consists of; None for anything else."""
     found = (replaced_of(_ENGINES[name], candidate) for name in loaded())
     return next((one for one in found if one is not None), None)
+
+
+def public_name(value: Any) -> str | None:
+    """What an engine calls a function or type of its own: `static`, `f32`; "Vector" and "Matrix" for such types.
+
+    "" for a function of a user's, None for anything else.
+    """
+    if not any(belongs_to(value, package) for package in _ENGINES):
+        is_compiled = any(getattr(value, f"_is_{name}_function", False) for name in _ENGINES)
+        return "" if is_compiled or isinstance(value, FunctionType) else None
+    if callable(getattr(value, "to_string", None)) and not isinstance(value, type):
+        dims: int | None = getattr(value, "ndim", None)
+        return str(value.to_string()) if dims is None else ("Vector" if dims == 1 else "Matrix")
+    name = getattr(value, "__qualname__", None)
+    return name.rpartition(".")[2] if isinstance(name, str) else None
 
 
 def of_field(field: object) -> Engine | None:

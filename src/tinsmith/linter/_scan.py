@@ -7,10 +7,11 @@ import builtins
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from .._errors import SpecError
-from ..source import Unrun, called, parse_expression, parse_module, walk
+from ..source import Unrun, called, parse_expression, parse_module, resolve_calls, walk
 from ..spec import Spec, parse
 from ._subject import Declared, Subject
 from ._unrun import EngineName, UnrunEngine, UnrunSource, owner_of
@@ -19,6 +20,8 @@ _ENGINES = ("taichi", "quadrants")
 _SHORT = {"ti": "taichi", "qd": "quadrants"}
 """What everybody calls them."""
 _KERNELS, _FUNCTIONS = ("kernel",), ("func", "real_func", "pyfunc")
+_MATRIX_TYPES = {"vector": "Vector", "matrix": "Matrix"}
+"""What makes a type in `ti.types`, and what a call of that type does."""
 _ARRAYS = ("ndarray", "any_arr", "NDArray", "Ndarray")
 _SCALARS = {"int": "i32", "float": "f32", "bool": "i32"}
 _VECTORS = {
@@ -71,6 +74,7 @@ def _definitions(body: ast.AST, place: _Place) -> Iterator[tuple[ast.FunctionDef
     statements = [node for node in ast.iter_child_nodes(body) if isinstance(node, ast.stmt)]
     names |= _numbers(statements)
     names |= _other_engines(body, names)
+    names |= _aliases(statements, names)
     inside = _Place(names)
     for node in _in_blocks(statements):
         if isinstance(node, ast.FunctionDef) and _kind(node, names)[0] in _FUNCTIONS:
@@ -136,6 +140,34 @@ def _numbers(statements: list[ast.stmt]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _aliases(statements: list[ast.stmt], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Names that are given what lies in an engine, and classes that hold such: `static = ti.static`."""
+    found: dict[str, Any] = {}
+    for node in statements:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            meant = _of_engine(node.value, {**names, **found})
+            if meant is not None:
+                found[node.targets[0].id] = meant
+        elif isinstance(node, ast.ClassDef):
+            held = _aliases(node.body, {**names, **found})
+            if held:
+                found[node.name] = SimpleNamespace(**held)
+    return found
+
+
+def _of_engine(node: ast.expr, names: Mapping[str, Any]) -> EngineName | None:
+    """What of an engine an expression stands for: `ti.static`, `staticmethod(ti.sin)`; a vector's type is `Vector`."""
+    if not isinstance(node, ast.Call):
+        meant = _meant(node, names)
+        return meant if isinstance(meant, EngineName) else None
+    if isinstance(node.func, ast.Name) and node.func.id == "staticmethod" and len(node.args) == 1:
+        return _of_engine(node.args[0], names)
+    maker = _meant(node.func, names)
+    if isinstance(maker, EngineName) and maker.last in _MATRIX_TYPES:
+        return EngineName(maker.engine, _MATRIX_TYPES[maker.last])
+    return None
+
+
 def _other_engines(body: ast.AST, names: Mapping[str, Any]) -> dict[str, EngineName]:
     """Names that kernels are decorated by and that no import tells of: `def build(lang): @lang.kernel`."""
     decorators = (one for node in walk(body) if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
@@ -168,7 +200,16 @@ def _meant(node: ast.expr, names: Mapping[str, Any]) -> Any:
 def _source(node: ast.FunctionDef, path: str, names: Mapping[str, Any]) -> UnrunSource:
     tree = copy.copy(node)
     tree.decorator_list = []
-    return UnrunSource(function=None, tree=tree, path=path, names=names)  # type: ignore[arg-type]
+    source = UnrunSource(function=None, tree=tree, path=path, names=names)  # type: ignore[arg-type]
+    resolve_calls(source, _public_name)
+    return source
+
+
+def _public_name(value: Any) -> str | None:
+    """The same as of a live function: the name of an engine's, "" for one of the file's, None for anything else."""
+    if isinstance(value, EngineName):
+        return value.last
+    return "" if isinstance(value, Unrun) else None
 
 
 def _spec(node: ast.FunctionDef) -> Spec | None:

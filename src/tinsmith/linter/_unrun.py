@@ -6,12 +6,13 @@ answers for them what the analyses of a kernel's tree ask of an engine. Of every
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from ..source import Source, Unrun
+from ..source import Source, Unrun, called_function
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,11 @@ class UnrunSource(Source):
 
     def lookup(self, name: str) -> Any:
         return self.names[name]
+
+    def is_template(self, parameter: str) -> bool:
+        note = self.annotation(parameter)
+        meant = called_function(self, note.func if isinstance(note, ast.Call) else note) if note else None
+        return (isinstance(meant, EngineName) and meant.last == "template") or super().is_template(parameter)
 
 
 def owner_of(methods: Mapping[str, Unrun]) -> SimpleNamespace:

@@ -13,8 +13,8 @@ from ._nodes import called, is_serialized, is_setting, is_static, iterated, name
 from ._parsing import parse_expression, parse_module, parse_statement
 from ._pictures import MISSING, is_plain_object
 from ._places import Form
-from ._read import Source, Unrun, read
-from ._references import called_function, lent_names
+from ._read import Source, Unrun, called_function, read, resolve_calls
+from ._references import lent_names
 from ._role_walk import roles_of
 from ._roles import Access, Roles
 from ._sizes import static_size
@@ -63,6 +63,7 @@ __all__ = [
     "read",
     "remade",
     "remade_function",
+    "resolve_calls",
     "roles_of",
     "root",
     "static_size",

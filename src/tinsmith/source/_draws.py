@@ -6,8 +6,7 @@ import ast
 from typing import Any
 
 from ..engines import Engine
-from ._read import Source, read
-from ._references import called_function
+from ._read import Source, called_function, read
 
 _DRAWING = ("random", "randn")
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from ._followed import Followed
 from ._nodes import called, names_in, root
-from ._read import Source
-from ._references import called_function
+from ._read import Source, called_function
 from ._roles import Roles
 
 _LINEAR_CALLS = frozenset({"cast", "float", "f16", "f32", "f64", "Vector", "Matrix", "vec2", "vec3", "vec4", "static"})

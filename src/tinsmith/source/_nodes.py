@@ -1,6 +1,7 @@
 """What nodes of a syntax tree say by themselves: whom they call, whose element they are, which names they use.
 
-A call is known by the name that stands there: enough where only the engines' own functions are meant.
+A call is known by the name that an engine gives to the function, whatever the source calls it: `_read` resolves
+names when it reads a kernel, and notes what it finds at the calls.
 """
 
 from __future__ import annotations
@@ -10,12 +11,26 @@ from typing import TypeGuard
 
 from ._walk import walk
 
+_NAME = "tinsmith_name"
+
 
 def called(node: ast.AST) -> str:
-    """The last part of a called name: `ndrange` for `ti.ndrange(...)`; "" for what is no call."""
+    """The name of the engine's or Python's function that a call calls: `ndrange`, for `nd(...)` too where `nd` is that.
+
+    "" for a user's function, and for what is no call. Where nothing tells what is called, as in a method of a
+    local, the name that stands there.
+    """
     if not isinstance(node, ast.Call):
         return ""
+    name: str | None = getattr(node, _NAME, None)
+    if name is not None:
+        return name
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+
+
+def note_name(call: ast.Call, name: str) -> None:
+    """Note at a call what `called` is to say; a copy of the call says so too."""
+    setattr(call, _NAME, name)
 
 
 def is_static(loop: ast.AST) -> TypeGuard[ast.For]:

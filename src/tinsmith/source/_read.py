@@ -9,6 +9,8 @@ from typing import Any
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
+from ..engines import public_name
+from ._nodes import note_name, root
 from ._parsing import parse_statement, source_lines
 from ._walk import walk
 
@@ -35,17 +37,25 @@ class Source:
 
     def is_constant(self, name: str) -> bool:
         """Whether a name is never assigned to in the body."""
-        return name not in self._assigned
+        return name not in self.assigned
 
     @lazy
-    def _assigned(self) -> frozenset[str]:
+    def assigned(self) -> frozenset[str]:
+        """Names that the body gives values."""
         names = (node for node in self.nodes if isinstance(node, ast.Name))
         return frozenset(name.id for name in names if not isinstance(name.ctx, ast.Load))
 
     def is_template(self, parameter: str) -> bool:
         """Whether a parameter of an engine function is annotated as a template: it is what it is given, no copy."""
-        notes = [a.annotation for a in self.tree.args.args if a.arg == parameter and a.annotation is not None]
-        return any("template" in ast.unparse(note) for note in notes)
+        value = getattr(self.function, "__annotations__", {}).get(parameter)
+        if value is not None and not isinstance(value, str):
+            return "Template" in (public_name(value), public_name(type(value)))
+        note = self.annotation(parameter)
+        return note is not None and "template" in ast.unparse(note)
+
+    def annotation(self, parameter: str) -> ast.expr | None:
+        """What stands behind a parameter's colon."""
+        return next((one.annotation for one in self.tree.args.args if one.arg == parameter), None)
 
     @lazy
     def nodes(self) -> tuple[ast.AST, ...]:
@@ -119,7 +129,38 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
             refusal(f"kernel `{function.__name__}` is not a plain `def`", [("found", type(tree).__name__)])
         )
     tree.decorator_list = []
-    return Source(function, tree, function.__code__.co_filename)
+    source = Source(function, tree, function.__code__.co_filename)
+    resolve_calls(source, public_name)
+    return source
+
+
+def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> None:
+    """Note at a kernel's calls what each calls, through modules, aliases, closures and namespaces.
+
+    Args:
+        source: the kernel.
+        name_of: the public name of an engine's function, "" for a user's, None for any other value.
+    """
+    inside = {*source.parameters, *source.assigned}
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            name = None if root(node.func) in inside else name_of(called_function(source, node.func))
+            if name is not None:
+                note_name(node, name)
+
+
+def called_function(source: Source, node: ast.expr, owner: Any = None) -> Any:
+    """The Python value of `name` or `name.attribute...` in a function, None if it has none. `owner` is its `self`."""
+    if isinstance(node, ast.Attribute):
+        return getattr(called_function(source, node.value, owner), node.attr, None)
+    if not isinstance(node, ast.Name):
+        return None
+    if node.id == "self" and node.id in source.parameters:
+        return owner
+    try:
+        return source.lookup(node.id)
+    except KeyError:
+        return None
 
 
 def _parsed(lines: list[str], first: int) -> ast.stmt:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ._followed import Followed
 from ._nodes import called, root
-from ._read import Source, read
+from ._read import Source, called_function, read
 from ._walk import walk
 
 Kind = Literal["read", "write", "add"]
@@ -85,20 +85,6 @@ def lent_names(source: Source, engine: Followed, owner: Any = None) -> frozenset
             lent = [node.func.value, *node.args]  # a method of a local, or of a template argument: it may do anything
         found |= {root(argument) for argument in lent}
     return frozenset(found - {""})
-
-
-def called_function(source: Source, node: ast.expr, owner: Any = None) -> Any:
-    """The Python value of `name` or `name.attribute...` in a function, None if it has none. `owner` is its `self`."""
-    if isinstance(node, ast.Attribute):
-        return getattr(called_function(source, node.value, owner), node.attr, None)
-    if not isinstance(node, ast.Name):
-        return None
-    if node.id == "self" and node.id in source.parameters:
-        return owner
-    try:
-        return source.lookup(node.id)
-    except KeyError:
-        return None
 
 
 def _changes(node: ast.AST) -> list[tuple[ast.expr, Kind]]:

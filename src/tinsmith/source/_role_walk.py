@@ -12,8 +12,8 @@ from ._field_uses import self_addition
 from ._followed import Followed
 from ._nodes import called, is_serialized, is_setting, is_static, iterated
 from ._places import Loop, Names, changed_arrays
-from ._read import Source, read
-from ._references import called_function, reference_kinds
+from ._read import Source, called_function, read
+from ._references import reference_kinds
 from ._roles import Access, Kind, Roles
 
 
