@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _constructors, _elements
 from . import _nodes as nodes
+from ._arithmetic import BINARY, operated
+from ._called import is_static
+from ._lowering import Lowering
 from ._refusals import Misfit
 from ._state import is_place
+from ._targets import give, iterated
 from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number, mapped
 from ._walk import parts
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 _OPERATORS = {
     "add": "+",
@@ -37,9 +38,6 @@ ATOMIC_AUGMENTED: dict[type[ast.operator], str] = {
 
 def assigned(low: Lowering, statement: ast.Assign) -> None:
     """`a = value`, `a = b = value`, `a, x[i] = value`."""
-    from ._calls import is_static
-    from ._expressions import give
-
     value = low.value(statement.value)
     if low.state.is_static or is_static(low, statement.value):
         for target in statement.targets:
@@ -65,8 +63,6 @@ def annotated(low: Lowering, statement: ast.AnnAssign) -> None:
 
 def _pairs(low: Lowering, target: ast.expr, value: Any) -> list[tuple[ast.expr, Any]]:
     """Targets with what each is given."""
-    from ._expressions import iterated
-
     if not isinstance(target, ast.Tuple | ast.List):
         return [(target, value)]
     values = iterated(value)
@@ -198,8 +194,6 @@ def _write(low: Lowering, target: Any, number: Scalar) -> None:
 
 def augmented(low: Lowering, statement: ast.AugAssign) -> None:
     """`target += value` and its kin."""
-    from ._expressions import BINARY, operated
-
     target = statement.target
     place = _elements.place(low, target) if isinstance(target, ast.Subscript) else low.value(target)
     if (isinstance(target, ast.Name) and target.id in low.state.frame.fixed) or not is_place(place):

@@ -5,43 +5,18 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Container
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _constructors, _engine_functions, _functions
+from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS
 from ._refusals import Misfit
-from ._state import ENGINE
+from ._targets import iterated, spread
 from ._values import ArrayValue, Bound, Matrix, Ranges, Struct, is_expression, plain
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
-
-
-def is_static(low: Lowering, node: ast.expr) -> bool:
-    """Whether an expression is a call of `ti.static`."""
-    return called_name(low, node) == "lang.impl.static"
-
-
-def called_name(low: Lowering, node: ast.expr) -> str:
-    """What the engine calls the function that an expression calls; "" for any other expression."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
-        return ""
-    root = _root(node.func)
-    if root != ENGINE and low.state.find(root)[0]:
-        return ""
-    return low.language.name_of(low.value(node.func))
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def called(low: Lowering, node: ast.Call) -> Any:
     """The value of a call."""
-    from ._expressions import spread  # the two files describe one recursion
-
     if vars(node).get("is_norm"):  # printed from the IR
         return low.ops.unary("norm", low.number(node.args[0]))
     function = low.value(node.func)
@@ -162,8 +137,6 @@ def _length(_low: Lowering, values: list[Any]) -> Any:
 
 
 def _total(low: Lowering, values: list[Any]) -> Any:
-    from ._expressions import iterated
-
     total: Any = values[1] if len(values) > 1 else 0
     for item in iterated(values[0]):
         total = low.ops.binary("+", total, item)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from . import _types as types
+from ._lowering import Lowering
 from ._refusals import Misfit
 from ._values import Matrix, Struct, is_expression, is_number, plain
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 _MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
 

@@ -8,25 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._walk import walk
 from . import _nodes as nodes
 from . import _types as types
+from ._lowering import Lowering
 from ._refusals import Misfit
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
-    from ._state import Frame
-
-
-@dataclass(frozen=True)
-class Early:
-    """The flag of a function that may return early, and the local that its result waits in."""
-
-    done: nodes.Local
-    result: nodes.Local | None
+from ._state import Early, Frame
 
 
 def prepared(low: Lowering, function: Callable[..., Any], tree: ast.FunctionDef) -> Early | None:

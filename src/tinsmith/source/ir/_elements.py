@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._parsing import parse_expression
 from . import _nodes as nodes
+from ._lowering import Lowering
 from ._refusals import Misfit
 from ._values import ArrayValue, Bound, Matrix, Picked, Scalar, Struct, is_expression, plain
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 SWIZZLES = ("xyzw", "rgba", "stpq")
 UNKNOWN_SIZE = "an index that only the run knows"

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _assignments, _constructors
 from . import _nodes as nodes
+from ._arithmetic import operated
+from ._logic import joined
+from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS, SQUARE, check_square
 from ._refusals import Misfit
 from ._values import Matrix, Ranges, is_expression, is_number, plain
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 UNARY = {
     **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "abs")},
@@ -117,9 +117,6 @@ def _operation(low: Lowering, name: str, function: Any, positional: list[Any], n
 
 
 def _two(low: Lowering, operator: str, left: Any, right: Any) -> Any:
-    from ._expressions import operated
-    from ._logic import joined
-
     if operator in ("and", "or"):
         return joined(low, operator == "and", left, right)
     return operated(low, operator, left, right)

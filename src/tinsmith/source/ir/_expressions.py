@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _calls, _elements
-from . import _nodes as nodes
+from ._arithmetic import BINARY, operated
+from ._assignments import assign
+from ._called import is_static
 from ._logic import chosen, compared, joined
-from ._refusals import Misfit
+from ._lowering import Lowering
 from ._state import ENGINE
-from ._values import Matrix, Struct
+from ._targets import give, iterated, spread
 
-if TYPE_CHECKING:
-    from ._lower import Lowering
-
-BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "pow",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-}
 UNARY: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Not: "not", ast.Invert: "~"}
 
 
@@ -68,28 +53,6 @@ def _binary(low: Lowering, node: ast.BinOp) -> Any:
     if isinstance(node.op, ast.MatMult):
         return _calls.apply(low, low.language.matrix_operation("matmul"), [left, right], {}, node)
     return operated(low, BINARY[type(node.op)], left, right)
-
-
-def operated(low: Lowering, operator: str, left: Any, right: Any) -> Any:
-    """A binary operation; a number that goes with every entry of a vector is worked out once."""
-    left, right = (_alone(low, one, other) for one, other in ((left, right), (right, left)))
-    try:
-        return low.ops.binary(operator, left, right)
-    except (TypeError, ValueError, ArithmeticError) as reason:
-        raise Misfit(f"`{operator}` of {_kind(left)} and {_kind(right)}: {reason}") from None
-
-
-def _alone(low: Lowering, value: Any, other: Any) -> Any:
-    is_broadcast = isinstance(other, Matrix) and isinstance(
-        value, nodes.Load | nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast
-    )
-    return low.state.shared(value) if is_broadcast else value
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, Matrix):
-        return f"a matrix of shape {value.shape}"
-    return f"a {type(value).__name__}"
 
 
 def _unary(low: Lowering, node: ast.UnaryOp) -> Any:
@@ -131,7 +94,7 @@ def _compare(low: Lowering, node: ast.Compare) -> Any:
 
 
 def _ternary(low: Lowering, node: ast.IfExp) -> Any:
-    if low.state.is_static or _calls.is_static(low, node.test):
+    if low.state.is_static or is_static(low, node.test):
         taken, _ = (node.body, node.orelse) if low.known(node.test) else (node.orelse, node.body)
         if not low.state.is_quiet and not low.state.is_static:  # the engines run the calls of both
             values = {part: low.value(part) for part in (node.body, node.orelse)}
@@ -144,10 +107,8 @@ def _ternary(low: Lowering, node: ast.IfExp) -> Any:
 
 def _named(low: Lowering, node: ast.NamedExpr) -> Any:
     """`(a := value)`: an assignment, made at once; its value is the variable."""
-    from ._assignments import assign  # the two files describe one recursion
-
     value = low.value(node.value)
-    if low.state.is_static or _calls.is_static(low, node.value):
+    if low.state.is_static or is_static(low, node.value):
         give(low, node.target, value)
         return value
     assign(low, node.target, value)
@@ -160,29 +121,6 @@ def _tuple(low: Lowering, node: ast.Tuple) -> Any:
 
 def _list(low: Lowering, node: ast.List) -> Any:
     return spread(low, node.elts)
-
-
-def spread(low: Lowering, items: list[ast.expr]) -> list[Any]:
-    """The values of a list of expressions, with what has a star laid open."""
-    values: list[Any] = []
-    for item in items:
-        if isinstance(item, ast.Starred):
-            values.extend(iterated(low.value(item.value)))
-        else:
-            values.append(low.value(item))
-    return values
-
-
-def iterated(value: Any) -> list[Any]:
-    """The items of a value that is iterated over while lowering."""
-    if isinstance(value, Matrix):
-        return value.rows
-    if isinstance(value, Struct):
-        return list(value.members.values())
-    try:
-        return list(value)
-    except TypeError:
-        raise Misfit(f"iteration over {_kind(value)}") from None
 
 
 def _dict(low: Lowering, node: ast.Dict) -> Any:
@@ -214,20 +152,6 @@ def _generated(low: Lowering, generators: list[ast.comprehension]) -> Iterator[N
             give(low, first.target, item)
             if all(low.known(condition) for condition in first.ifs):
                 yield from _generated(low, others)
-
-
-def give(low: Lowering, target: ast.expr, value: Any) -> None:
-    """Give the names of a target a meaning, without a local of the run's."""
-    if isinstance(target, ast.Name):
-        low.state.let(target.id, value)
-        return
-    if not isinstance(target, ast.Tuple):
-        raise low.refused(f"the target `{ast.unparse(target)}`", target)
-    values = iterated(value)
-    if len(values) != len(target.elts):
-        raise low.refused(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
-    for part, item in zip(target.elts, values, strict=True):
-        give(low, part, item)
 
 
 def _call(low: Lowering, node: ast.Call) -> Any:

@@ -9,19 +9,17 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..._errors import TinsmithError
 from .._read import Source
 from .._walk import walk
 from . import _constructors, _early
 from . import _nodes as nodes
+from ._lowering import Lowering
 from ._refusals import Misfit
 from ._state import Frame
 from ._values import ArrayValue, Matrix, Struct, is_expression, is_number
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 DEEPEST = 64
 

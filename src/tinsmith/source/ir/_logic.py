@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from . import _nodes as nodes
 from . import _types as types
+from ._lowering import Lowering
 from ._operations import is_guarded
 from ._refusals import Misfit
 from ._values import Matrix, Scalar
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 Written: TypeAlias = Sequence[nodes.Stmt]
 COMPARE: dict[type[ast.cmpop], str] = {

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _elements
 from . import _nodes as nodes
-from ._calls import called_name, is_static
+from ._called import called_name, is_static
 from ._functions import stored_names
+from ._lowering import Lowering
 from ._refusals import Misfit
+from ._targets import give, iterated
 from ._values import ArrayValue, Matrix, Ranges, Scalar
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 Bounds = tuple[tuple[Scalar, Scalar], ...]
 
@@ -54,8 +53,6 @@ def _is_range(node: ast.expr) -> bool:
 
 
 def _unrolled(low: Lowering, loop: ast.For) -> None:
-    from ._expressions import give, iterated
-
     frame = low.state.frame
     values = low.value(loop.iter)
     items = [_vector(low, item) for item in values] if isinstance(values, Ranges) and values.is_grouped else values

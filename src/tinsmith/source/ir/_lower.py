@@ -1,40 +1,22 @@
 """Lowering: from a kernel's Python tree to the IR.
 
 A partial evaluation: everything that Python knows while a kernel is compiled is worked out here, as the engines do
-it, and what only the run knows becomes IR. This file holds the parts together; what each kind of node means
-is told in the files that it hands on to. Prints and assertions are left out: they change no value.
+it, and what only the run knows becomes IR. Prints and assertions are left out: they change no value.
 """
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from ...engines import Engine, Language
-from .._read import Source, read
+from ...engines import Engine
+from .._read import Source
 from . import _early, _expressions, _statements
 from . import _nodes as nodes
-from . import _walk as walk
-from ._cells import with_cells
-from ._fields import Fields
-from ._operations import Operations
-from ._refusals import Misfit, NotCovered
-from ._state import RESERVED, Frame, State
+from ._lowering import Handlers, Lowered, Lowering
 from ._types import Defaults
-from ._values import ArrayValue, Matrix, plain
 
-_Node = TypeVar("_Node", bound=ast.AST)
-_Fact = TypeVar("_Fact")
-
-
-class Lowered(NamedTuple):
-    """A kernel as IR, and the fields that its arrays with a label stand for."""
-
-    kernel: nodes.Kernel
-    fields: Mapping[str, Any]
+_HANDLERS = Handlers(_expressions.value_of, _statements.run, _early.nests, _early.guarded)
 
 
 def lower(
@@ -61,155 +43,8 @@ def lower(
     Raises:
         NotCovered: the kernel uses what the front end does not know.
     """
-    lowering = Lowering(source, engine, arrays, dict(arguments or {}), defaults)
+    lowering = Lowering(source, engine, arrays, dict(arguments or {}), defaults, _HANDLERS)
     names = dict(templates or {})
     if owner is not None:
         names[source.parameters[0]] = owner
     return lowering.kernel(source, names)
-
-
-class Lowering:
-    """One kernel being lowered."""
-
-    def __init__(
-        self,
-        source: Source,
-        engine: Engine,
-        arrays: Mapping[str, nodes.Array],
-        arguments: dict[str, tuple[str, tuple[int, ...]]],
-        defaults: Defaults | None,
-    ) -> None:
-        self.engine = engine
-        self.language = Language(engine)
-        self.arguments = arguments
-        defaults = defaults or Defaults(*self.language.default_types)  # type: ignore[arg-type]
-        self.ops = Operations(defaults, self.language.rows_of)
-        taken = set(RESERVED) | set(source.parameters)
-        self.state = State(defaults, dict(arrays), taken, [Frame(source, [{}], frozenset(source.parameters))])
-        self.fields = Fields(engine, self.state)
-        self.path = source.path
-        self._sources: dict[Callable[..., Any], Source] = {}
-        self._facts: dict[Any, Any] = {}
-
-    def kernel(self, source: Source, names: Mapping[str, Any]) -> Lowered:
-        """Lower the kernel's body."""
-        scope = self.state.frame.scopes[0]
-        scope.update(names)
-        scope.update({name: whole_array(array) for name, array in self.state.arrays.items()})
-        scope.update({name: _argument(name, *facts) for name, facts in self.arguments.items()})
-        self.run(source.tree.body)
-        state = self.state
-        kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, tuple(state.body))
-        kernel = with_cells(kernel, frozenset(state.cells))
-        return Lowered(replace(kernel, body=walk.numbered(kernel.body)), self.fields.found)
-
-    def value(self, node: ast.expr) -> Any:
-        """The value of an expression."""
-        outer = self.state.line
-        self._step_to(node)
-        try:
-            return plain(_expressions.value_of(self, node))
-        except Misfit as reason:
-            raise self.refused(str(reason), node) from None
-        finally:
-            self.state.line = outer
-
-    def number(self, node: ast.expr) -> nodes.Expr:
-        """The value of an expression that must be a number."""
-        try:
-            return self.ops.scalar(self.value(node))
-        except Misfit as reason:
-            raise self.refused(f"`{ast.unparse(node)}`: {reason}", node) from None
-
-    def known(self, node: ast.expr) -> Any:
-        """The value of an expression inside `ti.static`."""
-        outer, self.state.is_static = self.state.is_static, True
-        try:
-            return self.value(node)
-        finally:
-            self.state.is_static = outer
-
-    def aside(self, lowered: Callable[[], Any]) -> tuple[Any, list[nodes.Stmt]]:
-        """A value, and the statements that it takes, which are not written yet.
-
-        Where a call changes memory they are written at once: engines run every call, whether its result is
-        wanted or not.
-        """
-        outer, self.state.body = self.state.body, []
-        try:
-            value = lowered()
-            written = self.state.body
-        finally:
-            self.state.body = outer
-        if self.state.is_quiet:
-            return value, written
-        self.state.body += written
-        return value, []
-
-    def read(self, function: Callable[..., Any]) -> Source:
-        """The source of a function that the kernel calls."""
-        if function not in self._sources:
-            self._sources[function] = _of_library(function) if self.engine.owns(function) else read(function)
-        return self._sources[function]
-
-    def fact(self, told: Callable[[_Node], _Fact], node: _Node) -> _Fact:
-        """What `told` tells of a node, worked out once: an unrolled loop's body is lowered many times."""
-        key = (told, node)
-        if key not in self._facts:
-            self._facts[key] = told(node)
-        return self._facts[key]
-
-    def run(self, body: list[ast.stmt]) -> None:
-        """Lower statements, in a block of their own."""
-        with self.state.scope():
-            self.steps(body)
-
-    def steps(self, body: list[ast.stmt]) -> None:
-        """Lower statements, until one leaves their block."""
-        for number, statement in enumerate(body):
-            frame = self.state.frame
-            if frame.status:
-                return
-            self.step(statement)
-            if frame.early is not None and self.fact(_early.nests, statement) and not frame.status:
-                _early.guarded(self, frame.early, frame, body[number + 1 :])
-                return
-
-    def step(self, statement: ast.stmt) -> None:
-        """Lower one statement."""
-        self._step_to(statement)
-        try:
-            _statements.run(self, statement)
-        except Misfit as reason:
-            raise self.refused(str(reason), statement) from None
-
-    def _step_to(self, node: ast.AST) -> None:
-        """Statements that are written from now on stand where `node` does; in other files, where the call stood."""
-        if self.state.frame.source.path == self.path and not self.state.frame.is_library:
-            self.state.line = getattr(node, "lineno", self.state.line)
-
-    def refused(self, construct: str, node: ast.AST) -> NotCovered:
-        """The refusal of a construct; one in an engine's own functions is told of the call."""
-        frame = self.state.frame
-        if frame.is_library:
-            return NotCovered(construct, self.state.line, f"{self.path}:{self.state.line}")
-        return NotCovered(construct, getattr(node, "lineno", self.state.line), frame.source.place(node))
-
-
-@cache
-def _of_library(function: Callable[..., Any]) -> Source:
-    """The source of an engine's own function, which is read once: looking one up takes a millisecond."""
-    return read(function)
-
-
-def whole_array(array: nodes.Array) -> ArrayValue:
-    """An array parameter as a value."""
-    sizes = tuple(nodes.Size(array.name, axis) for axis in range(array.rank))
-    return ArrayValue(array, sizes, (0,) * array.rank)
-
-
-def _argument(name: str, kind: str, element: tuple[int, ...]) -> Any:
-    if not element:
-        return nodes.Argument(name, kind)
-    empty = Matrix(element, ())
-    return Matrix(element, tuple(nodes.Argument(name, kind, index) for index in empty.indices))

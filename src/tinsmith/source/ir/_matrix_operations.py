@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _nodes as nodes
+from ._lowering import Lowering
 from ._refusals import Misfit
 from ._values import Matrix, Scalar
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 
 def _folded(operator: str) -> Callable[[Lowering, Any], Scalar]:

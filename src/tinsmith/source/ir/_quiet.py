@@ -9,15 +9,13 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .._nodes import called
 from .._read import Source
 from .._walk import walk
+from ._lowering import Lowering
 from ._values import Bound, Struct
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 _CHANGING = ("atomic_", "random", "append", "activate", "fill")
 _UNKNOWN = object()

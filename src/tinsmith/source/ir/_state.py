@@ -10,7 +10,6 @@ from typing import Any, Literal
 from .._read import Source
 from . import _nodes as nodes
 from . import _walk as walk
-from ._early import Early
 from ._types import Defaults, zero
 from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number
 
@@ -18,6 +17,14 @@ ENGINE = "_lang"
 """What rewritten trees, and what is printed, call the engine's module."""
 RESERVED = frozenset({"range", ENGINE, "part"})
 Status = Literal["", "break", "continue", "return"]
+
+
+@dataclass(frozen=True)
+class Early:
+    """The flag of a function that may return early, and the local that its result waits in."""
+
+    done: nodes.Local
+    result: nodes.Local | None
 
 
 @dataclass

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _assignments, _functions, _loops
 from . import _nodes as nodes
-from ._calls import is_static
+from ._called import is_static
+from ._lowering import Lowering
 from ._quiet import is_quiet, without_last_change
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 
 def run(low: Lowering, statement: ast.stmt) -> None:

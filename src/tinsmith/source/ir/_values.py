@@ -134,3 +134,10 @@ def mapped(value: Any, change: Callable[[Scalar], Any]) -> Any:
     if isinstance(value, dict):
         return {key: mapped(item, change) for key, item in value.items()}
     return change(value) if is_expression(value) or is_number(value) else value
+
+
+def kind_of(value: Any) -> str:
+    """A value as messages tell it."""
+    if isinstance(value, Matrix):
+        return f"a matrix of shape {value.shape}"
+    return f"a {type(value).__name__}"
