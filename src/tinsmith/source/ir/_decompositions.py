@@ -65,8 +65,12 @@ def _lowered(function: str) -> Callable[..., tuple[Matrix, ...]]:
     def decomposed(low: Lowering, A: Any, dt: Any = None) -> tuple[Matrix, ...]:
         kind = low.ops.defaults.fp if dt is None else dtype(low, dt)
         matrix = low.ops.tensor(A)
-        if not isinstance(matrix, Matrix) or len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise Misfit(f"`{function}` of what is no square matrix")
+        if not isinstance(matrix, Matrix):
+            raise Misfit(f"`{function}` of a number")
+        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise Misfit(f"`{function}` of a matrix of shape {matrix.shape}")
+        if matrix.shape[0] > low.language.largest_decomposed(function):
+            raise Misfit(f"`{function}` of a matrix of shape {matrix.shape}, which {low.engine.name} does not have")
         if kind not in ("f32", "f64"):
             raise Misfit(f"`{function}` in {kind}")
         # The engines see an array of one type; what is worked out more than once inside is worked out once here.
