@@ -67,6 +67,14 @@ class Language:
         """Whether a function is compiled for itself, not put in the place of its calls: it may return early."""
         return bool(getattr(value, "_is_real_function", False))
 
+    def largest_decomposed(self, function: str) -> int:
+        """The most rows of a matrix that `svd`, `polar_decompose` or `sym_eig` takes."""
+        return 6 if self.engine.name == "quadrants" and function == "sym_eig" else 3
+
+    def sorts_eigenvalues_down(self, side: int) -> bool:
+        """Whether `sym_eig` of a matrix of so many rows gives the greatest eigenvalue first."""
+        return self.engine.name == "taichi" and side == 2
+
     def matrix_operation(self, name: str) -> object | None:
         """The function behind a method of a vector or matrix."""
         found = getattr(self._matrix_operations, name, None)

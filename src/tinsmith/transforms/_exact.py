@@ -28,7 +28,7 @@ class Exact:
             for one in statements:
                 if isinstance(one, nodes.Assign) and not self.has(one.value):
                     self._inexact.add(one.name)
-                elif isinstance(one, nodes.Draw | nodes.Atomic):
+                elif isinstance(one, nodes.Draw | nodes.Decompose | nodes.Atomic):
                     self._inexact.update(walk.assigned(one))
 
     def has(self, expr: nodes.Expr) -> bool:

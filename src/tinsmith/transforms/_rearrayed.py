@@ -29,18 +29,10 @@ def rearrayed(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
                 return walk.rebuilt(expr, expression)
 
     def statement(one: nodes.Stmt) -> nodes.Stmt:
-        match one:
-            case nodes.Store():
-                return replace(one, array=moved.get(one.array, one.array))
-            case nodes.Atomic():
-                result = locals_.get(one.result, one.result) if one.result else None
-                return replace(one, array=moved.get(one.array, one.array), result=result)
-            case nodes.Assign() | nodes.Draw():
-                return replace(one, name=locals_.get(one.name, one.name))
-            case nodes.For():
-                return replace(one, names=tuple([locals_.get(name, name) for name in one.names]))
-            case _:
-                return one
+        one = walk.renamed(one, lambda name: locals_.get(name, name))
+        if isinstance(one, nodes.Store | nodes.Atomic):
+            return replace(one, array=moved.get(one.array, one.array))
+        return one
 
     arrays = {moved.get(name, name): replace(one, name=moved.get(name, name)) for name, one in kernel.arrays.items()}
     return replace(

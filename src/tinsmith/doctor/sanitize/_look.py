@@ -111,6 +111,8 @@ def _makes_float(kernel: nodes.Kernel, stmt: nodes.Stmt) -> bool:
     match stmt:
         case nodes.Assign(name):
             return types.is_float(kernel.locals[name])
+        case nodes.Decompose():
+            return True
         case nodes.Store() | nodes.Atomic():
             return types.is_float(kernel.arrays[stmt.array].type)
     return False

@@ -14,8 +14,9 @@ from typing import Any, Final, TypeAlias
 
 import torch
 
-from ..ir import nodes, types
+from ..ir import decompositions, nodes, types
 from ._casts import Number, bits, wrapping
+from ._decompositions import decomposed
 from ._expressions import Expressions, Locals, Run
 from ._memory import Memory, with_candidate
 from ._watch import Missing, Watch, cost
@@ -74,6 +75,8 @@ class Statements:
                 return _into(name, run.as_type(value, self.types[name]))
             case nodes.Draw(name, kind):
                 return _into(name, self._draw(kind))
+            case nodes.Decompose():
+                return self._decompose(stmt, run)
             case nodes.Store():
                 return self._store(stmt, run)
             case nodes.Atomic():
@@ -105,6 +108,15 @@ class Statements:
             return lambda _: torch.scalar_tensor(uniform(), dtype=dtype)
         wrap, width, integer = wrapping(kind), bits(kind), self.generator.getrandbits
         return lambda _: wrap(integer(width))
+
+    def _decompose(self, one: nodes.Decompose, run: Expressions) -> Step:
+        entries, side = [run.as_type(entry, one.type) for entry in one.matrix], decompositions.side_of(one)
+
+        def assigned(held: Locals) -> None:
+            matrix = torch.stack([entry(held) for entry in entries]).reshape(side, side)
+            held.update(zip(one.results, decomposed(one, matrix), strict=True))
+
+        return assigned
 
     def _store(self, store: nodes.Store, run: Expressions) -> Step:
         memory = run.memories[store.array]

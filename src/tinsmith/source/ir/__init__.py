@@ -1,5 +1,6 @@
 """The IR: kernels as data."""
 
+from . import _decompositions as decompositions
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
@@ -9,4 +10,15 @@ from ._lower import Lowered, lower
 from ._print import printed
 from ._refusals import NotCovered
 
-__all__ = ["Lowered", "NotCovered", "commented", "lower", "nodes", "printed", "types", "walk", "with_cells"]
+__all__ = [
+    "Lowered",
+    "NotCovered",
+    "commented",
+    "decompositions",
+    "lower",
+    "nodes",
+    "printed",
+    "types",
+    "walk",
+    "with_cells",
+]

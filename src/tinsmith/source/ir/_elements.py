@@ -47,13 +47,14 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
             for key, member in facts.members.items()
         }
         return Struct(parts, facts.methods)
+    indices = [_known(index) for index in indices]  # of a `static` loop over vectors: `weights[offset[0]]`
     if not isinstance(value, Matrix) and any(low.ops.is_run_time(index) for index in indices):
         rows = low.language.rows_of(value)
         if rows is None:
             raise Misfit(f"{UNKNOWN_SIZE} into a {type(value).__name__}")
         value = low.ops.matrix(rows)
     if isinstance(value, Matrix):
-        return _of_matrix(low, value, [_known(index) for index in indices])
+        return _of_matrix(low, value, indices)
     if is_expression(value):
         raise Misfit("an index into a number")
     try:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from . import _assignments, _constructors
+from . import _assignments, _constructors, _decompositions
 from . import _nodes as nodes
 from ._arithmetic import operated
 from ._logic import joined
@@ -234,4 +234,5 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "lang.misc.assume_in_range": lambda low, value, *_, **__: value,
     "lang.misc.no_activate": _nothing,
     "lang.matrix_ops.cast": _cast,
+    **_decompositions.LOWERED,
 }

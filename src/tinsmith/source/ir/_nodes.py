@@ -6,7 +6,7 @@ are numbers with a type, arrays, locals, and structured control flow. Values onl
 a new kernel.
 
 Expressions have no side effects and may be evaluated in any order; what has one (an atomic, a
-random number) is a statement that leaves its result in a local.
+random number), or more than one result, is a statement that leaves what it gives in locals.
 """
 
 from __future__ import annotations
@@ -135,6 +135,24 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
+class Decompose:
+    """The parts of a square matrix, by the engine's own function, each entry into a local of its own.
+
+    `matrix` are the entries row by row, of one type; `results` those of the parts, in the order and of the shapes
+    that `decompositions.parts_of` gives. All of them are floats of the type `type`. Eigenvalues come with the least
+    first, or the greatest where the engine `is_descending`.
+    """
+
+    function: str
+    matrix: tuple[Expr, ...]
+    results: tuple[str, ...]
+    type: str
+    is_descending: bool = False
+    line: int = 0
+    number: int = NUMBER
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """Give an element of an array a value, cast to the array's type."""
 
@@ -215,7 +233,7 @@ class Continue:
     number: int = NUMBER
 
 
-Stmt: TypeAlias = Assign | Draw | Store | Atomic | If | For | While | Break | Continue
+Stmt: TypeAlias = Assign | Draw | Decompose | Store | Atomic | If | For | While | Break | Continue
 
 # Kernels ----------------------------------------------------------------------------------------
 

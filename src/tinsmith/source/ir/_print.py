@@ -9,10 +9,14 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import TypeAlias
 
 from .._parsing import parse_expression
+from . import _decompositions as decompositions
 from . import _nodes as nodes
 from . import _types as types
+from . import _walk as walk
 from ._types import Defaults
 
 _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
@@ -40,6 +44,18 @@ _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
 }
 _CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
 """Operations that the engines call otherwise than the IR."""
+_Single: TypeAlias = (
+    nodes.Assign
+    | nodes.Draw
+    | nodes.Store
+    | nodes.Atomic
+    | nodes.If
+    | nodes.For
+    | nodes.While
+    | nodes.Break
+    | nodes.Continue
+)
+"""What is one statement in Python too."""
 
 
 def printed(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defaults) -> ast.FunctionDef:
@@ -75,6 +91,8 @@ class _Writer:
     def __init__(self, kernel: nodes.Kernel, defaults: Defaults) -> None:
         self.kernel = kernel
         self.defaults = defaults
+        given = (name for one in walk.statements(kernel.body) for name in walk.assigned(one))
+        self.taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *given}
 
     # Statements -------------------------------------------------------------------------------
 
@@ -90,11 +108,36 @@ class _Writer:
             if is_top and isinstance(statement, nodes.For) and not statement.is_parallel:
                 serial = ast.Call(_lang("loop_config"), [], [ast.keyword("serialize", ast.Constant(True))])
                 written.append(ast.Expr(serial, lineno=statement.line))
-            written.append(self.statement(statement))
-            written[-1].lineno = statement.line  # for `commented`
+            is_one = not isinstance(statement, nodes.Decompose)
+            for one in [self.statement(statement)] if is_one else self.decomposed(statement):
+                one.lineno = statement.line  # for `commented`
+                written.append(one)
         return written or [ast.Pass()]
 
-    def statement(self, one: nodes.Stmt) -> ast.stmt:
+    def decomposed(self, one: nodes.Decompose) -> list[ast.stmt]:
+        """The engine's call, and the entries of what it gives one by one."""
+        parts = decompositions.parts_of(one)
+        wholes = [self.unused(part.name.upper()) for part in parts]
+        entries = [self.operand(entry) for entry in one.matrix]
+        side = decompositions.side_of(one)
+        rows: list[ast.expr] = [ast.List(entries[k : k + side], ast.Load()) for k in range(0, len(entries), side)]
+        call = _call(one.function, _call("Matrix", ast.List(rows, ast.Load())), _lang(one.type))
+        places = [(whole, index) for whole, part in zip(wholes, parts, strict=True) for index in part.entries]
+        return [
+            _assign(ast.Tuple([ast.Name(whole, ast.Store()) for whole in wholes], ast.Store()), call),
+            *(
+                _assign(ast.Name(name, ast.Store()), self.entry(ast.Name(whole, ast.Load()), index))
+                for name, (whole, index) in zip(one.results, places, strict=True)
+            ),
+        ]
+
+    def unused(self, wish: str) -> str:
+        """A name that the kernel does not have, for what statements beside each other share."""
+        name = next(name for name in (f"{wish}_{number}" for number in count(1)) if name not in self.taken)
+        self.taken.add(name)
+        return name
+
+    def statement(self, one: _Single) -> ast.stmt:
         match one:
             case nodes.Assign():
                 value = self.cast(one.value, self.kernel.locals[one.name])

@@ -79,6 +79,8 @@ def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
             return (statement.value,)
         case nodes.Store() | nodes.Atomic():
             return (*statement.index, statement.value)
+        case nodes.Decompose():
+            return statement.matrix
         case nodes.If():
             return (statement.condition,)
         case nodes.For():
@@ -95,6 +97,8 @@ def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes
         case nodes.Store() | nodes.Atomic():
             value = change(statement.value)
             return replace(statement, index=tuple([change(one) for one in statement.index]), value=value)
+        case nodes.Decompose():
+            return replace(statement, matrix=tuple([change(one) for one in statement.matrix]))
         case nodes.If():
             return replace(statement, condition=change(statement.condition))
         case nodes.For():
@@ -144,10 +148,27 @@ def assigned(statement: nodes.Stmt) -> tuple[str, ...]:
             return (statement.name,)
         case nodes.Atomic():
             return () if statement.result is None else (statement.result,)
+        case nodes.Decompose():
+            return statement.results
         case nodes.For():
             return statement.names
         case _:
             return ()
+
+
+def renamed(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.Stmt:
+    """A statement that gives its values to locals of other names; what it reads stays."""
+    match statement:
+        case nodes.Assign() | nodes.Draw():
+            return replace(statement, name=name(statement.name))
+        case nodes.Atomic() if statement.result is not None:
+            return replace(statement, result=name(statement.result))
+        case nodes.Decompose():
+            return replace(statement, results=tuple([name(one) for one in statement.results]))
+        case nodes.For():
+            return replace(statement, names=tuple([name(one) for one in statement.names]))
+        case _:
+            return statement
 
 
 def numbered(body: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
@@ -206,6 +227,8 @@ def changed(
         case nodes.Store() | nodes.Atomic():
             index = tuple([expression(one) for one in statement.index])
             found = replace(statement, index=index, value=expression(statement.value))
+        case nodes.Decompose():
+            found = replace(statement, matrix=tuple([expression(one) for one in statement.matrix]))
         case nodes.If():
             body, orelse = (tuple([changed(one, expression, after) for one in part]) for part in bodies(statement))
             found = replace(statement, condition=expression(statement.condition), body=body, orelse=orelse)

@@ -60,7 +60,7 @@ class Branch:
     number: int = nodes.NUMBER
 
 
-Step: TypeAlias = nodes.Assign | nodes.Store | nodes.Atomic | Branch | Loop
+Step: TypeAlias = nodes.Assign | nodes.Decompose | nodes.Store | nodes.Atomic | Branch | Loop
 
 
 def numbered(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ...]:
@@ -99,17 +99,17 @@ def frame_locals(body: Sequence[Step]) -> list[str]:
     """Locals that a frame gives a value, in order; without loops' names and carried heads."""
     found: dict[str, None] = {}
     for one in frame_steps(body):
-        if isinstance(one, nodes.Assign):
-            found[one.name] = None
+        if isinstance(one, nodes.Assign | nodes.Decompose):
+            found |= dict.fromkeys(walk.assigned(one))
         elif isinstance(one, Loop):
             found |= dict.fromkeys(carried.last for carried in one.carried)
     return list(found)
 
 
-def plain_steps(body: Sequence[Step]) -> Iterator[nodes.Assign | nodes.Store | nodes.Atomic]:
+def plain_steps(body: Sequence[Step]) -> Iterator[nodes.Assign | nodes.Decompose | nodes.Store | nodes.Atomic]:
     """Every step that gives something a value; what loops hand on is assigned."""
     for one in steps_in(body):
-        if isinstance(one, nodes.Assign | nodes.Store | nodes.Atomic):
+        if isinstance(one, nodes.Assign | nodes.Decompose | nodes.Store | nodes.Atomic):
             yield one
         elif isinstance(one, Loop):
             for carried in one.carried:
@@ -144,5 +144,5 @@ def step_definitions(body: Sequence[Step]) -> Iterator[Definition]:
     for step in steps_in(body):
         if isinstance(step, nodes.Assign):
             yield step.name, step.value
-        elif isinstance(step, nodes.Atomic) and step.result is not None:
-            yield step.result, None
+        elif isinstance(step, nodes.Decompose | nodes.Atomic):
+            yield from ((name, None) for name in walk.assigned(step))

@@ -46,6 +46,8 @@ class Forming:
         match one:
             case nodes.Assign():
                 self.assign(one, scope)
+            case nodes.Decompose():
+                self.decompose(one, scope)
             case nodes.Store():
                 index, value = self.index(one.index, scope), self.stored(one, scope)
                 self.steps.append(replace(one, index=index, value=value))
@@ -65,6 +67,21 @@ class Forming:
         name = self.names.fresh(one.name, kind)
         self.given(name, one.value if one.value.type == kind else nodes.Cast(one.value, kind), scope, one.line)
         scope[one.name] = nodes.Local(name, kind)
+
+    def decompose(self, one: nodes.Decompose, scope: Scope) -> None:
+        """Its matrix becomes locals, whose adjoints are added to like any other's."""
+        entries = [self.bound_entry(entry, scope, one.line) for entry in one.matrix]
+        results = [nodes.Local(self.names.fresh(name, one.type), one.type) for name in one.results]
+        scope.update(zip(one.results, results, strict=True))
+        names = tuple([result.name for result in results])
+        self.steps.append(replace(one, matrix=tuple(entries), results=names))
+
+    def bound_entry(self, entry: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
+        if isinstance(entry, nodes.Local | nodes.Const):
+            return self.expression(entry, scope, line)
+        name = self.names.fresh("entry", entry.type)
+        self.given(name, entry, scope, line)
+        return nodes.Local(name, entry.type)
 
     def given(self, name: str, value: nodes.Expr, scope: Scope, line: int) -> None:
         """The steps that give a fresh local a value."""

@@ -41,6 +41,9 @@ class Plain:
             case nodes.Assign():
                 value = walk.substituted(step.value, renamed)
                 return [replace(step, name=self.name(step.name, renamed), value=value)]
+            case nodes.Decompose():
+                matrix = tuple(walk.substituted(one, renamed) for one in step.matrix)
+                return [replace(step, matrix=matrix, results=tuple(self.name(one, renamed) for one in step.results))]
             case nodes.Store() | nodes.Atomic():
                 index = tuple(walk.substituted(one, renamed) for one in step.index)
                 return self.changed(replace(step, index=index, value=walk.substituted(step.value, renamed)))

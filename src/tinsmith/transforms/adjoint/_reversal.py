@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...source.ir import NotCovered, nodes, types, walk
-from .._algebra import compared, constant, either, is_constant, minus, negated, plus
+from .._algebra import cast, compared, constant, either, is_constant, minus, negated, plus
+from .._decompositions import adjoint_of
 from .._names import Names
 from .._slopes import slopes
 from ..analysis import Activity
@@ -125,7 +126,7 @@ class Reversal:
         found: Block = []
         for step in body:
             match step:
-                case nodes.Assign():
+                case nodes.Assign() | nodes.Decompose():
                     found.append(step)
                 case nodes.Store():
                     found += self.overwritten(step)
@@ -188,6 +189,8 @@ class Reversal:
             match step:
                 case nodes.Assign():
                     found += self.assigned(step)
+                case nodes.Decompose():
+                    found += self.decomposed(step)
                 case nodes.Store():
                     found += self.stored(step)
                 case nodes.Atomic():
@@ -206,6 +209,16 @@ class Reversal:
         if isinstance(step.value, nodes.Load):
             return self.loaded(step.value, seed, step.line)
         return self.pulled(step.value, seed, nodes.Local(step.name, seed.type), step.line)
+
+    def decomposed(self, step: nodes.Decompose) -> Block:
+        if not any(name in self.activity for name in step.results):
+            return []
+        zero = constant(0, step.type)
+        seeds = [self.adjoint(name) if name in self.activity else zero for name in step.results]
+        found, adjoints = adjoint_of(step, seeds, self.names)
+        for entry, adjoint in zip(step.matrix, adjoints, strict=True):
+            found += self.pulled(entry, cast(adjoint, entry.type), None, step.line)
+        return found
 
     def pulled(self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0) -> Block:
         """Adds to the adjoints of an expression's locals, `seed` being its own."""
@@ -359,8 +372,8 @@ def _own_locals(loop: Loop) -> set[str]:
     """Every local of a loop's own, in inner loops too."""
     own = {*loop.names, *(one.head for one in loop.carried)}
     for step in steps_in(loop.body):
-        if isinstance(step, nodes.Assign):
-            own.add(step.name)
+        if isinstance(step, nodes.Assign | nodes.Decompose):
+            own.update(walk.assigned(step))
         elif isinstance(step, Loop):
             own |= {*step.names, *(name for one in step.carried for name in (one.head, one.last, one.cell))}
     return own

@@ -43,6 +43,8 @@ def edges_of(one: object) -> Iterator[Edge]:
     match one:
         case nodes.Assign():
             yield from ((source, one.name) for source in sources(one.value))
+        case nodes.Decompose():
+            yield from ((source, name) for entry in one.matrix for source in sources(entry) for name in one.results)
         case nodes.Store() | nodes.Atomic():
             yield from ((source, f"@{one.array}") for source in sources(one.value))
     if isinstance(one, nodes.Atomic) and one.result is not None and types.is_float(one.value.type):

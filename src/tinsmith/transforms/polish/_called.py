@@ -35,15 +35,7 @@ def called(
         return walk.rebuilt(expr, expression)
 
     def statement(one: nodes.Stmt) -> nodes.Stmt:
-        match one:
-            case nodes.Assign() | nodes.Draw():
-                return replace(one, name=new[one.name])
-            case nodes.Atomic() if one.result is not None:
-                return replace(one, result=new[one.result])
-            case nodes.For():
-                return replace(one, names=tuple(new[name] for name in one.names))
-            case _:
-                return one
+        return walk.renamed(one, new.__getitem__)
 
     return tuple(walk.changed(one, expression, statement) for one in body), new
 

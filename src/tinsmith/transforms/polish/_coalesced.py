@@ -117,8 +117,8 @@ class _Conflicts:
             case _:
                 source = one.value.name if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) else ""
                 given = self.locals.intersection(walk.assigned(one))
-                for name in given:
-                    self.note(name, live - {name, source})
+                for name in given:  # of several at once, those that nobody asks for are given a value too
+                    self.note(name, (live | given) - {name, source})
                 return (live - given) | read if given or read else live
 
     def note(self, name: str, others: frozenset[str]) -> None:
@@ -150,14 +150,10 @@ def _renamed(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator
         match one:
             case nodes.Assign(local, nodes.Local(source)) if name(local) == source:
                 continue
-            case nodes.Assign() | nodes.Draw():
-                yield replace(one, name=name(one.name))
-            case nodes.Atomic() if one.result is not None:
-                yield replace(one, result=name(one.result))
             case nodes.If():
                 body_, orelse = (tuple(_renamed(part, name)) for part in (one.body, one.orelse))
                 yield replace(one, body=body_, orelse=orelse)
             case nodes.For() | nodes.While():
                 yield replace(one, body=tuple(_renamed(one.body, name)))
             case _:
-                yield one
+                yield walk.renamed(one, name)

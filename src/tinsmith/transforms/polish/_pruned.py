@@ -80,10 +80,11 @@ class _Pruning:
 
     def statement(self, one: nodes.Stmt, live: set[str], ends_iteration: bool) -> tuple[nodes.Stmt | None, set[str]]:
         match one:
-            case nodes.Assign() | nodes.Draw():
-                if one.name not in live:
+            case nodes.Assign() | nodes.Draw() | nodes.Decompose():
+                given = walk.assigned(one)
+                if live.isdisjoint(given):
                     return None, live
-                return one, (live - {one.name}) | walk.locals_in(walk.expressions(one))
+                return one, live.difference(given) | walk.locals_in(walk.expressions(one))
             case nodes.Store():
                 if one.array in self.idle:
                     return None, live

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import NotCovered, nodes
 from .._algebra import cast, constant, plus, times
+from .._decompositions import tangent_of
 from .._names import Names
 from ..analysis import Activity
 from ._expressions import Dual, Expressions
@@ -43,6 +44,8 @@ class Statements:
                 return self._assign(one)
             case nodes.Draw():
                 return (one, *self._still(one.name, one.type, one.line))
+            case nodes.Decompose():
+                return self._decompose(one)
             case nodes.Store():
                 return self._store(one)
             case nodes.Atomic():
@@ -79,6 +82,24 @@ class Statements:
         moved = dual.moved(self.kinds[one.name])
         companion = nodes.Assign(self.companions[one.name], moved, one.line)
         return (*expressions.before, companion, replace(one, value=dual.value))
+
+    def _decompose(self, one: nodes.Decompose) -> Block:
+        """The results first, which their tangents are made of."""
+        if not any(name in self.activity for name in one.results):
+            return (one,)
+        before: list[nodes.Stmt] = []
+        values: list[nodes.Expr] = []
+        moves: list[nodes.Expr] = []
+        for entry in one.matrix:
+            expressions, dual = self._dual(entry, "entry", one.line)
+            values.append(dual.value)
+            moves.append(expressions.bound(dual.moved(one.type)))
+            before += expressions.before
+        one = replace(one, matrix=tuple(values))
+        steps, tangents = tangent_of(one, moves, self.names)
+        given = zip(one.results, tangents, strict=True)
+        moved = [nodes.Assign(self.companions[name], value, one.line) for name, value in given]
+        return (*before, one, *steps, *moved)
 
     # Memory -----------------------------------------------------------------------------------
 

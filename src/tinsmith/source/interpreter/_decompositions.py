@@ -1,0 +1,89 @@
+"""Decompositions of matrices by torch, with first derivatives that are finite where torch's own are not.
+
+Order and determinants are the engines'. Columns may have other signs: the engines choose them by how they calculate.
+Nothing of what makes gradient kernels is used here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..ir import decompositions, nodes
+
+
+def decomposed(one: nodes.Decompose, matrix: Tensor) -> list[Tensor]:
+    """The entries of a decomposition's parts, connected with those of the matrix."""
+    with torch.no_grad():
+        parts = _values(one, matrix.detach())
+    change = matrix - matrix.detach()  # 0, with the derivative of the matrix
+    moved = [part + by for part, by in zip(parts, _TANGENTS[one.function](parts, change), strict=True)]
+    return [entry for part in moved for entry in part.reshape(-1).unbind()]
+
+
+# Values -----------------------------------------------------------------------------------------
+
+
+def _values(one: nodes.Decompose, matrix: Tensor) -> list[Tensor]:
+    if not matrix.isfinite().all():
+        return [matrix.new_full(part.shape, math.nan) for part in decompositions.parts_of(one)]
+    if one.function == "sym_eig":
+        values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
+        return [values.flip(0), vectors.flip(1)] if one.is_descending else [values, vectors]
+    u, s, v = _svd(matrix)
+    return [u, s, v] if one.function == "svd" else [u @ v.mT, (v * s) @ v.mT]
+
+
+def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """In two dims V is a rotation and U takes the reflection; in three both are rotations, and S has its sign."""
+    u, s, vh = torch.linalg.svd(matrix)
+    v = vh.mT.contiguous()
+    u, s = u.clone(), s.clone()
+    if len(s) == 3:
+        for turned in (u, v):
+            if torch.linalg.det(turned) < 0:
+                turned[:, -1] *= -1
+                s[-1] *= -1
+        return u, s, v
+    if torch.linalg.det(v) < 0:
+        v[:, -1] *= -1
+        u[:, -1] *= -1
+    if (torch.linalg.det(u) < 0) != (torch.linalg.det(matrix) < 0):  # of a matrix of rank 1
+        u[:, -1] *= -1
+    return u, s, v
+
+
+# Derivatives ------------------------------------------------------------------------------------
+
+
+def _of_svd(parts: list[Tensor], change: Tensor) -> tuple[Tensor, ...]:
+    u, s, v = parts
+    inner = u.mT @ change @ v
+    apart = _quotient(inner + inner.mT, s - s[:, None], s)
+    together = _quotient(inner - inner.mT, s + s[:, None], s)
+    return u @ (apart + together) / 2, inner.diagonal(), v @ (apart - together) / 2
+
+
+def _of_polar(parts: list[Tensor], change: Tensor) -> tuple[Tensor, ...]:
+    r, p = parts
+    w, q = torch.linalg.eigh(p)
+    inner = r.mT @ change
+    turn = q @ _quotient(q.mT @ (inner - inner.mT) @ q, w + w[:, None], w) @ q.mT
+    return r @ turn, inner - turn @ p
+
+
+def _of_eigen(parts: list[Tensor], change: Tensor) -> tuple[Tensor, ...]:
+    w, q = parts
+    inner = q.mT @ (change + change.mT) @ q / 2
+    return inner.diagonal(), q @ _quotient(inner, w - w[:, None], w)
+
+
+def _quotient(upper: Tensor, lower: Tensor, values: Tensor) -> Tensor:
+    """A quotient, 0 where the denominator is to rounding."""
+    is_zero = lower.abs() <= 4 * torch.finfo(values.dtype).eps * values.abs().max()
+    return torch.where(is_zero, 0.0, upper / torch.where(is_zero, 1.0, lower))
+
+
+_TANGENTS = {"svd": _of_svd, "polar_decompose": _of_polar, "sym_eig": _of_eigen}

@@ -1,0 +1,101 @@
+"""Decompositions of square matrices: the engines' functions that give several matrices at once.
+
+Their values are the engine's own: order, signs and determinants are as it has them. They are kept whole, because what
+the engines do inside (an instruction of the compiler's, iterations that stop at a threshold) has no derivative where
+the matrix is diagonal, or none at all; that of the whole is a formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _nodes as nodes
+from ._constructors import dtype
+from ._refusals import Misfit
+from ._values import Matrix
+
+if TYPE_CHECKING:
+    from ._lower import Lowering
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One matrix or vector that a decomposition gives.
+
+    Attributes:
+        name: what formulas call it.
+        shape: as the IR has it.
+        is_diagonal: whether the engine gives it as a matrix of which the IR has the diagonal.
+    """
+
+    name: str
+    shape: Shape
+    is_diagonal: bool = False
+
+    @property
+    def entries(self) -> list[Shape]:
+        """The indices of the engine's entries that the IR has, in its order."""
+        indices = Matrix(self.shape, ()).indices
+        return [index * 2 for index in indices] if self.is_diagonal else indices
+
+
+_PARTS: dict[str, Callable[[int], tuple[Part, ...]]] = {
+    "svd": lambda n: (Part("u", (n, n)), Part("s", (n,), is_diagonal=True), Part("v", (n, n))),
+    "polar_decompose": lambda n: (Part("r", (n, n)), Part("p", (n, n))),
+    "sym_eig": lambda n: (Part("w", (n,)), Part("q", (n, n))),
+}
+"""By the engines' name: A = U S V^T, A = R P, and A = Q W Q^T of a symmetric A."""
+
+
+def parts_of(one: nodes.Decompose) -> tuple[Part, ...]:
+    """What a decomposition gives, in order."""
+    return _PARTS[one.function](side_of(one))
+
+
+def side_of(one: nodes.Decompose) -> int:
+    """The number of rows of the matrix that is decomposed."""
+    return round(len(one.matrix) ** 0.5)
+
+
+def _lowered(function: str) -> Callable[..., tuple[Matrix, ...]]:
+    def decomposed(low: Lowering, A: Any, dt: Any = None) -> tuple[Matrix, ...]:
+        kind = low.ops.defaults.fp if dt is None else dtype(low, dt)
+        matrix = low.ops.tensor(A)
+        if not isinstance(matrix, Matrix):
+            raise Misfit(f"`{function}` of a number")
+        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise Misfit(f"`{function}` of a matrix of shape {matrix.shape}")
+        if matrix.shape[0] > low.language.largest_decomposed(function):
+            raise Misfit(f"`{function}` of a matrix of shape {matrix.shape}, which {low.engine.name} does not have")
+        if kind not in ("f32", "f64"):
+            raise Misfit(f"`{function}` in {kind}")
+        # The engines see an array of one type; what is worked out more than once inside is worked out once here.
+        entries = tuple(low.state.bind("part", entry) for entry in matrix.entries)
+        return _split(low, function, entries, kind, matrix.shape[0])
+
+    return decomposed
+
+
+def _split(low: Lowering, function: str, entries: tuple[nodes.Expr, ...], kind: str, side: int) -> tuple[Matrix, ...]:
+    parts = _PARTS[function](side)
+    locals_ = [[low.state.local(part.name, kind) for _ in part.entries] for part in parts]
+    names = tuple(local.name for group in locals_ for local in group)
+    is_descending = function == "sym_eig" and low.language.sorts_eigenvalues_down(side)
+    low.state.emit(nodes.Decompose(function, entries, names, kind, is_descending, low.state.line))
+    return tuple(_whole(part, group, kind) for part, group in zip(parts, locals_, strict=True))
+
+
+def _whole(part: Part, entries: list[nodes.Local], kind: str) -> Matrix:
+    """A part as the engine gives it."""
+    if not part.is_diagonal:
+        return Matrix(part.shape, tuple(entries))
+    zero, side = nodes.Const(0.0, kind), part.shape[0]
+    return Matrix((side, side), tuple(entries[i] if i == j else zero for i in range(side) for j in range(side)))
+
+
+LOWERED = {f"_funcs.{function}": _lowered(function) for function in _PARTS}
+"""What lowers a call, by what the engines call the function inside their package."""

@@ -1,0 +1,230 @@
+"""Derivatives of decompositions, as formulas in what they give: so they have derivatives in turn.
+
+With O an antisymmetric matrix, a rotation U moves by dU = U O. Each formula solves for O, and never divides by what is
+0 to rounding: there O is 0 instead, in the entries that are not determined. A difference of singular values stands
+below the sum of the turns of U and V only, a sum of them below the difference: U V^T has its derivative where singular
+values are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from ..source.ir import decompositions, nodes
+from ._algebra import compared, constant, minus, negated, over, plus, times
+from ._names import Names
+
+Rows = list[list[nodes.Expr]]
+Parts = dict[str, Rows]
+"""By the name of `decompositions.parts_of`, the entries of each part; of a vector, one row."""
+Moved = Sequence[nodes.Expr]
+_EPS = {"f32": 2.0**-23, "f64": 2.0**-52}
+
+
+def tangent_of(one: nodes.Decompose, moved: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
+    """The tangents of the results, and the statements that they take, from those of the matrix, of its own type."""
+    work = _Work(one, names)
+    found = _RULES[one.function][0](work, work.parts, work.square(moved))
+    return work.steps, [entry for part in decompositions.parts_of(one) for row in found[part.name] for entry in row]
+
+
+def adjoint_of(one: nodes.Decompose, seeds: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
+    """The adjoints of the matrix's entries, and the statements that they take, from those of the results."""
+    work = _Work(one, names)
+    found = _RULES[one.function][1](work, work.parts, work.split(seeds))
+    return work.steps, [entry for row in found for entry in row]
+
+
+@dataclass
+class _Work:
+    """Writes the statements of one formula: matrices whose entries are locals, or known to be 0."""
+
+    one: nodes.Decompose
+    names: Names
+    steps: list[nodes.Stmt] = field(default_factory=list)
+
+    @property
+    def parts(self) -> Parts:
+        return self.split([nodes.Local(name, self.one.type) for name in self.one.results])
+
+    def split(self, entries: Moved) -> Parts:
+        """Entries in the order of the results, part by part."""
+        rest, found = iter(entries), Parts()
+        for part in decompositions.parts_of(self.one):
+            rows, width = (part.shape[0] if len(part.shape) == 2 else 1), part.shape[-1]
+            found[part.name] = [[next(rest) for _ in range(width)] for _ in range(rows)]
+        return found
+
+    def square(self, entries: Moved) -> Rows:
+        side = decompositions.side_of(self.one)
+        return [[*entries[k * side : (k + 1) * side]] for k in range(side)]
+
+    def number(self, value: float) -> nodes.Const:
+        return constant(value, self.one.type)
+
+    def kept(self, expr: nodes.Expr, wish: str = "part") -> nodes.Expr:
+        """An expression that is used more than once, in a local."""
+        if isinstance(expr, nodes.Const | nodes.Local):
+            return expr
+        local = self.names.local(wish, expr.type)
+        self.steps.append(nodes.Assign(local.name, expr, self.one.line))
+        return local
+
+    def product(self, left: Rows, right: Rows) -> Rows:
+        columns = _transposed(right)
+        return [[self.kept(_sum(map(times, row, column), self.one.type)) for column in columns] for row in left]
+
+    def reciprocal(self, value: nodes.Expr, limit: nodes.Expr) -> nodes.Expr:
+        """`1 / value`; 0 where `value` is not greater than a limit, and no division by 0 in the choice not taken."""
+        value = self.kept(value)
+        is_far = self.kept(compared(">", nodes.Unary("abs", value, value.type), limit), "is_far")
+        divisor = self.kept(nodes.Select(is_far, value, self.number(1), value.type), "divisor")
+        return self.kept(nodes.Select(is_far, over(self.number(1), divisor), self.number(0), value.type), "inverse")
+
+    def rounding(self, values: Sequence[nodes.Expr]) -> nodes.Expr:
+        """What a difference of some values may be where they are equal."""
+        sizes = [nodes.Unary("abs", value, value.type) for value in values]
+        largest = reduce(lambda one, other: nodes.Binary("max", one, other, one.type), sizes[1:], sizes[0])
+        return self.kept(times(self.number(4 * _EPS[self.one.type]), largest), "limit")
+
+    def antisymmetric(self, entry: Callable[[int, int], nodes.Expr]) -> Rows:
+        """The matrix whose entries above the diagonal are given."""
+        side = decompositions.side_of(self.one)
+        found: Rows = [[self.number(0)] * side for _ in range(side)]
+        for i, j in _pairs(side):
+            found[i][j] = self.kept(entry(i, j), "turn")
+            found[j][i] = negated(found[i][j])
+        return found
+
+
+def _pairs(side: int) -> Iterator[tuple[int, int]]:
+    return ((i, j) for j in range(side) for i in range(j))
+
+
+def _transposed(rows: Rows) -> Rows:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _sum(terms: Iterator[nodes.Expr], kind: str) -> nodes.Expr:
+    return reduce(plus, terms, constant(0, kind))
+
+
+def _skew(rows: Rows, i: int, j: int) -> nodes.Expr:
+    return minus(rows[i][j], rows[j][i])
+
+
+# A = U S V^T ------------------------------------------------------------------------------------
+
+
+def _svd_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
+    u, (s,), v = known["u"], known["s"], known["v"]
+    inner, limit, half = work.product(work.product(_transposed(u), moved), v), work.rounding(s), work.number(0.5)
+    sums, differences = {}, {}  # of the turns of U and V
+    for i, j in _pairs(len(s)):
+        sums[i, j] = times(plus(inner[i][j], inner[j][i]), work.reciprocal(minus(s[j], s[i]), limit))
+        differences[i, j] = times(_skew(inner, i, j), work.reciprocal(plus(s[i], s[j]), limit))
+    turn_u = work.antisymmetric(lambda i, j: times(half, plus(sums[i, j], differences[i, j])))
+    turn_v = work.antisymmetric(lambda i, j: times(half, minus(sums[i, j], differences[i, j])))
+    return {"u": work.product(u, turn_u), "s": [[inner[i][i] for i in range(len(s))]], "v": work.product(v, turn_v)}
+
+
+def _svd_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
+    u, (s,), v = known["u"], known["s"], known["v"]
+    of_u, of_v = work.product(_transposed(u), seeds["u"]), work.product(_transposed(v), seeds["v"])
+    limit, half = work.rounding(s), work.number(0.5)
+    inner: Rows = [[work.number(0)] * len(s) for _ in s]
+    for i, j in _pairs(len(s)):
+        both = plus(_skew(of_u, i, j), _skew(of_v, i, j)), minus(_skew(of_u, i, j), _skew(of_v, i, j))
+        of_sum = work.kept(times(half, times(both[0], work.reciprocal(minus(s[j], s[i]), limit))))
+        of_difference = work.kept(times(half, times(both[1], work.reciprocal(plus(s[i], s[j]), limit))))
+        inner[i][j], inner[j][i] = work.kept(plus(of_sum, of_difference)), work.kept(minus(of_sum, of_difference))
+    for i, seed in enumerate(seeds["s"][0]):
+        inner[i][i] = seed
+    return work.product(work.product(u, inner), _transposed(v))
+
+
+# A = Q W Q^T ------------------------------------------------------------------------------------
+
+
+def _eigen_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
+    (w,), q = known["w"], known["q"]
+    inner, limit, half = work.product(work.product(_transposed(q), moved), q), work.rounding(w), work.number(0.5)
+
+    def turn(i: int, j: int) -> nodes.Expr:
+        both = times(half, plus(inner[i][j], inner[j][i]))
+        return times(both, work.reciprocal(minus(w[j], w[i]), limit))
+
+    return {"w": [[inner[i][i] for i in range(len(w))]], "q": work.product(q, work.antisymmetric(turn))}
+
+
+def _eigen_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
+    (w,), q = known["w"], known["q"]
+    of_q, limit, half = work.product(_transposed(q), seeds["q"]), work.rounding(w), work.number(0.5)
+    inner: Rows = [[work.number(0)] * len(w) for _ in w]
+    for i, j in _pairs(len(w)):
+        seed = times(half, times(_skew(of_q, i, j), work.reciprocal(minus(w[j], w[i]), limit)))
+        inner[i][j] = inner[j][i] = work.kept(seed)
+    for i, seed in enumerate(seeds["w"][0]):
+        inner[i][i] = seed
+    return work.product(work.product(q, inner), _transposed(q))
+
+
+# A = R P ----------------------------------------------------------------------------------------
+
+_AXES = {2: ((1, 0),), 3: ((2, 1), (0, 2), (1, 0))}
+"""The entries that an antisymmetric matrix has as a vector, the one of its axis."""
+
+
+def _polar_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
+    r, p = known["r"], known["p"]
+    inner = work.product(_transposed(r), moved)
+    turn = _solved(work, p, [_skew(inner, i, j) for i, j in _AXES[len(p)]])
+    bent = work.product(turn, p)
+    return {"r": work.product(r, turn), "p": [[*map(minus, *rows)] for rows in zip(inner, bent, strict=True)]}
+
+
+def _polar_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
+    r, p = known["r"], known["p"]
+    of_r, of_p = work.product(_transposed(r), seeds["r"]), work.product(seeds["p"], p)
+    axis = [minus(_skew(of_r, i, j), _skew(of_p, i, j)) for i, j in _AXES[len(p)]]
+    turn = _solved(work, p, axis)
+    inner: Rows = [[work.kept(entry) for entry in map(plus, *rows)] for rows in zip(seeds["p"], turn, strict=True)]
+    return work.product(r, inner)
+
+
+def _solved(work: _Work, p: Rows, axis: list[nodes.Expr]) -> Rows:
+    """The antisymmetric O for which O P + P O has an axis: that of O times tr(P) I - P.
+
+    That matrix has the sums of two singular values for eigenvalues, and no differences.
+    """
+    side = len(p)
+    inverse = work.reciprocal(_sum((p[i][i] for i in range(side)), work.one.type), work.number(0))
+    axis = [work.kept(times(entry, inverse)) for entry in axis]
+    if side == 3:
+        scaled: Rows = [[times(p[i][j], inverse) for j in range(side)] for i in range(side)]
+        ones = [[work.number(i == j) for j in range(side)] for i in range(side)]
+        lower: Rows = [[work.kept(minus(ones[i][j], scaled[i][j])) for j in range(side)] for i in range(side)]
+        cofactors: Rows = [[work.kept(_cofactor(lower, i, j)) for j in range(side)] for i in range(side)]
+        determinant = _sum(map(times, lower[0], cofactors[0]), work.one.type)
+        whole = work.reciprocal(determinant, work.number(4 * _EPS[work.one.type]))
+        axis = [work.kept(times(whole, entry)) for (entry,) in work.product(cofactors, [[entry] for entry in axis])]
+    found: Rows = [[work.number(0)] * side for _ in range(side)]
+    for (i, j), entry in zip(_AXES[side], axis, strict=True):
+        found[i][j], found[j][i] = entry, negated(entry)
+    return found
+
+
+def _cofactor(rows: Rows, i: int, j: int) -> nodes.Expr:
+    """Of a symmetric matrix of three rows, where it is an entry of the adjugate too."""
+    (a, b), (c, d) = (((k + 1) % 3, (k + 2) % 3) for k in (i, j))
+    return minus(times(rows[a][c], rows[b][d]), times(rows[a][d], rows[b][c]))
+
+
+_RULES: dict[str, tuple[Callable[[_Work, Parts, Rows], Parts], Callable[[_Work, Parts, Parts], Rows]]] = {
+    "svd": (_svd_tangent, _svd_adjoint),
+    "sym_eig": (_eigen_tangent, _eigen_adjoint),
+    "polar_decompose": (_polar_tangent, _polar_adjoint),
+}
+"""Tangent and adjoint, by the engines' name."""
