@@ -64,9 +64,11 @@ class Core:
     """A signature, a source of gradients, and the plans made so far.
 
     `hidden` are arrays that only generated kernels see. `content` is the digest of all that compiled forms depend on.
+    `hands_out` says whether kernels use what atomics return, None while nobody has looked.
     """
 
     hidden: frozenset[str] = frozenset()
+    hands_out: bool | None = None
     operators: Operators
     content: str
     define: Callable[[Core], None]
@@ -75,6 +77,7 @@ class Core:
         self.signature = signature
         self.reverse = reverse
         self.tangents: dict[frozenset[str], Any] = {}
+        self.recorded: dict[Any, Any] = {}  # kept by `derived.recorded_of`
         self.plans: Cache[Any, Plan] = Cache()
         self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self._sizings: Cache[Any, Sizing] = Cache()
@@ -191,6 +194,10 @@ class Core:
         signature = self.signature
         names = signature.outputs + signature.scratch
         return tuple(Make(name, name, signature.starts_at_zero(name)) for name in names)
+
+    def differentiated(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
+        """The call that derivatives of a call are those of, and its inputs that the forward pass `made`."""
+        return call, ()
 
     def kernels(self, case: Case) -> list[Lowered]:
         """The kernels as IR, for a kind of call. Raises NotCovered."""
