@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import torch
 
 from .._config import config
-from .._errors import DeviceError, DtypeError, refusal
+from .._errors import DeviceError, DtypeError, KernelError, refusal
 from ..engines import COMPILING, HALVES
+from ..source import shared_memory
 from ..source.ir import Lowered
 from ..spec import Sizing, fixed_sizing, sizing, solve
 from ._buffers import Buffer
@@ -25,6 +26,7 @@ from ._lowered import lowered
 from ._pace import Pace
 from ._plan import Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
+from ._stage import Stage
 from ._steps import StageLaunch, Use
 from ._tracing import constant_when_traced, is_tracing
 from .backward import Reverse
@@ -77,7 +79,8 @@ class Core:
         self.signature = signature
         self.reverse = reverse
         self.tangents: dict[frozenset[str], Any] = {}
-        self.recorded: dict[Any, Any] = {}  # kept by `derived.recorded_of`
+        self.recorded: dict[Any, Any] = {}  # both kept by `derived.recorded_of`
+        self.kept: dict[Any, Any] = {}
         self.plans: Cache[Any, Plan] = Cache()
         self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self._sizings: Cache[Any, Sizing] = Cache()
@@ -288,6 +291,21 @@ class Core:
                 words = f"op `{self.signature.op}` got tensors on {device}, its engine {name} runs on {runs_on}"
                 remedy = f"Move the tensors (`.to({runs_on!r})`), or start the engine there: ts.init({device.type!r})."
                 raise DeviceError(refusal(words, remedy=remedy))
+            self._check_shared(stage, runs_on)
+
+    def _check_shared(self, stage: Stage, runs_on: str) -> None:
+        """Refuse memory that threads share where there are no blocks: Taichi ends the process on it."""
+        where = shared_memory(stage.source, stage.home) if runs_on == "cpu" else None
+        if where is not None:
+            name = stage.engine.name
+            words = (
+                f"op `{self.signature.op}` uses memory that the threads of a block share, and {name} has none on CPUs"
+            )
+            remedy = (
+                "Start the engine on a GPU. Or give the kernel that memory as scratch, a row for each block, and write "
+                "a loop of its own for what stands between two `sync()`."
+            )
+            raise KernelError(refusal(words, [("SharedArray", where)], remedy))
 
     def result_dtype(self, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
         """The half dtype that a result is cast back to, None where it is computed in its own."""

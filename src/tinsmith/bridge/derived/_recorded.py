@@ -1,9 +1,9 @@
 """Records: an op whose atomics hand out indices in parallel loops keeps them for its derivatives.
 
 Who gets which index depends on who comes first, so a backward pass that ran the atomics again would follow another
-result. Such an op has two forms besides its own. `RecordedCore` does what the op does and gives what its atomics returned as
-more scratch. `ReplayedCore` takes that as more inputs, and depends on no order: gradients and tangents of any order
-are made of it. A call that nobody differentiates runs the op itself.
+result. Such an op has two forms besides its own. `RecordedCore` does what the op does and gives what its atomics
+returned as more scratch. `ReplayedCore` takes that as more inputs, and depends on no order: gradients and tangents of
+any order are made of it. A call that nobody differentiates runs the op itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .._case import Case
 from .._core import Core
 from .._digest import digest_of
 from .._signature import Signature, settled
-from ..backward import AutoReverse, SourceReverse
+from ..backward import AutoReverse, SourceAt, SourceReverse
 from ._derived import DerivedCore
 
 LARGEST = 2**31 - 1
@@ -35,6 +35,8 @@ Kept = tuple[Records | None, ...]
 
 class ReplayedCore(DerivedCore):
     """A core whose atomics return what its last inputs say."""
+
+    hands_out = False
 
     def __init__(self, base: Core, names: Mapping[int, str], types: Mapping[int, str]) -> None:
         self.names = names
@@ -74,6 +76,8 @@ class ReplayedCore(DerivedCore):
 class RecordedCore(DerivedCore):
     """A core that gives what its atomics returned as its last scratch."""
 
+    hands_out = False
+
     def __init__(self, base: Core, names: Mapping[int, str], types: Mapping[int, str]) -> None:
         self.names = names
         self.types = types
@@ -98,6 +102,11 @@ class RecordedCore(DerivedCore):
             Lowered(one.kernel if records is None else records.recorded(self.names[place]), one.fields)
             for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
         ]
+
+    def replay_at(self, case: Case) -> SourceAt:
+        """Where the gradient comes from, for calls of the base of one kind."""
+        case = _with_records(replace(case, batched=frozenset()), self.replay, frozenset())
+        return self.replay.source.at(case)
 
     def differentiated(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
         records = made[len(made) - len(self.names) :]
@@ -186,18 +195,25 @@ def _with_records(base: Case, core: ReplayedCore | RecordedCore, batched: frozen
 
 def recorded_of(core: Core, call: Call) -> RecordedCore | None:
     """The core that keeps what the atomics of a call return; None where none has to be kept, or nobody can tell."""
-    if not isinstance(core.reverse, AutoReverse | SourceReverse) or isinstance(core, RecordedCore | ReplayedCore):
-        return None
     if core.hands_out is None:
-        core.hands_out = any(returns_from_atomics(stage.source, stage.home) for stage in core.signature.firsts)
-    if not core.hands_out:
-        return None
+        stages = core.signature.firsts if isinstance(core.reverse, AutoReverse | SourceReverse) else ()
+        core.hands_out = any(returns_from_atomics(stage.source, stage.home) for stage in stages)
+    return recorded_at(core, core.case(call)) if core.hands_out else None
+
+
+def recorded_at(core: Core, case: Case) -> RecordedCore | None:
+    """The same, for a kind of call."""
     try:
-        kept = _kept(core, core.case(call))[1]
+        kept = _kept(core, case)[1]
     except NotCovered:
         return None
     types = {place: one.type for place, one in enumerate(kept) if one is not None}
-    return _core_for(core, types) if types else None
+    found = _core_for(core, types) if types else None
+    if found is None or not isinstance(core.reverse, AutoReverse):
+        return found
+    # Where something else is in the way too, the engine's reverse mode is the next to be asked.
+    active = frozenset(name for name in core.signature.arrays if case.dtypes[name].is_floating_point)
+    return None if found.replay_at(case).refusal(active) else found
 
 
 def _core_for(core: Core, types: Mapping[int, str]) -> RecordedCore:
@@ -230,10 +246,10 @@ def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
 def _kept(core: Core, case: Case) -> tuple[list[Lowered], Kept]:
     """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
     single = replace(case, signature=core.signature, batched=frozenset(), numbers={})
-    found = core.recorded.get(single.variants)
+    found = core.kept.get(single.variants)
     if found is None:
         kernels = core.kernels(single)
-        found = core.recorded[single.variants] = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
+        found = core.kept[single.variants] = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
     return found
 
 

@@ -1,10 +1,10 @@
 """Records: what atomics returned in a parallel loop, kept by the forward pass so that others see the very same.
 
 An index that an atomic hands out (`k = atomic_add(count[None], 1)`) depends on who came first. A second run of the
-kernel, in a backward pass or for a tangent, hands out others. So a kernel becomes two: `recorded` keeps what its atomics
-returned in an array, and `replayed`, which derivatives are made of, takes it from there. Each run of each atomic has
-a place of its own in that array, which follows from sizes and arguments alone: a branch that is taken the other way
-in another kernel, for the last bit of a number, moves nobody else's.
+kernel, in a backward pass or for a tangent, hands out others. So a kernel becomes two: `recorded` keeps what its
+atomics returned in an array, and `replayed`, which derivatives are made of, takes it from there. Each run of each
+atomic has a place of its own in that array, which follows from sizes and arguments alone: a branch that is taken the
+other way in another kernel, for the last bit of a number, moves nobody else's.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Records:
     def _iteration(
         self, name: str, loop: nodes.For, first: nodes.Expr, most: nodes.Expr, names: Names, change: Change
     ) -> tuple[nodes.Stmt, ...]:
-        wanted = {one.number: one for one in _handing_out(self.kernel, loop)}
+        wanted = {one.number: one for one in _kept_of(self.kernel, loop)}
         found: Slotted = slotted(loop.body, {key: one.result or "" for key, one in wanted.items()}, names)
 
         def changed(one: nodes.Atomic) -> Sequence[nodes.Stmt]:
@@ -95,7 +95,7 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
     kinds: set[str] = set()
     for place, task in enumerate(kernel.body):
         loop = concurrent_loop(task)
-        wanted = [] if loop is None else [*_handing_out(kernel, loop)]
+        wanted = [] if loop is None else [*_kept_of(kernel, loop)]
         if loop is None or not wanted:
             continue
         iterations = extent([(expanded(a, set(), known), expanded(b, set(), known)) for a, b in loop.bounds])
@@ -108,12 +108,15 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
     return Records(kernel, tasks, total, "i64" if "i64" in kinds else "i32") if tasks else None
 
 
-def _handing_out(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
-    """Atomics on integers that several iterations change, whose result somebody uses."""
+def _kept_of(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
+    """Atomics whose results are kept: what one on floats returns has a derivative, which depends on the order too."""
+    return (one for one in handing_out(loop) if not types.is_float(kernel.arrays[one.array].type))
+
+
+def handing_out(loop: nodes.For) -> Iterator[nodes.Atomic]:
+    """Atomics in a parallel loop on what several iterations change, whose result somebody uses."""
     used = {name for one in walk.statements(loop.body) for name in walk.locals_in(walk.expressions(one))}
     own = owned(loop)
     for one in walk.stores(loop.body):
         if isinstance(one, nodes.Atomic) and one.result in used and one.array not in own:
-            if types.is_float(kernel.arrays[one.array].type):
-                continue  # its derivative depends on the order too
             yield one
