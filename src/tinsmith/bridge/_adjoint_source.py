@@ -17,6 +17,7 @@ from ._signature import Signature, fitting_dtypes
 from ._stage import Stage
 from ._told import told
 from .backward import SourceReverse
+from .derived import recorded_at
 
 
 @one_at_a_time
@@ -39,7 +40,8 @@ def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = No
     signature = op._core.signature
     case = _case(signature, op)
     active = _active(signature, case, wanted)
-    at = SourceReverse(signature).at(case)
+    recorded = recorded_at(op._core, case)
+    at = SourceReverse(signature).at(case) if recorded is None else recorded.replay_at(case)
     at.check(active)
     lines = [
         f"# The gradient of `{op.name}`: {signature.spec}",

@@ -8,8 +8,9 @@ from typing import Any, Protocol
 import torch
 
 from .._config import config
-from .._errors import DeviceError, DtypeError, refusal
+from .._errors import DeviceError, DtypeError, KernelError, refusal
 from ..engines import COMPILING, HALVES
+from ..source import shared_memory
 from ..source.ir import Lowered
 from ..spec import Sizing, fixed_sizing, sizing, solve
 from ._buffers import Buffer
@@ -25,6 +26,7 @@ from ._lowered import lowered
 from ._pace import Pace
 from ._plan import Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
+from ._stage import Stage
 from ._steps import StageLaunch, Use
 from ._tracing import constant_when_traced, is_tracing
 from .backward import Reverse
@@ -64,9 +66,11 @@ class Core:
     """A signature, a source of gradients, and the plans made so far.
 
     `hidden` are arrays that only generated kernels see. `content` is the digest of all that compiled forms depend on.
+    `hands_out` says whether kernels use what atomics return, None while nobody has looked.
     """
 
     hidden: frozenset[str] = frozenset()
+    hands_out: bool | None = None
     operators: Operators
     content: str
     define: Callable[[Core], None]
@@ -75,6 +79,8 @@ class Core:
         self.signature = signature
         self.reverse = reverse
         self.tangents: dict[frozenset[str], Any] = {}
+        self.recorded: dict[Any, Any] = {}  # both kept by `derived.recorded_of`
+        self.kept: dict[Any, Any] = {}
         self.plans: Cache[Any, Plan] = Cache()
         self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self._sizings: Cache[Any, Sizing] = Cache()
@@ -192,6 +198,10 @@ class Core:
         names = signature.outputs + signature.scratch
         return tuple(Make(name, name, signature.starts_at_zero(name)) for name in names)
 
+    def differentiated(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
+        """The call that derivatives of a call are those of, and its inputs that the forward pass `made`."""
+        return call, ()
+
     def kernels(self, case: Case) -> list[Lowered]:
         """The kernels as IR, for a kind of call. Raises NotCovered."""
         return lowered(case)
@@ -281,6 +291,21 @@ class Core:
                 words = f"op `{self.signature.op}` got tensors on {device}, its engine {name} runs on {runs_on}"
                 remedy = f"Move the tensors (`.to({runs_on!r})`), or start the engine there: ts.init({device.type!r})."
                 raise DeviceError(refusal(words, remedy=remedy))
+            self._check_shared(stage, runs_on)
+
+    def _check_shared(self, stage: Stage, runs_on: str) -> None:
+        """Refuse memory that threads share where there are no blocks: Taichi ends the process on it."""
+        where = shared_memory(stage.source, stage.home) if runs_on == "cpu" else None
+        if where is not None:
+            name = stage.engine.name
+            words = (
+                f"op `{self.signature.op}` uses memory that the threads of a block share, and {name} has none on CPUs"
+            )
+            remedy = (
+                "Start the engine on a GPU. Or give the kernel that memory as scratch, a row for each block, and write "
+                "a loop of its own for what stands between two `sync()`."
+            )
+            raise KernelError(refusal(words, [("SharedArray", where)], remedy))
 
     def result_dtype(self, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
         """The half dtype that a result is cast back to, None where it is computed in its own."""

@@ -15,7 +15,7 @@ from ._signature import fitting_dtypes
 from ._stage import Stage
 from ._told import told
 from ._variant import ArrayType, Variant
-from .backward import AutoReverse, KernelReverse, ReverseAt, SourceReverse
+from .backward import AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
 from .operators import shares_of
 
 _ORIGINS = {
@@ -62,8 +62,17 @@ def _gradient(core: Core) -> Iterable[str]:
     source = reverse.source if isinstance(reverse, AutoReverse) else reverse
     assert isinstance(source, SourceReverse)
     yield f"gradient: {_ORIGINS[reverse.name]}"
-    if not source.seen:
+    if not source.seen and not core.recorded:
         yield "  what it takes is known after the first call that wants one"
+    yield from _asked(reverse, source)
+    for recorded in core.recorded.values():
+        if any(at.asked for at in recorded.replay.source.seen):
+            yield f"  with what atomics returned in the forward pass: {', '.join(recorded.names.values())}"
+            yield from _asked(recorded.replay.reverse, recorded.replay.source)
+
+
+def _asked(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
+    """What gradients were asked for, and what became of them."""
     for at in source.seen:
         for active, is_serial in at.asked:
             yield f"  for {', '.join(sorted(active))}" + (" on one thread" if is_serial else "")

@@ -200,7 +200,8 @@ class Op(Generic[Result]):
             self._refuse_jit_trace()
             bound = _autocast(self._core.signature, bound)
         found = self._routes.find(bound)
-        if not found.is_native or (is_special and (is_transformed() or has_modes())):
+        is_recorded = found.is_recorded and torch.is_grad_enabled()
+        if not found.is_native or is_recorded or (is_special and (is_transformed() or has_modes())):
             return self._dispatch(bound)
         if not found.is_converted:
             return self._run(found, found.numbers(bound), bound)

@@ -22,6 +22,7 @@ from ._call import Call
 from ._core import Core
 from ._plan import Plan
 from ._tracing import is_tracing
+from .derived import recorded_of
 
 _NATIVE = (torch.Tensor, torch.nn.Parameter)
 
@@ -156,6 +157,7 @@ class Route:
         active: inputs that require a gradient.
         is_ordered: whether all memory is in order, element after element.
         is_native: whether all tensors are torch's own with memory, and no subclass that wants to be told.
+        is_recorded: whether the forward pass keeps what atomics return, for a gradient.
         is_direct: whether tensors go to the plan, and results to the caller, as they are.
         runtimes: how to ask each engine for its state, and the one that this route was made in.
     """
@@ -177,7 +179,9 @@ class Route:
         self.runtimes = runtimes
         self.is_ordered, self.is_native = is_ordered, is_native
         self.is_converted = not (form.conversion.is_prepared and form.conversion.is_finished)
-        self.is_direct = is_ordered and is_native and not self.is_converted
+        # Where the gradient needs what the forward pass kept, the op's operators know what that is.
+        self.is_recorded = bool(active) and is_native and recorded_of(self.core, form.call) is not None
+        self.is_direct = is_ordered and is_native and not self.is_converted and not self.is_recorded
         self._first = form.call
         self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
 

@@ -48,6 +48,11 @@ def has_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
+def may_be_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether somebody may ask for a derivative in one of these tensors."""
+    return is_transformed() or (torch.is_grad_enabled() and any([one.requires_grad for one in tensors]))  # noqa: C419
+
+
 def is_jit_traced() -> bool:
     """Whether `torch.jit.trace` is at work, which writes down torch's own operations alone."""
     return _jit_tracing() is not None

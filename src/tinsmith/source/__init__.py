@@ -4,7 +4,7 @@ from ._arity import subscript_arity
 from ._bounds import definitions
 from ._build import build, remade, remade_function
 from ._constants import Constants, constants_of
-from ._draws import divides, draws, multiplies_atomically
+from ._draws import divides, draws, multiplies_atomically, returns_from_atomics, shared_memory
 from ._followed import Followed
 from ._handed import Handed, Hands, Scope, free, handed
 from ._later_changes import Filed, LaterChanges
@@ -64,8 +64,10 @@ __all__ = [
     "remade",
     "remade_function",
     "resolve_calls",
+    "returns_from_atomics",
     "roles_of",
     "root",
+    "shared_memory",
     "static_size",
     "subscript_arity",
     "walk",

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal, sentence
 from ...linter import lint_kernels
-from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of
+from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of, shared_memory
 from .._signature import Signature, is_steady
 from .._stage import Stage
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
@@ -128,6 +128,7 @@ class EngineReverse(KernelReverse):
         kernels = {id(stage.kernel): stage for stage in self.signature.firsts}
         for stage in kernels.values():
             self._refuse_known_wrong(stage)
+            self._refuse_shared(stage)
         for stage in self.signature.firsts:
             needs = self._needs(stage, active)
             for name in stage.arrays:
@@ -148,6 +149,18 @@ class EngineReverse(KernelReverse):
                 own = "" if self._instead else "; or say `trust_engine=True`, if you know better"
                 remedy = sentence(self._way() + own)
                 raise GradientError(refusal(words, rows, remedy))
+
+    def _refuse_shared(self, stage: Stage) -> None:
+        """Memory that threads share: its reverse would have to meet at each `sync` again, in the other order."""
+        where = shared_memory(stage.source, stage.home)
+        if where is not None:
+            engine = stage.engine.name
+            words = f"{engine}'s reverse mode is not trusted with memory that the threads of a block share"
+            remedy = (
+                "Give the kernel that memory as scratch, a row for each block, and write a loop of its own for what "
+                f"stands between two `sync()`; or {self._way()}."
+            )
+            raise GradientError(refusal(words, [("SharedArray", where)], remedy))
 
     def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
         """What an atomic returned is gone: run again it returns something else, and it has no slope."""

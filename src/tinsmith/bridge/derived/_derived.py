@@ -15,7 +15,8 @@ class DerivedCore(Core):
 
     def __init__(self, base: Core, signature: Signature) -> None:
         self.base = base
-        super().__init__(signature, SourceReverse(signature, self.kernels))
+        self.source = SourceReverse(signature, self.kernels)
+        super().__init__(signature, self.source)
 
     def at(self, call: Call) -> SourceAt:
         """What was generated for calls of this kind."""

@@ -33,6 +33,8 @@ class TangentCore(DerivedCore):
     core's floating outputs. What the core makes is worked out in memory of its own.
     """
 
+    hands_out = False
+
     def __init__(self, base: Core, active: frozenset[str]) -> None:
         self.active = tuple(name for name in base.signature.arrays if name in active)
         made = base.signature.outputs + base.signature.scratch

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from .._call import BackwardCall, Call
-from .._gradients import saved_names, undifferentiated
+from .._gradients import all_names, saved_names, undifferentiated
 from .._tracing import SingleLevelFunction, one_level_down
 from ..derived import SecondOrder, pushed_forward
 
@@ -24,23 +24,24 @@ class Launch(SingleLevelFunction):
         core = call.core
         with one_level_down():
             results = run(inputs)
-        signature = core.signature
-        count = len(signature.outputs) + len(signature.scratch)
-        names = saved_names(call, call.wanted(ctx.needs_input_grad[2:]))
-        values = (*inputs, *results[:count])
-        arrays = dict(zip((*signature.arrays, *signature.outputs, *signature.scratch), values, strict=True))
+        count = len(core.signature.outputs) + len(core.signature.scratch)
         state = results[count:]
-        ctx.call, ctx.names, ctx.states = call, names, len(state)
-        ctx.save_for_backward(*[arrays[name] for name in names], *state)
-        ctx.save_for_forward(*inputs)
         ctx.mark_non_differentiable(*undifferentiated(call, results[:count]), *state)
+        call, more = core.differentiated(call, results[:count])
+        needs = (*ctx.needs_input_grad[2:], *[False] * len(more))
+        names = saved_names(call, call.wanted(needs))
+        values = (*inputs, *more, *results[: count - len(more)])
+        arrays = dict(zip(all_names(call), values, strict=True))
+        ctx.call, ctx.names, ctx.states, ctx.more = call, names, len(state), len(more)
+        ctx.save_for_backward(*[arrays[name] for name in names], *state)
+        ctx.save_for_forward(*inputs, *more)
         ctx.set_materialize_grads(False)
         return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         call = ctx.call
-        active = call.wanted(ctx.needs_input_grad[2:])
+        active = call.wanted((*ctx.needs_input_grad[2:], *[False] * ctx.more))
         outputs = call.core.signature.outputs
         given = {name: one for name, one in zip(outputs, cotangents[: len(outputs)], strict=True) if one is not None}
         if not given:
@@ -50,11 +51,13 @@ class Launch(SingleLevelFunction):
         saved = {name: values[name] for name in saved_names(call, active)}
         state = kept[-1] if ctx.states else None
         found = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
-        return (None, None, *call.by_input(active, found))
+        return (None, None, *call.by_input(active, found)[: len(ctx.needs_input_grad) - 2])
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        return (*pushed_forward(ctx.call, ctx.saved_tensors, tangents[2:]), *[None] * ctx.states)
+        none = [None] * ctx.more
+        moved = pushed_forward(ctx.call, ctx.saved_tensors, (*tangents[2:], *none))
+        return (*moved, *none, *[None] * ctx.states)
 
 
 class LaunchBackward(SingleLevelFunction):

@@ -26,7 +26,8 @@ from .._call import BackwardCall, Call
 from .._core import Core
 from .._gradients import saved_names
 from .._route import Form, as_it_is, checked_form, form_of
-from .._tracing import answer_missing, apply_at_one_level, constant_when_traced
+from .._tracing import answer_missing, apply_at_one_level, constant_when_traced, may_be_differentiated
+from ..derived import recorded_of
 from ._cores import Cores
 from ._distributed import call_distributed, is_distributed
 from ._flops import backward_flops, forward_flops
@@ -165,6 +166,11 @@ class Operator:
         if not (form.conversion.is_prepared and form.conversion.is_finished):
             results = self.results(form.call, form.prepare(bound.tensors))
             return self._for_torch([*form.finish(results[: self._made]), *results[self._made :]])
+
+        recorded = recorded_of(core, form.call) if may_be_differentiated(bound.tensors) else None
+        if recorded is not None:
+            results = recorded.operators.results(recorded.call(form.call), bound.tensors)
+            return self._for_torch([*results[: self._made], *results[self._made + len(recorded.names) :]])
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             return self._results(self.forward(*self.schema.with_tensors(arguments, tensors), **keywords))

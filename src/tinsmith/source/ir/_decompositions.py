@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _nodes as nodes
 from ._constructors import dtype
+from ._lowering import Lowering
 from ._refusals import Misfit
 from ._values import Matrix
-
-if TYPE_CHECKING:
-    from ._lower import Lowering
 
 Shape = tuple[int, ...]
 

@@ -5,6 +5,7 @@ from ._evaluated import evaluated, formula_text
 from ._flops import count_flops
 from ._one_thread import on_one_thread
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
+from ._recorded import Records, records_of
 from ._unchanged import unchanged_after
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Copy",
     "Fresh",
     "Program",
+    "Records",
     "Reserve",
     "Run",
     "TapeSize",
@@ -20,5 +22,6 @@ __all__ = [
     "evaluated",
     "formula_text",
     "on_one_thread",
+    "records_of",
     "unchanged_after",
 ]

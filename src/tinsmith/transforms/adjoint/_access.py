@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from ...source.ir import NotCovered, nodes
+from ...source.ir import NotCovered, nodes, types
 from .._names import Names
 from ..analysis import owned_by, whole_definitions
 from ._form import Branch, Loop, Step, loads_in, step_definitions, stores_in
@@ -20,16 +21,28 @@ def owned(steps: Sequence[Step]) -> frozenset[str]:
     return owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(step_definitions(steps)))
 
 
-def sequential(
-    steps: Sequence[Step], arrays: dict[str, nodes.Array], own: frozenset[str], names: Names, path: str
-) -> tuple[Step, ...]:
+class InOrder(NamedTuple):
     """Steps in which an atomic whose old or new value matters is a load and a store.
 
+    Attributes:
+        unknown: arrays that stand for integers which only the forward pass knew, each with a refusal for who reads it.
+    """
+
+    steps: tuple[Step, ...]
+    unknown: Mapping[str, NotCovered]
+
+
+def sequential(
+    steps: Sequence[Step], arrays: Mapping[str, nodes.Array], own: frozenset[str], names: Names, path: str
+) -> InOrder:
+    """Put the atomics of a task in order.
+
     Raises:
-        NotCovered: such an atomic changes what other parallel iterations change too.
+        NotCovered: one whose value has a gradient changes what other parallel iterations change too.
     """
     loaded = frozenset(load.array for load in loads_in(steps))
-    return _Sequential(loaded, _used_in_order(steps), arrays, own, names, path).block(steps)
+    found = _Sequential(loaded, _used_in_order(steps), arrays, own, names, path)
+    return InOrder(found.block(steps), found.unknown)
 
 
 def _used_in_order(steps: Sequence[Step]) -> frozenset[str]:
@@ -51,7 +64,7 @@ class _Sequential:
         self,
         loaded: frozenset[str],
         in_order: frozenset[str],
-        arrays: dict[str, nodes.Array],
+        arrays: Mapping[str, nodes.Array],
         own: frozenset[str],
         names: Names,
         path: str,
@@ -62,6 +75,7 @@ class _Sequential:
         self.own = own
         self.names = names
         self.path = path
+        self.unknown: dict[str, NotCovered] = {}
 
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         found: list[Step] = []
@@ -81,7 +95,7 @@ class _Sequential:
         if is_mere_sum(one) and one.array not in self.in_order:
             return [one]
         if one.array not in self.own:
-            return [self.shared(one)]
+            return self.shared(one)
         kind = self.arrays[one.array].type
         operator = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}.get(
             one.operator, one.operator
@@ -96,15 +110,23 @@ class _Sequential:
             nodes.Store(one.array, one.index, one.entry, nodes.Local(new, kind), one.line),
         ]
 
-    def shared(self, one: nodes.Atomic) -> Step:
+    def shared(self, one: nodes.Atomic) -> list[Step]:
         """An atomic on what other parallel iterations change too: its result depends on who came first."""
+        kind = self.arrays[one.array].type
+        before: list[Step] = []
         if one.result is not None:
-            raise self.refused(f"the value that atomic_{one.operator} returned in a parallel loop", one)
+            reason = self.refused(f"the value that atomic_{one.operator} returned in a parallel loop", one)
+            if types.is_float(kind):
+                raise reason
+            # Most often integers find a place for other integers, and no adjoint asks for them.
+            name = self.names.shared(f"unknown_{one.result}")
+            self.unknown[name] = reason
+            before = [nodes.Assign(one.result, nodes.Load(name, (), (), kind), one.line)]
         if one.array in self.loaded:
             raise self.refused(
                 f"`{one.array}`, read in the parallel loop that changes it by atomic_{one.operator}", one
             )
-        return one
+        return [*before, replace(one, result=None)]
 
     def refused(self, construct: str, one: nodes.Atomic) -> NotCovered:
         return NotCovered(construct, one.line, f"{self.path}:{one.line}")

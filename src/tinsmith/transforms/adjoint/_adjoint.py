@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ...source.ir import nodes, walk
+from ...source.ir import NotCovered, nodes, walk
 from .._bits import Part, check_bits
-from ..analysis import Activity
+from ..analysis import Activity, concurrent_loop
 from ..polish import pruned, scoped
 from ._form import numbered, plain_steps
 from ._once import written_once
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
+from ._recorded import handing_out
 from ._reversible import Reversible, Wanted, adjoint_names, reversibles
 from ._split import split
 from ._task import Given, Reversed, reversed_task
@@ -74,7 +75,20 @@ def adjoint(
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
         found.append(reversed_task(Given(task.kernel, number, task.steps, task.own, activity, task.names, own, once)))
     turns = _turns(tasks, found, order, unchanged)
-    return _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
+    program = _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
+    _check_known(program, {name: reason for task in tasks for name, reason in task.unknown.items()})
+    return program
+
+
+def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
+    """Refuse a backward pass that needs what atomics returned to one iteration or another in the forward pass."""
+    for run in program.runs:
+        for name in unknown.keys() & walk.touched(run.kernel.body):
+            raise unknown[name]
+        for loop in filter(None, map(concurrent_loop, run.kernel.body)):
+            for one in handing_out(loop):
+                words = f"the value that atomic_{one.operator} returned in a parallel loop"
+                raise NotCovered(words, one.line, f"{run.kernel.path}:{one.line}")
 
 
 @dataclass(frozen=True)

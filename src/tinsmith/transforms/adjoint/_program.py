@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -97,3 +97,10 @@ class Program:
     reads: frozenset[str]
     spoils: frozenset[str]
     notes: tuple[str, ...]
+
+    @property
+    def runs(self) -> Iterator[Run]:
+        """Every launch, those that count entries of tapes too."""
+        for action in self.actions:
+            nested = (action.iterations, action.count) if isinstance(action, Reserve) else (action,)
+            yield from (one for one in nested if isinstance(one, Run))

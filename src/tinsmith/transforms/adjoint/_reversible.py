@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...source.ir import nodes, types, walk
+from ...source.ir import NotCovered, nodes, types, walk
 from .._names import Names
 from ..analysis import Activity
 from ..extremes import extremes_of
 from ._access import owned, sequential
 from ._activity import activities_of
-from ._form import Step
+from ._form import Step, loads_in
 from ._formed import Forming
 from ._tasks import Parts
 from ._winners import Extremes, taken_apart
@@ -30,6 +30,7 @@ class Reversible:
         extremes: what goes before the reverse of a task that takes maxima or minima.
         settles: the array that it gives back what a maximum or minimum has left to it, where it is such a task.
         part: its number among the tasks of the kernel.
+        unknown: arrays that stand for what only the forward pass knew, with the refusal for who reads one.
     """
 
     kernel: nodes.Kernel
@@ -41,6 +42,7 @@ class Reversible:
     extremes: Extremes | None = None
     settles: str = ""
     part: int = 0
+    unknown: Mapping[str, NotCovered] = field(default_factory=dict)
 
     @property
     def changed(self) -> frozenset[str]:
@@ -106,5 +108,11 @@ def _formed(source: int, kernel: nodes.Kernel, statements: Block, adjoints: Mapp
     names = _names(kernel, adjoints, mark)
     steps = Forming(kernel, names).task(statements)
     own = owned(steps)
-    steps = sequential(steps, dict(kernel.arrays), own, names, kernel.path)
-    return Reversible(kernel, source, statements, steps, own, names)
+    steps, unknown = sequential(steps, kernel.arrays, own, names, kernel.path)
+    arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
+    kernel = replace(kernel, arrays={**kernel.arrays, **arrays})
+    return Reversible(kernel, source, statements, steps, own, names, unknown=unknown)
+
+
+def _types_of(steps: Sequence[Step], arrays: Collection[str]) -> dict[str, str]:
+    return {load.array: load.type for load in loads_in(steps) if load.array in arrays}

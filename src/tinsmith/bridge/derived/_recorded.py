@@ -1,0 +1,267 @@
+"""Records: an op whose atomics hand out indices in parallel loops keeps them for its derivatives.
+
+Who gets which index depends on who comes first, so a backward pass that ran the atomics again would follow another
+result. Such an op has two forms besides its own. `RecordedCore` does what the op does and gives what its atomics
+returned as more scratch. `ReplayedCore` takes that as more inputs, and depends on no order: gradients and tangents of
+any order are made of it. A call that nobody differentiates runs the op itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..._errors import ShapeError, refusal
+from ...engines import COMPILING, DTYPES
+from ...source import returns_from_atomics
+from ...source.ir import Lowered, NotCovered
+from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec, Symbol
+from ...transforms.adjoint import Records, evaluated, records_of
+from .._buffers import Buffer
+from .._call import Call
+from .._case import Case
+from .._core import Core
+from .._digest import digest_of
+from .._signature import Signature, settled
+from ..backward import AutoReverse, SourceAt, SourceReverse
+from ._derived import DerivedCore
+
+LARGEST = 2**31 - 1
+"""Records of one kernel: engines count elements in 32 bits."""
+Kept = tuple[Records | None, ...]
+"""What has to be kept of each kernel of an op, in the order of their launches."""
+
+
+class ReplayedCore(DerivedCore):
+    """A core whose atomics return what its last inputs say."""
+
+    hands_out = False
+
+    def __init__(self, base: Core, names: Mapping[int, str], types: Mapping[int, str]) -> None:
+        self.names = names
+        self.types = types
+        super().__init__(base, _signature(base.signature, names, types, is_given=True))
+
+    def call(self, base: Call, records: Sequence[Any]) -> Call:
+        """The call that goes with one of the base, and with what was kept of it."""
+        lead = 0 if base.batch is None else 1
+        batched = base.batched | (frozenset(self.names.values()) if lead else frozenset())
+        return replace(
+            base,
+            core=self,
+            shapes=base.shapes + tuple(tuple(one.shape[lead:]) for one in records),
+            dtypes=base.dtypes + tuple(one.dtype for one in records),
+            batched=batched,
+        )
+
+    def base_call(self, call: Call) -> Call:
+        """The call of the core without records."""
+        count = len(self.base.signature.arrays)
+        batched = call.batched & frozenset(self.base.signature.arrays)
+        return replace(call, core=self.base, shapes=call.shapes[:count], dtypes=call.dtypes[:count], batched=batched)
+
+    def case(self, call: Call) -> Case:
+        base = self.base.case(self.base_call(call))
+        return _with_records(base, self, call.batched & frozenset(self.names.values()))
+
+    def kernels(self, case: Case) -> list[Lowered]:
+        kernels, kept = _kept(self.base, case)
+        return [
+            Lowered(one.kernel if records is None else records.replayed(self.names[place]), one.fields)
+            for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
+        ]
+
+
+class RecordedCore(DerivedCore):
+    """A core that gives what its atomics returned as its last scratch."""
+
+    hands_out = False
+
+    def __init__(self, base: Core, names: Mapping[int, str], types: Mapping[int, str]) -> None:
+        self.names = names
+        self.types = types
+        self.replay = ReplayedCore(base, names, types)
+        super().__init__(base, _signature(base.signature, names, types, is_given=False))
+
+    def call(self, base: Call) -> Call:
+        """The call that goes with one of the base."""
+        return replace(base, core=self)
+
+    def base_call(self, call: Call) -> Call:
+        """The call of the core that keeps nothing."""
+        return replace(call, core=self.base)
+
+    def case(self, call: Call) -> Case:
+        base = self.base.case(self.base_call(call))
+        return _with_records(base, self, frozenset() if call.batch is None else frozenset(self.names.values()))
+
+    def kernels(self, case: Case) -> list[Lowered]:
+        kernels, kept = _kept(self.base, case)
+        return [
+            Lowered(one.kernel if records is None else records.recorded(self.names[place]), one.fields)
+            for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
+        ]
+
+    def replay_at(self, case: Case) -> SourceAt:
+        """Where the gradient comes from, for calls of the base of one kind."""
+        case = _with_records(replace(case, batched=frozenset()), self.replay, frozenset())
+        return self.replay.source.at(case)
+
+    def differentiated(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
+        records = made[len(made) - len(self.names) :]
+        return self.replay.call(self.base_call(call), records), records
+
+    # Sizes ------------------------------------------------------------------------------------
+
+    def size_values(self, call: Call) -> dict[str, Any]:
+        """All integers of a call: how much is kept may depend on any."""
+        return {**self.signature.size_values(call.scalars, call.sizes), **call.scalars}
+
+    def made(self, call: Call) -> list[Buffer]:
+        base = self.base_call(call)
+        made, lead = self.base.made(base), () if call.batch is None else (call.batch,)
+        shapes = dict(zip(self.signature.arrays, call.shapes, strict=True))
+        shapes.update({one.name: tuple(one.shape[len(lead) :]) for one in made})
+        sizes = self._sizes(_kept(self.base, self.case(call))[1], shapes, call.scalars)
+        return [
+            *made,
+            *(Buffer(name, (*lead, sizes[place]), DTYPES[self.types[place]]) for place, name in self.names.items()),
+        ]
+
+    def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
+        return self.base.solve_sizes(self.base_call(call))
+
+    def sizing(self, call: Call) -> Sizing:
+        """The base's, and that of the records, whose formulas depend on the kind of call."""
+        found, kept = self.base_call(call).sizing, _kept(self.base, self.case(call))[1]
+        lead = () if found.batch is None else (found.batch,)
+        names = [name for name in found.shapes if name not in self.names.values()]
+        shapes = dict(found.shapes)
+        for number, name in enumerate(self.names.values()):
+            shapes[name] = (*lead, Symbol(found.symbols + number))
+
+        def solve(given: Sequence[Sequence[int]], values: Mapping[str, Any]) -> tuple[int, ...] | None:
+            numbers = found.solve(given, values)
+            if numbers is None:
+                return None
+            known = {name: found.evaluate(name, numbers) for name in names}
+            known = {name: shape[1:] if _is_wide(name, call) else shape for name, shape in known.items()}
+            sizes = self._sizes(kept, known, values)
+            more = [sizes[place] for place in self.names]
+            return (*numbers[: found.symbols], *more, numbers[-1] + sum(more))
+
+        return Sizing(shapes, solve, found.batch, found.symbols + len(self.names))
+
+    def _sizes(self, kept: Kept, shapes: Mapping[str, Sequence[int]], scalars: Mapping[str, Any]) -> dict[int, int]:
+        """How many numbers each kernel's records are."""
+        found = {}
+        for place in self.names:
+            records, stage = kept[place], self.signature.stages[place]
+            values = {name: scalars[called] for name, called in _arguments(stage, scalars)}
+            found[place] = 0 if records is None else evaluated(records.size, shapes, values)
+            if found[place] > LARGEST:
+                op = self.signature.op
+                words = (
+                    f"op `{op}` would keep {found[place]} numbers that its atomics return, more than engines can count"
+                )
+                remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
+                raise ShapeError(refusal(words, [("largest", str(LARGEST))], remedy))
+        return found
+
+
+def _arguments(stage: Any, scalars: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pairs = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
+    return [(name, called) for name, called in pairs if called in scalars]
+
+
+def _is_wide(name: str, call: Call) -> bool:
+    """Whether an array of a call has a batch dimension."""
+    return call.batch is not None and (name in call.batched or name not in call.core.signature.arrays)
+
+
+def _with_records(base: Case, core: ReplayedCore | RecordedCore, batched: frozenset[str]) -> Case:
+    """A kind of call with records; samples of a batch are run one by one, each with counters of its own."""
+    names = core.names
+    return replace(
+        base,
+        signature=core.signature,
+        shapes={**base.shapes, **dict.fromkeys(names.values(), (1,))},
+        dtypes={**base.dtypes, **{name: DTYPES[core.types[place]] for place, name in names.items()}},
+        batched=base.batched | batched,
+        is_apart=True,
+    )
+
+
+def recorded_of(core: Core, call: Call) -> RecordedCore | None:
+    """The core that keeps what the atomics of a call return; None where none has to be kept, or nobody can tell."""
+    if core.hands_out is None:
+        stages = core.signature.firsts if isinstance(core.reverse, AutoReverse | SourceReverse) else ()
+        core.hands_out = any(returns_from_atomics(stage.source, stage.home) for stage in stages)
+    return recorded_at(core, core.case(call)) if core.hands_out else None
+
+
+def recorded_at(core: Core, case: Case) -> RecordedCore | None:
+    """The same, for a kind of call."""
+    try:
+        kept = _kept(core, case)[1]
+    except NotCovered:
+        return None
+    types = {place: one.type for place, one in enumerate(kept) if one is not None}
+    found = _core_for(core, types) if types else None
+    if found is None or not isinstance(core.reverse, AutoReverse):
+        return found
+    # Where something else is in the way too, the engine's reverse mode is the next to be asked.
+    active = frozenset(name for name in core.signature.arrays if case.dtypes[name].is_floating_point)
+    return None if found.replay_at(case).refusal(active) else found
+
+
+def _core_for(core: Core, types: Mapping[int, str]) -> RecordedCore:
+    key = tuple(types.items())
+    found = core.recorded.get(key)
+    if found is not None:
+        return found
+    with COMPILING:
+        if key not in core.recorded:
+            core.settle()
+            found = RecordedCore(core, _names(core.signature, types), types)
+            content = digest_of(core.content, *(f"{place} {kind}" for place, kind in key))
+            core.operators.define(found.replay, lambda: content, "_replayed")
+            core.operators.define(found, lambda: content, "_recorded")
+            core.recorded[key] = found
+        return core.recorded[key]
+
+
+def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
+    """Names of records that no kernel has."""
+    taken = {*signature.order, *signature.items, *signature.by_name}
+    found = {}
+    for place in types:
+        found[place] = f"returned_{place}"
+        while found[place] in taken:
+            found[place] += "_"
+    return found
+
+
+def _kept(core: Core, case: Case) -> tuple[list[Lowered], Kept]:
+    """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
+    single = replace(case, signature=core.signature, batched=frozenset(), numbers={})
+    found = core.kept.get(single.variants)
+    if found is None:
+        kernels = core.kernels(single)
+        found = core.kept[single.variants] = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
+    return found
+
+
+def _signature(base: Signature, names: Mapping[int, str], types: Mapping[int, str], *, is_given: bool) -> Signature:
+    """A core's signature with records, as inputs or as scratch."""
+    batch = () if base.spec.batch_name is None else (Batch(base.spec.batch_name),)
+    dim = Anything() if is_given else Fixed(1)  # what it is the core works out
+    items = tuple(Item(name, (*batch, dim), types[place]) for place, name in names.items())
+    spec = base.spec
+    if not is_given:
+        found = replace(spec, scratch=(*spec.scratch, *items))
+        return settled(replace(base, spec=found, detached=base.detached | frozenset(names.values())))
+    found = Spec(spec.text, spec.scratch_text, (*spec.inputs, *items), spec.outputs, spec.scratch)
+    more = tuple(names.values())
+    return settled(replace(base, spec=found, order=(*base.order, *more), arrays=(*base.arrays, *more)))
