@@ -59,10 +59,10 @@ def eigen_op(lang, side, kind="f64"):
         for i in x:
             values, q = lang.sym_eig(x[i], real)
             w[i] = values
-            whole = lang.Matrix.zero(real, side, side)
-            for a, b, c in lang.static(lang.ndrange(side, side, side)):
-                whole[a, b] += q[a, c] * values[c] ** 3 * q[b, c]
-            cube[i] = whole
+            diagonal = lang.Matrix.zero(real, side, side)
+            for k in lang.static(range(side)):
+                diagonal[k, k] = values[k]
+            cube[i] = q @ diagonal @ diagonal @ diagonal @ q.transpose()
 
     return by_eigen
 
@@ -359,3 +359,106 @@ def test_what_is_refused(lang):
 
     with pytest.raises(ts.TinsmithError, match=r"`polar_decompose` of a matrix of shape \(2, 3\)"):
         oblong(torch.randn(2, 2, 3, dtype=torch.float64).requires_grad_()).sum().backward()
+
+
+def test_more_rows(lang, engine):
+    """Quadrants has symmetric matrices of up to six rows."""
+    if engine != "quadrants":
+        pytest.skip("Taichi has three rows at most")
+    x = symmetric(5, "f64")[:2]
+    compared(eigen_op(lang, 5), reference_of_eigen, (x + x.mT) / 2)
+
+
+@SIDES
+def test_make_spd(side, lang, engine):
+    """Also where eigenvalues are equal: of a positive definite matrix it is the identity."""
+    if engine != "quadrants":
+        pytest.skip("Taichi has none")
+    real, given = lang.f64, matrices(lang, side, "f64")
+
+    @ts.op("x[n, k, k] -> y[n, k, k]", adjoint="source")
+    @lang.kernel
+    def projected(x: given, y: given):
+        for i in x:
+            y[i] = lang.make_spd(x[i], real)
+
+    def reference(x):
+        w, q = torch.linalg.eigh((x + x.mT) / 2)
+        return (q @ torch.diag_embed(w.clamp_min(0)) @ q.mT,)
+
+    op, x = (lambda x: (projected(x),)), random(side)
+    x = x + x.mT
+    weight = [torch.randn_like(x)]
+    torch.testing.assert_close(pulled(op, x, weight), pulled(reference, x, weight))
+    moved = torch.randn_like(x)
+    moved = moved + moved.mT
+    tangents = [torch.func.jvp(one, (x,), (moved,))[1][0] for one in (op, reference)]
+    torch.testing.assert_close(*tangents)
+    eyes = torch.eye(side, dtype=x.dtype).expand_as(x) * torch.arange(-3, 5)[:, None, None]
+    wanted = (weight[0] + weight[0].mT) / 2 * (torch.arange(-3, 5) > 0)[:, None, None]
+    torch.testing.assert_close(pulled(op, eyes, weight), wanted)
+    for given_ in (x, eyes):
+        answer = ts.oracle(projected, given_, cotangents=weight[0])
+        torch.testing.assert_close(pulled(op, given_, weight), answer.gradients["x"])
+
+
+@SIDES
+def test_solve_inverse_and_determinant(side, lang):
+    """What engines write in their own language has derivatives too, from that source."""
+    real, given = lang.f64, matrices(lang, side, "f64")
+    vectors = lang.types.ndarray(dtype=lang.types.vector(side, real), ndim=1)
+
+    @ts.op("x[n, k, k], b[n, k] -> y[n, k], z[n, k, k], d[n]", adjoint="source")
+    @lang.kernel
+    def solved(x: given, b: vectors, y: vectors, z: given, d: lang.types.ndarray()):
+        for i in x:
+            y[i] = lang.solve(x[i], b[i], real)
+            z[i] = x[i].inverse()
+            d[i] = x[i].determinant()
+
+    x, b = random(side), torch.randn(8, side, dtype=torch.float64)
+    compared(lambda x: solved(x, b), lambda x: (torch.linalg.solve(x, b), torch.linalg.inv(x), torch.linalg.det(x)), x)
+
+
+@pytest.mark.parametrize("is_real", [True, False], ids=["real", "complex"])
+def test_eig(is_real, lang):
+    real, given = lang.f64, matrices(lang, 2, "f64")
+
+    @ts.op("x[n, 2, 2] -> w[n, 2, 2]", adjoint="source")
+    @lang.kernel
+    def values_of(x: given, w: given):
+        for i in x:
+            values, _ = lang.eig(x[i], real)
+            w[i] = values
+
+    def reference(x):
+        trace, det = x.diagonal(dim1=-2, dim2=-1).sum(-1), torch.linalg.det(x)
+        root = (trace**2 - 4 * det).abs().sqrt() / 2
+        still = torch.zeros_like(root)
+        parts = (trace / 2 + root, still, trace / 2 - root, still) if is_real else (trace / 2, root, trace / 2, -root)
+        return (torch.stack(parts, -1).reshape(-1, 2, 2),)
+
+    x = random(2, count=64)
+    gap = (x[:, 0, 0] - x[:, 1, 1]) ** 2 + 4 * x[:, 0, 1] * x[:, 1, 0]
+    compared(lambda x: (values_of(x),), reference, x[gap > 0.1 if is_real else gap < -0.1])
+
+
+@SIDES
+def test_diagonal_matrices(side, lang):
+    """Where the engines' own source takes a branch without derivatives."""
+    x = torch.diag_embed(torch.tensor([[2.0, 1.0, 0.5], [3.0, 1.5, 1.0]], dtype=torch.float64)[:, :side])
+    compared(svd_op(lang, side), reference_of_svd, x)
+
+
+@SIDES
+def test_matrix_functions_where_values_are_equal(side, lang):
+    """What conventions.md says: entries between equal values are missing, and come back where values differ."""
+    op = svd_op(lang, side)
+    equal = torch.eye(side, dtype=torch.float64)[None]
+    differing = torch.diag_embed(torch.tensor([1.0, 1.0 + 1e-4, 1.0 - 1e-4], dtype=torch.float64)[:side])[None]
+    weight = torch.randn_like(equal)
+    weights = [equal * 0.0, weight, equal * 0.0, equal * 0.0]
+    skew, even = (weight - weight.mT) / 2, (weight + weight.mT) / 2
+    diagonal = torch.diag_embed(weight.diagonal(dim1=-2, dim2=-1))
+    torch.testing.assert_close(pulled(op, equal, weights), skew + 3.0 * diagonal)
+    torch.testing.assert_close(pulled(op, differing, weights), skew + 3.0 * even, rtol=1e-3, atol=1e-3)

@@ -68,8 +68,8 @@ class Language:
         return bool(getattr(value, "_is_real_function", False))
 
     def largest_decomposed(self, function: str) -> int:
-        """The most rows of a matrix that `svd`, `polar_decompose` or `sym_eig` takes."""
-        return 6 if self.engine.name == "quadrants" and function == "sym_eig" else 3
+        """The most rows of a matrix that a decomposition takes."""
+        return 6 if self.engine.name == "quadrants" and function in ("sym_eig", "make_spd") else 3
 
     def sorts_eigenvalues_down(self, side: int) -> bool:
         """Whether `sym_eig` of a matrix of so many rows gives the greatest eigenvalue first."""

@@ -171,6 +171,35 @@ def _eigen_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
     return work.product(work.product(q, inner), _transposed(q))
 
 
+# M = Q max(W, 0) Q^T ----------------------------------------------------------------------------
+
+
+def _positive_tangent(work: _Work, _known: Parts, moved: Rows) -> Parts:
+    return {"m": _positive(work, moved)}
+
+
+def _positive_adjoint(work: _Work, _known: Parts, seeds: Parts) -> Rows:
+    return _positive(work, seeds["m"])
+
+
+def _positive(work: _Work, moved: Rows) -> Rows:
+    """The derivative, which is its own adjoint: a difference of max(w, 0) over one of w, without any difference."""
+    one, side, half = work.one, len(moved), work.number(0.5)
+    names = tuple(work.names.fresh(wish, one.type) for wish in ["w"] * side + ["q"] * side**2)
+    eigen = nodes.Decompose("sym_eig", one.matrix, names, one.type, line=one.line)
+    work.steps.append(eigen)
+    w, entries = ([nodes.Local(name, one.type) for name in some] for some in (names[:side], names[side:]))
+    q = work.square(entries)
+    sizes = [work.kept(nodes.Unary("abs", value, value.type)) for value in w]
+    kept = [work.kept(nodes.Binary("max", value, work.number(0), value.type)) for value in w]
+    inner, limit = work.product(work.product(_transposed(q), moved), q), work.rounding(w)
+    found: Rows = [[work.number(0)] * side for _ in range(side)]
+    for i, j in [*_pairs(side), *((k, k) for k in range(side))]:
+        share = times(plus(kept[i], kept[j]), work.reciprocal(plus(sizes[i], sizes[j]), limit))
+        found[i][j] = found[j][i] = work.kept(times(times(half, plus(inner[i][j], inner[j][i])), share))
+    return work.product(work.product(q, found), _transposed(q))
+
+
 # A = R P ----------------------------------------------------------------------------------------
 
 _AXES = {2: ((1, 0),), 3: ((2, 1), (0, 2), (1, 0))}
@@ -225,6 +254,7 @@ def _cofactor(rows: Rows, i: int, j: int) -> nodes.Expr:
 _RULES: dict[str, tuple[Callable[[_Work, Parts, Rows], Parts], Callable[[_Work, Parts, Parts], Rows]]] = {
     "svd": (_svd_tangent, _svd_adjoint),
     "sym_eig": (_eigen_tangent, _eigen_adjoint),
+    "make_spd": (_positive_tangent, _positive_adjoint),
     "polar_decompose": (_polar_tangent, _polar_adjoint),
 }
 """Tangent and adjoint, by the engines' name."""

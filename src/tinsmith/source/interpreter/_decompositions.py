@@ -17,9 +17,10 @@ from ..ir import decompositions, nodes
 def decomposed(one: nodes.Decompose, matrix: Tensor) -> list[Tensor]:
     """The entries of a decomposition's parts, connected with those of the matrix."""
     with torch.no_grad():
-        parts = _values(one, matrix.detach())
+        given = matrix.detach()
+        parts = _values(one, given)
     change = matrix - matrix.detach()  # 0, with the derivative of the matrix
-    moved = [part + by for part, by in zip(parts, _TANGENTS[one.function](parts, change), strict=True)]
+    moved = [part + by for part, by in zip(parts, _TANGENTS[one.function](parts, change, given), strict=True)]
     return [entry for part in moved for entry in part.reshape(-1).unbind()]
 
 
@@ -32,6 +33,9 @@ def _values(one: nodes.Decompose, matrix: Tensor) -> list[Tensor]:
     if one.function == "sym_eig":
         values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
         return [values.flip(0), vectors.flip(1)] if one.is_descending else [values, vectors]
+    if one.function == "make_spd":
+        values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
+        return [(vectors * values.clamp_min(0)) @ vectors.mT]
     u, s, v = _svd(matrix)
     return [u, s, v] if one.function == "svd" else [u @ v.mT, (v * s) @ v.mT]
 
@@ -58,7 +62,7 @@ def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 # Derivatives ------------------------------------------------------------------------------------
 
 
-def _of_svd(parts: list[Tensor], change: Tensor) -> tuple[Tensor, ...]:
+def _of_svd(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tensor, ...]:
     u, s, v = parts
     inner = u.mT @ change @ v
     apart = _quotient(inner + inner.mT, s - s[:, None], s)
@@ -66,7 +70,7 @@ def _of_svd(parts: list[Tensor], change: Tensor) -> tuple[Tensor, ...]:
     return u @ (apart + together) / 2, inner.diagonal(), v @ (apart - together) / 2
 
 
-def _of_polar(parts: list[Tensor], change: Tensor) -> tuple[Tensor, ...]:
+def _of_polar(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tensor, ...]:
     r, p = parts
     w, q = torch.linalg.eigh(p)
     inner = r.mT @ change
@@ -74,10 +78,19 @@ def _of_polar(parts: list[Tensor], change: Tensor) -> tuple[Tensor, ...]:
     return r @ turn, inner - turn @ p
 
 
-def _of_eigen(parts: list[Tensor], change: Tensor) -> tuple[Tensor, ...]:
+def _of_eigen(parts: list[Tensor], change: Tensor, _given: Tensor) -> tuple[Tensor, ...]:
     w, q = parts
     inner = q.mT @ (change + change.mT) @ q / 2
     return inner.diagonal(), q @ _quotient(inner, w - w[:, None], w)
+
+
+def _of_positive(_parts: list[Tensor], change: Tensor, given: Tensor) -> tuple[Tensor, ...]:
+    """Between two eigenvectors stays the share that the positive ones have of both eigenvalues."""
+    if not given.isfinite().all():
+        return (change,)
+    w, q = torch.linalg.eigh((given + given.mT) / 2)
+    share = _quotient(w.clamp_min(0)[:, None] + w.clamp_min(0), w.abs()[:, None] + w.abs(), w)
+    return (q @ (share * (q.mT @ (change + change.mT) @ q / 2)) @ q.mT,)
 
 
 def _quotient(upper: Tensor, lower: Tensor, values: Tensor) -> Tensor:
@@ -86,4 +99,4 @@ def _quotient(upper: Tensor, lower: Tensor, values: Tensor) -> Tensor:
     return torch.where(is_zero, 0.0, upper / torch.where(is_zero, 1.0, lower))
 
 
-_TANGENTS = {"svd": _of_svd, "polar_decompose": _of_polar, "sym_eig": _of_eigen}
+_TANGENTS = {"svd": _of_svd, "polar_decompose": _of_polar, "sym_eig": _of_eigen, "make_spd": _of_positive}

@@ -45,8 +45,9 @@ _PARTS: dict[str, Callable[[int], tuple[Part, ...]]] = {
     "svd": lambda n: (Part("u", (n, n)), Part("s", (n,), is_diagonal=True), Part("v", (n, n))),
     "polar_decompose": lambda n: (Part("r", (n, n)), Part("p", (n, n))),
     "sym_eig": lambda n: (Part("w", (n,)), Part("q", (n, n))),
+    "make_spd": lambda n: (Part("m", (n, n)),),
 }
-"""By the engines' name: A = U S V^T, A = R P, and A = Q W Q^T of a symmetric A."""
+"""By the engines' name: A = U S V^T, A = R P, A = Q W Q^T of a symmetric A, and M = Q max(W, 0) Q^T, Quadrants' own."""
 
 
 def parts_of(one: nodes.Decompose) -> tuple[Part, ...]:
@@ -59,8 +60,8 @@ def side_of(one: nodes.Decompose) -> int:
     return round(len(one.matrix) ** 0.5)
 
 
-def _lowered(function: str) -> Callable[..., tuple[Matrix, ...]]:
-    def decomposed(low: Lowering, A: Any, dt: Any = None) -> tuple[Matrix, ...]:
+def _lowered(function: str) -> Callable[..., Matrix | tuple[Matrix, ...]]:
+    def decomposed(low: Lowering, A: Any, dt: Any = None) -> Matrix | tuple[Matrix, ...]:
         kind = low.ops.defaults.fp if dt is None else dtype(low, dt)
         matrix = low.ops.tensor(A)
         if not isinstance(matrix, Matrix):
@@ -73,7 +74,8 @@ def _lowered(function: str) -> Callable[..., tuple[Matrix, ...]]:
             raise Misfit(f"`{function}` in {kind}")
         # The engines see an array of one type; what is worked out more than once inside is worked out once here.
         entries = tuple(low.state.bind("part", entry) for entry in matrix.entries)
-        return _split(low, function, entries, kind, matrix.shape[0])
+        found = _split(low, function, entries, kind, matrix.shape[0])
+        return found if len(found) > 1 else found[0]
 
     return decomposed
 

@@ -123,8 +123,9 @@ class _Writer:
         rows: list[ast.expr] = [ast.List(entries[k : k + side], ast.Load()) for k in range(0, len(entries), side)]
         call = _call(one.function, _call("Matrix", ast.List(rows, ast.Load())), _lang(one.type))
         places = [(whole, index) for whole, part in zip(wholes, parts, strict=True) for index in part.entries]
+        targets: list[ast.expr] = [ast.Name(whole, ast.Store()) for whole in wholes]
         return [
-            _assign(ast.Tuple([ast.Name(whole, ast.Store()) for whole in wholes], ast.Store()), call),
+            _assign(ast.Tuple(targets, ast.Store()) if len(targets) > 1 else targets[0], call),
             *(
                 _assign(ast.Name(name, ast.Store()), self.entry(ast.Name(whole, ast.Load()), index))
                 for name, (whole, index) in zip(one.results, places, strict=True)
