@@ -289,7 +289,7 @@ def test_a_sum_that_all_iterations_share_and_read_is_refused(lang64):
 
 
 def test_what_an_atomic_returned_is_refused_where_the_gradient_needs_it(lang64):
-    @ts.op("x[n] -> y[n], count[1]: i32")
+    @ts.op("x[n] -> y[n], count[1]: i32", adjoint="engine")
     @lang64.kernel
     def packed(x: lang64.types.ndarray(), count: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:

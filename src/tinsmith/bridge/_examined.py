@@ -27,6 +27,7 @@ from ._oracle import Cotangents, Observer, by_output, called, check_shapes, foll
 from ._route import Form
 from ._tracing import is_transformed
 from .backward import AutoAt, HandWritten, SourceAt
+from .derived import recorded_of
 
 Tensors = Mapping[str, torch.Tensor]
 
@@ -283,7 +284,9 @@ class ExaminedOp(Examined):
 
     def refusal(self, active: frozenset[str]) -> NotCovered | None:
         """Why no gradient by these inputs is generated; None where one is, or none is wanted."""
-        at = self.form.call.reverse
+        call = self.form.call
+        recorded = recorded_of(call.core, call)
+        at = call.reverse if recorded is None else recorded.replay_at(call.core.case(call))
         source = at.source if isinstance(at, AutoAt) else at
         return source.refusal(active) if isinstance(source, SourceAt) else None
 

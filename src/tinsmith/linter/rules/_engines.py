@@ -29,10 +29,11 @@ def atomics(subject: Subject) -> Iterator[Finding]:
                 words = "`atomic_mul` on floats: both engines end the process when they compile it"
                 yield subject.finding("TS401", "error", node, words, "a product in a local, in a serial loop")
             if not isinstance(spot.statement, ast.Expr) and dynamic(spot.loops):
+                # Integers of the forward pass are kept for a generated gradient; floats have none, and it says so.
+                engines = ENGINES if array in subject.integers else ()
                 words = f"uses what `{name}` returned: in a parallel loop that depends on who came first"
-                yield subject.finding(
-                    "TS402", "warning", node, words, "slot[i] = ...  # in integers, used in a later loop"
-                )
+                remedy = "slot[i] = ...  # in integers, used in a later loop"
+                yield subject.finding("TS402", "warning", node, words, remedy, engines)
 
 
 def randoms(subject: Subject) -> Iterator[Finding]:
