@@ -1,22 +1,14 @@
-"""`svd`, `polar_decompose` and `sym_eig` in kernels: derivatives against matrix functions that need none of them.
+"""`svd` and `polar_decompose` in kernels: derivatives against matrix functions that need none of them.
 
-With A = U S V^T, `U S^3 V^T` is `A A^T A`, and `Q W^3 Q^T` is `A^3`: whatever the order and the signs, and where values
-are equal, reflected or 0. Rotations are compared with Newton's iteration for the polar decomposition.
+With A = U S V^T, `U S^3 V^T` is `A A^T A`: whatever the order and the signs, and where values are reflected or 0.
+Rotations are compared with Newton's iteration for the polar decomposition.
 """
 
 import pytest
 import torch
 
 import tinsmith as ts
-
-SIDES = pytest.mark.parametrize("side", [2, 3])
-KINDS = pytest.mark.parametrize("kind", ["f32", "f64"])
-TOLERANCE = {"f32": {"rtol": 2e-3, "atol": 2e-3}, "f64": {"rtol": 1e-7, "atol": 1e-7}}
-DTYPE = {"f32": torch.float32, "f64": torch.float64}
-
-
-def matrices(lang, side, kind):
-    return lang.types.ndarray(dtype=lang.types.matrix(side, side, getattr(lang, kind)), ndim=1)
+from support.decompositions import DTYPE, KINDS, SIDES, TOLERANCE, apart, compared, matrices, pulled, random
 
 
 def svd_op(lang, side, kind="f64"):
@@ -49,24 +41,6 @@ def polar_op(lang, side, kind="f64"):
     return by_polar
 
 
-def eigen_op(lang, side, kind="f64"):
-    real, given = getattr(lang, kind), matrices(lang, side, kind)
-    vectors = lang.types.ndarray(dtype=lang.types.vector(side, real), ndim=1)
-
-    @ts.op("x[n, k, k] -> w[n, k], cube[n, k, k]", adjoint="source")
-    @lang.kernel
-    def by_eigen(x: given, w: vectors, cube: given):
-        for i in x:
-            values, q = lang.sym_eig(x[i], real)
-            w[i] = values
-            diagonal = lang.Matrix.zero(real, side, side)
-            for k in lang.static(range(side)):
-                diagonal[k, k] = values[k]
-            cube[i] = q @ diagonal @ diagonal @ diagonal @ q.transpose()
-
-    return by_eigen
-
-
 def rotation(x):
     """The orthogonal factor of matrices, by Newton's iteration."""
     for _ in range(60):
@@ -89,10 +63,6 @@ def values_of(x):
     return torch.diag_embed(torch.cat([s[..., :-1], s[..., -1:] * sign], -1))
 
 
-def random(side, kind="f64", count=8):
-    return torch.randn(count, side, side, dtype=torch.float64).to(DTYPE[kind])
-
-
 def reference_of_svd(x):
     r = proper(x) if x.shape[-1] == 3 else rotation(x)
     return r, x @ x.mT @ x, x.mT @ x, values_of(x)
@@ -101,41 +71,6 @@ def reference_of_svd(x):
 def reference_of_polar(x):
     r = proper(x) if x.shape[-1] == 3 else rotation(x)
     return r, r.mT @ x
-
-
-def reference_of_eigen(x):
-    x = (x + x.mT) / 2
-    return torch.linalg.eigvalsh(x), x @ x @ x
-
-
-def pulled(function, x, weights):
-    x = x.detach().clone().requires_grad_()
-    outputs = function(x)
-    return torch.autograd.grad(outputs, x, [w.to(o.dtype) for w, o in zip(weights, outputs, strict=True)])[0]
-
-
-def compared(op, reference, x, kind="f64", **tolerance):
-    """Values, gradients and tangents of an op against those of a function of torch, in float64."""
-    wide, limits = x.double(), tolerance or TOLERANCE[kind]
-    expected = reference(wide)
-    for found, wanted in zip(op(x), expected, strict=True):
-        torch.testing.assert_close(found.double(), wanted, **limits)
-    weights = [torch.randn_like(one) for one in expected]
-    for k in range(len(weights)):  # one output after the other: what is not asked for has no part
-        only = [weight * (k == j) for j, weight in enumerate(weights)]
-        torch.testing.assert_close(pulled(op, x, only).double(), pulled(reference, wide, only), **limits)
-    moved = torch.randn_like(wide)
-    moved = (moved + moved.mT) / 2 if reference is reference_of_eigen else moved
-    _, found = torch.func.jvp(lambda x: tuple(op(x)), (x,), (moved.to(x.dtype),))
-    _, wanted = torch.func.jvp(reference, (wide,), (moved,))
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one.double(), other, **limits)
-
-
-def apart(x):
-    """Matrices whose singular values differ by a tenth at least, so that float32 can tell."""
-    u, s, vh = torch.linalg.svd(x.double())
-    return (u @ torch.diag_embed(s + torch.arange(x.shape[-1], 0, -1) * 0.3) @ vh).to(x.dtype)
 
 
 @SIDES
@@ -148,39 +83,6 @@ def test_svd(side, kind, lang):
 @KINDS
 def test_polar(side, kind, lang):
     compared(polar_op(lang, side, kind), reference_of_polar, apart(random(side, kind)), kind)
-
-
-def symmetric(side, kind):
-    x = random(side, kind)
-    q = torch.linalg.qr(x.double()).Q
-    w = torch.arange(side) + torch.rand(len(x), side, dtype=torch.float64) / 2
-    return (q @ torch.diag_embed(w) @ q.mT).to(x.dtype)
-
-
-@SIDES
-@KINDS
-def test_sym_eig(side, kind, lang, engine):
-    is_down = engine == "taichi" and side == 2
-    x = symmetric(side, kind)
-    x = (x + x.mT) / 2
-
-    def reference(x):
-        values, cube = reference_of_eigen(x)
-        return (values.flip(-1) if is_down else values), cube
-
-    op = eigen_op(lang, side, kind)
-    # Taichi solves the cubic equation: its eigenvalues of float64 are right to float32 only.
-    is_rough = engine == "taichi" and side == 3 and kind == "f64"
-    wide, limits = x.double(), {"rtol": 1e-4, "atol": 1e-4} if is_rough else TOLERANCE[kind]
-    for found, wanted in zip(op(x), reference(wide), strict=True):
-        torch.testing.assert_close(found.double(), wanted, **limits)
-    weights = [torch.randn_like(one) for one in reference(wide)]
-    torch.testing.assert_close(pulled(op, x, weights).double(), pulled(reference, wide, weights), **limits)
-    moved = torch.randn_like(wide)
-    moved = (moved + moved.mT) / 2
-    _, found = torch.func.jvp(lambda x: tuple(op(x)), (x,), (moved.to(x.dtype),))
-    for one, other in zip(found, torch.func.jvp(reference, (wide,), (moved,))[1], strict=True):
-        torch.testing.assert_close(one.double(), other, **limits)
 
 
 def test_reflections(lang):
@@ -359,88 +261,6 @@ def test_what_is_refused(lang):
 
     with pytest.raises(ts.TinsmithError, match=r"`polar_decompose` of a matrix of shape \(2, 3\)"):
         oblong(torch.randn(2, 2, 3, dtype=torch.float64).requires_grad_()).sum().backward()
-
-
-def test_more_rows(lang, engine):
-    """Quadrants has symmetric matrices of up to six rows."""
-    if engine != "quadrants":
-        pytest.skip("Taichi has three rows at most")
-    x = symmetric(5, "f64")[:2]
-    compared(eigen_op(lang, 5), reference_of_eigen, (x + x.mT) / 2)
-
-
-@SIDES
-def test_make_spd(side, lang, engine):
-    """Also where eigenvalues are equal: of a positive definite matrix it is the identity."""
-    if engine != "quadrants":
-        pytest.skip("Taichi has none")
-    real, given = lang.f64, matrices(lang, side, "f64")
-
-    @ts.op("x[n, k, k] -> y[n, k, k]", adjoint="source")
-    @lang.kernel
-    def projected(x: given, y: given):
-        for i in x:
-            y[i] = lang.make_spd(x[i], real)
-
-    def reference(x):
-        w, q = torch.linalg.eigh((x + x.mT) / 2)
-        return (q @ torch.diag_embed(w.clamp_min(0)) @ q.mT,)
-
-    op, x = (lambda x: (projected(x),)), random(side)
-    x = x + x.mT
-    weight = [torch.randn_like(x)]
-    torch.testing.assert_close(pulled(op, x, weight), pulled(reference, x, weight))
-    moved = torch.randn_like(x)
-    moved = moved + moved.mT
-    tangents = [torch.func.jvp(one, (x,), (moved,))[1][0] for one in (op, reference)]
-    torch.testing.assert_close(*tangents)
-    eyes = torch.eye(side, dtype=x.dtype).expand_as(x) * torch.arange(-3, 5)[:, None, None]
-    wanted = (weight[0] + weight[0].mT) / 2 * (torch.arange(-3, 5) > 0)[:, None, None]
-    torch.testing.assert_close(pulled(op, eyes, weight), wanted)
-    for given_ in (x, eyes):
-        answer = ts.oracle(projected, given_, cotangents=weight[0])
-        torch.testing.assert_close(pulled(op, given_, weight), answer.gradients["x"])
-
-
-@SIDES
-def test_solve_inverse_and_determinant(side, lang):
-    """What engines write in their own language has derivatives too, from that source."""
-    real, given = lang.f64, matrices(lang, side, "f64")
-    vectors = lang.types.ndarray(dtype=lang.types.vector(side, real), ndim=1)
-
-    @ts.op("x[n, k, k], b[n, k] -> y[n, k], z[n, k, k], d[n]", adjoint="source")
-    @lang.kernel
-    def solved(x: given, b: vectors, y: vectors, z: given, d: lang.types.ndarray()):
-        for i in x:
-            y[i] = lang.solve(x[i], b[i], real)
-            z[i] = x[i].inverse()
-            d[i] = x[i].determinant()
-
-    x, b = random(side), torch.randn(8, side, dtype=torch.float64)
-    compared(lambda x: solved(x, b), lambda x: (torch.linalg.solve(x, b), torch.linalg.inv(x), torch.linalg.det(x)), x)
-
-
-@pytest.mark.parametrize("is_real", [True, False], ids=["real", "complex"])
-def test_eig(is_real, lang):
-    real, given = lang.f64, matrices(lang, 2, "f64")
-
-    @ts.op("x[n, 2, 2] -> w[n, 2, 2]", adjoint="source")
-    @lang.kernel
-    def values_of(x: given, w: given):
-        for i in x:
-            values, _ = lang.eig(x[i], real)
-            w[i] = values
-
-    def reference(x):
-        trace, det = x.diagonal(dim1=-2, dim2=-1).sum(-1), torch.linalg.det(x)
-        root = (trace**2 - 4 * det).abs().sqrt() / 2
-        still = torch.zeros_like(root)
-        parts = (trace / 2 + root, still, trace / 2 - root, still) if is_real else (trace / 2, root, trace / 2, -root)
-        return (torch.stack(parts, -1).reshape(-1, 2, 2),)
-
-    x = random(2, count=64)
-    gap = (x[:, 0, 0] - x[:, 1, 1]) ** 2 + 4 * x[:, 0, 1] * x[:, 1, 0]
-    compared(lambda x: (values_of(x),), reference, x[gap > 0.1 if is_real else gap < -0.1])
 
 
 @SIDES

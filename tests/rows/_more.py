@@ -150,7 +150,7 @@ def constants_are_the_engines(lang, real):
     return kernel
 
 
-@ROWS.row(lambda d: (d(4, 2, 2), d(4, 3, 3), d.zeros(4, 4)), exact=False)
+@ROWS.row(lambda d: (d(4, 2, 2), d(4, 3, 3), d.zeros(4, 7)), exact=False)
 def decompositions(lang, real):
     mat2, mat3 = lang.types.matrix(2, 2, real), lang.types.matrix(3, 3, real)
 
@@ -165,6 +165,12 @@ def decompositions(lang, real):
             y[i, 1] = r[0, 0] + p.trace()
             y[i, 2] = s[0, 0]
             y[i, 3] = lang.solve(b[i], lang.Vector([1.0, 2.0, 3.0], real), real).y
+            u3, s3, v3 = lang.svd(b[i], real)
+            y[i, 4] = (u3 @ s3 @ s3 @ s3 @ v3.transpose()).sum()
+            r3, p3 = lang.polar_decompose(b[i], real)
+            y[i, 5] = r3[0, 1] * p3[1, 2] + p3.trace()
+            w3, q3 = lang.sym_eig(b[i] @ b[i].transpose(), real)
+            y[i, 6] = q3[0, 2] ** 2 + w3[1]
 
     return kernel
 

@@ -63,29 +63,26 @@ def side_of(one: nodes.Decompose) -> int:
 def _lowered(function: str) -> Callable[..., Matrix | tuple[Matrix, ...]]:
     def decomposed(low: Lowering, A: Any, dt: Any = None) -> Matrix | tuple[Matrix, ...]:
         kind = low.ops.defaults.fp if dt is None else dtype(low, dt)
-        matrix = low.ops.tensor(A)
-        if not isinstance(matrix, Matrix):
-            raise Misfit(f"`{function}` of a number")
-        if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-            raise Misfit(f"`{function}` of a matrix of shape {matrix.shape}")
-        if matrix.shape[0] > low.language.largest_decomposed(function):
-            raise Misfit(f"`{function}` of a matrix of shape {matrix.shape}, which {low.engine.name} does not have")
         if kind not in ("f32", "f64"):
             raise Misfit(f"`{function}` in {kind}")
-        # The engines see an array of one type; what is worked out more than once inside is worked out once here.
-        entries = tuple(low.state.bind("part", entry) for entry in matrix.entries)
-        found = _split(low, function, entries, kind, matrix.shape[0])
-        return found if len(found) > 1 else found[0]
+        matrix = low.ops.tensor(A)
+        shape = matrix.shape if isinstance(matrix, Matrix) else ()
+        largest = low.language.largest_decomposed(function)
+        if not isinstance(matrix, Matrix) or shape not in [(side, side) for side in range(2, largest + 1)]:
+            raise Misfit(f"`{function}` of a matrix of shape {shape}: {low.engine.name} takes 2 to {largest} square")
+        first, *others = _split(low, function, matrix, kind)
+        return (first, *others) if others else first
 
     return decomposed
 
 
-def _split(low: Lowering, function: str, entries: tuple[nodes.Expr, ...], kind: str, side: int) -> tuple[Matrix, ...]:
+def _split(low: Lowering, function: str, matrix: Matrix, kind: str) -> tuple[Matrix, ...]:
+    side = matrix.shape[0]
     parts = _PARTS[function](side)
     locals_ = [[low.state.local(part.name, kind) for _ in part.entries] for part in parts]
     names = tuple(local.name for group in locals_ for local in group)
     is_descending = function == "sym_eig" and low.language.sorts_eigenvalues_down(side)
-    low.state.emit(nodes.Decompose(function, entries, names, kind, is_descending, low.state.line))
+    low.state.emit(nodes.Decompose(function, matrix.entries, names, kind, is_descending, low.state.line))
     return tuple(_whole(part, group, kind) for part, group in zip(parts, locals_, strict=True))
 
 

@@ -1,15 +1,15 @@
-"""How a task uses memory: which elements belong to one iteration, and what an atomic leaves behind."""
+"""How a task uses memory: which elements are an iteration's own, what an atomic leaves, what is not read again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ...source.ir import NotCovered, nodes, types
 from .._names import Names
 from ..analysis import owned_by, whole_definitions
-from ._form import Branch, Loop, Step, loads_in, step_definitions, stores_in
+from ._form import Branch, Loop, Step, frame_steps, loads_in, step_definitions, stores_in
 
 
 def owned(steps: Sequence[Step]) -> frozenset[str]:
@@ -130,3 +130,19 @@ class _Sequential:
 
     def refused(self, construct: str, one: nodes.Atomic) -> NotCovered:
         return NotCovered(construct, one.line, f"{self.path}:{one.line}")
+
+
+def unread(body: Sequence[Step]) -> set[int]:
+    """Numbers of stores of a frame after which it does not read the array: it need not make and undo them."""
+    in_loops = {access.array for loop in frame_steps(body) if isinstance(loop, Loop) for access in _accesses(loop)}
+    loaded, found = in_loops, set[int]()
+    for step in reversed([*frame_steps(body)]):
+        if isinstance(step, nodes.Store) and step.array not in loaded:
+            found.add(step.number)
+        loaded = loaded | {load.array for load in loads_in([step])}
+    return found
+
+
+def _accesses(loop: Loop) -> Iterator[nodes.Load | nodes.Store | nodes.Atomic]:
+    yield from loads_in(loop.body)
+    yield from stores_in(loop.body)

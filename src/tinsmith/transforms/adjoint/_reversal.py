@@ -7,7 +7,7 @@ when it is reversed, each iteration takes that back, and is a frame of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...source.ir import NotCovered, nodes, types, walk
@@ -17,7 +17,8 @@ from .._names import Names
 from .._slopes import slopes
 from ..analysis import Activity
 from ..polish import live_before
-from ._form import Branch, Loop, Step, frame_locals, frame_steps, loads_in, steps_in, stores_in
+from ._access import unread
+from ._form import Branch, Loop, Step, frame_locals, frame_steps, steps_in, stores_in
 from ._order import only_adds, overwrites
 from ._plain import Plain, Renamed
 from ._sums import Frame, Sums
@@ -389,19 +390,3 @@ def definitions(body: Sequence[Step], changed: frozenset[str]) -> dict[str, node
             if not any(isinstance(one, nodes.Load) and one.array in changed for one in walk.parts(step.value)):
                 found[step.name] = step.value
     return {name: value for name, value in found.items() if name not in again}
-
-
-def unread(body: Sequence[Step]) -> set[int]:
-    """Numbers of stores of a frame after which it does not read the array: it need not make and undo them."""
-    in_loops = {access.array for loop in frame_steps(body) if isinstance(loop, Loop) for access in _accesses(loop)}
-    loaded, found = in_loops, set[int]()
-    for step in reversed([*frame_steps(body)]):
-        if isinstance(step, nodes.Store) and step.array not in loaded:
-            found.add(step.number)
-        loaded = loaded | {load.array for load in loads_in([step])}
-    return found
-
-
-def _accesses(loop: Loop) -> Iterator[nodes.Load | nodes.Store | nodes.Atomic]:
-    yield from loads_in(loop.body)
-    yield from stores_in(loop.body)

@@ -117,8 +117,8 @@ class _Conflicts:
             case _:
                 source = one.value.name if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) else ""
                 given = self.locals.intersection(walk.assigned(one))
-                for name in given:  # of several at once, those that nobody asks for are given a value too
-                    self.note(name, (live | given) - {name, source})
+                for name in given:
+                    self.note(name, live - {name, source})
                 return (live - given) | read if given or read else live
 
     def note(self, name: str, others: frozenset[str]) -> None:

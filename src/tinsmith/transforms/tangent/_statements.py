@@ -92,9 +92,11 @@ class Statements:
         moves: list[nodes.Expr] = []
         for entry in one.matrix:
             expressions, dual = self._dual(entry, "entry", one.line)
-            values.append(dual.value)
+            # A copy: the matrix may be asked for again when the results have taken the place of its own locals.
+            value = self.names.local("entry", entry.type)
+            values.append(value)
             moves.append(expressions.bound(dual.moved(one.type)))
-            before += expressions.before
+            before += [*expressions.before, nodes.Assign(value.name, dual.value, one.line)]
         one = replace(one, matrix=tuple(values))
         steps, tangents = tangent_of(one, moves, self.names)
         given = zip(one.results, tangents, strict=True)
