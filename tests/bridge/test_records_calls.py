@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import tinsmith as ts
+from tinsmith import GradientError
 
 
 def leaf(*sizes, dtype=torch.float64):
@@ -145,3 +147,22 @@ def test_a_layer_on_fields(lang64):
     given = leaf(8)
     (found,) = torch.autograd.grad((layer(given) ** 2).sum(), given)
     assert torch.allclose(found, torch.where(given > 0.3, 4.0 * given**3, 0.0 * given))
+
+
+def test_a_forward_pass_that_is_run_again(lang64):
+    """Right where indices are the same again, refused where they are not: cotangents belong to the first ones."""
+    op = squares(lang64)
+
+    def gradient(x, change=lambda tensor: tensor):
+        with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, change):
+            return torch.autograd.grad((op(x) ** 2).sum(), x)[0]
+
+    def other(tensor):
+        return tensor.flip(0) if tensor.dtype == torch.int32 else tensor
+
+    x = leaf(9)
+    assert torch.allclose(gradient(x, torch.clone), 4.0 * x**3)
+    with pytest.raises(GradientError, match="was run again for its backward pass, and its atomics handed out other"):
+        gradient(x, other)
+    y = checkpoint(lambda x: op(x).sum(), x, use_reentrant=False)
+    assert torch.allclose(torch.autograd.grad(y, x)[0], 2.0 * x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...transforms.adjoint import on_one_thread
 from .._call import Call
 from .._core import Core
 from .._kind import Kind
@@ -26,5 +27,6 @@ class DerivedCore(Core):
 
     def _layouts(self, call: Call, kind: Kind) -> tuple[Layout, Layout]:
         at = self.at(call)
-        found = forward_layout(at.case, at.emitted, at.forward, kind.names, self._makes)
-        return found, found
+        programs = at.forward, on_one_thread(at.forward)
+        parallel, serial = (forward_layout(at.case, at.emitted, one, kind.names, self._makes) for one in programs)
+        return parallel, serial

@@ -24,6 +24,7 @@ from .._case import Case
 from .._core import Core
 from .._digest import digest_of
 from .._signature import Signature, settled
+from .._stage import Stage
 from ..backward import AutoReverse, SourceAt, SourceReverse
 from ._derived import DerivedCore
 
@@ -170,7 +171,7 @@ class RecordedCore(DerivedCore):
         return found
 
 
-def _arguments(stage: Any, scalars: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _arguments(stage: Stage, scalars: Mapping[str, Any]) -> list[tuple[str, str]]:
     pairs = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
     return [(name, called) for name, called in pairs if called in scalars]
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from ..._errors import GradientError, refusal
 from .._call import BackwardCall, Call
 from .._gradients import all_names, saved_names, undifferentiated
-from .._tracing import SingleLevelFunction, one_level_down
+from .._tracing import SingleLevelFunction, has_modes, is_transformed, one_level_down
 from ..derived import SecondOrder, pushed_forward
 
 Run = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
@@ -33,6 +34,9 @@ class Launch(SingleLevelFunction):
         values = (*inputs, *more, *results[: count - len(more)])
         arrays = dict(zip(all_names(call), values, strict=True))
         ctx.call, ctx.names, ctx.states, ctx.more = call, names, len(state), len(more)
+        ctx.records = (
+            dict(zip(call.core.signature.arrays[len(inputs) :], more, strict=True)) if _have_memory(more) else {}
+        )
         ctx.save_for_backward(*[arrays[name] for name in names], *state)
         ctx.save_for_forward(*inputs, *more)
         ctx.set_materialize_grads(False)
@@ -48,6 +52,7 @@ class Launch(SingleLevelFunction):
             return (None,) * len(ctx.needs_input_grad)
         kept = ctx.saved_tensors
         values = dict(zip(ctx.names, kept[: len(ctx.names)], strict=True))
+        _check_records(call, ctx.records, values)
         saved = {name: values[name] for name in saved_names(call, active)}
         state = kept[-1] if ctx.states else None
         found = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
@@ -58,6 +63,24 @@ class Launch(SingleLevelFunction):
         none = [None] * ctx.more
         moved = pushed_forward(ctx.call, ctx.saved_tensors, (*tangents[2:], *none))
         return (*moved, *none, *[None] * ctx.states)
+
+
+def _have_memory(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether nobody traces or transforms these tensors."""
+    return all(type(one) is torch.Tensor for one in tensors) and not (is_transformed() or has_modes())
+
+
+def _check_records(call: Call, records: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> None:
+    """Refuse a gradient of a forward pass that ran again: cotangents belong to the indices that the first one gave."""
+    again = [saved[name] for name in records if name in saved]
+    if not _have_memory(again):
+        return
+    for name, first in records.items():
+        if name in saved and not torch.equal(first, saved[name].to(first.device)):
+            op = call.core.signature.op
+            words = f"op `{op}` was run again for its backward pass, and its atomics handed out other indices"
+            remedy = "Leave the op out of what `torch.utils.checkpoint` runs again."
+            raise GradientError(refusal(words, remedy=remedy))
 
 
 class LaunchBackward(SingleLevelFunction):
