@@ -12,19 +12,21 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .._lazy import lazy
 from ..engines import Engine
-from ._field_uses import FieldUses, field_uses
+from ._field_uses import FieldUses, field_uses, is_item
 from ._pictures import MISSING, Item, describe, is_plain_object, owner_step, picture
 from ._read import Source, read
 from ._references import lent_arguments
 from ._walk import walk
 
 _STEADY_MODULES = ("math", "numpy")
+_Chain: TypeAlias = "tuple[Any, ...]"
+"""A name, then attributes and items (`Item`)."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,7 @@ class _Path:
         return self.source is None or self.name in self.source.function.__code__.co_freevars
 
     def __str__(self) -> str:
-        steps = (f"[{step.key!r}]" if isinstance(step, Item) else f".{step}" for step in self.steps)
-        return self.name + "".join(steps)
+        return _text_of((self.name, *self.steps))
 
     def then(self, *steps: str | Item) -> _Path:
         return _Path(self.source, self.name, (*self.steps, *steps))
@@ -186,7 +187,7 @@ class _Finder:
             if field is None:
                 self._follow(path, source)
                 continue
-            label = ".".join(chain[: 1 + len(field.steps)])
+            label = _text_of(chain[: 1 + len(field.steps)])
             self.paths.append(field)  # the field itself is baked in, what it holds is not
             self.field_paths.append(field)
             self.fields.append((label, field.value(self.templates)))
@@ -196,7 +197,7 @@ class _Finder:
                 continue
             self.written += [(label, source.place(uses.written[name])) for name in _within(label, uses.written)[:1]]
             self.read |= {label} if _within(label, uses.read) else set()
-            self.whole |= {label} if _within(label, uses.whole | lent) else set()
+            self.whole |= {label} if _within(label, uses.whole | lent, items=False) else set()
             self.replaced |= {label} if _within(label, uses.replaced) else set()
 
     def _has_gradient(self, path: _Path) -> bool:
@@ -221,7 +222,7 @@ class _Finder:
                 path = roots[name] if name in roots else _Path(source, name)
                 callee = self._value(path.then(*attributes))
                 lent = lent_arguments(call, callee, self.engine)
-                found |= {".".join(chain) for argument in lent for chain in _chains_in(argument)}
+                found |= {_text_of(chain) for argument in lent for chain in _chains_in(argument)}
         return found
 
     def _value(self, path: _Path) -> Any:
@@ -274,7 +275,7 @@ class _Finder:
         stem = _Path(path.source, path.name)
         value = stem.value(self.templates)
         for step in path.steps:
-            if value is MISSING or self._is_leaf(value):
+            if value is MISSING or (self._is_leaf(value) and not _is_item_of(step, value)):
                 break
             further = stem.then(step).value(self.templates)
             if further is MISSING:
@@ -314,17 +315,20 @@ def _first(source: Source, name: str) -> ast.AST:
     return next((one for one in source.nodes if isinstance(one, ast.Name) and one.id == name), source.tree)
 
 
-def _chains(tree: ast.FunctionDef) -> list[tuple[str, ...]]:
-    """Every maximal `name.attribute.attribute` read in a body, as tuples."""
+def _chains(tree: ast.FunctionDef) -> list[_Chain]:
+    """Every maximal `name.attribute["item"]` read in a body, as tuples."""
     return list(dict.fromkeys(chain for statement in tree.body for chain in _chains_in(statement)))
 
 
-def _chains_in(part: ast.AST) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
+def _chains_in(part: ast.AST) -> list[_Chain]:
+    found: list[_Chain] = []
 
-    def visit(node: ast.AST, tail: tuple[str, ...]) -> None:
+    def visit(node: ast.AST, tail: tuple[str | Item, ...]) -> None:
         if isinstance(node, ast.Attribute):
             visit(node.value, (node.attr, *tail))
+        elif is_item(node):
+            assert isinstance(node.slice, ast.Constant)
+            visit(node.value, (Item(node.slice.value), *tail))
         elif isinstance(node, ast.Name):
             found.append((node.id, *tail))
         else:
@@ -335,7 +339,22 @@ def _chains_in(part: ast.AST) -> list[tuple[str, ...]]:
     return found
 
 
-def _within(label: str, names: Iterable[str]) -> list[str]:
-    """Those of `names` that are a field's, or of a member of it: `p` and `p.mass`; but for its gradient."""
-    found = (name for name in names if name == label or name.startswith(f"{label}."))
+def _text_of(chain: tuple[str | Item, ...]) -> str:
+    """A chain as the source writes it."""
+    name, *steps = chain
+    return str(name) + "".join(f"[{step.key!r}]" if isinstance(step, Item) else f".{step}" for step in steps)
+
+
+def _is_item_of(step: str | Item, value: Any) -> bool:
+    """Whether a step goes from a list or dict to what it holds: numbers of an array are baked in together."""
+    return isinstance(step, Item) and isinstance(value, list | tuple | dict)
+
+
+def _within(label: str, names: Iterable[str], *, items: bool = True) -> list[str]:
+    """Those of `names` that are a field's, or of a member of it: `p` and `p.mass`; but for its gradient.
+
+    With `items`, of an element too: `p[0]`, which is no use of the field as a whole.
+    """
+    ends = (".", "[") if items else (".",)
+    found = (name for name in names if name == label or name.startswith(tuple(label + end for end in ends)))
     return [name for name in found if name != f"{label}.grad"]

@@ -1,10 +1,14 @@
-"""Which fields a kernel's body reads and which it writes, by the text it names them with: `x`, `self.x`."""
+"""Which fields a kernel's body reads and which it writes, by the text it names them with: `x`, `self.x`, `xs[0]`.
+
+The text does not tell whether `x[0]` is an element of a field or a field in a list: it counts as both, and whoever
+knows the values asks for the right one.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from ._nodes import called
 from ._walk import walk
@@ -34,6 +38,11 @@ def field_uses(tree: ast.FunctionDef) -> FieldUses:
     return found
 
 
+def is_item(node: ast.AST) -> TypeGuard[ast.Subscript]:
+    """Whether this is `xs[0]` or `xs["a"]`: of a list or dict it is known which item that is."""
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+
+
 def _visit(node: ast.AST, found: FieldUses) -> None:
     if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
         _store(node, found)
@@ -51,6 +60,7 @@ def _visit(node: ast.AST, found: FieldUses) -> None:
         return  # sizes are no elements
     if isinstance(node, ast.Subscript) and _name(node.value):
         found.read.add(_name(node.value))
+        found.whole.update(_stems(_name(node)))
         _visit(node.slice, found)
         return
     if isinstance(node, ast.For):
@@ -62,6 +72,7 @@ def _visit(node: ast.AST, found: FieldUses) -> None:
     name = _name(node)
     if name:
         found.whole.update(_stems(name))
+        found.read.update(_fields_before_items(node))
         return
     for child in ast.iter_child_nodes(node):
         _visit(child, found)
@@ -117,9 +128,19 @@ def _call(call: ast.Call, found: FieldUses) -> None:
 
 
 def _stems(name: str) -> list[str]:
-    """`self.x.grad`: every name that may be the field's, from the first part to the whole chain."""
+    """`self.x.grad`: every name that may be the field's, from the first part to the whole chain.
+
+    Of a chain with items, only the whole one: what stands before `[0]` is a list, or a field that hands on an element.
+    """
+    if not name or "[" in name:
+        return [name] if name else []
     parts = name.split(".")
     return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
+
+
+def _fields_before_items(node: ast.AST) -> Iterator[str]:
+    """`p` of `p[0].a`: what an item is taken of."""
+    return (_name(child.value) for child in walk(node) if is_item(child))
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -127,8 +148,8 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _name(node: ast.AST) -> str:
-    """`x` or `self.x`; "" for anything that is no chain of names."""
+    """`x`, `self.x` or `xs[0]`; "" for anything that is no chain of names and known items."""
     inner = node
-    while isinstance(inner, ast.Attribute):
+    while isinstance(inner, ast.Attribute) or is_item(inner):
         inner = inner.value
-    return ast.unparse(node) if isinstance(inner, ast.Name) and isinstance(node, ast.Name | ast.Attribute) else ""
+    return ast.unparse(node) if isinstance(inner, ast.Name) else ""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .._lazy import lazy
+from ._field_uses import is_item
 from ._followed import Followed
 from ._parsing import parse_expression
 from ._pictures import MISSING
@@ -29,7 +30,15 @@ class Scope:
     objects: Mapping[str, Any]
 
     def value(self, node: ast.AST) -> Any:
-        """The Python value of `name` or `name.attribute...`; MISSING where it has none before the run."""
+        """The Python value of `name`, `name.attribute` or `name[0]`; MISSING where it has none before the run."""
+        if is_item(node):
+            assert isinstance(node.slice, ast.Constant)
+            held: Any = self.value(node.value)
+            key: Any = node.slice.value
+            try:
+                return held[key] if isinstance(held, list | tuple | dict) else MISSING
+            except LookupError:
+                return MISSING
         if isinstance(node, ast.Attribute):
             value = self.value(node.value)
             return MISSING if value is MISSING else getattr(value, node.attr, MISSING)
@@ -59,6 +68,10 @@ class Hands(ABC):
     @abstractmethod
     def array(self, scope: Scope, node: ast.expr) -> str:
         """The kernel's name of the array that stands for the field which a name means; "" for other names."""
+
+    def members(self, scope: Scope, node: ast.expr) -> Sequence[str]:
+        """The kernel's names of the arrays that stand for members of a field of structs; none for other names."""
+        return ()
 
     @abstractmethod
     def is_object(self, value: Any) -> bool:
@@ -163,8 +176,13 @@ class _Hander:
 
     def _uses(self, scope: Scope) -> Iterator[str]:
         for node in scope.source.nodes:
-            if isinstance(node, ast.Name | ast.Attribute) and (array := self.hands.array(scope, node)):
+            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and (array := self.hands.array(scope, node)):
                 yield array
+            if isinstance(node, ast.Attribute) and (member := _member_of_element(node)) is not None:
+                array = self.hands.array(scope, member)
+                yield from [array] if array else []
+            if isinstance(node, ast.For):
+                yield from self.hands.members(scope, node.iter)[:1]
             if isinstance(node, ast.Call) and (callee := self.callee(scope, node)) is not None:
                 yield from self.used(callee)
 
@@ -198,9 +216,32 @@ class _Hand(ast.NodeTransformer):
         return self._field(node) or node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._field(node) or self._member(node) or self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        """A loop over a field of structs is one over a member of it."""
+        members = self.hander.hands.members(self.scope, node.iter)
+        if members:
+            node.iter = ast.copy_location(ast.Name(self._name(members[0]), ast.Load()), node.iter)
+        return self.generic_visit(node)  # type: ignore[return-value]  # a statement
+
+    def _member(self, node: ast.Attribute) -> ast.expr | None:
+        """`p[i].a` of a field of structs: the element `[i]` of the array that stands for `p.a`."""
+        member = _member_of_element(node)
+        array = "" if member is None else self.hander.hands.array(self.scope, member)
+        if not array:
+            return None
+        element = node.value
+        while isinstance(element, ast.Attribute):
+            element = element.value
+        assert isinstance(element, ast.Subscript)
+        name = ast.copy_location(ast.Name(self._name(array), ast.Load()), node)
+        return ast.copy_location(ast.Subscript(name, self.visit(element.slice), node.ctx), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         return self._field(node) or self.generic_visit(node)  # type: ignore[return-value]  # an expression
 
-    def _field(self, node: ast.Name | ast.Attribute) -> ast.expr | None:
+    def _field(self, node: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr | None:
         array = self.hander.hands.array(self.scope, node)
         return ast.copy_location(ast.Name(self._name(array), node.ctx), node) if array else None
 
@@ -227,6 +268,21 @@ class _Hand(ast.NodeTransformer):
             self.names[name] = self.hander.made(callee)
             self.texts[name] = ast.unparse(node), tuple(map(self._name, arrays))
         return self._called[callee.key]
+
+
+def _member_of_element(node: ast.Attribute) -> ast.expr | None:
+    """`p.a.b` for `p[i].a.b`; None for anything else."""
+    names = [node.attr]
+    inner = node.value
+    while isinstance(inner, ast.Attribute):
+        names.append(inner.attr)
+        inner = inner.value
+    if not isinstance(inner, ast.Subscript):
+        return None
+    found: ast.expr = inner.value
+    for name in reversed(names):
+        found = ast.Attribute(found, name, ast.Load())
+    return found
 
 
 def free(wish: str, taken: set[str]) -> str:

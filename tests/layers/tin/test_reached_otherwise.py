@@ -1,5 +1,7 @@
 """Fields reached otherwise than by a name, on dense layouts: each takes the generated gradient, which is torch's.
 
+Those in lists, dicts and structs may be run on tensors too, where arrays take their place.
+
 The layers say `adjoint="source"`, so that the engine's own reverse mode cannot stand in for a gradient that is refused.
 """
 
@@ -123,3 +125,65 @@ def test_a_field_reached_otherwise_takes_the_generated_gradient(lang64, reach):
         result, wanted = layer(given), twin(given)
         torch.testing.assert_close(result, wanted)
         torch.testing.assert_close(*(torch.autograd.grad(one.square().sum(), given) for one in (result, wanted)))
+
+
+@pytest.mark.parametrize("reach", [by_lists_and_dicts, by_members_of_a_struct_type])
+def test_a_field_in_a_list_or_a_struct_is_an_array_on_tensors(lang64, reach):
+    x, y, step, twin = reach(lang64)
+    layer = (
+        ts.EmptyTin(adjoint="source")
+        .register_kernel(step)
+        .register_input_field(x, batched=True)
+        .register_output_field(y)
+        .finish()
+    )
+    given = torch.rand(3, N, dtype=torch.float64, requires_grad=True)
+    result, wanted = layer(given), twin(given)
+    torch.testing.assert_close(result, wanted)
+    torch.testing.assert_close(*(torch.autograd.grad(one.square().sum(), given) for one in (result, wanted)))
+    assert not y.to_numpy().any(), "the fields themselves are left alone"
+
+
+def test_a_field_in_a_list_is_an_array_in_functions_and_methods(lang64):
+    @lang64.data_oriented
+    class Model:
+        def __init__(self):
+            self.fields = {"x": graded(lang64), "y": graded(lang64)}
+            self.factors = [2.0, 3.0]
+
+        @lang64.func
+        def scaled(self, i):
+            return self.fields["x"][i] * self.factors[1]
+
+        @lang64.kernel
+        def step(self):
+            for i in self.fields["x"]:
+                self.fields["y"][i] = self.scaled(i) * self.fields["x"][i]
+
+    model = Model()
+    layer = (
+        ts.EmptyTin(adjoint="source", on_tensors=True)
+        .register_kernel(model.step)
+        .register_input_field(model.fields["x"])
+        .register_output_field(model.fields["y"])
+        .finish()
+    )
+    given = torch.rand(N, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(layer(given), 3 * given**2)
+    model.factors[1] = 5.0
+    (grad,) = torch.autograd.grad(layer(given).sum(), given)
+    torch.testing.assert_close(grad, 10 * given.detach())
+
+
+def test_a_field_that_a_list_gives_by_a_variable_is_refused_on_tensors(lang64):
+    xs, y = [graded(lang64), graded(lang64)], graded(lang64)
+
+    @lang64.kernel
+    def step():
+        for i in y:
+            for k in lang64.static(range(2)):
+                y[i] += xs[k][i]
+
+    layer = ts.EmptyTin(on_tensors=True).register_kernel(step).register_input_field(xs[0]).register_output_field(y)
+    with pytest.raises(ts.KernelError, match=r"`step` of EmptyTin uses the field `xs\[\d\]` in a way that no array"):
+        layer.finish()(torch.rand(N, dtype=torch.float64))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +44,16 @@ class _Fields(Hands):
         ):
             return ""  # fields of structs: their members are fields
         return self._arrays.get(self._engine.field_facts(value, ast.unparse(node)).key, "")
+
+    def members(self, scope: Scope, node: ast.expr) -> Sequence[str]:
+        value = scope.value(node)
+        if not self._engine.is_field(value):
+            return ()
+        leaves = [leaf for _, leaf in self._engine.leaf_fields(value, "")]
+        if any(leaf is value for leaf in leaves):
+            return ()
+        names = (self._arrays.get(self._engine.field_facts(leaf, "member").key, "") for leaf in leaves)
+        return [name for name in names if name]
 
     def is_object(self, value: Any) -> bool:
         return is_plain_object(value, self._engine) and not self._engine.is_field(value)
