@@ -433,7 +433,10 @@ def in_a_list(lang, s, y):
 
     @lang.func
     def squared(i):
-        return held[0][i] * held[0][i]
+        product = 1.0
+        for k in lang.static(range(2)):
+            product *= held[k - k][i]
+        return product
 
     @lang.kernel
     def run():
