@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import linecache
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any
 
 from .._errors import EngineError
 from ..engines import NAMES, Engine, Language, Parameter, of_kernel
-from ..source import Source, called_function, read
+from ..source import Source, reached, read
 from ..spec import Spec
 from ._subject import Declared, Subject
 
@@ -28,7 +27,9 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
         subject = replace(_subject(source, engine, "kernel", declared, owner, spec), written_before=written)
         yield subject
         written |= {name for name, roles in subject.roles.items() if roles.is_written}
-        for function in _called(source, engine, owner, {source.function}):
+        for function in reached(source, engine, owner):
+            if function is source or engine.owns(function.function):
+                continue
             yield _subject(
                 function,
                 engine,
@@ -59,24 +60,3 @@ def _declared(parameter: Parameter) -> Declared:
     dtype = NAMES[dtypes[0]] if len(dtypes) == 1 else ""
     kind = "scalar" if parameter.kind == "matrix" else parameter.kind
     return Declared(kind, dtype, parameter.ndim, parameter.element)
-
-
-def _called(source: Source, engine: Engine, owner: Any, seen: set[Any]) -> Iterator[Source]:
-    """Engine functions that a function calls, and those that they call."""
-    for node in source.nodes:
-        if not isinstance(node, ast.Call):
-            continue
-        function = engine.inner_function(_callee(source, node.func, owner))
-        if function is None or function in seen or engine.owns(function):
-            continue
-        seen.add(function)
-        inner = read(function)
-        yield inner
-        yield from _called(inner, engine, owner, seen)
-
-
-def _callee(source: Source, node: ast.expr, owner: Any) -> Any:
-    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return (
-        getattr(owner, node.attr, None) if is_own and isinstance(node, ast.Attribute) else called_function(source, node)
-    )

@@ -3,9 +3,18 @@
 from ._arity import subscript_arity
 from ._bounds import definitions
 from ._build import build, remade, remade_function
+from ._calls import (
+    Followed,
+    callee_of,
+    divides,
+    draws,
+    engine_call,
+    multiplies_atomically,
+    reached,
+    returns_from_atomics,
+    shared_memory,
+)
 from ._constants import Constants, constants_of
-from ._draws import divides, draws, multiplies_atomically, returns_from_atomics, shared_memory
-from ._followed import Followed
 from ._handed import Handed, Hands, Scope, free, handed
 from ._later_changes import Filed, LaterChanges
 from ._needs import Needs, needs_of
@@ -39,6 +48,7 @@ __all__ = [
     "Unrun",
     "build",
     "called",
+    "callee_of",
     "called_function",
     "carrying_nests",
     "constants_of",
@@ -46,6 +56,7 @@ __all__ = [
     "definitions",
     "divides",
     "draws",
+    "engine_call",
     "free",
     "handed",
     "is_plain_object",
@@ -60,6 +71,7 @@ __all__ = [
     "parse_expression",
     "parse_module",
     "parse_statement",
+    "reached",
     "read",
     "remade",
     "remade_function",

@@ -18,10 +18,10 @@ import numpy as np
 
 from .._lazy import lazy
 from ..engines import Engine
+from ._calls import lent_arguments
 from ._field_uses import FieldUses, field_uses, is_item
 from ._pictures import MISSING, Item, describe, is_plain_object, owner_step, picture
 from ._read import Source, read
-from ._references import lent_arguments
 from ._walk import walk
 
 _STEADY_MODULES = ("math", "numpy")
@@ -217,11 +217,10 @@ class _Finder:
     def _lent(self, source: Source, roots: Mapping[str, _Path]) -> set[str]:
         """Names whose elements are given to functions that may store to them."""
         found: set[str] = set()
-        for call in (node for node in source.nodes if isinstance(node, ast.Call)):
+        for call in source.calls:
             for name, *attributes in _chains_in(call.func)[:1]:
                 path = roots[name] if name in roots else _Path(source, name)
-                callee = self._value(path.then(*attributes))
-                lent = lent_arguments(call, callee, self.engine)
+                lent = lent_arguments(call, self._value(path.then(*attributes)), self.engine)
                 found |= {_text_of(chain) for argument in lent for chain in _chains_in(argument)}
         return found
 

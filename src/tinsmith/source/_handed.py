@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .._lazy import lazy
+from ._calls import Followed
 from ._field_uses import is_item
-from ._followed import Followed
 from ._parsing import parse_expression
 from ._pictures import MISSING
 from ._read import Source

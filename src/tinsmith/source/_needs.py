@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ._followed import Followed
+from ._calls import Followed
 from ._nodes import called, names_in, root
 from ._read import Source, called_function
 from ._roles import Roles

@@ -62,6 +62,11 @@ class Source:
         """Everything in the body."""
         return tuple(node for statement in self.tree.body for node in walk(statement))
 
+    @lazy
+    def calls(self) -> tuple[ast.Call, ...]:
+        """Calls in the body."""
+        return tuple(node for node in self.nodes if isinstance(node, ast.Call))
+
     def place(self, node: ast.AST) -> str:
         """`file:line` of a node."""
         return f"{self.path}:{getattr(node, 'lineno', self.tree.lineno)}"
@@ -142,8 +147,8 @@ def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> None:
         name_of: the public name of an engine's function, "" for a user's, None for any other value.
     """
     inside = {*source.parameters, *source.assigned}
-    for node in source.nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+    for node in source.calls:
+        if isinstance(node.func, ast.Name | ast.Attribute):
             name = None if root(node.func) in inside else name_of(called_function(source, node.func))
             if name is not None:
                 note_name(node, name)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 from typing import Any, Literal
 
-from ._followed import Followed
+from ._calls import Followed, callee_of, lent_arguments
 from ._nodes import called, root
-from ._read import Source, called_function, read
+from ._read import Source, called_function
 from ._walk import walk
 
 Kind = Literal["read", "write", "add"]
@@ -50,21 +50,16 @@ def reference_kinds(source: Source, parameter: str, engine: Followed, depth: int
             if root(target) == parameter:
                 found.add(kind)
                 changed |= {id(part) for part in walk(target)}
-        if isinstance(node, ast.Call) and depth < 16:
-            for argument, inner, name in _handed(node, source, engine):
-                if root(argument) == parameter:
-                    found |= set(reference_kinds(inner, name, engine, depth + 1))
-                    changed |= {id(part) for part in walk(argument)} if inner.is_template(name) else set()
+    for callee in (callee_of(source, call, engine) for call in source.calls if depth < 16):
+        for name, argument in callee.arguments.items() if callee else ():
+            if callee and root(argument) == parameter:
+                found |= set(reference_kinds(callee.source, name, engine, depth + 1))
+                changed |= {id(part) for part in walk(argument)} if callee.source.is_template(name) else set()
     loads = (n for n in source.nodes if isinstance(n, ast.Name) and n.id == parameter and id(n) not in changed)
     if any(isinstance(node.ctx, ast.Load) for node in loads):
         found.add("read")
     order: tuple[Kind, ...] = ("read", "write", "add")
     return tuple(kind for kind in order if kind in found)
-
-
-def lent_arguments(call: ast.Call, callee: Any, engine: Followed) -> list[ast.expr]:
-    """Arguments of a call that the called function may change: those that its template parameters stand for."""
-    return [argument for argument, inner, name in _given(call, callee, engine) if inner.is_template(name)]
 
 
 def lent_names(source: Source, engine: Followed, owner: Any = None) -> frozenset[str]:
@@ -76,9 +71,7 @@ def lent_names(source: Source, engine: Followed, owner: Any = None) -> frozenset
         owner: the object of a data-oriented kernel, to find its methods.
     """
     found: set[str] = set()
-    for node in source.nodes:
-        if not isinstance(node, ast.Call):
-            continue
+    for node in source.calls:
         callee = called_function(source, node.func, owner)
         lent = lent_arguments(node, callee, engine)
         if callee is None and isinstance(node.func, ast.Attribute) and node.func.attr not in _READING_METHODS:
@@ -101,21 +94,6 @@ def _changes(node: ast.AST) -> list[tuple[ast.expr, Kind]]:
             return [(node.args[0], "add")]
         return [(node.args[0], "write"), (node.args[0], "read")]
     return []
-
-
-def _handed(node: ast.Call, source: Source, engine: Followed) -> list[tuple[ast.expr, Source, str]]:
-    """Arguments of a call of another engine function, with the parameters that they are given to."""
-    return _given(node, called_function(source, node.func), engine)
-
-
-def _given(node: ast.Call, callee: Any, engine: Followed) -> list[tuple[ast.expr, Source, str]]:
-    function = engine.inner_function(callee)
-    if function is None:
-        return []
-    inner = read(function)
-    names = inner.parameters[1:] if engine.is_bound(callee) else inner.parameters
-    by_name = [(keyword.value, inner, keyword.arg) for keyword in node.keywords if keyword.arg in names]
-    return [*((argument, inner, name) for name, argument in zip(names, node.args, strict=False)), *by_name]
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:

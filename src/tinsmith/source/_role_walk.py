@@ -8,11 +8,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from ._calls import Callee, Followed, callee_of
 from ._field_uses import self_addition
-from ._followed import Followed
 from ._nodes import called, is_serialized, is_setting, is_static, iterated
 from ._places import Loop, Names, changed_arrays
-from ._read import Source, called_function, read
+from ._read import Source
 from ._references import reference_kinds
 from ._roles import Access, Kind, Roles
 
@@ -226,20 +226,15 @@ class _Walker(ast.NodeVisitor):
 
     def _engine_function(self, node: ast.Call) -> bool:
         """Follow a call that is handed an array, or an element by reference; False where there is nothing to follow."""
-        callee = called_function(self.source, node.func, self.owner)
-        function = self.engine.inner_function(callee)
-        if function is None or self.depth > 16 or any(isinstance(argument, ast.Starred) for argument in node.args):
+        callee = callee_of(self.source, node, self.engine, self.owner)
+        if callee is None or self.depth > 16 or any(isinstance(argument, ast.Starred) for argument in node.args):
             return False
-        inner = read(function)
-        names = inner.parameters[1:] if self.engine.is_bound(callee) else inner.parameters
-        given: dict[str, ast.expr] = dict(zip(names, node.args, strict=False))
-        given |= {word.arg: word.value for word in node.keywords if word.arg}
-        whole = {n: a.id for n, a in given.items() if isinstance(a, ast.Name) and a.id in self.roles}
-        for name, argument in given.items():
+        whole = {n: a.id for n, a in callee.arguments.items() if isinstance(a, ast.Name) and a.id in self.roles}
+        for name, argument in callee.arguments.items():
             if name not in whole:
-                self._argument(inner, name, argument)
+                self._argument(callee.source, name, argument)
         if whole:
-            self._enter(inner, given, whole)
+            self._enter(callee, whole)
         return True
 
     def _argument(self, inner: Source, parameter: str, argument: ast.expr) -> None:
@@ -253,11 +248,12 @@ class _Walker(ast.NodeVisitor):
             self._note(element, kind)
         self._indices(argument)
 
-    def _enter(self, inner: Source, given: dict[str, ast.expr], whole: dict[str, str]) -> None:
+    def _enter(self, callee: Callee, whole: dict[str, str]) -> None:
+        inner = callee.source
         walker = _Walker(
             inner, {name: self.roles[array] for name, array in whole.items()}, self.engine, self.owner, self
         )
-        forms = {name: self.names.form(a) for name, a in given.items() if inner.is_constant(name)}
+        forms = {name: self.names.form(a) for name, a in callee.arguments.items() if inner.is_constant(name)}
         walker.names = Names(inner.tree, forms, f"{self.names.prefix}{self.order}.")
         walker.run()
         self.order = walker.order

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Collection
 
 from ..engines import Engine
+from ._calls import callee_of
 from ._nodes import called
-from ._read import Source, read
+from ._read import Source
 from ._walk import walk
 
 
@@ -17,17 +18,22 @@ def static_size(source: Source, arrays: Collection[str], engine: Engine) -> str:
     `if ti.static(x.shape[0] > 2)` is decided at compilation. For an array the shape is an expression
     then, which Python takes for true, whatever it would be.
     """
-    return _in_body(source, frozenset(arrays), engine, set())
+    return _in_body(source, frozenset(arrays), engine, frozenset())
 
 
-def _in_body(source: Source, arrays: frozenset[str], engine: Engine, seen: set[object]) -> str:
+def _in_body(source: Source, arrays: frozenset[str], engine: Engine, seen: frozenset[object]) -> str:
     for node in source.nodes:
         for static in _static_parts(node):
             if _has_size(static, arrays):
                 return source.place(static)
-        found = _in_function(source, node, arrays, engine, seen) if isinstance(node, ast.Call) else ""
-        if found:
-            return found
+    for call in source.calls:
+        callee = callee_of(source, call, engine)
+        arguments = callee.arguments.items() if callee else ()
+        given = frozenset(name for name, a in arguments if isinstance(a, ast.Name) and a.id in arrays)
+        if callee and given and callee.source.function not in seen:
+            found = _in_body(callee.source, given, engine, seen | {callee.source.function})
+            if found:
+                return found
     return ""
 
 
@@ -56,19 +62,3 @@ def _makes_matrix(call: ast.Call) -> bool:
     of = call.func.value if isinstance(call.func, ast.Attribute) else None
     name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
     return name in ("Vector", "Matrix") and called(call) in ("zero", "one", "unit", "identity")
-
-
-def _in_function(source: Source, call: ast.Call, arrays: frozenset[str], engine: Engine, seen: set[object]) -> str:
-    """The same in an engine function that is given an array."""
-    given = [place for place, a in enumerate(call.args) if isinstance(a, ast.Name) and a.id in arrays]
-    if not given or not isinstance(call.func, ast.Name):
-        return ""
-    try:
-        function = engine.inner_function(source.lookup(call.func.id))
-    except KeyError:  # not assigned yet: nothing to look into
-        return ""
-    if function is None or function in seen:
-        return ""
-    inner = read(function)
-    names = frozenset(inner.parameters[place] for place in given if place < len(inner.parameters))
-    return _in_body(inner, names, engine, seen | {function})

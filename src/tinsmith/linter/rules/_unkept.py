@@ -12,9 +12,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 from functools import lru_cache
-from typing import Any
 
-from ...source import Source, called, called_function, is_static, read, root, walk
+from ...source import called, callee_of, engine_call, is_static, root, walk
 from .._carried import carried
 from .._finding import Finding
 from .._subject import Subject
@@ -100,22 +99,8 @@ def _is_unkept(node: ast.Call, subject: Subject) -> bool:
     """Whether a call is one of those, or of an engine function that has one, or whose own functions have."""
     if subject.called(node):
         return subject.called(node) in _UNKEPT
-    return _has_unkept(subject.source, node, subject, 0)
-
-
-def _has_unkept(source: Source, node: ast.Call, subject: Subject, depth: int) -> bool:
-    function = subject.engine.inner_function(_callee(source, node.func, subject.owner))
-    if function is None or depth > 8:
-        name = called(node)
-        return depth > 0 and name in _UNKEPT and subject.engine.owns(called_function(source, node.func))
-    inner = read(function)
-    calls = (one for one in inner.nodes if isinstance(one, ast.Call))
-    return any(_has_unkept(inner, one, subject, depth + 1) for one in calls)
-
-
-def _callee(source: Source, node: ast.expr, owner: Any) -> Any:
-    is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
-    return getattr(owner, node.attr, None) if is_own else called_function(source, node)  # type: ignore[attr-defined]
+    callee = callee_of(subject.source, node, subject.engine, subject.owner)
+    return callee is not None and engine_call(callee.source, subject.engine, _UNKEPT, subject.owner) is not None
 
 
 def _array_outside(spot: Spot, subject: Subject) -> str:

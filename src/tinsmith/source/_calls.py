@@ -1,0 +1,114 @@
+"""Calls: which engine functions a kernel calls, what each is given, and which of the engine's own they use."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple, Protocol
+
+from ._nodes import called
+from ._read import Source, called_function, read
+
+_ATOMIC = tuple(f"atomic_{word}" for word in ("add", "sub", "min", "max", "and", "or", "xor", "mul"))
+
+
+class Followed(Protocol):
+    """What the analyses of a kernel's tree ask of an engine: little enough to answer for a file that nobody runs."""
+
+    def inner_function(self, candidate: object) -> Any:
+        """The function under an engine function's decorator, which `read` takes; None for other things."""
+        ...
+
+    def is_bound(self, function: object) -> bool:
+        """Whether a call gives the function its object first."""
+        ...
+
+    def owns(self, value: object) -> bool:
+        """Whether a value is the engine's own."""
+        ...
+
+
+class Callee(NamedTuple):
+    """A called engine function, and the arguments that it is given by the names of its parameters."""
+
+    source: Source
+    arguments: dict[str, ast.expr]
+
+
+def callee_of(source: Source, call: ast.Call, engine: Followed, owner: Any = None) -> Callee | None:
+    """The engine function that a call in a kernel calls; None for other calls. `owner` is the kernel's `self`."""
+    return _bound(call, called_function(source, call.func, owner), engine)
+
+
+def lent_arguments(call: ast.Call, value: Any, engine: Followed) -> list[ast.expr]:
+    """Arguments that a called function may change, those of template parameters; `value` is the function."""
+    callee = _bound(call, value, engine)
+    return [a for name, a in callee.arguments.items() if callee.source.is_template(name)] if callee else []
+
+
+def _bound(call: ast.Call, value: Any, engine: Followed) -> Callee | None:
+    function = engine.inner_function(value)
+    if function is None:
+        return None
+    inner = read(function)
+    names = inner.parameters[1:] if engine.is_bound(value) else inner.parameters
+    by_name = {word.arg: word.value for word in call.keywords if word.arg in names}
+    return Callee(inner, dict(zip(names, call.args, strict=False)) | by_name)
+
+
+def reached(source: Source, engine: Followed, owner: Any = None) -> Iterator[Source]:
+    """A kernel, and the engine functions that it calls, straight or through others, each once."""
+    waiting = [source]
+    seen = {source.function}
+    while waiting:
+        one = waiting.pop()
+        yield one
+        for call in one.calls:
+            function = engine.inner_function(called_function(one, call.func, owner))
+            if function is not None and function not in seen:
+                seen.add(function)
+                waiting.append(read(function))
+
+
+def engine_call(
+    source: Source, engine: Followed, names: Collection[str], owner: Any = None, *, is_used: bool = False
+) -> str | None:
+    """Where a kernel, or a function that it reaches, calls one of these functions of the engine's; None without one.
+
+    With `is_used`, a call whose result nobody takes does not count.
+    """
+    for one in reached(source, engine, owner):
+        idle = {node.value for node in one.nodes if isinstance(node, ast.Expr)} if is_used else set()
+        for call in one.calls:
+            is_meant = called(call) in names and call not in idle
+            if is_meant and engine.owns(called_function(one, call.func, owner)):
+                return one.place(call)
+    return None
+
+
+def draws(source: Source, engine: Followed) -> bool:
+    """Whether `ti.random` or `ti.randn` is called anywhere in a kernel."""
+    return engine_call(source, engine, ("random", "randn")) is not None
+
+
+def multiplies_atomically(source: Source, engine: Followed) -> bool:
+    """Whether `ti.atomic_mul` is called anywhere in a kernel."""
+    return engine_call(source, engine, ("atomic_mul",)) is not None
+
+
+def returns_from_atomics(source: Source, engine: Followed) -> bool:
+    """Whether what an atomic returns is used anywhere in a kernel."""
+    return engine_call(source, engine, _ATOMIC, is_used=True) is not None
+
+
+def divides(source: Source, engine: Followed) -> bool:
+    """Whether a kernel has `//`, `%` or their functions anywhere, of integers or of floats."""
+    operations = (node for one in reached(source, engine) for node in one.nodes)
+    signs = (node.op for node in operations if isinstance(node, ast.BinOp | ast.AugAssign))
+    is_sign = any(isinstance(sign, ast.FloorDiv | ast.Mod) for sign in signs)
+    return is_sign or engine_call(source, engine, ("floordiv", "mod")) is not None
+
+
+def shared_memory(source: Source, engine: Followed) -> str | None:
+    """Where a kernel asks for memory that the threads of a block share, `file:line`; None where it does not."""
+    return engine_call(source, engine, ("SharedArray",))
