@@ -473,3 +473,39 @@ def test_a_function_of_another_file_is_not_passed_over():
     assert [one.line for one in findings] == [11, 11]
     assert "`squared` is not in this file" in findings[0].message
     assert "`self.inherited` is not in this file" in findings[1].message
+
+
+def test_a_parameter_that_is_made_from_itself_is_no_number_that_is_known():
+    text = """
+    import taichi as ti
+
+    @ti.func
+    def half(n):
+        n = n + 1
+        return n // -2
+
+    @ti.kernel
+    def k(n: ti.i32, x: ti.types.ndarray(), y: ti.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * half(n)
+    """
+    assert not found(text)
+
+
+def test_a_local_that_a_loop_carries_through_a_function_with_two_results():
+    text = """
+    import taichi as ti
+
+    @ti.func
+    def turn(a, b):
+        return b, -a
+
+    @ti.kernel
+    def k(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        a, b = 1.0, 0.0
+        for i in x:
+            a, b = turn(a, b)
+            y[i] = x[i]
+    """
+    assert ("TS105", 12) in found(text)
+    assert ("TS105", 12) not in found(text.replace("= turn(a, b)", "= turn(x[i], 0.0)"))

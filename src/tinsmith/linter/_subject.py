@@ -16,17 +16,19 @@ from ..source import (
     Roles,
     Scope,
     Source,
+    Spot,
     called,
     called_function,
     copied,
+    names_in,
     needs_of,
     roles_of,
     root,
+    spots,
     walk,
 )
 from ..spec import Spec
 from ._finding import Finding, Severity
-from ._walk import Spot, names_in, spots
 
 ENGINES = ("taichi", "quadrants")
 BOTH = "Taichi and Quadrants"
@@ -87,13 +89,7 @@ class Subject:
     @lazy
     def spots(self) -> tuple[Spot, ...]:
         """All statements, in order."""
-        return tuple(spots(self.tree))
-
-    @lazy
-    def locals(self) -> frozenset[str]:
-        """Names that the body gives a value."""
-        names = (node for node in self.source.nodes if isinstance(node, ast.Name))
-        return frozenset(name.id for name in names if not isinstance(name.ctx, ast.Load))
+        return tuple(spots(self.tree.body))
 
     @lazy
     def arrays(self) -> frozenset[str]:
@@ -103,7 +99,7 @@ class Subject:
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
                 found.add(node.value.id)
         objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object")}
-        return frozenset(found - self.locals - objects - self._captured - lists_in(self.source.nodes))
+        return frozenset(found - self.source.assigned - objects - self._captured - lists_in(self.source.nodes))
 
     @lazy
     def _captured(self) -> set[str]:
@@ -159,7 +155,7 @@ class Subject:
         """The name of the engine's or Python's own function that a call calls; "" for other functions."""
         if not isinstance(node, ast.Call):
             return ""
-        if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS and node.func.id not in self.locals:
+        if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS and node.func.id not in self.source.assigned:
             return node.func.id
         value = called_function(self.source, node.func)
         if value is None or not self.engine.owns(value):
@@ -173,7 +169,7 @@ class Subject:
             chain = chain.value
         start = chain.id if isinstance(chain, ast.Name) else ""
         objects = {name: self.owner for name, one in self.declared.items() if one.kind == "object"}
-        is_own = start in self.locals or (start in self.declared and start not in objects)
+        is_own = start in self.source.assigned or (start in self.declared and start not in objects)
         if not start or is_own or start in _PYTHONS or (isinstance(node, ast.Attribute) and node.attr in _OF_FIELDS):
             return False
         value = Scope(self.source, objects).value(node)

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from .._lazy import lazy
-from ..source import called_function, root, walk
+from ..source import called_function, is_size, root, walk
 from ._subject import Declared, Subject
-from ._walk import is_size
 
 FLOATS = frozenset(
     {"acos", "asin", "atan2", "ceil", "cos", "exp", "floor", "log", "normalize", "random", "randn", "round"}
@@ -56,7 +55,7 @@ class Types:
         for spot in subject.spots:
             if isinstance(spot.statement, ast.For):
                 self._loop(spot.statement)
-            for target, value in spot.pairs:
+            for target, value in spot.assignments:
                 if isinstance(target, ast.Name) and target.id not in self.found:
                     self.first[target.id] = value
                     self.found[target.id] = self._declared_type(spot.statement) or self.of(value)

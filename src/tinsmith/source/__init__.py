@@ -1,7 +1,6 @@
 """Kernel source as data: read it, ask it questions, build a kernel from it again."""
 
 from ._arity import subscript_arity
-from ._bounds import definitions
 from ._build import build, remade, remade_function
 from ._calls import (
     Followed,
@@ -15,10 +14,22 @@ from ._calls import (
     shared_memory,
 )
 from ._constants import Constants, constants_of
+from ._definitions import Loop, assignments, carried, definitions, sources
 from ._handed import Handed, Hands, Scope, free, handed
 from ._later_changes import Filed, LaterChanges
+from ._loops import (
+    Spot,
+    dynamic,
+    is_serialized,
+    is_setting,
+    is_static,
+    iterated,
+    runs_once,
+    spots,
+    tasks,
+)
 from ._needs import Needs, needs_of
-from ._nodes import called, is_serialized, is_setting, is_static, iterated, names_in, root
+from ._nodes import called, is_size, names_in, root
 from ._parsing import parse_expression, parse_module, parse_statement
 from ._pictures import MISSING, is_plain_object
 from ._places import Form
@@ -39,29 +50,35 @@ __all__ = [
     "Handed",
     "Hands",
     "LaterChanges",
+    "Loop",
     "MISSING",
     "Needs",
     "Nest",
     "Roles",
     "Scope",
     "Source",
+    "Spot",
     "Unrun",
+    "assignments",
     "build",
     "called",
-    "callee_of",
     "called_function",
+    "callee_of",
+    "carried",
     "carrying_nests",
     "constants_of",
     "copied",
     "definitions",
     "divides",
     "draws",
+    "dynamic",
     "engine_call",
     "free",
     "handed",
     "is_plain_object",
     "is_serialized",
     "is_setting",
+    "is_size",
     "is_static",
     "iterated",
     "lent_names",
@@ -79,8 +96,12 @@ __all__ = [
     "returns_from_atomics",
     "roles_of",
     "root",
+    "runs_once",
     "shared_memory",
+    "sources",
+    "spots",
     "static_size",
     "subscript_arity",
+    "tasks",
     "walk",
 ]

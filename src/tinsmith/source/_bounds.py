@@ -12,10 +12,11 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from ._nodes import called, iterated, names_in
+from ._definitions import definitions
+from ._loops import iterated
+from ._nodes import called, names_in
 from ._parsing import compile_expression
 from ._read import Source
-from ._walk import walk
 
 Interval = tuple[float, float]
 _SAME = frozenset({"int", "float", "cast", "static", "i32", "i64", "u32", "f32", "f64"})
@@ -36,7 +37,7 @@ class Bounds:
         self._known: dict[str, Any] = {name: SimpleNamespace(shape=shape) for name, shape in shapes.items()} | dict(
             values
         )
-        self._once, self._local = definitions(source.tree)
+        self._single, self._local = definitions(source.tree)
         self._busy: set[str] = set()
 
     def trips(self, loop: ast.For | ast.While) -> int | None:
@@ -100,7 +101,7 @@ class Bounds:
             return None
         self._busy.add(name)
         loops = [extent for loop in self._loops(name) for extent in [self._variable(loop, name)]]
-        values = [self.interval(self._once[name])] if name in self._once else []
+        values = [self.interval(self._single[name])] if name in self._single else []
         self._busy.discard(name)
         found = [one for one in (*loops, *values) if one is not None]
         is_known = found and len(found) == len(loops) + len(values) and (loops or values)
@@ -133,42 +134,6 @@ class Bounds:
             return (float(value), float(value))
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             return None  # not a number that Python can tell: the caller refuses the kernel by name
-
-
-def names_of_bound(source: Source, loop: ast.For) -> frozenset[str]:
-    """Names that a loop's bounds depend on, through variables and outer loops too."""
-    once, local = definitions(source.tree)
-    headers = [node for node in source.nodes if isinstance(node, ast.For)]
-    found: set[str] = set()
-    waiting = set(names_in(loop.iter))
-    while waiting:
-        name = waiting.pop()
-        found.add(name)
-        more = names_in(once[name]) if name in once else frozenset()
-        more |= {
-            n for header in headers if name in local and name in names_in(header.target) for n in names_in(header.iter)
-        }
-        waiting |= more - found
-    return frozenset(found)
-
-
-def definitions(tree: ast.FunctionDef) -> tuple[dict[str, ast.expr], frozenset[str]]:
-    """Variables that are assigned once and never changed, with what; and the names of all variables."""
-    counts: dict[str, int] = {}
-    for node in walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
-    for node in walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):  # a function may change what it is given
-            given = {argument.id for argument in node.value.args if isinstance(argument, ast.Name)}
-            counts |= {name: counts[name] + 1 for name in given & counts.keys()}
-    once = {
-        node.targets[0].id: node.value
-        for node in walk(tree)
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
-        if counts[node.targets[0].id] == 1
-    }
-    return once, frozenset(counts)
 
 
 def _combined(op: ast.operator, first: Interval, second: Interval) -> Interval | None:

@@ -22,7 +22,6 @@ from ._calls import lent_arguments
 from ._field_uses import FieldUses, field_uses, is_item
 from ._pictures import MISSING, Item, describe, is_plain_object, owner_step, picture
 from ._read import Source, read
-from ._walk import walk
 
 _STEADY_MODULES = ("math", "numpy")
 _Chain: TypeAlias = "tuple[Any, ...]"
@@ -172,7 +171,7 @@ class _Finder:
 
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
         self.sources.append(source)
-        local = _assigned(source.tree) | set(source.parameters)
+        local = source.assigned | set(source.parameters)
         uses = field_uses(source.tree)
         lent = self._lent(source, roots)
         for chain in _chains(source.tree):
@@ -303,10 +302,6 @@ class _Finder:
         if isinstance(last, str):
             return _Path(stem.source, stem.name, stem.steps[:-1])
         return stem.then(owner_step(stem.value(self.templates)))
-
-
-def _assigned(tree: ast.FunctionDef) -> set[str]:
-    return {node.id for node in walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def _first(source: Source, name: str) -> ast.AST:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ._calls import Followed
-from ._nodes import called, names_in, root
+from ._nodes import called, is_size, names_in, root
 from ._read import Source, called_function
 from ._roles import Roles
 
@@ -76,8 +76,6 @@ class _Walker:
         self.needed_locals: set[str] = set()
         self.needed_returns: set[str] = set()
         self.active_locals: set[str] = set()
-        stored = (n.id for n in source.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-        self._locals = frozenset(stored)
         self._bound: frozenset[str] = frozenset()
 
     def sweep(self, body: list[ast.stmt]) -> bool:
@@ -206,7 +204,7 @@ class _Walker:
 
     def _element(self, node: ast.expr, *, value: bool) -> None:
         self._indices(node)
-        if _is_shape(node):
+        if is_size(node):
             return
         name = root(node)
         if name in self.roles:
@@ -283,7 +281,7 @@ class _Walker:
     def _is_free(self, node: ast.expr) -> bool:
         """Whether `node` in `node.f(...)` leads to a module or a Python object, and `f` is no method of a local."""
         name = root(node)
-        if not name or name in self.roles or name in self._locals:
+        if not name or name in self.roles or name in self.source.assigned:
             return False
         return name in self.source.parameters or called_function(self.source, ast.Name(name, ast.Load())) is not None
 
@@ -303,18 +301,9 @@ class _Walker:
             case ast.Compare() | ast.BoolOp():
                 return False
             case ast.Subscript() | ast.Attribute():
-                if _is_shape(node):
+                if is_size(node):
                     return False
                 name = root(node)
                 if name:
                     return name in self.active or name in self.active_locals
         return any(self._is_active(child) for child in ast.iter_child_nodes(node))
-
-
-def _is_shape(node: ast.expr) -> bool:
-    """Whether `node` is `x.shape`, `x.dtype` or a part of one."""
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        if isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype"):
-            return True
-        node = node.value
-    return False

@@ -8,12 +8,13 @@ atom of its own, equal only to itself, and only while everything in it stands st
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ._nodes import called, iterated, names_in, root
+from ._definitions import definitions
+from ._loops import iterated
+from ._nodes import called, names_in, root
 from ._walk import walk
 
 MOVING = "~"
@@ -105,7 +106,7 @@ class Names:
         self._scalars = {
             one.arg for one in tree.args.args if one.annotation is not None and _is_integer(one.annotation)
         }
-        self._counts, self._once = _assigned(tree)
+        self._single, self._locals = definitions(tree)
         self._loops: list[tuple[str, str]] = []
         self._wide_loops: set[str] = set()
         self._busy: set[str] = set()
@@ -159,12 +160,12 @@ class Names:
                 return Form({atom: 1}, wide=frozenset({atom} & self._wide_loops))
         if name in self._given:
             return self._given[name]
-        if name in self._once and name not in self._busy:
+        if name in self._single and name not in self._busy:
             self._busy.add(name)
-            found = self.form(self._once[name])
+            found = self.form(self._single[name])
             self._busy.discard(name)
             return found
-        is_steady = name not in self._counts and not (self.prefix and name in self._parameters)
+        is_steady = name not in self._locals and not (self.prefix and name in self._parameters)
         atom = name if is_steady else f"{MOVING}{self.prefix}{name}"
         return Form({atom: 1}, wide=frozenset() if name in self._scalars else frozenset({atom}))
 
@@ -307,35 +308,6 @@ def changed_arrays(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[st
         elif isinstance(node, ast.Call) and called(node) not in ("grouped", "static", "cast", "int"):
             found |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
     return frozenset(found & known)
-
-
-@functools.lru_cache(maxsize=64)  # a function that is called in a hundred places is looked at once
-def _assigned(tree: ast.FunctionDef) -> tuple[Mapping[str, int], Mapping[str, ast.expr]]:
-    """How often each local is assigned, and what those that are assigned once are."""
-    counts = _stores(tree)
-    return counts, _definitions(tree, counts)
-
-
-def _stores(tree: ast.FunctionDef) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for node in walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            counts[node.id] = counts.get(node.id, 0) + 1
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            counts[node.target.id] = counts.get(node.target.id, 0) + 1
-    return counts
-
-
-def _definitions(tree: ast.FunctionDef, counts: Mapping[str, int]) -> dict[str, ast.expr]:
-    """Locals that are assigned once, and what."""
-    found: dict[str, ast.expr] = {}
-    for node in walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and len(targets) == 1:
-            target = targets[0]
-            if isinstance(target, ast.Name) and counts[target.id] == 1:
-                found[target.id] = node.value
-    return found
 
 
 def _gives_numbers(loop: ast.For) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 
 from ._calls import Callee, Followed, callee_of
 from ._field_uses import self_addition
-from ._nodes import called, is_serialized, is_setting, is_static, iterated
+from ._loops import constant_extent, is_setting, iterated, tasks
+from ._nodes import called
 from ._places import Loop, Names, changed_arrays
 from ._read import Source
 from ._references import reference_kinds
@@ -55,8 +56,7 @@ class _Walker(ast.NodeVisitor):
         self.loops: tuple[Loop, ...] = caller.loops if caller else ()
         self.order: int = caller.order if caller else 0
         self.names = Names(source.tree, {})
-        self._is_nested = caller is not None
-        self._is_serialized = False
+        self._tasks = {} if caller else dict(tasks(source.tree.body))
         self._is_guarded: bool = caller._is_guarded if caller else False
 
     def run(self) -> None:
@@ -67,12 +67,11 @@ class _Walker(ast.NodeVisitor):
     def visit_For(self, node: ast.For) -> None:
         self.order += 1
         self._iterator(node.iter)
-        outer = self.loops, self._is_nested
-        self.loops = (*self.loops, self._loop(node, is_outermost=not (is_static(node) or self._is_nested)))
-        self._is_nested = self._is_nested or not is_static(node)
+        outer = self.loops
+        self.loops = (*outer, self._loop(node))
         for statement in node.body + node.orelse:
             self.visit(statement)
-        self.loops, self._is_nested = outer
+        self.loops = outer
         self.names.leave(node)
 
     def visit_While(self, node: ast.While) -> None:
@@ -87,16 +86,14 @@ class _Walker(ast.NodeVisitor):
         self._nested(node)
 
     def _nested(self, node: ast.stmt) -> None:
-        outer = self._is_nested, self._is_guarded
-        self._is_nested = self._is_guarded = True
+        outer, self._is_guarded = self._is_guarded, True
         self.generic_visit(node)
-        self._is_nested, self._is_guarded = outer
+        self._is_guarded = outer
 
-    def _loop(self, node: ast.For, *, is_outermost: bool) -> Loop:
-        is_serialized, self._is_serialized = self._is_serialized, False
+    def _loop(self, node: ast.For) -> Loop:
         counted = iterated(node)
         is_range = isinstance(counted, ast.Call) and called(counted) == "range" and len(counted.args) < 3
-        extent = _extent(counted.args) if is_range and isinstance(counted, ast.Call) else None
+        is_outermost, is_serialized, extent = node in self._tasks, self._tasks.get(node, False), constant_extent(node)
         return Loop(
             self.names.key(node),
             self.names.enter(node),
@@ -131,13 +128,9 @@ class _Walker(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         self.order += 1
-        if isinstance(node.value, ast.Call):
-            if is_setting(node):
-                self._is_serialized = self._is_serialized or is_serialized(node)
-                return
-            if self._atomic(node.value, is_fetched=False):
-                return
-        self.visit(node.value)
+        is_atomic = isinstance(node.value, ast.Call) and self._atomic(node.value, is_fetched=False)
+        if not (is_atomic or is_setting(node)):
+            self.visit(node.value)
 
     # Expressions --------------------------------------------------------------------------
     def visit_Call(self, node: ast.Call) -> None:
@@ -257,12 +250,3 @@ class _Walker(ast.NodeVisitor):
         walker.names = Names(inner.tree, forms, f"{self.names.prefix}{self.order}.")
         walker.run()
         self.order = walker.order
-
-
-def _extent(bounds: list[ast.expr]) -> tuple[int, int] | None:
-    """The first and last number of a range whose bounds are plain numbers; of an empty one, the last is the less."""
-    values = [bound.value for bound in bounds if isinstance(bound, ast.Constant) and isinstance(bound.value, int)]
-    if not values or len(values) < len(bounds):
-        return None
-    numbers = range(*values)
-    return numbers.start, numbers.stop - 1

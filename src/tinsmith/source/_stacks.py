@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._bounds import Bounds, names_of_bound
-from ._nodes import is_static
+from ._bounds import Bounds
+from ._definitions import Loop, assigned_names
+from ._loops import is_static
 from ._read import Source
 from ._walk import walk
 
-Loops = tuple[ast.For | ast.While, ...]
+Loops = tuple[Loop, ...]
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,6 @@ class Nest:
     @property
     def place(self) -> str:
         return self.source.place(max(self.sites, key=len)[-1])
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names that the loops' bounds depend on."""
-        loops = {loop for site in self.sites for loop in site if isinstance(loop, ast.For)}
-        return frozenset().union(*(names_of_bound(self.source, loop) for loop in loops))
 
     def depth(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int | None:
         """Entries that the stack needs; None where a bound cannot be told before the launch.
@@ -76,7 +71,7 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
     """
     sites: dict[str, list[Loops]] = {}
     for loops, statement, is_kept in _assignments(source.tree.body, (), is_top=True):
-        for name in sorted(_assigned(statement) & needed):  # in an order that does not change from run to run
+        for name in sorted(assigned_names(statement) & needed):  # in an order that does not change from run to run
             if is_kept or _is_carried(name, loops):
                 sites.setdefault(name, []).append(loops)
     nests = [Nest(source, name, tuple(found)) for name, found in sites.items() if any(map(_has_loop, found))]
@@ -91,7 +86,7 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
 def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
     """Inner loops of a task that use a local from outside, each with such a local and the loops around it."""
     found = _assignments([task], (), is_top=True)
-    given = [(name, around) for around, statement, _ in found for name in sorted(_assigned(statement))]
+    given = [(name, around) for around, statement, _ in found for name in sorted(assigned_names(statement))]
     for around, loop, _ in found:
         if not isinstance(loop, ast.For) or is_static(loop) or loop is task:
             continue
@@ -138,32 +133,3 @@ def _holds_loop(statement: ast.stmt) -> bool:
 
 def _has_loop(nodes: tuple[ast.AST, ...]) -> bool:
     return any(isinstance(node, ast.For | ast.While) and not is_static(node) for node in nodes)
-
-
-def _assigned(statement: ast.stmt) -> set[str]:
-    """Locals that a statement itself assigns, not those inside it."""
-    if isinstance(statement, ast.For | ast.While | ast.If):
-        return set()
-    targets = [target for node in walk(statement) for target in _targets(node)]
-    return {leaf.id for target in targets for leaf in walk(target) if isinstance(leaf, ast.Name)}
-
-
-def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return [_base(part) for target in node.targets for part in _parts(target)]
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        return [
-            argument for argument in node.value.args if isinstance(argument, ast.Name)
-        ]  # a function may change them
-    return [_base(node.target)] if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr) else []
-
-
-def _parts(target: ast.expr) -> list[ast.expr]:
-    return target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
-
-
-def _base(target: ast.expr) -> ast.expr:
-    """The local under `v[0]` and `v.x`."""
-    while isinstance(target, ast.Subscript | ast.Attribute):
-        target = target.value
-    return target

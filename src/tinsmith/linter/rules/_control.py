@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import carrying_nests, root, walk
+from ...source import carrying_nests, dynamic, is_size, root, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
-from .._walk import dynamic, is_size
 
 STACK = 32
 """Entries of Taichi's gradient stack where it does not know the trip count."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from ...source import called_function, is_static, walk
+from ...source import called_function, definitions, walk
 from .._finding import Finding
 from .._subject import BOTH, Subject
 
@@ -18,7 +18,7 @@ def known_divisions(subject: Subject) -> Iterator[Finding]:
     """TS306: of locals that are given a known number once, and never of what Python itself divides."""
     known = _Known(subject)
     for spot in subject.spots:
-        updates = [value for _, value in spot.pairs] if isinstance(spot.statement, ast.AugAssign) else []
+        updates = [value for _, value in spot.assignments] if isinstance(spot.statement, ast.AugAssign) else []
         for node in (*spot.expressions, *updates):
             if not known.misleads(node) or any(known.misleads(one) for one in walk(node) if one is not node):
                 continue
@@ -38,19 +38,10 @@ class _Known:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        given: dict[str, list[ast.expr]] = {}
-        for spot in subject.spots:
-            for target, value in spot.pairs:
-                if isinstance(target, ast.Name):
-                    given.setdefault(target.id, []).append(value)
-        python = {name for name, values in given.items() if all(map(self._is_static, values))}
-        loops = (spot.statement for spot in subject.spots if is_static(spot.statement))
-        python |= {one.id for loop in loops for one in walk(loop.target) if isinstance(one, ast.Name)}
-        once = {name: values[0] for name, values in given.items() if len(values) == 1 and name not in python}
-        self.values: Mapping[str, ast.expr] = once
-
-    def _is_static(self, node: ast.expr) -> bool:
-        return self.subject.called(node) == "static"
+        single = definitions(subject.tree).single
+        self.values: Mapping[str, ast.expr] = {
+            name: value for name, value in single.items() if subject.called(value) != "static"
+        }
 
     def misleads(self, node: ast.AST) -> bool:
         """Whether a node is a division that the engine works out when it compiles, and may round up."""
@@ -103,7 +94,7 @@ class _Known:
 
     def _captured_int(self, node: ast.Name) -> int | None:
         """Python's integer of a name that is none of the kernel's own."""
-        if node.id in self.subject.locals or node.id in self.subject.declared:
+        if node.id in self.subject.source.assigned or node.id in self.subject.declared:
             return None
         value = called_function(self.subject.source, node)
         return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import root, walk
-from .._carried import carried
+from ...source import carried, dynamic, root, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
-from .._walk import dynamic
 
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
 
@@ -51,7 +49,7 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
     vectors = {
         target.id
         for spot in subject.spots
-        for target, value in spot.pairs
+        for target, value in spot.assignments
         if isinstance(target, ast.Name) and any(subject.called(node) in _VECTORS for node in walk(value))
     }
     seen: set[str] = set()

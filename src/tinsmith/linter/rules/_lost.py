@@ -11,12 +11,10 @@ import ast
 from collections.abc import Iterator
 
 from ..._lazy import lazy
-from ...source import needs_of, root
-from .._carried import carried
+from ...source import Loop, Spot, carried, dynamic, is_size, names_in, needs_of, root, runs_once
 from .._finding import Finding
 from .._subject import ENGINES, Subject
 from .._types import types_of
-from .._walk import Loop, Spot, dynamic, is_size, names_in
 
 _INTEGERS = frozenset({"int", "i32", "i64", "u32", "u64"})
 
@@ -48,8 +46,8 @@ class _Lost:
         self.depth = 1 if subject.is_kernel else 0  # of a kernel the outermost loop is the one that threads share
         self.given: dict[str, list[tuple[int, Spot, ast.expr]]] = {}
         for place, spot in enumerate(subject.spots):
-            for name, value in _values(spot.statement):
-                self.given.setdefault(name, []).append((place, spot, value))
+            for target, value in spot.assignments:
+                self.given.setdefault(root(target), []).append((place, spot, value))
 
     @lazy
     def parameters(self) -> frozenset[str]:
@@ -93,7 +91,7 @@ class _Lost:
             return None
         loop = loops[max(common, self.depth)]
         is_later = any(other > place and not _holds(loop, at) for other, at, _ in self.given.get(name, ()))
-        return None if is_later or _is_single(loop) else loop
+        return None if is_later or runs_once(loop) else loop
 
     def engines_wrong_about(self, name: str) -> tuple[str, ...]:
         """The engines that lose a local's gradient; a local that a loop carries has memory in both."""
@@ -101,23 +99,6 @@ class _Lost:
         if any(name in carried(loop) for loop in loops):
             return ()
         return ("quadrants",) if self._changes_itself(name) else ENGINES
-
-
-def _values(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """Locals that a statement gives a value, or a part of one."""
-    match statement:
-        case ast.Assign(targets=[ast.Tuple(elts=parts)], value=ast.Tuple(elts=values)) if len(parts) == len(values):
-            pairs = list(zip(parts, values, strict=True))
-        case ast.Assign(targets=targets, value=value):
-            ends = [end for one in targets for end in (one.elts if isinstance(one, ast.Tuple | ast.List) else [one])]
-            pairs = [(end, value) for end in ends]
-        case ast.AnnAssign(target=target, value=ast.expr() as value):
-            pairs = [(target, value)]
-        case ast.AugAssign(target=target, op=op, value=value):
-            pairs = [(target, ast.BinOp(ast.Name(root(target), ast.Load()), op, value))]
-        case _:
-            pairs = []
-    yield from ((root(target), value) for target, value in pairs if root(target))
 
 
 def _flowing(spot: Spot, subject: Subject) -> frozenset[str]:
@@ -168,14 +149,6 @@ def _shared(left: tuple[Loop, ...], right: tuple[Loop, ...]) -> int:
 
 def _holds(loop: Loop, spot: Spot) -> bool:
     return any(one is loop for one in spot.loops)
-
-
-def _is_single(loop: Loop) -> bool:
-    """`for _ in range(1)`: there is no other iteration to lose."""
-    match loop:
-        case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=1)])):
-            return True
-    return False
 
 
 def _is_by_value(annotation: ast.expr | None) -> bool:

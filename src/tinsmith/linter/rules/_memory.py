@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Access, Roles, root, walk
+from ...source import Access, Roles, is_size, names_in, root, sources, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
-from .._walk import is_size, names_in
 
 _WAYS_OUT = "{0}[t + 1, ...] = ...  # from {0}[t, ...]: each value at a place of its own"
 _OF_EXTREMES = (
@@ -179,7 +178,7 @@ def _has_ranges_of_its_own(subject: Subject, change: Access, missing: list[str])
     around = [spot.loops for spot in subject.spots if any(part is change.node for part in walk(spot.statement))]
     loops = (loop for loop in max(around, key=len, default=()) if isinstance(loop, ast.For))
     ranges = (ends for loop in loops if names_in(loop.target) & used for ends in _ranges(subject, loop.iter))
-    return any(all(_sources(subject, end) & variables for end in ends) for ends in ranges)
+    return any(all(sources(subject.tree, end) & variables for end in ends) for ends in ranges)
 
 
 def _ranges(subject: Subject, iterator: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -195,31 +194,12 @@ def _ranges(subject: Subject, iterator: ast.expr) -> Iterator[tuple[ast.expr, as
 def _differs(subject: Subject, change: Access, missing: list[str]) -> bool:
     """Whether iterations that meet may store different values: what does not depend on these variables is the same."""
     variables = {variable.partition("@")[0] for variable in missing}
-    stored = (value for spot in subject.spots for target, value in spot.pairs if _holds(target, change.node))
-    return any(_sources(subject, value) & variables for value in stored)
+    stored = (value for spot in subject.spots for target, value in spot.assignments if _holds(target, change.node))
+    return any(sources(subject.tree, value) & variables for value in stored)
 
 
 def _holds(target: ast.expr, node: ast.expr) -> bool:
     return any(part is node for part in walk(target))
-
-
-def _sources(subject: Subject, value: ast.expr) -> set[str]:
-    """Names that a value is worked out from, those behind its locals too."""
-    found, more = set[str](), set(names_in(value))
-    while more - found:
-        found |= more
-        given = (pair for spot in subject.spots for pair in (*spot.pairs, *_unpacked(spot.statement)))
-        more = {name for target, value in given if root(target) in found for name in names_in(value)}
-        loops = (one for one in subject.source.nodes if isinstance(one, ast.For) and names_in(one.target) & found)
-        more |= {name for loop in loops for name in names_in(loop.iter)}
-    return found
-
-
-def _unpacked(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Of `first, last = span(i)`, each target with the whole value."""
-    match statement:
-        case ast.Assign(targets=[ast.Tuple(elts=ends)], value=ast.Call() as value):
-            yield from ((end, value) for end in ends)
 
 
 def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import root, walk
+from ...source import Spot, dynamic, is_size, names_in, root, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 from .._types import Types, types_of
-from .._walk import Spot, dynamic, is_size, names_in
 
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
@@ -20,7 +19,7 @@ def truncated(subject: Subject) -> Iterator[Finding]:
     """TS301: a local keeps the type of its first value."""
     types = types_of(subject)
     for spot in subject.spots:
-        for target, value in spot.pairs:
+        for target, value in spot.assignments:
             if _is_integer(target, types) and types.of(value) == "float" and value is not types.first.get(root(target)):
                 name, given = subject.text(target), _given(subject, spot.statement, value)
                 if isinstance(target, ast.Name):
@@ -88,7 +87,7 @@ def through_integers(subject: Subject) -> Iterator[Finding]:
     """TS302: not where the integer is an index, a bound or a condition."""
     types, indices = types_of(subject), _inside_indices(subject)
     for spot in subject.spots:
-        for target, value in spot.pairs:
+        for target, value in spot.assignments:
             if _is_integer(target, types) or (isinstance(target, ast.Name) and target.id in types.integers):
                 continue
             for node in walk(value):
@@ -241,7 +240,7 @@ def narrow_literals(subject: Subject) -> Iterator[Finding]:
         return
     types = types_of(subject)
     for spot in subject.spots:
-        for target, value in spot.pairs:
+        for target, value in spot.assignments:
             if not isinstance(target, ast.Name) or not isinstance(value, ast.Constant):
                 continue
             if isinstance(value.value, float) and types.first.get(target.id) is value:

@@ -58,7 +58,7 @@ class _Certain:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.shapes = _shapes(subject)
-        self.once, _ = definitions(subject.tree)
+        self.single = definitions(subject.tree).single
         stores = (node for node in subject.source.nodes if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign))
         targets = (target for one in stores for target in getattr(one, "targets", [getattr(one, "target", None)]))
         names = (node for target in targets for node in walk(target) if isinstance(node, ast.Name))
@@ -201,14 +201,13 @@ class _Certain:
     def _name(self, name: str, scope: Mapping[str, Range], depth: int) -> Form | None:
         if _variable(name) in scope:
             return None if name in self.assigned else Form({_variable(name): 1})
-        if name in self.once and depth < 8:
-            return self._form(self.once[name], scope, depth + 1)
+        if name in self.single and depth < 8:
+            return self._form(self.single[name], scope, depth + 1)
         declared = self.subject.declared.get(name)
         if declared is not None:
             return Form({name: 1}) if declared.kind == "scalar" and not declared.element else None
-        value = (
-            None if name in self.subject.locals else called_function(self.subject.source, ast.Name(name, ast.Load()))
-        )
+        source = self.subject.source
+        value = None if name in source.assigned else called_function(source, ast.Name(name, ast.Load()))
         return Form(constant=value) if isinstance(value, int) and not isinstance(value, bool) else None
 
     # Words ------------------------------------------------------------------------------------

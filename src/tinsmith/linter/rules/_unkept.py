@@ -13,12 +13,10 @@ import ast
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from ...source import called, callee_of, engine_call, is_static, root, walk
-from .._carried import carried
+from ...source import Loop, Spot, called, callee_of, carried, dynamic, engine_call, is_static, names_in, root, walk
 from .._finding import Finding
 from .._subject import Subject
 from .._types import types_of
-from .._walk import Loop, Spot, dynamic, names_in
 
 
 def results(subject: Subject) -> Iterator[Finding]:
@@ -38,7 +36,7 @@ def operands(subject: Subject) -> Iterator[Finding]:
         if subject.called(node) not in ("min", "max"):
             continue
         text = subject.text(node)
-        if _mentions(node, carried(spot.inner[-1]).keys() & subject.locals):
+        if _mentions(node, carried(spot.inner[-1]).keys() & subject.source.assigned):
             words = f"`{text}` of a local that the loop carries: Taichi keeps no old values for it"
             yield subject.finding("TS405", "warning", node, words, "", ("taichi",))
         elif _is_real(node, spot, subject) and (beside := _array_outside(spot, subject)):
@@ -89,7 +87,7 @@ def _is_real(node: ast.Call, spot: Spot, subject: Subject) -> bool:
     """Whether a min or max is of values that move with the loop, arrays' or locals' that are no whole numbers."""
     names = frozenset().union(*map(names_in, node.args)) & _moving(spot.inner)
     reads = any(isinstance(one, ast.Subscript) and root(one) in subject.floats for one in walk(node))
-    return bool(names) and (reads or bool(names & subject.locals - types_of(subject).integers))
+    return bool(names) and (reads or bool(names & subject.source.assigned - types_of(subject).integers))
 
 
 _UNKEPT = frozenset({"exp", "tanh", "rsqrt"})
@@ -141,7 +139,7 @@ def _parts(loop: Loop) -> frozenset[int]:
 
 def _assigned(spot: Spot) -> list[str]:
     """Locals that a statement gives a value."""
-    return [root(target) for target, _ in spot.pairs if not isinstance(target, ast.Subscript)]
+    return [root(target) for target, _ in spot.assignments if not isinstance(target, ast.Subscript)]
 
 
 def _mentions(node: ast.Call, names: Collection[str]) -> bool:

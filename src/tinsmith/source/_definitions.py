@@ -1,0 +1,174 @@
+"""Definitions and uses of locals: which statements give them values, from what, and which a loop carries.
+
+A definition of a local is an assignment to it, the header of a loop over it, or a call that may change what it is
+given. A local with a single definition, which is an assignment, stands for the assigned expression.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ._nodes import called, names_in, root
+from ._walk import walk
+
+Loop = ast.For | ast.While
+
+
+def assignments(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """(target, value) of assignments. Of `a += b` the value is `a + b`; of `a, b = v` they are `v[0]` and `v[1]`."""
+    match statement:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from _unpacked(target, value)
+        case ast.AnnAssign(target=target, value=ast.expr() as value):
+            yield target, value
+        case ast.AugAssign(target=target, op=op, value=value):
+            yield target, ast.copy_location(ast.BinOp(_loaded(target), op, value), statement)
+
+
+def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if not isinstance(target, ast.Tuple | ast.List):
+        yield target, value
+        return
+    parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+    for place, one in enumerate(target.elts):
+        part = ast.Subscript(value, ast.Constant(place), ast.Load())
+        yield from _unpacked(one, parts[place] if len(parts) == len(target.elts) else ast.copy_location(part, value))
+
+
+def _loaded(target: ast.expr) -> ast.expr:
+    """What is read where a target is written."""
+    match target:
+        case ast.Name(id=name):
+            read = ast.Name(name, ast.Load())
+        case ast.Subscript(value=value, slice=index):
+            read = ast.Subscript(value, index, ast.Load())
+        case ast.Attribute(value=value, attr=attr):
+            read = ast.Attribute(value, attr, ast.Load())
+        case _:
+            return target
+    return ast.copy_location(read, target)
+
+
+def assigned_names(statement: ast.stmt) -> set[str]:
+    """Locals that a statement itself may change, not those inside it: a function may change what it is given."""
+    if isinstance(statement, ast.For | ast.While | ast.If):
+        return set()
+    stored = (one for one in walk(statement) if isinstance(one, ast.Name | ast.Subscript | ast.Attribute))
+    return {root(one) for one in stored if isinstance(one.ctx, ast.Store)} | _given(statement)
+
+
+def _given(node: ast.AST) -> set[str]:
+    """Names that a call is given whose result nobody takes."""
+    arguments = node.value.args if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else ()
+    return {one.id for one in arguments if isinstance(one, ast.Name)}
+
+
+class Definitions(NamedTuple):
+    """`single`: what stands for locals that have one definition. `locals`: all names that a body gives values."""
+
+    single: Mapping[str, ast.expr]
+    locals: frozenset[str]
+
+
+@lru_cache(maxsize=64)  # a function that is called in a hundred places is looked at once
+def definitions(tree: ast.FunctionDef) -> Definitions:
+    """Definitions of a function's locals. A parameter that is assigned has two, its argument being the first."""
+    counts: dict[str, int] = {}
+    nodes = walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + 1
+    changed = [name for node in nodes for name in _given(node)] + [argument.arg for argument in tree.args.args]
+    unknown = {name for name in changed if name in counts} | {name for name, count in counts.items() if count > 1}
+    plain = (node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign))
+    pairs = (pair for node in plain for pair in assignments(node))
+    single = {target.id: value for target, value in pairs if isinstance(target, ast.Name) and target.id not in unknown}
+    return Definitions(single, frozenset(counts))
+
+
+def sources(tree: ast.FunctionDef, node: ast.AST) -> frozenset[str]:
+    """Names that a value is worked out from, those behind locals and loops' variables too: its backward slice."""
+    uses, found, waiting = _uses(tree), set[str](), set(names_in(node))
+    while waiting:
+        name = waiting.pop()
+        found.add(name)
+        waiting |= uses.get(name, set()) - found
+    return frozenset(found)
+
+
+@lru_cache(maxsize=64)
+def _uses(tree: ast.FunctionDef) -> Mapping[str, set[str]]:
+    """Names in the values and loops' headers that each name has its values from."""
+    found: dict[str, set[str]] = {}
+    for node in walk(tree):
+        if isinstance(node, ast.For):
+            for name in names_in(node.target):
+                found.setdefault(name, set()).update(names_in(node.iter))
+        elif isinstance(node, ast.stmt):
+            for target, value in assignments(node):
+                found.setdefault(root(target), set()).update(names_in(value))
+    return found
+
+
+# Loops --------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def carried(loop: Loop) -> dict[str, ast.stmt]:
+    """Locals that an iteration hands to the next, each with the first statement that changes it.
+
+    They are changed in the body, and read there before it has given them a value on every way: upward exposed uses.
+    """
+    exposed = _flow(loop.body).exposed
+    changed: dict[str, ast.stmt] = {}
+    for one in _statements(loop.body):
+        for target, _ in assignments(one):
+            if root(target) in exposed:
+                changed.setdefault(root(target), one)
+    return changed
+
+
+class _Flow(NamedTuple):
+    """What a block reads before it gives it a value, and what it gives a value on every way."""
+
+    exposed: frozenset[str]
+    made: frozenset[str]
+
+
+def _flow(body: Sequence[ast.stmt]) -> _Flow:
+    exposed: frozenset[str] = frozenset()
+    made: frozenset[str] = frozenset()
+    for one in body:
+        found = _of_statement(one)
+        exposed |= found.exposed - made
+        made |= found.made
+    return _Flow(exposed, made)
+
+
+def _of_statement(one: ast.stmt) -> _Flow:
+    match one:
+        case ast.If(test=test):
+            then, other = _flow(one.body), _flow(one.orelse)
+            made = then.made if called(test) == "static" else then.made & other.made
+            return _Flow(names_in(test) | then.exposed | other.exposed, made)
+        case ast.For(target=target, iter=iterator):
+            return _Flow(names_in(iterator) | (_flow(one.body).exposed - names_in(target)), frozenset())
+        case ast.While(test=test):
+            return _Flow(names_in(test) | _flow(one.body).exposed, frozenset())
+    given = list(assignments(one))
+    if not given:
+        return _Flow(names_in(one), frozenset())
+    made = frozenset(target.id for target, _ in given if isinstance(target, ast.Name))
+    parts = [value for _, value in given] + [target for target, _ in given if not isinstance(target, ast.Name)]
+    return _Flow(frozenset().union(*map(names_in, parts)), made)
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    for one in body:
+        yield one
+        for part in ("body", "orelse"):
+            yield from _statements(getattr(one, part, []))

@@ -1,0 +1,117 @@
+"""Loops: which are unrolled, which run in parallel, how often they run; and statements with the loops around them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from .._lazy import lazy
+from ._definitions import Loop, assignments
+from ._nodes import called
+from ._walk import walk
+
+
+def is_static(loop: ast.AST) -> TypeGuard[ast.For]:
+    """Whether it is a loop over `ti.static(...)`, which is unrolled."""
+    return isinstance(loop, ast.For) and called(loop.iter) == "static"
+
+
+def iterated(loop: ast.For) -> ast.expr:
+    """What a loop runs over, without the `ti.static(...)` around it."""
+    return loop.iter.args[0] if isinstance(loop.iter, ast.Call) and called(loop.iter) == "static" else loop.iter
+
+
+def dynamic(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """Loops that the run goes through: those that are not unrolled."""
+    return tuple(loop for loop in loops if not is_static(loop))
+
+
+def is_setting(statement: ast.stmt) -> bool:
+    """Whether a statement is a setting of the loop that follows (`ti.loop_config(...)`)."""
+    return isinstance(statement, ast.Expr) and called(statement.value) in ("loop_config", "block_local")
+
+
+def is_serialized(statement: ast.stmt) -> bool:
+    """Whether a setting makes the loop that follows run in order (`ti.loop_config(serialize=True)`)."""
+    if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
+        return False
+    given = [keyword.value for keyword in statement.value.keywords if keyword.arg == "serialize"]
+    # A value that is no constant counts as true: a batch whose samples run in order is right either way.
+    is_setting_off = any(isinstance(value, ast.Constant) and not value.value for value in given)
+    return called(statement.value) == "loop_config" and bool(given) and not is_setting_off
+
+
+def tasks(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.For, bool]]:
+    """The outermost loops of a kernel, which engines run in parallel, each with whether a setting makes it serial."""
+    is_serial = False
+    for one in body:
+        if is_static(one):
+            yield from tasks(one.body)  # unrolled: the loops in it are outermost
+        elif isinstance(one, ast.For):
+            yield one, is_serial
+        is_serial = not isinstance(one, ast.For) and (is_serial or is_serialized(one))
+
+
+def constant_extent(loop: Loop) -> tuple[int, int] | None:
+    """First and last value of a loop's variable, where its bounds are plain numbers; if empty, the last is less."""
+    counted = iterated(loop) if isinstance(loop, ast.For) else None
+    if not (isinstance(counted, ast.Call) and called(counted) == "range" and len(counted.args) < 3):
+        return None
+    values = [one.value for one in counted.args if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+    if not values or len(values) < len(counted.args):
+        return None
+    numbers = range(*values)
+    return numbers.start, numbers.stop - 1
+
+
+def runs_once(loop: Loop) -> bool:
+    """`for _ in range(1)`, `for _ in ti.ndrange(1)`."""
+    match iterated(loop) if isinstance(loop, ast.For) else None:
+        case ast.Call(args=[ast.Constant(value=1)]) as call if called(call) == "ndrange":
+            return True
+    extent = constant_extent(loop)
+    return extent is not None and extent[0] == extent[1]
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A statement and what stands around it, the outermost first."""
+
+    statement: ast.stmt
+    loops: tuple[Loop, ...]
+    guards: tuple[ast.expr, ...]
+
+    @property
+    def inner(self) -> tuple[Loop, ...]:
+        """Loops that run in an iteration of the outermost one; those that `ti.static` unrolls do not count."""
+        return dynamic(self.loops)[1:]
+
+    @lazy
+    def expressions(self) -> tuple[ast.expr, ...]:
+        """Everything that the statement itself evaluates: the test of an `if`, not its body."""
+        parts = [child for child in ast.iter_child_nodes(self.statement) if isinstance(child, ast.expr)]
+        return tuple(node for part in parts for node in walk(part) if isinstance(node, ast.expr))
+
+    @lazy
+    def calls(self) -> tuple[ast.Call, ...]:
+        """Calls among them."""
+        return tuple(node for node in self.expressions if isinstance(node, ast.Call))
+
+    @lazy
+    def assignments(self) -> tuple[tuple[ast.expr, ast.expr], ...]:
+        """(target, value) of the assignments that it makes."""
+        return tuple(assignments(self.statement))
+
+
+def spots(body: Sequence[ast.stmt], loops: tuple[Loop, ...] = (), guards: tuple[ast.expr, ...] = ()) -> Iterator[Spot]:
+    """All statements, in order."""
+    for one in body:
+        yield Spot(one, loops, guards)
+        if isinstance(one, ast.For | ast.While):
+            yield from spots(one.body + one.orelse, (*loops, one), guards)
+        elif isinstance(one, ast.If):
+            inside = guards if called(one.test) == "static" else (*guards, one.test)
+            yield from spots(one.body, loops, inside)
+            yield from spots(one.orelse, loops, inside)
