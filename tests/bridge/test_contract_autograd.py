@@ -6,7 +6,9 @@ import torch
 import cases
 
 SUBSETS = [(True, False), (False, True), (True, True)]
-PAIRS = cases.named("clamped", "convolution", "bilinear", "compositing", "matrix_vector", "chained", "own_backward")
+PAIRS = cases.named(
+    "clamped", "convolution", "bilinear", "compositing", "matrix_vector", "chained", "own_backward", "returned"
+)
 
 
 @pytest.fixture

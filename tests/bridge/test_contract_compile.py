@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.thinned(3), pytest.mark.filterwarnings("ignore:.*torch
 FORMS = cases.named(
     "square", "convolution", "two_outputs", "counted", "learnable_scalar", "scalars", "polynomial", "method",
     "template_arrays", "batched", "unzeroed", "own_backward", "chained", "gather", "scratch_recurrence", "splat",
-    "upsampled", "cross", "dot", "no_inputs",
+    "upsampled", "cross", "dot", "no_inputs", "returned", "returned_several",
 )  # fmt: skip
 COMPILED = cases.named("convolution", "two_outputs", "chained", "gather")
 

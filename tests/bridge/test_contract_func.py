@@ -10,8 +10,9 @@ pytestmark = pytest.mark.thinned(3)
 
 SAMPLES = 3
 SCALAR_LOSS = cases.named(
-    "convolution", "bilinear", "matrix_vector", "chained", "scatter", "own_backward", "two_outputs"
-)
+    "convolution", "bilinear", "matrix_vector", "chained", "scatter", "own_backward", "two_outputs", "returned",
+    "returned_several",
+)  # fmt: skip
 MAPPED = [case for case in cases.ALL if cases.differentiable(case.inputs(torch.float64))]
 
 

@@ -20,7 +20,7 @@ def test_float64(lang64, case):
     cases.assert_same_values_and_gradients(case.op(lang64, torch.float64), case.expected, inputs)
 
 
-HALF = cases.named("square", "branches", "convolution", "gather", "two_outputs", "chained", "batched")
+HALF = cases.named("square", "branches", "convolution", "gather", "two_outputs", "chained", "batched", "returned")
 
 
 @pytest.mark.parametrize("case", HALF, ids=str)

@@ -19,7 +19,7 @@ FORMS = cases.named(
     "square", "convolution", "two_outputs", "counted", "learnable_scalar", "scalars", "polynomial", "static_branch",
     "any_rank", "method", "template_arrays", "batched", "unzeroed", "own_backward", "backward_argument", "chained",
     "gather", "embedding", "scratch_recurrence", "output_recurrence", "splat", "upsampled", "cross", "matrix_vector",
-    "dot", "no_inputs",
+    "dot", "no_inputs", "returned", "returned_several",
 )  # fmt: skip
 
 

@@ -241,24 +241,104 @@ def test_a_kernel_that_returns_a_value(lang):
         ts.op("x[n] -> y[n]")(total)
 
 
-def test_several_values_without_names(lang):
+def both(lang):
     @lang.kernel
     def both(x: lang.types.ndarray()) -> (lang.f32, lang.math.vec2):
         return x[0], lang.math.vec2(x[1], x[2])
 
-    with pytest.raises(ts.KernelError, match=r"(?s)both.*returns 2 values.*-> result0\[\], result1\[2\]"):
-        ts.op("x[n] -> s[]")(both)
+    return both
 
 
-def test_a_kernel_that_returns_before_its_end(lang):
+def early(lang):
     @lang.kernel
     def early(x: lang.types.ndarray()) -> lang.f32:
         if x[0] > 0.0:
-            return 1.0
+            return 1.0  #!
         return 2.0
 
-    with pytest.raises(ts.KernelError, match=r"(?s)what kernel `early` returns.*line \d+: `return` before the end"):
-        ts.op("x[n] -> s[]")(early)
+    return early
+
+
+def in_a_loop(lang):
+    @lang.kernel  # noqa: RET503  # that is the mistake
+    def in_a_loop(x: lang.types.ndarray()) -> lang.f32:
+        for i in x:
+            return x[i]  #!
+
+    return in_a_loop
+
+
+def one_way_only(lang):
+    @lang.kernel  # noqa: RET503  # that is the mistake
+    def one_way_only(x: lang.types.ndarray(), k: lang.template()) -> lang.f32:
+        if lang.static(k):  #!
+            return x[0]
+
+    return one_way_only
+
+
+def shadowed(lang):
+    s = 2.0
+
+    @lang.kernel
+    def shadowed(x: lang.types.ndarray()) -> lang.f32:
+        return s * x[0]  #!
+
+    return shadowed
+
+
+def struct(lang):
+    pair = lang.types.struct(a=lang.f32, b=lang.f32)
+
+    @lang.kernel
+    def struct(x: lang.types.ndarray()) -> pair:
+        return pair(x[0], x[1])
+
+    return struct
+
+
+def nothing(lang):
+    @lang.kernel
+    def nothing(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+
+    return nothing
+
+
+def one(lang):
+    @lang.kernel
+    def one(x: lang.types.ndarray(), y: lang.types.ndarray()) -> lang.f32:
+        for i in x:
+            y[i] = x[i]
+        return x[0]
+
+    return one
+
+
+RETURNS = [
+    (both, "x[n] -> s[]", r"(?s)both.*returns 2 values, and the spec names 1 of them.*-> result0\[\], result1\[2\]"),
+    (both, "x[n] -> s[], t[3]", r"(?s)gives `t`.*elements of size 3.*of 2"),
+    (both, "x[n] -> s[], t[]", r"(?s)gives `t`.*0 dims, and what the kernel returns has 1.*Write `t\[2\]`"),
+    (early, "x[n] -> s[]", r"(?s)what kernel `early` returns.*`return` in a loop, or in a branch that a run decides"),
+    (in_a_loop, "x[n] -> s[]", r"(?s)what kernel `in_a_loop` returns.*`return` in a loop"),
+    (one_way_only, "x[n] -> s[]", "ends without `return`"),
+    (shadowed, "x[n] -> s[]", r"(?s)an output is called `s`.*`s_out\[\.\.\.\]`"),
+    (struct, "x[n] -> s[]", r"(?s)struct.*returns a value of a kind that no array holds"),
+    (nothing, "x[n] -> y[n], s[]", r"(?s)`s`, which is not a parameter.*returned    nothing.*`return s`"),
+    (nothing, "x[n], s[] -> y[n]", r"(?s)`s`, which is not a parameter of the kernel\n.*(?<!return s`.)$"),
+    (one, "x[n] -> y[n], s[], t[]", r"(?s)`t`, which is not a parameter.*returned    `s`"),
+    (one, "x[n] -> yy[n]", r"(?s)gives `yy`.*1 dims, and what the kernel returns has 0"),
+]
+
+
+@pytest.mark.parametrize(("make", "spec", "words"), RETURNS, ids=lambda value: getattr(value, "__name__", None))
+def test_what_is_returned(lang, make, spec, words):
+    with pytest.raises(ts.TinsmithError, match=words) as caught:
+        ts.op(spec)(make(lang))
+    lines, first = inspect.getsourcelines(make)
+    marked = [first + place for place, line in enumerate(lines) if line.endswith("#!\n")]
+    assert all(f"{__file__}:{line}" in str(caught.value) for line in marked)
 
 
 # What an engine does not compile: the line, and those of the functions that it calls.

@@ -1,5 +1,7 @@
 """Kernels that return values: what they return is an output that no parameter has as its name."""
 
+from typing import NamedTuple
+
 import pytest
 import torch
 
@@ -24,6 +26,233 @@ def test_a_number(lang64):
     inputs = [torch.rand(7, dtype=torch.float64) for _ in range(2)]
     cases.assert_same_values_and_gradients(op, lambda x, w: 0.5 * (w * x**2).sum(), inputs)
     assert op(*inputs).shape == ()
+
+
+# Ways to return: the kernel, and what torch makes of the same five numbers.
+def local_of_the_output_s_name(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()) -> lang.f64:
+        out = 0.0
+        for i in x:
+            out += x[i] ** 3
+        return out
+
+    return kernel, "out[]", lambda x: (x**3).sum()
+
+
+def index_of_the_output_s_name(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()) -> lang.f64:
+        total = 0.0
+        for out in x:
+            total += x[out] * out
+        return total
+
+    return kernel, "out[]", lambda x: (x * torch.arange(5)).sum()
+
+
+def after_what_it_writes(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()) -> lang.f64:
+        total = 0.0
+        for i in x:
+            y[i] = lang.exp(x[i])
+        for i in x:
+            total += y[i] * x[i]
+        return total
+
+    return kernel, "out[], y[n]", lambda x: ((x.exp() * x).sum(), x.exp())
+
+
+def a_vector(lang):
+    vec3 = lang.types.vector(3, lang.f64)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()) -> vec3:
+        total = vec3(0.0)
+        for i in x:
+            total += x[i] ** vec3(1.0, 2.0, 3.0)
+        return total
+
+    return kernel, "out[3]", lambda x: torch.stack([x.sum(), (x**2).sum(), (x**3).sum()])
+
+
+def a_matrix(lang):
+    mat2 = lang.types.matrix(2, 2, lang.f64)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()) -> mat2:
+        found = mat2([[x[0], x[1] * x[2]], [lang.sin(x[3]), 1.0]])
+        return found @ found
+
+    def twin(x):
+        found = torch.stack([x[0], x[1] * x[2], x[3].sin(), torch.ones_like(x[0])]).reshape(2, 2)
+        return found @ found
+
+    return kernel, "out[2, 2]", twin
+
+
+def a_tuple_that_is_a_local(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()) -> (lang.f64, lang.f64):
+        pair = (x[0] * x[1], lang.cos(x[2]))
+        return pair  # noqa: RET504  # the local is what is tested
+
+    return kernel, "a[], b[]", lambda x: (x[0] * x[1], x[2].cos())
+
+
+def a_tuple_of_a_function(lang):
+    @lang.func
+    def both(v):
+        return v * v, lang.sqrt(v)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()) -> (lang.f64, lang.f64):
+        return both(x[3])
+
+    return kernel, "a[], b[]", lambda x: (x[3] ** 2, x[3].sqrt())
+
+
+def in_branches_known_at_compile_time(lang):
+    power = 3
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()) -> lang.f64:
+        total = 0.0
+        if lang.static(power == 1):
+            return x[0]
+        elif lang.static(power == 2):
+            total = 100.0
+        else:
+            total = 1.0
+        for i in x:
+            total += x[i] ** power
+        if lang.static(power == 3):
+            return 2.0 * total
+        else:
+            return total
+
+    return kernel, "out[]", lambda x: 2 * (x**3).sum() + 2
+
+
+def before_what_is_never_run(lang):
+    @lang.kernel  # noqa: RET503  # a kernel that Python would end elsewhere
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()) -> lang.f64:
+        for i in x:
+            y[i] = x[i] ** 2
+        return x[4]
+        y[0] = 7.0
+
+    return kernel, "y[n], out[]", lambda x: (x**2, x[4])
+
+
+FORMS = [
+    local_of_the_output_s_name, index_of_the_output_s_name, after_what_it_writes, a_vector, a_matrix,
+    a_tuple_that_is_a_local, a_tuple_of_a_function, in_branches_known_at_compile_time, before_what_is_never_run,
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch.func.jvp uses it
+@pytest.mark.parametrize("make", FORMS)
+def test_ways_to_return(lang64, make):
+    kernel, outputs, twin = make(lang64)
+    op = ts.op(f"x[n] -> {outputs}")(kernel)
+    x, direction = (0.2 + torch.rand(5, dtype=torch.float64) for _ in range(2))
+    cases.assert_same_values_and_gradients(op, twin, (x,))
+    ours, theirs = (torch.func.jvp(lambda x, f=f: cases.tensors(f(x)), (x,), (direction,))[1] for f in (op, twin))
+    cases.assert_close(ours, theirs)
+    ours, theirs = (torch.func.jacrev(lambda x, f=f: cases.tensors(f(x))[-1].sum())(x) for f in (op, twin))
+    cases.assert_close(ours, theirs)
+    samples = 0.2 + torch.rand(3, 5, dtype=torch.float64)
+    ours, theirs = (torch.func.vmap(lambda x, f=f: cases.tensors(f(x)))(samples) for f in (op, twin))
+    cases.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["i32", "i64", "u8"])
+def test_integers_have_no_gradient(lang64, name):
+    dtype = getattr(lang64, name)
+
+    @lang64.kernel
+    def above(x: lang64.types.ndarray()) -> (dtype, lang64.f64):
+        count, total = 0, 0.0
+        for i in x:
+            if x[i] > 0.5:
+                count += 1
+            total += x[i] ** 2
+        return count, total
+
+    op = ts.op("x[n] -> count[], total[]")(above)
+    x = torch.rand(20, dtype=torch.float64, requires_grad=True)
+    count, total = op(x)
+    assert str(count.dtype).endswith(name.lstrip("iu")) and not count.requires_grad
+    assert count.item() == (x > 0.5).sum()
+    cases.assert_close(torch.autograd.grad(total, x), (2 * x.detach(),))
+
+
+def test_what_is_updated_besides(lang64):
+    @lang64.kernel
+    def decayed(force: lang64.types.ndarray(), place: lang64.types.ndarray()) -> lang64.f64:
+        energy = 0.0
+        for i in place:
+            place[i] = 0.9 * place[i] + force[i] ** 2
+        for i in place:
+            energy += 0.5 * place[i] ** 2
+        return energy
+
+    op = ts.op("force[n], inout place[n] -> energy[]")(decayed)
+
+    def ours(force, start):
+        place = start.clone()
+        energies = [op(force, place) for _ in range(3)]
+        return (*energies, place)
+
+    def twin(force, place):
+        energies = []
+        for _ in range(3):
+            place = 0.9 * place + force**2
+            energies.append((place**2).sum() / 2)
+        return (*energies, place)
+
+    inputs = tuple(torch.rand(4, dtype=torch.float64) for _ in range(2))
+    cases.assert_same_values_and_gradients(ours, twin, inputs)
+    with torch.no_grad():  # in the tensor's own memory
+        cases.assert_close(ours(*inputs), twin(*inputs))
+
+
+def test_a_type_of_its_results(lang64):
+    class Moments(NamedTuple):
+        mean: torch.Tensor
+        square: torch.Tensor
+
+    @lang64.kernel
+    def moments(x: lang64.types.ndarray()) -> (lang64.f64, lang64.f64):
+        mean, square = 0.0, 0.0
+        for i in x:
+            mean += x[i] / x.shape[0]
+            square += x[i] ** 2 / x.shape[0]
+        return mean, square
+
+    op = ts.op("x[n] -> mean[], square[]", returns=Moments)(moments)
+    found = op(torch.tensor([1.0, 3.0], dtype=torch.float64))
+    assert isinstance(found, Moments)
+    assert found.mean.item() == 2.0 and found.square.item() == 5.0
+
+
+@pytest.mark.parametrize("on_tensors", [False, True])
+def test_a_layer_has_no_use_for_it(lang64, on_tensors):
+    x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))
+
+    @lang64.kernel
+    def squared(is_total: lang64.template()) -> lang64.f64:
+        for i in x:
+            y[i] = x[i] ** 2
+        if lang64.static(is_total):
+            return y[0] + y[1]
+        return y[0]
+
+    layer = ts.EmptyTin(on_tensors=on_tensors, adjoint="source").register_kernel(squared, 1)
+    layer.register_input_field(x).register_output_field(y).finish()
+    cases.assert_same_values_and_gradients(layer, lambda x: x**2, (torch.rand(4, dtype=torch.float64),))
 
 
 def test_a_number_of_each_sample(lang64):

@@ -152,3 +152,38 @@ def no_inputs(lang, real):
             y[i] = i * i
 
     return no_inputs
+
+
+@case(lambda draw: (draw(6), draw(6)), lambda x, w: 0.5 * (w * torch.sin(x)).square().sum())
+def returned(lang, real):
+    @ts.op("x[n], w[n] -> energy[]")
+    @lang.kernel
+    def returned(x: lang.types.ndarray(), w: lang.types.ndarray()) -> real:
+        energy = 0.0
+        for i in x:
+            energy += (w[i] * lang.sin(x[i])) ** 2
+        return 0.5 * energy
+
+    return returned
+
+
+@case(
+    lambda draw: (draw(2, 5),),
+    lambda x: (x * x[:, 1:2], x.sum(1)[:, None] * x[:, :2], x[:, :4].unflatten(1, (2, 2)) ** 2, (x > 0).sum(1).int()),
+)
+def returned_several(lang, real):
+    vec2, mat2 = lang.types.vector(2, real), lang.types.matrix(2, 2, real)
+
+    @ts.op("x[*b, n] -> y[*b, n], pair[*b, 2], square[*b, 2, 2], above[*b]")
+    @lang.kernel
+    def returned_several(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)) -> (vec2, mat2, lang.i32):
+        total, above = 0.0, 0
+        for i in x:
+            y[i] = x[i] * x[1]
+            total += x[i]
+            if x[i] > 0:
+                above += 1
+        square = mat2([[x[0] ** 2, x[1] ** 2], [x[2] ** 2, x[3] ** 2]])
+        return total * vec2(x[0], x[1]), square, above
+
+    return returned_several

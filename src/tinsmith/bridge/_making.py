@@ -31,7 +31,8 @@ def op(
     """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
 
     Args:
-        spec: the arrays that the kernel takes and gives, with their dims: `"x[n], k[m] -> y[n - m + 1]"`.
+        spec: the arrays that the kernel takes and gives, with their dims: `"x[n], k[m] -> y[n - m + 1]"`. What the
+            kernel returns is an output too, by a name that no parameter has: `"x[n] -> loss[]"`.
         scratch: arrays that the kernel uses in between, in the same language.
         init: `{"y": "empty"}` leaves memory as it is that starts at zero otherwise: of an output, of scratch, and, as
             `"grad_x"`, of a gradient that a hand-written `backward` fills. Scratch that is a `"workspace"` moreover is
@@ -57,7 +58,7 @@ def op(
 
     Raises:
         SpecError: the spec does not parse, or does not fit the kernel's parameters.
-        KernelError: the kernel writes an input, returns a value, or has no source.
+        KernelError: the kernel writes an input, returns what the spec does not name, or has no source.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")

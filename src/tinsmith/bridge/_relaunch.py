@@ -81,7 +81,9 @@ def stages_of(
     """
     arrays = [item.name for item in spec.items]
     links: Sequence[Links | None] = options.links or [None] * len(kernels)
-    results = [()] * len(kernels) if options.links else _names_of_results(kernels, [one.name for one in spec.outputs])
+    new = frozenset(updated.values())
+    outputs = [one.name for one in spec.outputs if one.name not in new]
+    results = [()] * len(kernels) if options.links else _names_of_results(kernels, outputs)
     stages: list[Stage] = []
     left = dict(updated)
     for kernel, link, names in zip(kernels, links, results, strict=True):

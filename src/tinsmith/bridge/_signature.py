@@ -169,15 +169,16 @@ def match(
 
     Raises:
         SpecError: the spec and the parameters do not fit each other.
-        KernelError: a kernel returns a value, writes an input, or never writes an output.
+        KernelError: a kernel returns what the spec does not name, writes an input, or never writes an output.
     """
     firsts = tuple(dict.fromkeys(stage.first for stage in stages))
-    for stage in firsts if is_run else ():
-        _check_returns(op, stage)
+    for stage in firsts:
+        if not stage.drops_results:
+            _check_returns(op, spec, stage)
     items = {item.name: item for item in spec.items}
     parameters = {name: p for stage in reversed(stages) for name, p in stage.parameters.items()}
     for item in spec.items:
-        _check_item(op, item, parameters, firsts)
+        _check_item(op, item, spec, parameters, firsts)
     for name, parameter in parameters.items():
         if parameter.kind == "array" and name not in items:
             raise SpecError(_unlisted(op, name, spec))
@@ -220,19 +221,32 @@ def _settle(value: object) -> None:
             getattr(value, name)
 
 
-def _check_item(op: str, item: Item, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> None:
+def _check_item(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> None:
     if item.name not in parameters:
-        close = nearest(item.name, list(parameters))
-        rows = [("spec", str(item)), ("parameters", ", ".join(parameters))]
-        remedy = f"Did you mean `{close}`?" if close else "Use the names of the kernel's parameters."
-        raise SpecError(refusal(f"the spec of op `{op}` names `{item.name}`, which the kernel has not", rows, remedy))
+        raise SpecError(_unknown(op, item, spec, parameters, stages))
     for stage in stages:
         if item.name in stage.parameters:
-            _check_parameter(op, item, stage.parameters[item.name])
+            is_result = any(item.name == name for name, _ in stage.results)
+            _check_parameter(op, item, stage.parameters[item.name], is_result=is_result)
 
 
-def _check_parameter(op: str, item: Item, parameter: Parameter) -> None:
-    rows = [("spec", str(item)), ("annotation", parameter.shown)]
+def _unknown(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> str:
+    """What is said of an item that is neither a parameter nor returned."""
+    returned = [name for stage in stages for name, _ in stage.results]
+    rows = [("spec", str(item)), ("parameters", ", ".join(name for name in parameters if name not in returned))]
+    is_output = item in spec.outputs
+    if is_output:
+        rows.append(("returned", ", ".join(f"`{name}`" for name in returned) or "nothing"))
+    close = nearest(item.name, list(parameters))
+    ways = f"Did you mean `{close}`?" if close else "Use the names of the kernel's parameters."
+    if is_output:
+        ways += f" What a kernel returns is an output too: `return {item.name}`, with its type after `->`."
+    words = f"the spec of op `{op}` names `{item.name}`, which is not a parameter of the kernel"
+    return refusal(f"{words}, and not returned" if is_output else words, rows, ways)
+
+
+def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bool = False) -> None:
+    rows = [("spec", str(item)), ("returned" if is_result else "annotation", parameter.shown)]
     rank = len(item.dims) - (item.batch_name is not None)
     if parameter.kind in ("scalar", "matrix") and (item.has_rest or rank != len(parameter.element)):
         words = f"parameter `{item.name}` of op `{op}` is a {parameter.noun}, not an array"
@@ -243,9 +257,11 @@ def _check_parameter(op: str, item: Item, parameter: Parameter) -> None:
     if not item.has_rest and (rank < least or (declared is not None and rank != declared)):
         wanted = least if declared is not None else f"at least {least}"
         words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {wanted}"
-        raise SpecError(
-            refusal(words, rows, "Write one dim for each of the array's, then those of its vector or matrix element.")
-        )
+        remedy = "Write one dim for each of the array's, then those of its vector or matrix element."
+        if is_result:  # also met where the name of a parameter is misspelt
+            words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, and what the kernel returns has {wanted}"
+            remedy = f"Write `{parameter.listed}`; a parameter of the kernel goes by its own name."
+        raise SpecError(refusal(words, rows, remedy))
     for dim, size in zip(reversed(item.dims), reversed(parameter.element), strict=False):
         if isinstance(dim, Fixed) and dim.size != size:
             words = f"the spec gives `{item.name}` of op `{op}` elements of size {dim.size}, its annotation of {size}"
@@ -278,15 +294,23 @@ def _checked_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str
     return dict(init)
 
 
-def _check_returns(op: str, stage: Stage) -> None:
+def _check_returns(op: str, spec: Spec, stage: Stage) -> None:
+    """Check that what a kernel returns can be outputs, and is."""
     results = stage.home.results(stage.kernel)
+    what = "a value" if len(results) == 1 else f"{len(results)} values"
+    words = f"kernel `{stage.name}` of op `{op}` returns {what}"
+    rows = [("at", stage.source.place(stage.source.tree))]
+    odd = next((one for one in results if one.kind not in ("scalar", "matrix")), None)
+    if odd is not None:
+        remedy = "Return numbers, vectors and matrices; a struct's members each by itself, `-> (ti.f32, ti.f32)`."
+        raise KernelError(refusal(f"{words} of a kind that no array holds", [*rows, ("kind", odd.shown)], remedy))
     if len(results) > len(stage.results):
-        what = "a value" if len(results) == 1 else f"{len(results)} values"
-        words = f"kernel `{stage.name}` of op `{op}` returns {what}, and the spec does not name what it returns"
-        dims = (f"[{', '.join(map(str, one.element))}]" for one in results)
-        names = ", ".join(f"result{'' if len(results) == 1 else place}{dim}" for place, dim in enumerate(dims))
-        remedy = f"Add it to the outputs, by a name that no parameter has: `-> {names}`."
-        raise KernelError(refusal(words, [("at", stage.source.place(stage.source.tree))], remedy))
+        free = [str(item) for item in spec.outputs if item.name not in stage.parameters]
+        named = f"names {len(free)} of them" if 0 < len(free) < len(results) else "does not name what it returns"
+        names = ["result"] if len(results) == 1 else [f"result{place}" for place in range(len(results))]
+        listed = (replace(one, name=name).listed for name, one in zip(names, results, strict=True))
+        remedy = f"Add it to the outputs, by a name that no parameter has: `-> {', '.join(listed)}`."
+        raise KernelError(refusal(f"{words}, and the spec {named}", rows, remedy))
 
 
 def _check_size(op: str, stage: Stage) -> None:

@@ -33,14 +33,15 @@ from ..transforms import (
     NotRewritable,
     annotated,
     begun_as_copies,
+    drop_results,
     fielded,
     gradients_split,
     lifted,
     ranged,
     renamed,
-    results_stored,
     serial,
     simplified,
+    store_results,
     unstored,
     without_gradient_stores,
     write_out_divisions,
@@ -57,7 +58,7 @@ from ._from_ir import (
 from ._guarded import compile_guarded
 from ._links import Links
 from ._structs import without_structs_of
-from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
+from ._uncompiled import places_of, remedy_of, reverse_remedy, telling
 from ._variant import ArrayType, Variant
 
 NO_NAMES: Mapping[str, str] = {}
@@ -86,6 +87,7 @@ class Stage:
         engine: where it runs; `home` is the engine that it was written for.
         parameters: its parameters by name, in order, without `self`; last those that stand for what it returns.
         results: what it returns, by name, as far as it is an output.
+        drops_results: whether it is run as a kernel that returns nothing.
         begins: arrays that it fills with copies before anything else, with the names of what is copied.
         roles: how it uses each array.
 
@@ -113,6 +115,7 @@ class Stage:
         self.is_checked = is_checked
         self._is_steady = is_steady
         self.links = links or Links({}, {})
+        self.drops_results = may_write_fields or links is not None  # a layer's, which has no use for them
         self._may_write_fields = may_write_fields
         self.home = of_kernel(kernel)
         self.engine: Engine = get(engine) if engine else self.home
@@ -142,8 +145,8 @@ class Stage:
         self._lent = lent_names(self.source, self.home, self.owner)
         plain = simplified(self.source.tree, [name for name in self.arrays if name not in values], self._lent)
         self.source = replace(self.source, tree=lifted(plain, values))
-        if may_write_fields:  # what it returns besides, a layer has no use for
-            self.source = replace(self.source, tree=without_result(self.source.tree))
+        if self.drops_results:
+            self.source = replace(self.source, tree=drop_results(self.source.tree))
         self._ranks = {name: self.parameters[name].ndim for name in self.arrays}
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner, self._ranks)
         self.texts: dict[Variant, str] = {}
@@ -160,11 +163,14 @@ class Stage:
     def _with_results(self, names: Sequence[str]) -> ast.FunctionDef:
         """The kernel with what it returns stored to arrays."""
         try:
-            return results_stored(self.source.tree, names)
-        except NotRewritable as reason:
-            words = f"what kernel `{self.source.name}` returns cannot become an output: {reason}"
-            remedy = "Return once, at the end of the kernel, each of the values by itself."
-            raise KernelError(refusal(words, [("at", self.source.place(self.source.tree))], remedy)) from None
+            return store_results(self.source.tree, names)
+        except NotRewritable as refused:
+            words = f"what kernel `{self.source.name}` returns cannot become an output: {refused.reason}"
+            remedy = refused.remedy or (
+                "Return once, at the end of the kernel, each of the values by itself; branches of `if static(...)` may "
+                "return, too."
+            )
+            raise KernelError(refusal(words, [("at", self.source.place(refused.node))], remedy)) from None
 
     def _with_gradients(self, parameters: list[Parameter]) -> list[Parameter]:
         """Parameters with gradients, `grad_x`, which the kernel calls `x.grad`."""

@@ -7,7 +7,6 @@ tree knows where they came from.
 from __future__ import annotations
 
 import ast
-import copy
 import re
 from collections.abc import Iterator
 
@@ -69,14 +68,6 @@ def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
     if is_op:
         ways.append("give the op its gradient kernel by hand: `backward=`, or `@op.backward`")
     return sentence(", or ".join(ways))
-
-
-def without_result(tree: ast.FunctionDef) -> ast.FunctionDef:
-    """A kernel that returns nothing at its end; its values are worked out all the same."""
-    twin = copy.copy(tree)
-    if isinstance(twin.body[-1], ast.Return):
-        twin.body = [*twin.body[:-1], ast.Pass()] if len(twin.body) == 1 else twin.body[:-1]
-    return twin
 
 
 def _lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:

@@ -58,6 +58,6 @@ def structs(metas: list[Any], struct_type: type) -> dict[tuple[str, ...], Any]:
 def results(
     annotations: Sequence[Any] | None, describe_one: Callable[[str, Any], Parameter | None]
 ) -> tuple[Parameter, ...]:
-    """What a kernel returns, from its return annotations; of a kind that no array can hold, without dtypes that fit."""
-    found = (describe_one("", annotation) for annotation in annotations or ())
-    return tuple(Parameter("", "template", ()) if one is None else one for one in found)
+    """What a kernel returns, from its return annotations; a `template` is of a kind that no array can hold."""
+    pairs = [(annotation, describe_one("", annotation)) for annotation in annotations or () if annotation is not None]
+    return tuple(Parameter("", "template", (), text=repr(one)) if found is None else found for one, found in pairs)

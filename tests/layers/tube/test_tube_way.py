@@ -108,18 +108,8 @@ def given_array(lang):
     return kernel, (torch.ones(1),), "is given the array `w`, which is no registered tensor"
 
 
-def value_returned(lang):
-    @lang.kernel
-    def kernel(x: lang.template(), y: lang.template()) -> lang.f64:
-        for i in x:
-            y[i] = x[i]
-        return 1.0
-
-    return kernel, (), "returns a value"
-
-
 ON_FIELDS = [
-    in_place, parent, activity, in_a_function, global_field, own_field, given_field, given_array, value_returned,
+    in_place, parent, activity, in_a_function, global_field, own_field, given_field, given_array,
 ]  # fmt: skip
 
 
@@ -206,7 +196,17 @@ def reading_a_field(lang):
     return kernel
 
 
-@pytest.mark.parametrize("make", [grouped, aliased, through_a_function, reading_a_field])
+def value_returned(lang):
+    @lang.kernel
+    def kernel(x: lang.template(), y: lang.template()) -> lang.f64:
+        for i in x:
+            y[i] = 3.0 * x[i]
+        return y[0]
+
+    return kernel
+
+
+@pytest.mark.parametrize("make", [grouped, aliased, through_a_function, reading_a_field, value_returned])
 def test_what_tensors_can_do_takes_no_field(lang64, make):
     tube = tube_of(make(lang64))
     assert told(tube) == "Tube(kernel) runs on the caller's tensors, without fields"

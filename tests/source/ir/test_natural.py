@@ -46,7 +46,8 @@ def test_the_table_of_ops(case, lang):
     values |= {made.name: torch.zeros(made.shape, dtype=made.dtype) for made in core.made(call)}
     for stage in core.signature.stages:
         own = stage.source.parameters[1:] if stage.is_method else stage.source.parameters
-        if all(stage.parameters[name].kind == "array" for name in own if name in stage.arrays):
+        is_by_arrays = all(stage.parameters[name].kind == "array" for name in own if name in stage.arrays)
+        if is_by_arrays and not stage.results:  # the kernel alone, without the op that stores what it returns
             assert_same(stage.kernel, *(values[name] for name in own), exact=False)
 
 

@@ -47,8 +47,6 @@ def why_fields(blueprint: Blueprint) -> str:
 
 def _own_reason(kernel: KernelPart) -> str:
     """What a kernel does by itself that only works with fields."""
-    if kernel.engine.results(kernel.kernel):
-        return f"kernel `{kernel.name}` returns a value"
     for parameter, value in zip(kernel.others, kernel.extra, strict=False):
         if kernel.engine.is_field(value):
             return f"kernel `{kernel.name}` is given the field `{parameter.name}`"

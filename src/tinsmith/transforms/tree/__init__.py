@@ -10,7 +10,7 @@ from ._renamed import renamed
 from ._serial import serial
 from ._simplified import simplified
 from ._split import gradients_split
-from ._stored import results_stored
+from ._stored import drop_results, store_results
 from ._taken_apart import without_structs
 from ._unstored import unstored, without_gradient_stores
 
@@ -18,14 +18,15 @@ __all__ = [
     "NotRewritable",
     "annotated",
     "begun_as_copies",
+    "drop_results",
     "fielded",
     "gradients_split",
     "lifted",
     "ranged",
     "renamed",
-    "results_stored",
     "serial",
     "simplified",
+    "store_results",
     "unstored",
     "without_gradient_stores",
     "without_structs",

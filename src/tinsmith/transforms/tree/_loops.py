@@ -10,10 +10,19 @@ from ...source import called, parse_expression
 
 
 class NotRewritable(Exception):
-    """A kernel cannot be rewritten; the words say where and why."""
+    """A kernel cannot be rewritten.
 
-    def __init__(self, reason: str, node: ast.AST) -> None:
+    Attributes:
+        reason: why.
+        node: where.
+        remedy: what to do about it, if there is more to say than where the error is raised.
+    """
+
+    def __init__(self, reason: str, node: ast.AST, remedy: str = "") -> None:
         super().__init__(f"line {getattr(node, 'lineno', '?')}: {reason}")
+        self.reason = reason
+        self.node = node
+        self.remedy = remedy
 
 
 class Header(NamedTuple):
