@@ -26,7 +26,7 @@ from ._tracing import (
     is_transformed,
     plain_apply,
 )
-from ._transfer import Copy, Transfer
+from ._transfer import Copy, ManagedLoads, Transfer
 from .operators import is_distributed
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "Foresight",
     "Launcher",
     "Links",
+    "ManagedLoads",
     "Op",
     "OpOptions",
     "Reference",

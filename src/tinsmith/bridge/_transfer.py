@@ -20,6 +20,15 @@ from ..engines import NAMES, Compiled, Engine, FieldFacts
 from ..source import build, parse_statement
 
 
+class ManagedLoads:
+    """How often managers have filled fields, all of them together.
+
+    A manager may keep a note of its last load, and fields are one memory: where the number is the same, both are.
+    """
+
+    count = 0
+
+
 @dataclass(frozen=True)
 class Copy:
     """One field's part of a transfer: loaded from a tensor, stored into one, or set to zero.
@@ -37,6 +46,7 @@ class Copy:
         """Let its manager do it."""
         prefix = "grad_" if self.is_gradient else ""
         if self.kind in ("load", "restore"):  # detached: the engine would look for a gradient
+            ManagedLoads.count += not self.is_gradient
             getattr(self.manager, f"{prefix}from_tensor")(self.field, tensor.detach())
             return
         found = getattr(self.manager, f"{prefix}to_tensor")(self.field)

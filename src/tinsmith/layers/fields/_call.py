@@ -53,7 +53,7 @@ def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.T
     pictures = tuple([launch.launcher.picture(launch.bound) for launch in launches])
     may_differentiate = torch.is_grad_enabled() and any([m.requires_grad for m in memory])  # noqa: C419  # faster
     if not (may_differentiate or is_transformed()):
-        return program.forward(_plain(memory), launches, pictures, saves=False)[0]
+        return program.forward(plain(memory), launches, pictures, saves=False)[0]
     versions = tuple([launch.versions for launch in launches])
     call = Call(program, launches, pictures, program.habits.saves, program.foresee(launches), versions)
     if is_plain():
@@ -68,7 +68,7 @@ class _Lean(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *memory: torch.Tensor) -> Any:
         program = call.program
-        outputs, kept = program.forward(_plain(memory), call.launches, call.pictures, saves=call.saves)
+        outputs, kept = program.forward(plain(memory), call.launches, call.pictures, saves=call.saves)
         kept = program.shared(kept)
         ctx.call, ctx.number, ctx.settings = call, program.calls, program.settings
         if call.saves:
@@ -117,7 +117,7 @@ def _gradients(call: Call, count: int, tensors: Sequence[torch.Tensor]) -> Seque
     for launch, versions in zip(call.launches, call.versions, strict=True):
         if versions:
             launch.launcher.check_unchanged(launch.bound, versions)
-    ready = _plain(tensors)
+    ready = plain(tensors)
     until = count + len(program.roles.filled)
     return program.backward(ready[count:until], ready[until:], ready[:count], call.launches, call.pictures, call.stacks)
 
@@ -127,7 +127,7 @@ class _Forward(torch.autograd.Function):
 
     @staticmethod
     def forward(call: Call, *memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        outputs, kept = call.program.forward(_plain(memory), call.launches, call.pictures, saves=call.saves)
+        outputs, kept = call.program.forward(plain(memory), call.launches, call.pictures, saves=call.saves)
         return (*outputs, *kept)
 
     @staticmethod
@@ -148,7 +148,7 @@ class _Forward(torch.autograd.Function):
     def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
         call, *memory = given
         made = (*call.program.roles.outputs, *(call.program.kept if call.saves else ()))
-        return _mapped(_Forward, info.batch_size, in_dims[1:], (call,), memory, made)
+        return mapped(_Forward, info.batch_size, in_dims[1:], (call,), memory, made)
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
@@ -174,14 +174,14 @@ class _Backward(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
         call, count, *tensors = given
-        return _mapped(_Backward, info.batch_size, in_dims[2:], (call, count), tensors, call.program.active_fields)
+        return mapped(_Backward, info.batch_size, in_dims[2:], (call, count), tensors, call.program.active_fields)
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:
         raise _no_tangent(ctx.layer)
 
 
-def _mapped(
+def mapped(
     function: Any,
     size: int,
     dims: Sequence[int | None],
@@ -202,7 +202,7 @@ def _mapped(
     return columns, (0,) * len(columns)
 
 
-def _plain(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def plain(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Tensors whose memory is in order and holds the numbers themselves, not their negatives or conjugates."""
     return [t if t.is_contiguous() and not (t.is_neg() or t.is_conj()) else _in_order(t) for t in tensors]
 

@@ -20,6 +20,7 @@ from ...engines import Language
 from ...source.ir import Lowered, NotCovered
 from ._as_op import OpProgram
 from ._call import run
+from ._managed import ManagedCopies
 from ._on_arrays import ArrayProgram
 from ._program import Program
 from ._roles import Launch, Roles, uses_of_each
@@ -53,6 +54,7 @@ class ExaminedFields(Examined):
         self._reason = ""
         roles = program.roles
         try:
+            self._check_managers(memory)
             compared, cleared = _without_lost_gradients(roles, launches), program.cleared_fields(launches)
             op = OpProgram(program.layer, compared, launches, cleared=cleared)
             self._op = op.examine(launches, memory)
@@ -60,6 +62,13 @@ class ExaminedFields(Examined):
         except TinsmithError as reason:
             self._reason = str(reason).partition("\n")[0]
             self._filled, self._outputs = (tuple(one.name for one in side) for side in (roles.filled, roles.outputs))
+
+    def _check_managers(self, memory: Sequence[torch.Tensor]) -> None:
+        """Raise KernelError where managers do something to elements that the op on tensors would not know of."""
+        program = self._program
+        copies = ManagedCopies(program.layer, program.roles.filled, program.roles.outputs, program.reset)
+        if copies.is_any and not copies.keep_elements(memory):
+            raise KernelError(f"field managers of {program.layer} change values, or put them elsewhere than tensors do")
 
     @property
     def name(self) -> str:

@@ -14,6 +14,10 @@ class FieldManager(ABC):
     The field need not have the tensor's shape: what goes where is this class's to say. Where it has,
     a plain function with the arguments of `construct_field` does as well.
 
+    A backward pass calls `from_tensor` again, with what the call was given, before it moves gradients. So notes that a
+    manager keeps, and what its field holds, are those of that call. A dense field's gradient is generated from the
+    kernels' source; a sparse one's is the engine's own.
+
     Example:
         >>> class Blocks(ts.FieldManager):
         ...     def construct_field(self, fields_builder, concrete_tensor_shape, needs_grad):

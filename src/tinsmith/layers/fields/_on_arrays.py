@@ -9,7 +9,7 @@ the next call, other layers and their owner find there what the kernels would ha
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
 from ._effects import Reading, Tracking, Writing
 from ._gradient_stores import GradientStores
+from ._managed import ManagedCall, ManagedCopies
 from ._placed import Placed
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts, is_replaced_first
@@ -40,14 +41,25 @@ class ArrayProgram:
         NotCovered: a kernel uses what the front end does not know.
     """
 
-    def __init__(self, layer: str, roles: Roles, launches: Sequence[Launch], habits: Habits) -> None:
+    def __init__(
+        self,
+        layer: str,
+        roles: Roles,
+        launches: Sequence[Launch],
+        habits: Habits,
+        reset: Callable[[], None] | None = None,
+    ) -> None:
         self.layer = layer
+        managed_roles = roles
+        roles = roles.unmanaged
         self._roles = roles
         self._clears_gradients = habits.clears_gradients
         self.engine = roles.filled[0].engine
         found = [use.one for uses in uses_of_each(launches) for use in uses.values()]
         for one in (*roles.filled, *roles.outputs, *roles.internal, *found):
             _check_dense(one, layer)
+        if any(one.manager is not None for one in (*managed_roles.filled, *managed_roles.outputs)):
+            _check_told(roles, found, layer)
         self._stores = GradientStores(roles, launches)
         self._stores.check(layer)
         self._launchers = self._named(launches)
@@ -71,7 +83,10 @@ class ArrayProgram:
         started = [one for key, one in cleared.items() if key not in by_key(filled)]
         self.op = OpProgram(layer, made, named, cleared=started, adjoint="source", begins_at_zero=True)
         # What is filled, and left alone by the kernels, holds what it was filled with.
-        self._left = tuple(place for place, one in enumerate(roles.filled) if one.facts.key not in written)
+        managed = by_key([one for one in managed_roles.filled if one.manager is not None])
+        left = (place for place, one in enumerate(roles.filled) if one.facts.key not in written)
+        self._left = tuple(place for place in left if roles.filled[place].facts.key not in managed)
+        self._moved = managed.keys()  # gradients of which their managers' copies leave in the fields' own
         self._written_back = (*(roles.filled[place] for place in self._left), *made.outputs)
         kept_clear = [one for key, one in cleared.items() if key not in written]
         self._clear = self._transfer("clear", kept_clear) if kept_clear else None
@@ -87,6 +102,9 @@ class ArrayProgram:
         self._puts: dict[tuple[int, ...], tuple[Transfer, Transfer]] = {}
         elements = sum(one.facts.count for one in self._used.values())
         self._is_serial = filled[0].runs_on == "cpu" and elements < config().serial_below
+        self._managed = ManagedCopies(
+            layer, managed_roles.filled, managed_roles.outputs, reset, is_serial=self._is_serial
+        )
         self._written = written
         self._last_held: dict[int, torch.Tensor] = {}
         self._refusals: dict[frozenset[int], NotCovered | None] = {}
@@ -128,6 +146,8 @@ class ArrayProgram:
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
         device = torch.device(self._roles.filled[0].runs_on)
+        managed = ManagedCall(self._managed) if self._managed.is_any else None
+        memory = memory if managed is None else managed.fill(memory)
         with keep_order(device):
             if self._clear is not None:
                 self._clear.run((), is_serial=self._is_serial)
@@ -138,7 +158,8 @@ class ArrayProgram:
         self._write_back([*left, *results])
         for launch in self._stores.left_out(launches):  # they store to gradients of the fields, and to nothing else
             launch.launcher.launch(launch.bound, launch.launcher.picture(launch.bound), adjoint=False)
-        return self._list_results(given, results)
+        found = self._list_results(given, results)
+        return found if managed is None else managed.show(found)
 
     def read_held(self) -> list[torch.Tensor]:
         """What fields hold that nobody fills."""
@@ -169,7 +190,7 @@ class ArrayProgram:
             for place, one in zip(places, tracked, strict=True):
                 given[place] = one
         for place in wanted if is_plain() else ():
-            if _has_gradient(self._fields[place]):
+            if _has_gradient(self._fields[place]) and self._fields[place].facts.key not in self._moved:
                 given[place] = given[place].view_as(given[place])
                 given[place].register_hook(functools.partial(self._put_one, place))
         return given
@@ -263,9 +284,19 @@ class NoArray(KernelError):
 
 def _check_dense(one: Placed, layer: str) -> None:
     """Raise NoArray for a field that no array can take the place of."""
-    if one.manager is not None:
-        words = f"field `{one.name}` of {layer} is filled and read by a field manager, which no array is"
-        raise NoArray(refusal(words, [("manager", type(one.manager).__name__)], "Leave the manager out."))
     if not one.facts.is_dense:
         words = f"field `{one.name}` of {layer} is sparse, which no array is"
         raise NoArray(refusal(words, [("field", str(one))], "Place it dense."))
+
+
+def _check_told(roles: Roles, found: Sequence[Placed], layer: str) -> None:
+    """Raise NoArray for a field besides those of the layer whose gradient its managers may move.
+
+    A manager is given the gradient of its own field; that of another it takes where only the engine's mode leaves it.
+    """
+    told = by_key((*roles.filled, *roles.outputs, *roles.internal))
+    for one in found:
+        if one.facts.key not in told and _has_gradient(one):
+            words = f"field `{one.name}` has a gradient, is none of {layer}'s own, and its field managers may move it"
+            remedy = "Declare it without a gradient, or leave out the managers."
+            raise NoArray(refusal(words, [("field", str(one))], remedy))

@@ -110,7 +110,7 @@ class OnFields:
 
     def _make_arrays(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
         try:
-            return ArrayProgram(self.layer, self.roles, launches, self._habits)
+            return ArrayProgram(self.layer, self.roles, launches, self._habits, self._reset)
         except (TinsmithError, NotCovered) as reason:
             reason.__context__ = reason.__cause__ = None
             return reason.with_traceback(None)  # whose frames hold this object

@@ -92,6 +92,11 @@ class Placed:
         """The same field, filled and read by a manager from tensors of that shape and dtype as they are."""
         return replace(self, manager=manager, shape=shape, dtype=dtype)
 
+    @property
+    def unmanaged(self) -> Placed:
+        """The same field, filled and read as it lies."""
+        return self if self.manager is None else replace(self, manager=None, shape=None, dtype=None)
+
     def refreshed(self) -> Placed:
         """The same field as it is now: its gradient may have been placed since, by `lazy_grad()`."""
         facts = self.engine.field_facts(self.field, self.name)

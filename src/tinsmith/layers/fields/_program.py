@@ -37,10 +37,10 @@ SHARED = 1 << 20
 class Program:
     """Transfers and launches of one layer. Made anew when a kernel gets other fields.
 
-    `reset` comes first in each pass, where fields that are this layer's own must start it as new. `is_wished` says that
-    the engine's gradient was asked for.
+    `is_wished` says that the engine's gradient was asked for.
 
     Attributes:
+        reset: comes first in each pass, where fields that are this layer's own must start it as new.
         kept: fields that kernels change, beside plain results, and those that they only read: saved for a backward
             pass, and left as found by it.
         active, ungraded: places, among filled fields, of those with a gradient, and of those that are to have
@@ -60,7 +60,7 @@ class Program:
         *,
         is_wished: bool = False,
     ) -> None:
-        self._reset = reset
+        self.reset = reset
         self._is_wished = is_wished
         self.layer = layer
         self.roles = roles
@@ -166,7 +166,7 @@ class Program:
         if self.habits.saves:
             return self
         return Program(
-            self.layer, self.roles, launches, replace(self.habits, saves=True), self._reset, is_wished=self._is_wished
+            self.layer, self.roles, launches, replace(self.habits, saves=True), self.reset, is_wished=self._is_wished
         )
 
     def cleared_fields(self, launches: Sequence[Launch]) -> tuple[Placed, ...]:
@@ -220,8 +220,8 @@ class Program:
         kept = [_memory(one, device) for one in self.kept] if saves else []
 
         def run() -> None:
-            if self._reset is not None:
-                self._reset()
+            if self.reset is not None:
+                self.reset()
             self._load.run(tensors, is_serial=serial)
             for launch, picture in zip(launches, pictures, strict=True):
                 launch.launcher.launch(launch.bound, picture, adjoint=False, is_serial=serial)
@@ -255,8 +255,8 @@ class Program:
         reversible = self._gradient_stores.taking_part([*zip(launches, pictures, stacks, strict=True)])
 
         def run() -> None:
-            if self._reset is not None:
-                self._reset()
+            if self.reset is not None:
+                self.reset()
             self._restore.run([*present, *tensors, *kept, *cotangents], is_serial=serial)
             for launch, picture, stack in reversed(reversible):
                 launch.launcher.launch(launch.bound, picture, adjoint=True, stack=stack)

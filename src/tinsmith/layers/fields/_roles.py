@@ -37,6 +37,14 @@ class Roles:
     outputs: tuple[Placed, ...]
     internal: tuple[Placed, ...]
 
+    @property
+    def unmanaged(self) -> Roles:
+        """The same without field managers: fields as they lie."""
+        filled, outputs, internal = (
+            tuple([one.unmanaged for one in side]) for side in (self.filled, self.outputs, self.internal)
+        )
+        return Roles(filled, outputs, internal)
+
 
 @dataclass(frozen=True)
 class Habits:
