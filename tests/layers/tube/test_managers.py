@@ -1,5 +1,7 @@
 """Field managers that copy by themselves: the gradient of a Tube is generated all the same, whatever they do."""
 
+import gc
+
 import pytest
 import torch
 
@@ -187,6 +189,25 @@ def test_two_calls_before_one_backward_pass(lang64, make, is_out):
         return both
 
     cases.assert_same_values_and_gradients(twice(tube), twice(twin), (*inputs(), inputs()[0]))
+
+
+@pytest.mark.parametrize("is_managed", [True, False])
+def test_a_backward_pass_may_outlive_the_layer(lang64, is_managed):
+    """A Tube's fields are freed with it. A graph keeps them, and others are made in the meantime."""
+    manager, enter, leave = flipped(lang64)
+    x, w = cases.leaves(inputs())
+
+    def made():
+        if is_managed:
+            return tube_of(lang64, manager, is_out=True, adjoint="source")(x, w)
+        return tube_of(lang64, manager.construct_field, is_out=True, adjoint="source")(x, w)  # laid out, and no more
+
+    found = [made() for _ in range(8)]
+    gc.collect()
+    twin = twin_of(enter, leave, 6) if is_managed else twin_of(lambda v: v, lambda v: v, 6)
+    wanted = torch.autograd.grad(twin(x, w).sum(), (x, w))
+    for one in found:
+        cases.assert_close(torch.autograd.grad(one.sum(), (x, w)), wanted)
 
 
 @pytest.mark.parametrize("make", MANAGERS)

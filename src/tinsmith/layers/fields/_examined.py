@@ -66,7 +66,7 @@ class ExaminedFields(Examined):
     def _check_managers(self, memory: Sequence[torch.Tensor]) -> None:
         """Raise KernelError where managers do something to elements that the op on tensors would not know of."""
         program = self._program
-        copies = ManagedCopies(program.layer, program.roles.filled, program.roles.outputs, program.reset)
+        copies = ManagedCopies(program.layer, program.roles, program.reset)
         if copies.is_any and not copies.keep_elements(memory):
             raise KernelError(f"field managers of {program.layer} change values, or put them elsewhere than tensors do")
 

@@ -24,6 +24,7 @@ from ...bridge import Copy, ManagedLoads, Transfer, is_plain, keep_order
 from .._pool import FIELDS_LOCK, gradient_field
 from ._call import mapped, plain
 from ._placed import Placed
+from ._roles import Roles
 
 Kind = Literal["load", "store"]
 
@@ -33,7 +34,7 @@ class ManagedCopies:
 
     Args:
         layer: its name, for messages.
-        filled, outputs: its fields; those without a manager are passed on as they are.
+        roles: what its fields are for; those without a manager are passed on as they are.
         reset: puts the managers' fields and their gradients back to where they began: a manager need not fill all.
         is_serial: whether our own copies run on one thread.
     """
@@ -41,13 +42,14 @@ class ManagedCopies:
     def __init__(
         self,
         layer: str,
-        filled: Sequence[Placed],
-        outputs: Sequence[Placed],
+        roles: Roles,
         reset: Callable[[], None] | None,
         *,
         is_serial: bool = False,
     ) -> None:
         self.layer = layer
+        self._roles = roles  # with which a Tube's fields are freed: a graph holds this, and may outlive the layer
+        filled, outputs = roles.filled, roles.outputs
         self._reset = reset
         self._is_serial = is_serial
         self.filled = tuple([one for one in filled if one.manager is not None])

@@ -39,7 +39,7 @@ class Roles:
 
     @property
     def unmanaged(self) -> Roles:
-        """The same without field managers: fields as they lie."""
+        """The same without field managers: fields as they lie. Whoever runs on them keeps these roles, too."""
         filled, outputs, internal = (
             tuple([one.unmanaged for one in side]) for side in (self.filled, self.outputs, self.internal)
         )
