@@ -7,7 +7,7 @@ when it is reversed, each iteration takes that back, and is a frame of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...source.ir import NotCovered, nodes, types, walk
@@ -18,8 +18,10 @@ from .._slopes import slopes
 from ..analysis import Activity
 from ..polish import live_before
 from ._access import unread
-from ._form import Branch, Loop, Step, frame_locals, frame_steps, steps_in, stores_in
-from ._order import only_adds, overwrites
+from ._accumulators import partial_sums
+from ._form import Branch, Carried, Loop, Step, frame_locals, frame_steps, steps_in, stores_in
+from ._guards import Guards, guarded
+from ._order import overwrites
 from ._plain import Plain, Renamed
 from ._sums import Frame, Sums
 from ._tapes import Tapes
@@ -79,6 +81,8 @@ class Reversal:
     trips: dict[int, str] = field(default_factory=dict)
     adjoints: dict[str, str] = field(default_factory=dict)
     runs_back: bool = False
+    _guards: list[Guards] = field(default_factory=list)
+    _partial: set[str] = field(default_factory=set)
     _old: dict[int, str] = field(default_factory=dict)
     _unread: set[int] = field(default_factory=set)
 
@@ -100,13 +104,15 @@ class Reversal:
         mine = [*given, *frame_locals(body)]
         frame = Frame(frozenset(mine), definitions(body, self.task.changed))
         self._unread |= unread(body)
+        self._guards.append(Guards(frozenset(mine)))
         with self.sums.inside(frame):
             backwards: Block = []
             for adjoint, expr in handed:
                 backwards += self.pulled(expr, nodes.Local(adjoint, expr.type))
             backwards += self.backward(body)
+        self._guards.pop()
         forward = self.forward(body)
-        zeros = [self.zero(name) for name in mine if name in self.adjoints]
+        zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self._partial]
         added = [step for total in frame.totals for step in self.added(total)]
         begun = [nodes.Assign(total.local, constant(0, total.load.type)) for total in frame.totals]
         return [*forward, *begun, *zeros, *backwards, *added]
@@ -197,35 +203,67 @@ class Reversal:
                 case nodes.Atomic():
                     found += self.gathered(step)
                 case Branch():
-                    then, other = (tuple(self.backward(part)) for part in (step.body, step.orelse))
-                    found.append(nodes.If(step.condition, then, other, step.line))
+                    found.append(self.branched(step))
                 case Loop():
                     found += self.looped(step)
         return found
+
+    def branched(self, step: Branch) -> nodes.Stmt:
+        arms = []
+        for part, holds in ((step.body, True), (step.orelse, False)):
+            with self._guards[-1].inside(step, holds=holds):
+                arms.append(tuple(self.backward(part)))
+        return nodes.If(step.condition, arms[0], arms[1], step.line)
+
+    def where_adjoint(self, names: Sequence[str], reverse: Callable[[], Block]) -> Block:
+        """The reverse of a step that gives these locals their values, where one of their adjoints may not be zero."""
+        if not self._partial.isdisjoint(names):
+            return reverse()  # the adjoint of a sum, which came in from outside of the frame
+        guard = self._guards[-1].beyond_path(names)
+        if guard is None:
+            return []
+        with self._guards[-1].under(guard):
+            return guarded(reverse(), guard)
 
     def assigned(self, step: nodes.Assign) -> Block:
         if step.name not in self.activity:
             return []
         seed = self.adjoint(step.name)
-        if isinstance(step.value, nodes.Load):
-            return self.loaded(step.value, seed, step.line)
-        return self.pulled(step.value, seed, nodes.Local(step.name, seed.type), step.line)
+
+        def reverse() -> Block:
+            if isinstance(step.value, nodes.Load):
+                return self.loaded(step.value, seed, step.line)
+            return self.pulled(step.value, seed, nodes.Local(step.name, seed.type), step.line)
+
+        return self.where_adjoint([step.name], reverse)
 
     def decomposed(self, step: nodes.Decompose) -> Block:
         if not any(name in self.activity for name in step.results):
             return []
         zero = constant(0, step.type)
         seeds = [self.adjoint(name) if name in self.activity else zero for name in step.results]
-        found, adjoints = adjoint_of(step, seeds, self.names)
-        for entry, adjoint in zip(step.matrix, adjoints, strict=True):
-            found += self.pulled(entry, cast(adjoint, entry.type), None, step.line)
-        return found
+
+        def reverse() -> Block:
+            found, adjoints = adjoint_of(step, seeds, self.names)
+            for entry, adjoint in zip(step.matrix, adjoints, strict=True):
+                found += self.pulled(entry, cast(adjoint, entry.type), None, step.line)
+            return found
+
+        return self.where_adjoint(step.results, reverse)
+
+    def note_use(self, local: str) -> None:
+        """Something is added to a local's adjoint: the frame that the local belongs to takes note."""
+        for guards in reversed(self._guards):
+            if local in guards.own:
+                guards.note_use(local)
+                return
 
     def pulled(self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0) -> Block:
         """Adds to the adjoints of an expression's locals, `seed` being its own."""
         if isinstance(expr, nodes.Local):
-            if expr.name not in self.activity:
+            if expr.name not in self.activity or expr.name in self._partial:
                 return []
+            self.note_use(expr.name)
             target = self.adjoint(expr.name)
             return [nodes.Assign(target.name, plus(target, seed), line)]
         if not self.activity.depends(expr):
@@ -307,20 +345,30 @@ class Reversal:
         if not loop.names or loop.exit is not None:
             self.trips[loop.number] = self.names.fresh("trips", "i32")
         known = set(self.names.types)
-        for one in active:
+        summed = [one for one in active if self.takes_sum(loop, one)]
+        moved = [one for one in active if one not in summed]
+        for one in moved:
             self.adjoint(one.head)
-        handed = [(self.adjoint(one.last).name, one.next) for one in active]
+        handed = [(self.adjoint(one.last).name, one.next) for one in moved]
         inner = self.frame(loop.body, (*loop.names, *(one.head for one in loop.carried)), handed)
-        inner += [nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in active]
+        inner += [nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in moved]
         heads = self.needed(loop, inner, known)
         self.kept[loop.number] = Kept(heads, logged)
         body = [*self.given_back(loop), *inner]
-        is_ordered = bool(heads or logged) or not all(only_adds(loop, one) for one in active)
+        is_ordered = bool(heads or logged or moved)
         is_ordered |= overwrites(loop, self.task.gradients, self.task.once)
         found = [self.backwards(loop, body, is_ordered=is_ordered)]
         for one in active:
             found += self.pulled(one.first, self.adjoint(one.last))
         return found
+
+    def takes_sum(self, loop: Loop, carried: Carried) -> bool:
+        """Whether a loop only adds to what it hands on: then the sum's adjoint is that of each partial sum."""
+        members = partial_sums(loop, carried)
+        adjoint = self.adjoint(carried.last).name
+        self.adjoints |= dict.fromkeys(members, adjoint)
+        self._partial |= members
+        return bool(members)
 
     def needed(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
         """Of what iterations are handed, what their reverse needs."""
