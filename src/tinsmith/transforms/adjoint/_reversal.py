@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ...source.ir import NotCovered, nodes, types, walk
 from .._algebra import cast, compared, constant, either, is_constant, minus, negated, plus
@@ -21,6 +22,7 @@ from ._access import unread
 from ._accumulators import partial_sums
 from ._form import Branch, Carried, Loop, Step, frame_locals, frame_steps, steps_in, stores_in
 from ._guards import Guards, guarded
+from ._inverses import Inverse, dependents, inverses_of, split_steps
 from ._order import overwrites
 from ._plain import Plain, Renamed
 from ._sums import Frame, Sums
@@ -31,10 +33,28 @@ Block = list[nodes.Stmt]
 
 @dataclass(frozen=True)
 class Kept:
-    """What a loop keeps of each iteration: locals by name, and arrays whose overwritten values are logged."""
+    """What a loop keeps of each iteration.
+
+    Attributes:
+        heads: locals that go on a tape.
+        logged: arrays whose overwritten values are logged.
+        inverted: locals that are worked out backwards instead.
+    """
 
     heads: tuple[str, ...]
     logged: tuple[str, ...]
+    inverted: tuple[str, ...] = ()
+
+
+class Turned(NamedTuple):
+    """A frame run forward, and then backwards."""
+
+    forward: Block
+    backwards: Block
+
+    @property
+    def whole(self) -> Block:
+        return [*self.forward, *self.backwards]
 
 
 @dataclass(frozen=True)
@@ -49,6 +69,7 @@ class Task:
         own: arrays no element of which two parallel iterations touch.
         once: numbers of stores that write an element which nothing wrote or read before.
         restores: whether overwritten values are put back: where loops run a second time.
+        known: every expression that a local of the task is given.
     """
 
     arrays: Mapping[str, nodes.Array]
@@ -59,6 +80,7 @@ class Task:
     once: frozenset[int]
     restores: bool
     path: str
+    known: Mapping[str, Sequence[nodes.Expr]]
 
 
 @dataclass
@@ -93,7 +115,9 @@ class Reversal:
 
     # Frames -----------------------------------------------------------------------------------
 
-    def frame(self, body: Sequence[Step], given: Iterable[str], handed: Sequence[tuple[str, nodes.Expr]] = ()) -> Block:
+    def frame(
+        self, body: Sequence[Step], given: Iterable[str], handed: Sequence[tuple[str, nodes.Expr]] = ()
+    ) -> Turned:
         """A frame run forward and then backwards.
 
         Args:
@@ -115,7 +139,7 @@ class Reversal:
         zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self._partial]
         added = [step for total in frame.totals for step in self.added(total)]
         begun = [nodes.Assign(total.local, constant(0, total.load.type)) for total in frame.totals]
-        return [*forward, *begun, *zeros, *backwards, *added]
+        return Turned(forward, [*begun, *zeros, *backwards, *added])
 
     def zero(self, local: str) -> nodes.Stmt:
         return nodes.Assign(self.adjoints[local], constant(0, self.names.types[local]))
@@ -351,16 +375,28 @@ class Reversal:
             self.adjoint(one.head)
         handed = [(self.adjoint(one.last).name, one.next) for one in moved]
         inner = self.frame(loop.body, (*loop.names, *(one.head for one in loop.carried)), handed)
-        inner += [nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in moved]
-        heads = self.needed(loop, inner, known)
-        self.kept[loop.number] = Kept(heads, logged)
-        body = [*self.given_back(loop), *inner]
+        inner.backwards.extend(nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in moved)
+        heads = self.needed(loop, inner.whole, known)
+        inverses = inverses_of(loop, heads, self.names, self.task.state, self.task.known)
+        inverted = tuple(one.carried.head for one in inverses)
+        taped = tuple(name for name in heads if name not in inverted)
+        self.kept[loop.number] = Kept(taped, logged, inverted)
+        forward = self.forward_from(loop.body, inverses) if inverses else inner.forward
+        last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
+        body = [*self.given_back(loop), *forward, *inner.backwards, *last]
         is_ordered = bool(heads or logged or moved)
         is_ordered |= overwrites(loop, self.task.gradients, self.task.once)
-        found = [self.backwards(loop, body, is_ordered=is_ordered)]
+        found: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
+        found.append(self.backwards(loop, body, is_ordered=is_ordered))
         for one in active:
             found += self.pulled(one.first, self.adjoint(one.last))
         return found
+
+    def forward_from(self, body: Sequence[Step], inverses: Sequence[Inverse]) -> Block:
+        """An iteration run forward whose heads are worked out backwards, by what does not depend on them."""
+        free, rest = split_steps(body, dependents(body, [one.carried.head for one in inverses]))
+        undone = [statement for one in inverses for statement in one.statements]
+        return [*self.forward(free), *undone, *self.forward(rest)]
 
     def takes_sum(self, loop: Loop, carried: Carried) -> bool:
         """Whether a loop only adds to what it hands on: then the sum's adjoint is that of each partial sum."""

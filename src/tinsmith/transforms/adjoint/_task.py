@@ -12,7 +12,7 @@ from ..analysis import Activity
 from ..polish import called, polished, pruned
 from ._counting import Counting, Formula
 from ._evaluated import extent
-from ._form import Loop, Step, loads_in, steps_in, stores_in
+from ._form import Loop, Step, expressions_given, loads_in, steps_in, stores_in
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal, Task, definitions
 from ._settled import never_meeting, settled
@@ -99,6 +99,7 @@ class _Writing:
             given.once,
             restores,
             given.kernel.path,
+            expressions_given(given.steps),
         )
         self.state = state
         self.names = names
@@ -114,7 +115,7 @@ class _Writing:
 
     def reversed(self) -> Reversed:
         names = () if self.parallel is None else self.parallel.names
-        body = self.reversal.frame(self.steps, names)
+        body = self.reversal.frame(self.steps, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
         taped = {name for tape in self.reversal.tapes.found.values() for name in (tape.array, tape.where)}
         body = list(pruned(body, private=self.state | taped))
@@ -137,6 +138,9 @@ class _Writing:
                 if tape_type(kind) in used:
                     size = types.width(tape_type(kind)) // 8
                     yield f"tape: `{self.names.root(name)}` ({kind}) {where}, which its reverse needs: {size} bytes"
+            for name in kept.inverted:
+                root = self.names.root(name)
+                yield f"no tape: `{root}` {where} is worked out from the one after it, by a division that loses no digits"
             for array in kept.logged:
                 if array in used:
                     yield f"tape: what stores to `{array}` overwrite, and where, {where}"

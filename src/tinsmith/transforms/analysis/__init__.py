@@ -4,12 +4,15 @@ from ._activity import Activity, Edge, along, edges_of, reached, sources, varied
 from ._affine import Affine, affine
 from ._definitions import Definition, defined, definitions, mentioned, single_definitions, whole_definitions
 from ._ownership import concurrent_loop, owned, owned_by
+from ._ranges import Range, Ranges
 
 __all__ = [
     "Activity",
     "Affine",
     "Definition",
     "Edge",
+    "Range",
+    "Ranges",
     "affine",
     "along",
     "concurrent_loop",
