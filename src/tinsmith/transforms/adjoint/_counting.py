@@ -146,7 +146,7 @@ class _CountingPlain(Plain):
         each = [_more(outer[key], constant(count, "i32")) for key, count in entries if key in outer]
         counting.need = inner
         tail = [nodes.Assign(most[key], nodes.Binary("max", _i32(most[key]), _i32(inner[key]), "i32")) for key in most]
-        body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], tail)
+        body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], lambda _: tail)
         counting.need = outer
         begun = [nodes.Assign(before[key], _i32(done)) for key, done in counting.done.items()]
         after = [_more(outer[key], _i32(most[key])) for key in outer]

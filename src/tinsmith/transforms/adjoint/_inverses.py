@@ -5,8 +5,11 @@ A transmittance `T = T * (1 - a)` needs no tape where `a` does not depend on `T`
 - the factor is bounded away from zero, by a clamp for instance: a division by 0.01 loses two digits, one by 0 all;
 - the product neither grows nor becomes too small to hold its digits, as a loop sees to that stops below a number.
 
-Both must follow from the text, by the ranges of its values on every path through an iteration (`_Path`). Else there is
-a tape. Differences `s - w` are never safe: after a large term nothing is left of the small ones before it.
+Both must follow from the text, by the ranges of its values on every path through an iteration (`_chain_paths`). Else
+there is a tape. Of floats, differences `s - w` are never safe: after a large term nothing is left of the small ones
+before it. Whole numbers are added up and subtracted exactly.
+
+Whether `if t * (1 - a) < 0.01: break` held the reverse knows without `t`: it held in the last iteration or in none.
 """
 
 from __future__ import annotations
@@ -14,18 +17,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...source.ir import nodes, walk
-from .._algebra import over, times
+from ...source.ir import nodes, types, walk
+from .._algebra import minus, over, plus, times
 from .._names import Names
-from ..analysis import Range, Ranges
+from ._chain_paths import LEAST_VALUE, exit_conditions, factor_of, keeps_digits
 from ._form import Branch, Carried, Loop, Step, locals_read, loads_in, steps_in, stores_in
 
-LEAST_FACTOR = 2.0**-10
-"""A factor that is smaller takes too many of a number's digits."""
-LEAST_VALUE = {"f32": 1e-30, "f64": 1e-280}
-"""Below this a number loses digits, and a product of it that comes later may be 0."""
-MOST_PATHS = 64
 Block = list[nodes.Stmt]
+Values = Mapping[str, nodes.Expr]
+"""The value of a chain, by the one name that it has at a place."""
+_KINDS = frozenset({*LEAST_VALUE, "i32", "i64", "u32", "u64"})
+_INVERSES = {"*": over, "/": times, "+": minus, "-": plus}
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,38 @@ class Inverse:
     statements: tuple[nodes.Stmt, ...]
 
 
-def inverses_of(
+@dataclass(frozen=True)
+class Stage:
+    """Steps that depend on no head which is still unknown, and the chains that can be run backwards after them."""
+
+    steps: tuple[Step, ...]
+    inverses: tuple[Inverse, ...]
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """How an iteration that is reversed is run forward again.
+
+    Attributes:
+        stages: what comes first: the chains of a stage are known in the next one.
+        rest: all other steps.
+        ends: conditions that end the loop, each with the local that says whether it did, which is false but for the
+            last iteration, and with the truth that ends it.
+    """
+
+    stages: tuple[Stage, ...]
+    rest: tuple[Step, ...]
+    ends: Mapping[str, tuple[str, bool]]
+
+    @property
+    def inverses(self) -> tuple[Inverse, ...]:
+        return tuple(one for stage in self.stages for one in stage.inverses)
+
+
+def rerun_of(
     loop: Loop, needed: Collection[str], names: Names, state: Collection[str], known: Mapping[str, Sequence[nodes.Expr]]
-) -> list[Inverse]:
-    """Of the chains whose heads are needed, those that can be run backwards.
+) -> Rerun | None:
+    """How to run a loop's iterations again, with as many of the needed heads as can be worked out backwards.
 
     Args:
         loop: the loop.
@@ -58,17 +88,57 @@ def inverses_of(
         known: definitions of all locals of the task.
     """
     touched = {one.array for one in (*loads_in(loop.body), *stores_in(loop.body))}
-    chains = [one for one in loop.carried if one.head in needed and names.types[one.head] in LEAST_VALUE]
+    chains = [one for one in loop.carried if one.head in needed and names.types[one.head] in _KINDS]
     if not touched.isdisjoint(state):
-        return []
+        return None
+    known_ends = exit_conditions(loop, known) if chains else {}
     while chains:
         bound = dependents(loop.body, [one.head for one in chains])
-        found = [_invert(loop, one, bound, names, known) for one in chains]
-        inverted = [one for one in found if one is not None]
-        if len(inverted) == len(chains):
-            return inverted
-        chains = [one.carried for one in inverted]
-    return []
+        ends = {name: (names.fresh("ended", "u1"), truth) for name, truth in known_ends.items() if name in bound}
+        found = _in_stages(loop, _with_ends(loop.body, ends), chains, names, known)
+        if len(found[0]) == len(chains):
+            _, stages, rest = found
+            return Rerun(stages, rest, ends)
+        chains = found[0]  # the others go on a tape, so what depends on them alone is known
+    return None
+
+
+def _in_stages(
+    loop: Loop,
+    body: tuple[Step, ...],
+    chains: Sequence[Carried],
+    names: Names,
+    known: Mapping[str, Sequence[nodes.Expr]],
+) -> tuple[list[Carried], tuple[Stage, ...], tuple[Step, ...]]:
+    """Those of the chains that can be run backwards, in stages, and the steps that are left."""
+    waiting, done = [*chains], list[Carried]()
+    stages: list[Stage] = []
+    rest = body
+    while waiting:
+        bound = dependents(body, [one.head for one in waiting])
+        tried = [_invert(loop, body, one, bound, names, known) for one in waiting]
+        inverses = tuple(one for one in tried if one is not None)
+        if not inverses:
+            break
+        steps, rest = split_steps(rest, bound)
+        stages.append(Stage(steps, inverses))
+        done += [one.carried for one in inverses]
+        waiting = [one for one in waiting if one not in done]
+    return done, tuple(stages), rest
+
+
+def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tuple[Step, ...]:
+    """Steps in which conditions that end the loop are known without what they were worked out from."""
+    found: list[Step] = []
+    for step in body:
+        if isinstance(step, nodes.Assign) and step.name in ends:
+            ended, truth = ends[step.name]
+            local = nodes.Local(ended, "u1")
+            step = replace(step, value=local if truth else nodes.Unary("not", local, "u1"))
+        elif isinstance(step, Branch):
+            step = replace(step, body=_with_ends(step.body, ends), orelse=_with_ends(step.orelse, ends))
+        found.append(step)
+    return tuple(found)
 
 
 def dependents(body: Sequence[Step], heads: Collection[str]) -> frozenset[str]:
@@ -114,14 +184,21 @@ def _changes_memory(step: Step) -> bool:
 
 
 def _invert(
-    loop: Loop, carried: Carried, bound: frozenset[str], names: Names, known: Mapping[str, Sequence[nodes.Expr]]
+    loop: Loop,
+    body: Sequence[Step],
+    carried: Carried,
+    bound: frozenset[str],
+    names: Names,
+    known: Mapping[str, Sequence[nodes.Expr]],
 ) -> Inverse | None:
     kind = names.types[carried.head]
-    now = names.fresh(carried.head, kind)
-    if not isinstance(carried.next, nodes.Local) or not _is_safe(loop, carried, bound, known, kind):
+    if not isinstance(carried.next, nodes.Local):
         return None
+    if types.is_float(kind) and not keeps_digits(loop, carried, bound, known, kind):
+        return None
+    now = names.fresh(carried.head, kind)
     undoing = _Undoing(bound, names)
-    values = undoing.block(loop.body, {carried.next.name: nodes.Local(now, kind)})
+    values = undoing.block(body, {carried.next.name: nodes.Local(now, kind)})
     if values is None or values.keys() != {carried.head}:
         return None
     return Inverse(carried, now, kind, (*undoing.statements, nodes.Assign(carried.head, values[carried.head], loop.line)))
@@ -135,40 +212,38 @@ class _Undoing:
     names: Names
     statements: Block = field(default_factory=list)
 
-    def block(self, body: Sequence[Step], values: dict[str, nodes.Expr]) -> dict[str, nodes.Expr] | None:
+    def block(self, body: Sequence[Step], values: Values) -> Values | None:
         """The chain's value before steps by its name there, from the one after them; None where it is not to be had."""
-        for step in reversed(body):
-            found: dict[str, nodes.Expr] | None = values
-            if isinstance(step, nodes.Assign) and step.name in values:
-                found = self.assigned(step, values[step.name])
-            elif isinstance(step, Branch):
-                found = self.branched(step, values)
-            elif not values.keys().isdisjoint(_given(step)):
-                return None
+        for place, step in reversed([*enumerate(body)]):
+            if values.keys().isdisjoint(_given(step)):
+                continue
+            if isinstance(step, Branch):
+                return self.branched(step, body[:place], values)
+            found = self.assigned(step, values[step.name]) if isinstance(step, nodes.Assign) else None
             if found is None:
                 return None
             values = found
         return values
 
-    def assigned(self, step: nodes.Assign, value: nodes.Expr) -> dict[str, nodes.Expr] | None:
-        before = _factor(step.value, self.bound)
+    def assigned(self, step: nodes.Assign, value: nodes.Expr) -> Values | None:
+        before = factor_of(step.value, self.bound)
         if before is None:
             return None
         name, operator, factor = before
         if factor is None:
             return {name: value}
-        undone = over(value, factor) if operator == "*" else times(value, factor)
+        undone = _INVERSES[operator](value, factor)
         local = self.names.local(name, value.type)
         self.statements.append(nodes.Assign(local.name, undone, step.line))
         return {name: local}
 
-    def branched(self, step: Branch, values: dict[str, nodes.Expr]) -> dict[str, nodes.Expr] | None:
-        if values.keys().isdisjoint(_given(step)):
-            return values
+    def branched(self, step: Branch, before: Sequence[Step], values: Values) -> Values | None:
+        """A branch, and what stands before it in its block: its arms may have begun with different values."""
         outer, arms, ends = self.statements, [], []
         for part in (step.body, step.orelse):
             self.statements = []
-            ends.append(self.block(part, dict(values)))
+            inside = self.block(part, values)
+            ends.append(None if inside is None else self.block(before, inside))
             arms.append(self.statements)
         self.statements = outer
         one, other = ends
@@ -191,151 +266,3 @@ def _given(step: Step) -> set[str]:
         elif not isinstance(one, Branch):
             found.update(walk.assigned(one))
     return found
-
-
-def _factor(expr: nodes.Expr, bound: Collection[str]) -> tuple[str, str, nodes.Expr | None] | None:
-    """The value of the chain that an expression is made of, and how: times or over what does not depend on a head."""
-    match expr:
-        case nodes.Local(name):
-            return name, "", None
-        case nodes.Binary("*" | "/" as operator, nodes.Local(name, kind), factor) if name in bound:
-            sides = [(name, kind, factor)]
-        case nodes.Binary("*" as operator, factor, nodes.Local(name, kind)) if name in bound:
-            sides = [(name, kind, factor)]
-        case _:
-            return None
-    ((name, kind, factor),) = sides
-    is_free = walk.locals_in([factor]).isdisjoint(bound) and not _loads(factor)
-    return (name, operator, factor) if is_free and kind == factor.type == expr.type else None
-
-
-def _loads(expr: nodes.Expr) -> bool:
-    return any(isinstance(part, nodes.Load) for part in walk.parts(expr))
-
-
-# Safety -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Path:
-    """One way through an iteration, as far as it has come.
-
-    Attributes:
-        ranges: of values, by what its branches asked.
-        shrinks: for each value of the chain, how small a part of the head it may be.
-        floors: numbers below which values of the chain are not, as the branches asked.
-        truths: locals that are known to be true or false.
-    """
-
-    ranges: Ranges
-    shrinks: Mapping[str, float]
-    floors: Mapping[str, float]
-    truths: Mapping[str, bool]
-
-    def with_value(self, name: str, source: str, least: float) -> _Path:
-        """A further value of the chain: at least this part of another one."""
-        shrinks = {**self.shrinks, name: self.shrinks[source] * least}
-        return replace(self, shrinks=shrinks, floors={**self.floors, name: self.floors.get(source, 0.0) * least})
-
-
-def _is_safe(
-    loop: Loop,
-    carried: Carried,
-    bound: frozenset[str],
-    known: Mapping[str, Sequence[nodes.Expr]],
-    kind: str,
-) -> bool:
-    """Whether a positive chain of factors from `LEAST_FACTOR` to 1 stays above what its type can hold."""
-    assert isinstance(carried.next, nodes.Local)
-    start = Ranges(known).of(carried.first)
-    if start.low <= 0.0 or start.high > 1e30:
-        return False
-    begun = _Path(Ranges(known), {carried.head: 1.0}, {}, {})
-    paths = _Walking(bound, carried).through(loop.body, [begun])
-    if paths is None:
-        return False
-    least, ends = start.low, []
-    for path in paths:
-        if carried.next.name not in path.shrinks:
-            return False
-        shrink, floor = path.shrinks[carried.next.name], path.floors.get(carried.next.name, 0.0)
-        ends.append((shrink, floor))
-        leaves = loop.exit is not None and path.truths.get(loop.exit) is True
-        if shrink < 1.0 and not leaves:
-            least = min(least, floor)
-    return all(max(floor, least * shrink) >= LEAST_VALUE[kind] for shrink, floor in ends)
-
-
-@dataclass
-class _Walking:
-    """Follows every path through an iteration that matters to a chain, or to whether the loop goes on."""
-
-    bound: frozenset[str]
-    carried: Carried
-
-    def through(self, body: Sequence[Step], paths: list[_Path]) -> list[_Path] | None:
-        """The paths after steps; None where they are too many, or a factor may be too small or too large."""
-        for step in body:
-            found: list[_Path] = []
-            for path in paths:
-                more = self.step(step, path)
-                if more is None:
-                    return None
-                found += more
-            if len(found) > MOST_PATHS:
-                return None
-            paths = found
-        return paths
-
-    def step(self, step: Step, path: _Path) -> list[_Path] | None:
-        if isinstance(step, Branch):
-            return self.branch(step, path)
-        if isinstance(step, nodes.Assign):
-            return self.assign(step, path)
-        return [path]
-
-    def assign(self, step: nodes.Assign, path: _Path) -> list[_Path] | None:
-        match step.value:
-            case nodes.Const(bool() as value):
-                return [replace(path, truths={**path.truths, step.name: value})]
-            case nodes.Local(name) if name in path.truths:
-                return [replace(path, truths={**path.truths, step.name: path.truths[name]})]
-            case nodes.Local(name) if name in path.shrinks:
-                return [path.with_value(step.name, name, 1.0)]
-        source = _factor(step.value, self.bound)
-        if source is None or source[0] not in path.shrinks or source[2] is None:
-            return [path]
-        factor = path.ranges.of(source[2])
-        part = factor if source[1] == "*" else Range(1 / factor.high, 1 / factor.low) if factor.low > 0 else Range()
-        if part.low < LEAST_FACTOR or part.high > 1.0:
-            return [path]  # no value of the chain: where it is handed on, the chain is not safe
-        return [path.with_value(step.name, source[0], part.low)]
-
-    def branch(self, step: Branch, path: _Path) -> list[_Path] | None:
-        truth = self.truth(step.condition, path)
-        found: list[_Path] = []
-        for holds, arm in ((True, step.body), (False, step.orelse)):
-            if truth in (None, holds):
-                more = self.through(arm, [self.taken(step.condition, path, holds=holds)])
-                if more is None:
-                    return None
-                found += more
-        return found
-
-    def truth(self, condition: nodes.Expr, path: _Path) -> bool | None:
-        match condition:
-            case nodes.Const(value):
-                return bool(value)
-            case nodes.Local(name):
-                return path.truths.get(name)
-            case nodes.Unary("not", value):
-                inner = self.truth(value, path)
-                return None if inner is None else not inner
-        return None
-
-    def taken(self, condition: nodes.Expr, path: _Path, *, holds: bool) -> _Path:
-        """A path that has taken an arm."""
-        ranges = path.ranges.assuming(condition, holds=holds)
-        floors = {name: max(path.floors.get(name, 0.0), ranges.assumed(name).low) for name in path.shrinks}
-        truths = {**path.truths, condition.name: holds} if isinstance(condition, nodes.Local) else path.truths
-        return replace(path, ranges=ranges, floors=floors, truths=truths)

@@ -14,7 +14,7 @@ Block = list[nodes.Stmt]
 Changed = Callable[[nodes.Store | nodes.Atomic], Block]
 """What takes the place of a change of memory, whose locals have been renamed already."""
 Inside = Callable[[Renamed], Block]
-"""Statements for the head of an iteration, from what its locals are called."""
+"""Statements for the head or the end of an iteration, from what its locals are called."""
 
 
 class Plain:
@@ -63,12 +63,13 @@ class Plain:
         renamed[local] = nodes.Local(name, self.names.types[local])
         return name
 
-    def loop(self, loop: Loop, renamed: Renamed, head: Inside | None = None, tail: Sequence[nodes.Stmt] = ()) -> Block:
-        """A loop that runs forward; `head` gives the first statements of an iteration, `tail` are its last."""
+    def loop(self, loop: Loop, renamed: Renamed, head: Inside | None = None, tail: Inside | None = None) -> Block:
+        """A loop that runs forward; `head` and `tail` give the first and the last statements of an iteration."""
         for one in loop.names:
             self.name(one, renamed)
         before, first, last, after = self.carried(loop, renamed)
-        body = [*first, *(head(renamed) if head else []), *self.block(loop.body, renamed), *last(), *tail]
+        body = [*first, *(head(renamed) if head else []), *self.block(loop.body, renamed), *last()]
+        body += tail(renamed) if tail else []
         if loop.exit is not None:
             body.append(nodes.If(walk.substituted(nodes.Local(loop.exit, "u1"), renamed), (nodes.Break(),)))
         return [*before, around(loop, body, renamed, self.name), *after]

@@ -22,7 +22,7 @@ from ._access import unread
 from ._accumulators import partial_sums
 from ._form import Branch, Carried, Loop, Step, frame_locals, frame_steps, steps_in, stores_in
 from ._guards import Guards, guarded
-from ._inverses import Inverse, dependents, inverses_of, split_steps
+from ._inverses import Rerun, rerun_of
 from ._order import overwrites
 from ._plain import Plain, Renamed
 from ._sums import Frame, Sums
@@ -90,6 +90,7 @@ class Reversal:
     Attributes:
         kept: what loops keep, by their numbers.
         trips: locals that count how often loops ran, where only a run can tell.
+        ends: by loop, conditions that end it, with the local that says whether it did, and the truth that ends it.
         adjoints: locals that gather those of others, by name.
         runs_back: whether a loop inside runs from its last iteration to its first.
     """
@@ -101,6 +102,7 @@ class Reversal:
     sums: Sums = field(init=False)
     kept: dict[int, Kept] = field(default_factory=dict)
     trips: dict[int, str] = field(default_factory=dict)
+    ends: dict[int, Mapping[str, tuple[str, bool]]] = field(default_factory=dict)
     adjoints: dict[str, str] = field(default_factory=dict)
     runs_back: bool = False
     _guards: list[Guards] = field(default_factory=list)
@@ -198,9 +200,17 @@ class Reversal:
         trips = self.trips.get(loop.number)
         if trips is None:
             return plain.loop(loop, renamed, head)
-        more = plus(nodes.Local(trips, "i32"), constant(1, "i32"))
-        begun = nodes.Assign(trips, constant(0, "i32"))
-        return [begun, *plain.loop(loop, renamed, head, [nodes.Assign(trips, more)])]
+        begun = [nodes.Assign(trips, constant(0, "i32"))]
+        begun += [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in self.ends[loop.number].values()]
+
+        def tail(inner: Renamed) -> Block:
+            found: Block = [nodes.Assign(trips, plus(nodes.Local(trips, "i32"), constant(1, "i32")))]
+            for condition, (ended, truth) in self.ends[loop.number].items():
+                held = walk.substituted(nodes.Local(condition, "u1"), inner)
+                found.append(nodes.Assign(ended, held if truth else nodes.Unary("not", held, "u1")))
+            return found
+
+        return [*begun, *plain.loop(loop, renamed, head, tail)]
 
     def logged(self, store: nodes.Store | nodes.Atomic, kept: Kept) -> Block:
         """A store in a loop that runs forward."""
@@ -377,11 +387,13 @@ class Reversal:
         inner = self.frame(loop.body, (*loop.names, *(one.head for one in loop.carried)), handed)
         inner.backwards.extend(nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in moved)
         heads = self.needed(loop, inner.whole, known)
-        inverses = inverses_of(loop, heads, self.names, self.task.state, self.task.known)
+        rerun = rerun_of(loop, heads, self.names, self.task.state, self.task.known)
+        inverses = rerun.inverses if rerun else ()
         inverted = tuple(one.carried.head for one in inverses)
         taped = tuple(name for name in heads if name not in inverted)
         self.kept[loop.number] = Kept(taped, logged, inverted)
-        forward = self.forward_from(loop.body, inverses) if inverses else inner.forward
+        forward = self.rerun(rerun) if rerun else inner.forward
+        self.ends[loop.number] = rerun.ends if rerun else {}
         last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
         body = [*self.given_back(loop), *forward, *inner.backwards, *last]
         is_ordered = bool(heads or logged or moved)
@@ -392,11 +404,14 @@ class Reversal:
             found += self.pulled(one.first, self.adjoint(one.last))
         return found
 
-    def forward_from(self, body: Sequence[Step], inverses: Sequence[Inverse]) -> Block:
+    def rerun(self, rerun: Rerun) -> Block:
         """An iteration run forward whose heads are worked out backwards, by what does not depend on them."""
-        free, rest = split_steps(body, dependents(body, [one.carried.head for one in inverses]))
-        undone = [statement for one in inverses for statement in one.statements]
-        return [*self.forward(free), *undone, *self.forward(rest)]
+        found: Block = []
+        for stage in rerun.stages:
+            found += self.forward(stage.steps)
+            found += [statement for one in stage.inverses for statement in one.statements]
+        never = [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in rerun.ends.values()]
+        return [*found, *self.forward(rerun.rest), *never]
 
     def takes_sum(self, loop: Loop, carried: Carried) -> bool:
         """Whether a loop only adds to what it hands on: then the sum's adjoint is that of each partial sum."""

@@ -140,7 +140,7 @@ class _Writing:
                     yield f"tape: `{self.names.root(name)}` ({kind}) {where}, which its reverse needs: {size} bytes"
             for name in kept.inverted:
                 root = self.names.root(name)
-                yield f"no tape: `{root}` {where} is worked out from the one after it, by a division that loses no digits"
+                yield f"no tape: `{root}` {where} is worked out from that of the iteration after it"
             for array in kept.logged:
                 if array in used:
                     yield f"tape: what stores to `{array}` overwrite, and where, {where}"
