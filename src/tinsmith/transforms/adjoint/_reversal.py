@@ -17,10 +17,10 @@ from .._decompositions import adjoint_of
 from .._names import Names
 from .._slopes import slopes
 from ..analysis import Activity
-from ..polish import live_before
+from ..polish import live_before, pruned
 from ._access import unread
 from ._accumulators import partial_sums
-from ._form import Branch, Carried, Loop, Step, frame_locals, frame_steps, steps_in, stores_in
+from ._form import Branch, Carried, Loop, Step, frame_locals, frame_steps, loads_in, steps_in, stores_in
 from ._guards import Guards, guarded
 from ._inverses import Rerun, rerun_of
 from ._order import overwrites
@@ -107,6 +107,9 @@ class Reversal:
     runs_back: bool = False
     _guards: list[Guards] = field(default_factory=list)
     _partial: set[str] = field(default_factory=set)
+    _read_later: list[set[str]] = field(default_factory=list)
+    _idle: set[int] = field(default_factory=set)
+    _task_steps: Sequence[Step] = ()
     _old: dict[int, str] = field(default_factory=dict)
     _unread: set[int] = field(default_factory=set)
 
@@ -131,12 +134,15 @@ class Reversal:
         frame = Frame(frozenset(mine), definitions(body, self.task.changed))
         self._unread |= unread(body)
         self._guards.append(Guards(frozenset(mine)))
+        self._task_steps = self._task_steps or body
+        self._read_later.append(set())
         with self.sums.inside(frame):
             backwards: Block = []
             for adjoint, expr in handed:
                 backwards += self.pulled(expr, nodes.Local(adjoint, expr.type))
             backwards += self.backward(body)
         self._guards.pop()
+        self._read_later.pop()
         forward = self.forward(body)
         zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self._partial]
         added = [step for total in frame.totals for step in self.added(total)]
@@ -183,7 +189,7 @@ class Reversal:
     def forward_loop(self, loop: Loop) -> Block:
         """A loop in a frame: its iterations leave only what `kept` says."""
         kept = self.kept[loop.number]
-        plain = Plain(self.names, lambda store: self.logged(store, kept))
+        plain = Plain(self.names, lambda store: self.logged(loop, store, kept))
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
 
         def head(inner: Renamed) -> Block:
@@ -212,9 +218,9 @@ class Reversal:
 
         return [*begun, *plain.loop(loop, renamed, head, tail)]
 
-    def logged(self, store: nodes.Store | nodes.Atomic, kept: Kept) -> Block:
+    def logged(self, loop: Loop, store: nodes.Store | nodes.Atomic, kept: Kept) -> Block:
         """A store in a loop that runs forward."""
-        if store.array not in self.task.state:
+        if store.array not in self.task.state or loop.number in self._idle:
             return []
         if store.array not in kept.logged:
             return [store]
@@ -260,6 +266,8 @@ class Reversal:
             return guarded(reverse(), guard)
 
     def assigned(self, step: nodes.Assign) -> Block:
+        if isinstance(step.value, nodes.Load):
+            self._read_later[-1].add(step.value.array)
         if step.name not in self.activity:
             return []
         seed = self.adjoint(step.name)
@@ -374,7 +382,6 @@ class Reversal:
 
     def looped(self, loop: Loop) -> Block:
         """The reverse of a loop: its iterations from the last to the first."""
-        logged = tuple(sorted({store.array for store in stores_in(loop.body)} & self.task.state))
         active = [one for one in loop.carried if one.last in self.activity or one.head in self.activity]
         if not loop.names or loop.exit is not None:
             self.trips[loop.number] = self.names.fresh("trips", "i32")
@@ -387,6 +394,7 @@ class Reversal:
         inner = self.frame(loop.body, (*loop.names, *(one.head for one in loop.carried)), handed)
         inner.backwards.extend(nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in moved)
         heads = self.needed(loop, inner.whole, known)
+        logged = self.logs_of(loop, inner.whole, known)
         rerun = rerun_of(loop, heads, self.names, self.task.state, self.task.known)
         inverses = rerun.inverses if rerun else ()
         inverted = tuple(one.carried.head for one in inverses)
@@ -423,11 +431,38 @@ class Reversal:
 
     def needed(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
         """Of what iterations are handed, what their reverse needs."""
-        own = _own_locals(loop)
-        own |= {adjoint for local, adjoint in self.adjoints.items() if local in own}
-        own |= {name for name in self.names.types if name not in known} - self._outer_adjoints(own)
+        own = self._own_of(loop, known)
         live = live_before(inner, lambda name: name not in own)
         return tuple(one.head for one in loop.carried if one.head in live)
+
+    def _own_of(self, loop: Loop, known: set[str]) -> set[str]:
+        """Locals of a loop's reversed iteration that nothing outside of it asks for."""
+        own = _own_locals(loop)
+        own |= {adjoint for local, adjoint in self.adjoints.items() if local in own}
+        return own | ({name for name in self.names.types if name not in known} - self._outer_adjoints(own))
+
+    def logs_of(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
+        """Arrays whose overwritten values a loop logs: those that its reversed iterations, or what follows them, read.
+
+        Where nobody reads any of what it stores before it has been reversed, the loop need not run forward for it.
+        """
+        stored = {store.array for store in stores_in(loop.body)} & self.task.state
+        own = self._own_of(loop, known)
+        given = {name for one in walk.statements(inner) for name in walk.assigned(one)}
+        read = walk.reads(pruned(inner, given - own))
+        later = self._read_later[-1]
+        if stored.isdisjoint(read | later):
+            self._idle.add(loop.number)
+            stored = set[str]()
+        else:
+            later |= {load.array for load in loads_in(loop.body)}
+        later |= read
+        if len(self._read_later) == 1:
+            # Nothing is reversed after the task's own steps: those before the loop say what they have read.
+            inside = {step.number for step in steps_in([loop])}
+            outside = [step for step in steps_in(self._task_steps) if step.number not in inside]
+            stored &= read.union(*(walk.reads([step]) for step in outside if isinstance(step, nodes.Assign)))
+        return tuple(sorted(stored))
 
     def _outer_adjoints(self, own: set[str]) -> set[str]:
         found = {adjoint for local, adjoint in self.adjoints.items() if local not in own}
