@@ -26,7 +26,11 @@ CHAINS = {  # an iteration over x[i, j], and whether what it hands on goes on a 
         "t < 0.01",
         False,
     ),
-    "two factors": ("a = lang.min(0.5, abs(x[i, j])); s += t * a; t = (1.0 - a) * t * (1.0 - 0.5 * a)", "t < 0.01", False),
+    "two factors": (
+        "a = lang.min(0.5, abs(x[i, j])); s += t * a; t = (1.0 - a) * t * (1.0 - 0.5 * a)",
+        "t < 0.01",
+        False,
+    ),
     "a quotient": ("a = lang.min(0.5, abs(x[i, j])); s += t * a; t = t / (1.0 + a)", "t < 0.01", False),
     "not clamped": ("a = abs(x[i, j]); s += t * a; t = t * (1.0 - a)", "t < 0.01", True),
     "clamped to all": ("a = lang.min(1.0, abs(x[i, j])); s += t * a; t = t * (1.0 - a)", "t < 0.01", True),
@@ -37,7 +41,11 @@ CHAINS = {  # an iteration over x[i, j], and whether what it hands on goes on a 
         "t < 0.01 and x[i, j] > 50.0",
         True,
     ),
-    "a factor of what it hands on": ("a = lang.min(0.9, abs(x[i, j]) * t); s += t * a; t = t * (1.0 - a)", "t < 0.01", True),
+    "a factor of what it hands on": (
+        "a = lang.min(0.9, abs(x[i, j]) * t); s += t * a; t = t * (1.0 - a)",
+        "t < 0.01",
+        True,
+    ),
     "a branch on what it hands on": (
         "a = lang.min(0.9, abs(x[i, j]))\n            s += t * a\n            if t > 0.5:\n                t *= 1.0 - a",
         "t < 0.01",
@@ -110,7 +118,9 @@ def test_a_while_that_asks_what_it_hands_on(lang64):
     x = torch.rand(6, 9, dtype=torch.float64).requires_grad_()
     c = torch.rand(6, dtype=torch.float64)
     (found,) = torch.autograd.grad(kernel(x), x, c)
-    torch.testing.assert_close(found, ts.oracle(kernel, x.detach(), cotangents=c).gradients["x"], rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(
+        found, ts.oracle(kernel, x.detach(), cotangents=c).gradients["x"], rtol=1e-11, atol=1e-12
+    )
     assert "tape_f" not in adjoint_source(kernel), adjoint_source(kernel)
 
 
@@ -130,15 +140,27 @@ GUARDED = {  # an iteration over j, and the number of additions to memory outsid
         "                    s += u * u",
         0,
     ),
-    "otherwise": ("v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += 1.0\n            else:\n                s += v * v", 0),
-    "both arms": ("v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += v\n            else:\n                s += v * v", 2),
-    "used outside too": ("v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += v * v\n            s += 0.5 * v", 2),
+    "otherwise": (
+        "v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += 1.0\n            else:\n                s += v * v",
+        0,
+    ),
+    "both arms": (
+        "v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += v\n            else:\n                s += v * v",
+        2,
+    ),
+    "used outside too": (
+        "v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += v * v\n            s += 0.5 * v",
+        2,
+    ),
     "two thresholds": (
         "v = x[j] * x[j + 1]\n            w = lang.sin(x[j + 2])\n            if v > 0.3:\n                s += v * v\n"
         "            if w > 0.2:\n                s += w",
         0,
     ),
-    "a sum in both arms": ("if x[j] > 0.5:\n                s += x[j + 1]\n            else:\n                s -= x[j + 2]", 0),
+    "a sum in both arms": (
+        "if x[j] > 0.5:\n                s += x[j + 1]\n            else:\n                s -= x[j + 2]",
+        0,
+    ),
     "a sum that is asked": ("v = x[j] * x[j + 1]\n            if s < 1.0:\n                s += v * v", 0),
 }
 

@@ -1,11 +1,12 @@
-"""Accumulators: what a loop hands on and only adds to. All its partial sums have one adjoint, that of the whole sum."""
+"""Accumulators: what is only added to, by a loop that hands it on or in memory. All partial sums have one adjoint."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...source.ir import nodes, walk
-from ._form import Branch, Carried, Loop, Step, locals_read, steps_in
+from ._form import Branch, Carried, Loop, Step, locals_read, steps_in, stores_in
 
 
 def partial_sums(loop: Loop, carried: Carried) -> frozenset[str]:
@@ -100,3 +101,55 @@ def _addend(expr: nodes.Expr, members: set[str]) -> str | None:
             if in_right and not in_left and expr.operator == "+":
                 return _addend(right, members)
     return None
+
+
+# In memory ----------------------------------------------------------------------------------------
+
+
+def sums_in_place(steps: Sequence[Step]) -> dict[int, str]:
+    """Stores of a sum of the element's own value and something, `x[i] = x[i] + e`, with the local that was loaded.
+
+    The element's adjoint is the same before and after: nothing is taken from it, cleared and added again.
+    """
+    reads = Counter(name for step in steps_in(steps) for name in _mentions(step))
+    return {number: name for block in _blocks(steps) for number, name in _in_block(block, reads)}
+
+
+def _blocks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
+    yield steps
+    for step in steps:
+        if isinstance(step, Branch | Loop):
+            yield from _blocks(step.body)
+        if isinstance(step, Branch):
+            yield from _blocks(step.orelse)
+
+
+def _in_block(block: Sequence[Step], reads: Counter[str]) -> Iterator[tuple[int, str]]:
+    sums: dict[str, tuple[nodes.Load, str]] = {}  # locals that are an element and something, and the element's local
+    for step in block:
+        if isinstance(step, nodes.Assign):
+            parts = [name for name in walk.locals_in([step.value]) if name in sums and reads[name] == 1]
+            if isinstance(step.value, nodes.Load):
+                sums[step.name] = step.value, step.name
+            elif len(parts) == 1 and _addend(step.value, {parts[0]}) is not None:
+                sums[step.name] = sums[parts[0]]
+            continue
+        if isinstance(step, nodes.Store) and isinstance(step.value, nodes.Local) and reads[step.value.name] == 1:
+            load, name = sums.get(step.value.name, (None, ""))
+            if load is not None and (load.array, load.index, load.entry) == (step.array, step.index, step.entry):
+                yield step.number, name
+        changed = {one.array for one in stores_in([step])}
+        sums = {name: found for name, found in sums.items() if found[0].array not in changed}
+
+
+def _mentions(step: Step) -> Iterator[str]:
+    """Locals that a step reads itself, each as often as it does."""
+    exprs: Sequence[nodes.Expr]
+    if isinstance(step, Branch):
+        exprs = [step.condition]
+    elif isinstance(step, Loop):
+        exprs = [expr for one in step.carried for expr in (one.first, one.next)]
+        exprs += [bound for pair in step.bounds for bound in pair]
+    else:
+        exprs = walk.expressions(step)
+    return (part.name for expr in exprs for part in walk.parts(expr) if isinstance(part, nodes.Local))

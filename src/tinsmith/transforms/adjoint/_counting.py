@@ -23,7 +23,10 @@ Need = dict[str, nodes.Expr]
 def pushed(kept: Kept, names: Names) -> dict[str, int]:
     """Entries that each iteration of a loop puts on the tapes of numbers."""
     found: dict[str, int] = {}
-    for kind in (*(names.types[name] for name in kept.heads), *("i32" for _ in kept.logged)):
+    for kind in (
+        *(names.types[name] for name in kept.heads),
+        *("i32" for array in kept.logged if array not in kept.regular),
+    ):
         key = tape_type(kind)
         found[key] = found.get(key, 0) + 1
     return found
@@ -120,7 +123,7 @@ class Counting:
     def zeros(self, locals_: Mapping[str, str]) -> Block:
         return [nodes.Assign(name, constant(0, "i32")) for name in locals_.values()]
 
-    def changed(self, store: nodes.Store | nodes.Atomic) -> Block:
+    def changed(self, store: nodes.Store | nodes.Atomic, _: Renamed) -> Block:
         """A change of memory, counted where it would be logged."""
         if store.array not in self.state:
             return []

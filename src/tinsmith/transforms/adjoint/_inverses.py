@@ -201,7 +201,9 @@ def _invert(
     values = undoing.block(body, {carried.next.name: nodes.Local(now, kind)})
     if values is None or values.keys() != {carried.head}:
         return None
-    return Inverse(carried, now, kind, (*undoing.statements, nodes.Assign(carried.head, values[carried.head], loop.line)))
+    return Inverse(
+        carried, now, kind, (*undoing.statements, nodes.Assign(carried.head, values[carried.head], loop.line))
+    )
 
 
 @dataclass

@@ -11,8 +11,8 @@ from ._form import Branch, Loop, Step
 
 Renamed = dict[str, nodes.Expr]
 Block = list[nodes.Stmt]
-Changed = Callable[[nodes.Store | nodes.Atomic], Block]
-"""What takes the place of a change of memory, whose locals have been renamed already."""
+Changed = Callable[[nodes.Store | nodes.Atomic, Renamed], Block]
+"""What takes the place of a change of memory, whose locals have been renamed already; and what locals are called."""
 Inside = Callable[[Renamed], Block]
 """Statements for the head or the end of an iteration, from what its locals are called."""
 
@@ -46,7 +46,7 @@ class Plain:
                 return [replace(step, matrix=matrix, results=tuple(self.name(one, renamed) for one in step.results))]
             case nodes.Store() | nodes.Atomic():
                 index = tuple(walk.substituted(one, renamed) for one in step.index)
-                return self.changed(replace(step, index=index, value=walk.substituted(step.value, renamed)))
+                return self.changed(replace(step, index=index, value=walk.substituted(step.value, renamed)), renamed)
             case Branch():
                 condition = walk.substituted(step.condition, renamed)
                 body, orelse = (tuple(self.block(part, renamed)) for part in (step.body, step.orelse))

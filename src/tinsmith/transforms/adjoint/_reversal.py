@@ -19,14 +19,15 @@ from .._slopes import slopes
 from ..analysis import Activity
 from ..polish import live_before, pruned
 from ._access import unread
-from ._accumulators import partial_sums
+from ._accumulators import partial_sums, sums_in_place
 from ._form import Branch, Carried, Loop, Step, frame_locals, frame_steps, loads_in, steps_in, stores_in
 from ._guards import Guards, guarded
 from ._inverses import Rerun, rerun_of
 from ._order import overwrites
 from ._plain import Plain, Renamed
+from ._regular_logs import RegularLog, regular_log
 from ._sums import Frame, Sums
-from ._tapes import Tapes
+from ._tapes import Tape, Tapes
 
 Block = list[nodes.Stmt]
 
@@ -38,11 +39,13 @@ class Kept:
     Attributes:
         heads: locals that go on a tape.
         logged: arrays whose overwritten values are logged.
+        regular: those logs whose places follow from the text.
         inverted: locals that are worked out backwards instead.
     """
 
     heads: tuple[str, ...]
     logged: tuple[str, ...]
+    regular: Mapping[str, RegularLog]
     inverted: tuple[str, ...] = ()
 
 
@@ -110,6 +113,8 @@ class Reversal:
     _read_later: list[set[str]] = field(default_factory=list)
     _idle: set[int] = field(default_factory=set)
     _task_steps: Sequence[Step] = ()
+    _in_place: Mapping[int, str] = field(default_factory=dict)
+    _summands: frozenset[str] = frozenset()
     _old: dict[int, str] = field(default_factory=dict)
     _unread: set[int] = field(default_factory=set)
 
@@ -134,7 +139,10 @@ class Reversal:
         frame = Frame(frozenset(mine), definitions(body, self.task.changed))
         self._unread |= unread(body)
         self._guards.append(Guards(frozenset(mine)))
-        self._task_steps = self._task_steps or body
+        if not self._read_later:
+            self._task_steps = body
+            self._in_place = sums_in_place(body)
+            self._summands = frozenset(self._in_place.values())
         self._read_later.append(set())
         with self.sums.inside(frame):
             backwards: Block = []
@@ -189,7 +197,7 @@ class Reversal:
     def forward_loop(self, loop: Loop) -> Block:
         """A loop in a frame: its iterations leave only what `kept` says."""
         kept = self.kept[loop.number]
-        plain = Plain(self.names, lambda store: self.logged(loop, store, kept))
+        plain = Plain(self.names, lambda store, inner: self.logged(loop, store, inner))
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
 
         def head(inner: Renamed) -> Block:
@@ -199,33 +207,42 @@ class Reversal:
                 assert isinstance(now, nodes.Local)
                 found += self.tapes.push(now)
             for array in kept.logged:
-                tape = self.tapes.for_array(self.task.arrays[array])
-                found += self.tapes.push(nodes.Local(tape.top, "i32"))
+                if array not in kept.regular:
+                    found += self.tapes.push(self.tapes.top_of(self.task.arrays[array]))
             return found
 
         trips = self.trips.get(loop.number)
-        if trips is None:
-            return plain.loop(loop, renamed, head)
-        begun = [nodes.Assign(trips, constant(0, "i32"))]
-        begun += [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in self.ends[loop.number].values()]
+        ends = self.ends[loop.number]
+        begun = [] if trips is None else [nodes.Assign(trips, constant(0, "i32"))]
+        begun += [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in ends.values()]
 
         def tail(inner: Renamed) -> Block:
-            found: Block = [nodes.Assign(trips, plus(nodes.Local(trips, "i32"), constant(1, "i32")))]
-            for condition, (ended, truth) in self.ends[loop.number].items():
+            found: Block = []
+            if trips is not None:
+                found.append(nodes.Assign(trips, plus(nodes.Local(trips, "i32"), constant(1, "i32"))))
+            for array, log in kept.regular.items():
+                top = self.tapes.top_of(self.task.arrays[array])
+                found.append(nodes.Assign(top.name, plus(top, walk.substituted(log.count, inner))))
+            for condition, (ended, truth) in ends.items():
                 held = walk.substituted(nodes.Local(condition, "u1"), inner)
                 found.append(nodes.Assign(ended, held if truth else nodes.Unary("not", held, "u1")))
             return found
 
         return [*begun, *plain.loop(loop, renamed, head, tail)]
 
-    def logged(self, loop: Loop, store: nodes.Store | nodes.Atomic, kept: Kept) -> Block:
+    def logged(self, loop: Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
         """A store in a loop that runs forward."""
+        kept = self.kept[loop.number]
         if store.array not in self.task.state or loop.number in self._idle:
             return []
         if store.array not in kept.logged:
             return [store]
         tape = self.tapes.for_array(self.task.arrays[store.array])
-        return [*self.tapes.log(tape, store.index), store]
+        if store.array not in kept.regular:
+            return [*self.tapes.log(tape, store.index), store]
+        place = walk.substituted(kept.regular[store.array].stores[store.number].place, renamed)
+        old = nodes.Load(store.array, store.index, store.entry, tape.type)
+        return [nodes.Store(tape.array, (tape.slot(place),), (), old), store]
 
     # Backwards --------------------------------------------------------------------------------
 
@@ -268,7 +285,7 @@ class Reversal:
     def assigned(self, step: nodes.Assign) -> Block:
         if isinstance(step.value, nodes.Load):
             self._read_later[-1].add(step.value.array)
-        if step.name not in self.activity:
+        if step.name not in self.activity or step.name in self._summands:
             return []
         seed = self.adjoint(step.name)
 
@@ -303,7 +320,7 @@ class Reversal:
     def pulled(self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0) -> Block:
         """Adds to the adjoints of an expression's locals, `seed` being its own."""
         if isinstance(expr, nodes.Local):
-            if expr.name not in self.activity or expr.name in self._partial:
+            if expr.name not in self.activity or expr.name in self._partial | self._summands:
                 return []
             self.note_use(expr.name)
             target = self.adjoint(expr.name)
@@ -350,7 +367,7 @@ class Reversal:
         if gradient is not None and types.is_float(store.value.type):
             load = nodes.Load(gradient, store.index, store.entry, store.value.type)
             found += self.taken(store, load)
-            if store.number not in self.task.once:
+            if store.number not in self.task.once and store.number not in self._in_place:
                 zero = constant(0, store.value.type)
                 found.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
         if store.array in self.task.state and self.task.restores and store.number not in self._unread:
@@ -399,13 +416,14 @@ class Reversal:
         inverses = rerun.inverses if rerun else ()
         inverted = tuple(one.carried.head for one in inverses)
         taped = tuple(name for name in heads if name not in inverted)
-        self.kept[loop.number] = Kept(taped, logged, inverted)
+        logs = ((array, regular_log(loop, array)) for array in logged)
+        self.kept[loop.number] = Kept(taped, logged, {array: log for array, log in logs if log is not None}, inverted)
         forward = self.rerun(rerun) if rerun else inner.forward
         self.ends[loop.number] = rerun.ends if rerun else {}
         last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
         body = [*self.given_back(loop), *forward, *inner.backwards, *last]
         is_ordered = bool(heads or logged or moved)
-        is_ordered |= overwrites(loop, self.task.gradients, self.task.once)
+        is_ordered |= overwrites(loop, self.task.gradients, self.task.once | self.sums_alone(loop))
         found: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
         found.append(self.backwards(loop, body, is_ordered=is_ordered))
         for one in active:
@@ -420,6 +438,15 @@ class Reversal:
             found += [statement for one in stage.inverses for statement in one.statements]
         never = [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in rerun.ends.values()]
         return [*found, *self.forward(rerun.rest), *never]
+
+    def sums_alone(self, loop: Loop) -> set[int]:
+        """Sums in place on arrays that a loop reads for nothing else: what goes back through them has no order."""
+        loads = (
+            one for one in steps_in(loop.body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load)
+        )
+        read = walk.reads([one for one in loads if one.name not in self._summands])
+        stores = (one for one in stores_in(loop.body) if one.number in self._in_place and one.array not in read)
+        return {one.number for one in stores}
 
     def takes_sum(self, loop: Loop, carried: Carried) -> bool:
         """Whether a loop only adds to what it hands on: then the sum's adjoint is that of each partial sum."""
@@ -474,10 +501,21 @@ class Reversal:
         found: Block = []
         for array in reversed(kept.logged):
             tape = self.tapes.for_array(self.task.arrays[array])
+            if array in kept.regular:
+                found += self.put_back(tape, kept.regular[array])
+                continue
             mark = nodes.Local(self.names.fresh(f"mark_{array}", "i32"), "i32")
             found += [*self.tapes.pop(mark), *self.tapes.undo(tape, mark)]
         for name in reversed(kept.heads):
             found += self.tapes.pop(nodes.Local(name, self.names.types[name]))
+        return found
+
+    def put_back(self, tape: Tape, log: RegularLog) -> Block:
+        """What an iteration overwrote, from a regular log."""
+        top = nodes.Local(tape.top, "i32")
+        found: Block = [nodes.Assign(tape.top, minus(top, log.count))]
+        for one in reversed([*log.stores.values()]):
+            found.append(one.undo(nodes.Load(tape.array, (tape.slot(one.place),), (), tape.type), self.names))
         return found
 
     def backwards(self, loop: Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:

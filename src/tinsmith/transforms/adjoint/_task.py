@@ -120,7 +120,7 @@ class _Writing:
         taped = {name for tape in self.reversal.tapes.found.values() for name in (tape.array, tape.where)}
         body = list(pruned(body, private=self.state | taped))
         tapes = self.used(body)
-        reserve = self.reserve(tapes) if tapes else None
+        reserve = self.reserve(tapes, walk.reads(body)) if tapes else None
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
         whole = pruned([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
@@ -143,7 +143,8 @@ class _Writing:
                 yield f"no tape: `{root}` {where} is worked out from that of the iteration after it"
             for array in kept.logged:
                 if array in used:
-                    yield f"tape: what stores to `{array}` overwrite, and where, {where}"
+                    places = "" if array in kept.regular else ", and where,"
+                    yield f"tape: what stores to `{array}` overwrite{places} {where}"
 
     def used(self, body: Block) -> list[Tape]:
         read = walk.reads(body)
@@ -213,12 +214,12 @@ class _Writing:
 
     # Tapes ------------------------------------------------------------------------------------
 
-    def reserve(self, tapes: list[Tape]) -> Reserve:
+    def reserve(self, tapes: list[Tape], read: set[str]) -> Reserve:
         formulas = Formula(self.names, self.reversal.kept, definitions(self.given.steps, frozenset())).need(self.steps)
         sizes = []
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
-            arrays += [(tape.where, "i32", tape.rank)] if tape.where and tape.rank else []
+            arrays += [(tape.where, "i32", tape.rank)] if tape.where in read and tape.rank else []
             depth = starts = None
             if formulas is not None and self.iterations is not None:
                 depth = self.names.shared(f"depth_{tape.key}"), formulas[tape.key]
