@@ -1,5 +1,7 @@
 """What a loop hands on: sums have one adjoint, products are run backwards where that is safe, guards stay guards."""
 
+import textwrap
+
 import pytest
 import torch
 
@@ -8,21 +10,42 @@ from support.written import written
 from tinsmith.bridge import adjoint_source
 
 CHAINS = {  # an iteration over x[i, j], and whether what it hands on goes on a tape
-    "clamped, and stops": ("a = lang.min(0.9, abs(x[i, j])); s += t * a; t = t * (1.0 - a)", "t < 0.01", False),
+    "clamped, and stops": (
+        "a = lang.min(0.9, abs(x[i, j])); s += t * a; t = t * (1.0 - a)",
+        "t < 0.01",
+        False,
+    ),
     "stops before it hands on": (
-        "a = lang.min(0.9, abs(x[i, j]))\n            n = t * (1.0 - a)\n            if n < 0.01:\n                break\n"
-        "            s += t * a\n            t = n",
+        """
+            a = lang.min(0.9, abs(x[i, j]))
+            n = t * (1.0 - a)
+            if n < 0.01:
+                break
+            s += t * a
+            t = n
+            """,
         "x[i, j] > 50.0",
         False,
     ),
     "under a threshold": (
-        "a = lang.min(0.9, x[i, j])\n            if a > 0.1:\n                s += t * a\n                t *= 1.0 - a",
+        """
+            a = lang.min(0.9, x[i, j])
+            if a > 0.1:
+                s += t * a
+                t *= 1.0 - a
+            """,
         "t < 0.01",
         False,
     ),
     "in two branches": (
-        "a = lang.min(0.9, abs(x[i, j]))\n            s += t * a\n            if x[i, j] > 0.0:\n                t *= 1.0 - a\n"
-        "            else:\n                t *= 1.0 - 0.5 * a",
+        """
+            a = lang.min(0.9, abs(x[i, j]))
+            s += t * a
+            if x[i, j] > 0.0:
+                t *= 1.0 - a
+            else:
+                t *= 1.0 - 0.5 * a
+            """,
         "t < 0.01",
         False,
     ),
@@ -31,11 +54,31 @@ CHAINS = {  # an iteration over x[i, j], and whether what it hands on goes on a 
         "t < 0.01",
         False,
     ),
-    "a quotient": ("a = lang.min(0.5, abs(x[i, j])); s += t * a; t = t / (1.0 + a)", "t < 0.01", False),
-    "not clamped": ("a = abs(x[i, j]); s += t * a; t = t * (1.0 - a)", "t < 0.01", True),
-    "clamped to all": ("a = lang.min(1.0, abs(x[i, j])); s += t * a; t = t * (1.0 - a)", "t < 0.01", True),
-    "may grow": ("a = lang.min(0.9, x[i, j]); s += t * a; t = t * (1.0 - a)", "t < 0.01", True),
-    "never stops": ("a = lang.min(0.9, abs(x[i, j])); s += t * a; t = t * (1.0 - a)", "x[i, j] > 50.0", True),
+    "a quotient": (
+        "a = lang.min(0.5, abs(x[i, j])); s += t * a; t = t / (1.0 + a)",
+        "t < 0.01",
+        False,
+    ),
+    "not clamped": (
+        "a = abs(x[i, j]); s += t * a; t = t * (1.0 - a)",
+        "t < 0.01",
+        True,
+    ),
+    "clamped to all": (
+        "a = lang.min(1.0, abs(x[i, j])); s += t * a; t = t * (1.0 - a)",
+        "t < 0.01",
+        True,
+    ),
+    "may grow": (
+        "a = lang.min(0.9, x[i, j]); s += t * a; t = t * (1.0 - a)",
+        "t < 0.01",
+        True,
+    ),
+    "never stops": (
+        "a = lang.min(0.9, abs(x[i, j])); s += t * a; t = t * (1.0 - a)",
+        "x[i, j] > 50.0",
+        True,
+    ),
     "stops elsewhere": (
         "a = lang.min(0.9, abs(x[i, j])); s += t * a; t = t * (1.0 - a)",
         "t < 0.01 and x[i, j] > 50.0",
@@ -47,17 +90,31 @@ CHAINS = {  # an iteration over x[i, j], and whether what it hands on goes on a 
         True,
     ),
     "a branch on what it hands on": (
-        "a = lang.min(0.9, abs(x[i, j]))\n            s += t * a\n            if t > 0.5:\n                t *= 1.0 - a",
+        """
+            a = lang.min(0.9, abs(x[i, j]))
+            s += t * a
+            if t > 0.5:
+                t *= 1.0 - a
+            """,
         "t < 0.01",
         True,
     ),
     "begun anew": (
-        "a = lang.min(0.9, abs(x[i, j]))\n            s += t * a\n            t *= 1.0 - a\n            if x[i, j] > 0.7:\n"
-        "                t = 1.0",
+        """
+            a = lang.min(0.9, abs(x[i, j]))
+            s += t * a
+            t *= 1.0 - a
+            if x[i, j] > 0.7:
+                t = 1.0
+            """,
         "t < 0.01",
         True,
     ),
-    "a difference": ("s += t * t * x[i, j]; t = t - 0.1 * x[i, j]", "t < 0.01", True),
+    "a difference": (
+        "s += t * t * x[i, j]; t = t - 0.1 * x[i, j]",
+        "t < 0.01",
+        True,
+    ),
 }
 
 
@@ -71,7 +128,7 @@ def kernel(x: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=1), z: lang
         s = 0.0
         t = {start}
         for j in range(x.shape[1]):
-            {step}
+            {textwrap.indent(textwrap.dedent(step).strip(), " " * 12).strip()}
             if {stop}:
                 break
         y[i] = s
@@ -134,34 +191,81 @@ def test_second_derivatives_of_a_chain_that_is_run_backwards(lang64):
 # Guards -------------------------------------------------------------------------------------------
 
 GUARDED = {  # an iteration over j, and the number of additions to memory outside of any branch of its reverse
-    "one threshold": ("v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += v * v", 0),
+    "one threshold": (
+        """
+            v = x[j] * x[j + 1]
+            if v > 0.3:
+                s += v * v
+            """,
+        0,
+    ),
     "a threshold in a threshold": (
-        "v = x[j] * x[j + 1]\n            if v > 0.1:\n                u = v * x[j + 2]\n                if u > 0.2:\n"
-        "                    s += u * u",
+        """
+            v = x[j] * x[j + 1]
+            if v > 0.1:
+                u = v * x[j + 2]
+                if u > 0.2:
+                    s += u * u
+            """,
         0,
     ),
     "otherwise": (
-        "v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += 1.0\n            else:\n                s += v * v",
+        """
+            v = x[j] * x[j + 1]
+            if v > 0.3:
+                s += 1.0
+            else:
+                s += v * v
+            """,
         0,
     ),
     "both arms": (
-        "v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += v\n            else:\n                s += v * v",
+        """
+            v = x[j] * x[j + 1]
+            if v > 0.3:
+                s += v
+            else:
+                s += v * v
+            """,
         2,
     ),
     "used outside too": (
-        "v = x[j] * x[j + 1]\n            if v > 0.3:\n                s += v * v\n            s += 0.5 * v",
+        """
+            v = x[j] * x[j + 1]
+            if v > 0.3:
+                s += v * v
+            s += 0.5 * v
+            """,
         2,
     ),
     "two thresholds": (
-        "v = x[j] * x[j + 1]\n            w = lang.sin(x[j + 2])\n            if v > 0.3:\n                s += v * v\n"
-        "            if w > 0.2:\n                s += w",
+        """
+            v = x[j] * x[j + 1]
+            w = lang.sin(x[j + 2])
+            if v > 0.3:
+                s += v * v
+            if w > 0.2:
+                s += w
+            """,
         0,
     ),
     "a sum in both arms": (
-        "if x[j] > 0.5:\n                s += x[j + 1]\n            else:\n                s -= x[j + 2]",
+        """
+            if x[j] > 0.5:
+                s += x[j + 1]
+            else:
+                s -= x[j + 2]
+            """,
         0,
     ),
-    "a sum that is asked": ("v = x[j] * x[j + 1]\n            if s < 1.0:\n                s += v * v", 0),
+    "a sum that is asked": (
+        """
+            v = x[j] * x[j + 1]
+            if s < 1.0:
+                s += v * v
+            """,
+        0,
+    ),
 }
 
 
@@ -175,7 +279,7 @@ def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
     for i in range(2):
         s = 0.0
         for j in range(x.shape[0] - 2):
-            {step}
+            {textwrap.indent(textwrap.dedent(step).strip(), " " * 12).strip()}
         y[i] = s * (i + 1)
 """,
     )

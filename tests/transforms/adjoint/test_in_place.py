@@ -1,5 +1,7 @@
 """Loops that work in place: what is logged, what is run again, and which order the reverse keeps."""
 
+import textwrap
+
 import pytest
 import torch
 
@@ -9,37 +11,104 @@ from tinsmith.bridge import adjoint_source
 
 FORMS = {  # the body of a loop over time, and what a log holds: places too, values alone, or nothing
     "linear updates": (
-        "for i in range(n):\n            v[i] += 0.1 * x[i] * w[i]\n        for i in range(n):\n            x[i] += 0.1 * v[i]",
+        """
+        for i in range(n):
+            v[i] += 0.1 * x[i] * w[i]
+        for i in range(n):
+            x[i] += 0.1 * v[i]
+        """,
         "values",
     ),
-    "a sum of what was summed": ("for i in range(1, n):\n            x[i] += 0.5 * x[i - 1]", "nothing"),
+    "a sum of what was summed": (
+        """
+        for i in range(1, n):
+            x[i] += 0.5 * x[i - 1]
+        """,
+        "nothing",
+    ),
     "a product of what was multiplied": (
-        "for i in range(1, n):\n            x[i] = x[i] * (1.0 + 0.1 * x[i - 1])",
+        """
+        for i in range(1, n):
+            x[i] = x[i] * (1.0 + 0.1 * x[i - 1])
+        """,
         "values",
     ),
     "two stores to an element": (
-        "for i in range(n):\n            x[i] = x[i] * w[i]\n            x[i] = lang.sin(x[i])",
+        """
+        for i in range(n):
+            x[i] = x[i] * w[i]
+            x[i] = lang.sin(x[i])
+        """,
         "places",
     ),
-    "every second": ("for i in range(n // 2):\n            x[2 * i + 1] = x[2 * i + 1] * x[2 * i]", "values"),
-    "under a branch": ("for i in range(n):\n            if x[i] > 0.6:\n                x[i] = x[i] * w[i]", "places"),
-    "by a list": ("for i in range(n):\n            x[k[i]] = x[k[i]] * w[i]", "places"),
+    "every second": (
+        """
+        for i in range(n // 2):
+            x[2 * i + 1] = x[2 * i + 1] * x[2 * i]
+        """,
+        "values",
+    ),
+    "under a branch": (
+        """
+        for i in range(n):
+            if x[i] > 0.6:
+                x[i] = x[i] * w[i]
+        """,
+        "places",
+    ),
+    "by a list": (
+        """
+        for i in range(n):
+            x[k[i]] = x[k[i]] * w[i]
+        """,
+        "places",
+    ),
     "a triangle": (
-        "for i in range(n):\n            for j in range(i):\n                x[i] = x[i] * (1.0 + 0.1 * x[j])",
+        """
+        for i in range(n):
+            for j in range(i):
+                x[i] = x[i] * (1.0 + 0.1 * x[j])
+        """,
         "places",
     ),
-    "one element": ("x[t % 2] = x[t % 2] * x[3]", "values"),
+    "one element": (
+        """
+        x[t % 2] = x[t % 2] * x[3]
+        """,
+        "values",
+    ),
     "two loops": (
-        "for i in range(n):\n            x[i] = x[i] * w[i]\n        for i in range(n - 1):\n            x[i + 1] = x[i + 1] * lang.cos(x[i])",
+        """
+        for i in range(n):
+            x[i] = x[i] * w[i]
+        for i in range(n - 1):
+            x[i + 1] = x[i + 1] * lang.cos(x[i])
+        """,
         "values",
     ),
     "a loop that reads what another left": (
-        "for i in range(n):\n            v[i] = x[i] * x[i]\n        for i in range(n):\n            x[i] = v[i] * w[i]",
+        """
+        for i in range(n):
+            v[i] = x[i] * x[i]
+        for i in range(n):
+            x[i] = v[i] * w[i]
+        """,
         "values",
     ),
-    "nothing is read again": ("for i in range(n):\n            x[i] = 0.5 * x[i] + w[i]", "nothing"),
+    "nothing is read again": (
+        """
+        for i in range(n):
+            x[i] = 0.5 * x[i] + w[i]
+        """,
+        "nothing",
+    ),
     "until it is small": (
-        "for i in range(n):\n            x[i] = x[i] * w[i]\n        if x[0] < 0.2:\n            break",
+        """
+        for i in range(n):
+            x[i] = x[i] * w[i]
+        if x[0] < 0.2:
+            break
+        """,
         "values",
     ),
 }
@@ -49,8 +118,9 @@ FORMS = {  # the body of a loop over time, and what a log holds: places too, val
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_a_loop_in_place(lang64, form, is_nested):
     body, logged = FORMS[form]
-    indented = body.replace("\n", "\n    ") if is_nested else body
-    outer = "for _ in range(2):\n            " if is_nested else ""
+    body = textwrap.dedent(body).strip()
+    outer = "for _ in range(2):\n" if is_nested else ""
+    inside = textwrap.indent(outer + textwrap.indent(body, "    " if is_nested else ""), " " * 8).strip()
     kernel = written(
         lang64,
         f"""
@@ -64,7 +134,7 @@ def kernel(
         v[i] = 0.3 * start[i]
     lang.loop_config(serialize=True)
     for t in range(3):
-        {outer}{indented}
+        {inside}
 """,
     )
     op = ts.op("start[n], w[n], k[n]: i32 -> x[n], v[n]", adjoint="source")(kernel)

@@ -148,7 +148,9 @@ class _CountingPlain(Plain):
         # Not of tapes that the reverse has no use for.
         each = [_more(outer[key], constant(count, "i32")) for key, count in entries if key in outer]
         counting.need = inner
-        tail = [nodes.Assign(most[key], nodes.Binary("max", _i32(most[key]), _i32(inner[key]), "i32")) for key in most]
+        tail: Block = [
+            nodes.Assign(most[key], nodes.Binary("max", _i32(most[key]), _i32(inner[key]), "i32")) for key in most
+        ]
         body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], lambda _: tail)
         counting.need = outer
         begun = [nodes.Assign(before[key], _i32(done)) for key, done in counting.done.items()]

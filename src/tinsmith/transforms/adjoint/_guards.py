@@ -74,11 +74,11 @@ class Guards:
 
 def guarded(block: Sequence[nodes.Stmt], guard: Guard) -> list[nodes.Stmt]:
     """Statements that run where a guard holds."""
-    found = list(block)
+    found = tuple(block)
     for one in reversed(guard if found else ()):
-        body, orelse = (tuple(found), ()) if one.holds else ((), tuple(found))
-        found = [nodes.If(one.condition, body, orelse)]
-    return found
+        body, orelse = (found, ()) if one.holds else ((), found)
+        found = (nodes.If(one.condition, body, orelse),)
+    return [*found]
 
 
 def _common(one: Guard, other: Guard) -> Guard:

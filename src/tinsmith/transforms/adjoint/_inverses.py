@@ -1,6 +1,6 @@
 """Chains that are run backwards: what an iteration was handed, worked out from what it hands on.
 
-A transmittance `T = T * (1 - a)` needs no tape where `a` does not depend on `T`: the reverse divides. That is safe where
+A transmittance `T = T * (1 - a)` needs no tape where `a` does not depend on `T`: the reverse divides. It is safe where
 
 - the factor is bounded away from zero, by a clamp for instance: a division by 0.01 loses two digits, one by 0 all;
 - the product neither grows nor becomes too small to hold its digits, as a loop sees to that stops below a number.
@@ -21,7 +21,7 @@ from ...source.ir import nodes, types, walk
 from .._algebra import minus, over, plus, times
 from .._names import Names
 from ._chain_paths import LEAST_VALUE, exit_conditions, factor_of, keeps_digits
-from ._form import Branch, Carried, Loop, Step, locals_read, loads_in, steps_in, stores_in
+from ._form import Branch, Carried, Loop, Step, loads_in, locals_read, steps_in, stores_in
 
 Block = list[nodes.Stmt]
 Values = Mapping[str, nodes.Expr]

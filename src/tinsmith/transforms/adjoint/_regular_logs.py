@@ -48,7 +48,7 @@ class LoggedStore:
 
 @dataclass(frozen=True)
 class RegularLog:
-    """What each iteration of a loop overwrites of an array: its stores by number, and how many values they overwrite."""
+    """What each iteration of a loop overwrites of an array: its stores by number, and how many values that are."""
 
     stores: Mapping[int, LoggedStore]
     count: nodes.Expr

@@ -51,7 +51,9 @@ class Ranges:
         assumed: what is known besides, by local.
     """
 
-    def __init__(self, definitions: Mapping[str, Sequence[nodes.Expr]], assumed: Mapping[str, Range] | None = None):
+    def __init__(
+        self, definitions: Mapping[str, Sequence[nodes.Expr]], assumed: Mapping[str, Range] | None = None
+    ) -> None:
         self._definitions = definitions
         self._assumed = dict(assumed or {})
         self._known: dict[str, Range] = {}
