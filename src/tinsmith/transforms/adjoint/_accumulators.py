@@ -9,7 +9,7 @@ from ...source.ir import nodes, walk
 from ._form import Branch, Carried, Loop, Step, locals_read, steps_in, stores_in
 
 
-def partial_sums(loop: Loop, carried: Carried) -> frozenset[str]:
+def find_partial_sums(loop: Loop, carried: Carried) -> frozenset[str]:
     """The partial sums of an accumulator in one iteration, its head among them; none where it is no accumulator.
 
     They are found forwards: whatever is worked out from the head must be it plus something. Then an adjoint of 1 is
@@ -58,7 +58,7 @@ def _collect(body: Sequence[Step], members: set[str]) -> bool:
 def _inner_accumulators(loop: Loop, members: set[str]) -> Iterator[Carried]:
     """What an inner loop begins with a partial sum, and only adds to."""
     for one in loop.carried:
-        if isinstance(one.first, nodes.Local) and one.first.name in members and partial_sums(loop, one):
+        if isinstance(one.first, nodes.Local) and one.first.name in members and find_partial_sums(loop, one):
             yield one
 
 
@@ -106,7 +106,7 @@ def _addend(expr: nodes.Expr, members: set[str]) -> str | None:
 # In memory ----------------------------------------------------------------------------------------
 
 
-def sums_in_place(steps: Sequence[Step]) -> dict[int, str]:
+def find_sums_in_place(steps: Sequence[Step]) -> dict[int, str]:
     """Stores of a sum of the element's own value and something, `x[i] = x[i] + e`, with the local that was loaded.
 
     The element's adjoint is the same before and after: nothing is taken from it, cleared and added again.

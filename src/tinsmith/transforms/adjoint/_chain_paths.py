@@ -96,7 +96,7 @@ class _Walking:
                 return [replace(path, truths={**path.truths, step.name: path.truths[name]})]
             case nodes.Local(name) if name in path.shrinks:
                 return [path.with_value(step.name, name, 1.0)]
-        source = factor_of(step.value, self.bound)
+        source = match_factor(step.value, self.bound)
         if source is None or source[0] not in path.shrinks or source[2] is None:
             return [path]
         factor = path.ranges.of(source[2])
@@ -135,7 +135,7 @@ class _Walking:
         return replace(path, ranges=ranges, floors=floors, truths=truths)
 
 
-def exit_conditions(loop: Loop, known: Mapping[str, Sequence[nodes.Expr]]) -> dict[str, bool]:
+def find_exit_conditions(loop: Loop, known: Mapping[str, Sequence[nodes.Expr]]) -> dict[str, bool]:
     """Conditions that end the loop wherever they hold, or wherever they do not, by the truth that ends it."""
     paths = None if loop.exit is None else _Walking(frozenset()).through(loop.body, [_Path(Ranges(known), {}, {}, {})])
     found: dict[str, bool] = {}
@@ -148,7 +148,7 @@ def exit_conditions(loop: Loop, known: Mapping[str, Sequence[nodes.Expr]]) -> di
     return found
 
 
-def factor_of(expr: nodes.Expr, bound: Collection[str]) -> tuple[str, str, nodes.Expr | None] | None:
+def match_factor(expr: nodes.Expr, bound: Collection[str]) -> tuple[str, str, nodes.Expr | None] | None:
     """The value of a chain that an expression is made of, and how, from what does not depend on a head.
 
     Floats are multiplied or divided, whole numbers added to or subtracted from: that can be undone.
@@ -162,10 +162,6 @@ def factor_of(expr: nodes.Expr, bound: Collection[str]) -> tuple[str, str, nodes
             pass
         case _:
             return None
-    is_free = walk.locals_in([other]).isdisjoint(bound) and not _loads(other)
+    is_free = walk.locals_in([other]).isdisjoint(bound) and not walk.reads_memory(other)
     can_undo = operator in ("*/" if types.is_float(kind) else "+-")
     return (name, operator, other) if is_free and can_undo and kind == other.type == expr.type else None
-
-
-def _loads(expr: nodes.Expr) -> bool:
-    return any(isinstance(part, nodes.Load) for part in walk.parts(expr))

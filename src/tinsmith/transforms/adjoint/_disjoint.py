@@ -1,9 +1,8 @@
 """Segments that do not overlap, as the kernel's own stores say: `for s in range(start[r], start[r + 1]): y[s] = ...`.
 
-Nothing in the text of `w[s]` tells that the samples of two rays are different elements. But where an iteration of the
-parallel loop stores to `y[s]` plainly, and what it stores is its own, two of them that met would leave a value by
-chance. So the kernel says that they do not meet there, and what it reads at the same places belongs to one iteration too:
-the adjoint needs no atomic addition.
+Nothing in the text of `w[s]` tells that the samples of two rays are different elements. But where each iteration of a
+parallel loop stores a value of its own to `y[s]`, without an atomic, two iterations that met there would race. So the
+kernel says that they do not meet, and an array that it uses at the same places alone needs no atomics in the adjoint.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from dataclasses import dataclass, field
 
 from ...source.ir import nodes, types, walk
 from ..analysis import affine
-from ._form import Branch, Loop, Step, expressions_given, steps_in, stores_in
-from ._inverses import dependents
+from ._form import Branch, Loop, Step, collect_expressions, steps_in, stores_in
+from ._inverses import find_dependents
 from ._sums import expanded
 
 Place = tuple[nodes.Expr, ...]
@@ -31,7 +30,7 @@ class _Use:
     is_promise: bool = False
 
 
-def disjoint(steps: Sequence[Step]) -> frozenset[str]:
+def find_disjoint_arrays(steps: Sequence[Step]) -> frozenset[str]:
     """Arrays that parallel iterations use only at places which the kernel's stores say are one iteration's own."""
     loop = steps[-1] if steps else None
     if not isinstance(loop, Loop) or not loop.is_parallel:
@@ -57,7 +56,7 @@ class _Reading:
 
     def __post_init__(self) -> None:
         changed = {one.array for one in stores_in(self.steps)}
-        given = {name: values[0] for name, values in expressions_given(self.steps).items() if len(values) == 1}
+        given = {name: values[0] for name, values in collect_expressions(self.steps).items() if len(values) == 1}
         self.own_values = self._own_values()
         self.definitions: Mapping[str, nodes.Expr] = {
             name: value
@@ -132,9 +131,9 @@ class _Reading:
     def _own_values(self) -> frozenset[str]:
         """Locals that hang on the parallel loop's variable, or on what a loop inside hands on."""
         heads = [one.head for step in steps_in(self.loop.body) if isinstance(step, Loop) for one in step.carried]
-        found = dependents(self.loop.body, [*self.loop.names, *heads])
+        found = find_dependents(self.loop.body, [*self.loop.names, *heads])
         for loop in (step for step in steps_in(self.loop.body) if isinstance(step, Loop)):
-            found |= dependents(loop.body, found)
+            found |= find_dependents(loop.body, found)
         return found
 
 

@@ -148,7 +148,7 @@ def step_definitions(body: Sequence[Step]) -> Iterator[Definition]:
             yield from ((name, None) for name in walk.assigned(step))
 
 
-def expressions_given(body: Sequence[Step]) -> dict[str, list[nodes.Expr]]:
+def collect_expressions(body: Sequence[Step]) -> dict[str, list[nodes.Expr]]:
     """Every expression that a local is given: more than one where branches end with it."""
     found: dict[str, list[nodes.Expr]] = {}
     for step in steps_in(body):

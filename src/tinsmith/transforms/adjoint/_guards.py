@@ -72,7 +72,7 @@ class Guards:
             yield
 
 
-def guarded(block: Sequence[nodes.Stmt], guard: Guard) -> list[nodes.Stmt]:
+def put_under(block: Sequence[nodes.Stmt], guard: Guard) -> list[nodes.Stmt]:
     """Statements that run where a guard holds."""
     found = tuple(block)
     for one in reversed(guard if found else ()):

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from ...source.ir import nodes, types, walk
 from .._algebra import minus, over, plus, times
 from .._names import Names
-from ._chain_paths import LEAST_VALUE, exit_conditions, factor_of, keeps_digits
+from ._chain_paths import LEAST_VALUE, find_exit_conditions, keeps_digits, match_factor
 from ._form import Branch, Carried, Loop, Step, loads_in, locals_read, steps_in, stores_in
 
 Block = list[nodes.Stmt]
@@ -75,7 +75,7 @@ class Rerun:
         return tuple(one for stage in self.stages for one in stage.inverses)
 
 
-def rerun_of(
+def plan_rerun(
     loop: Loop, needed: Collection[str], names: Names, state: Collection[str], known: Mapping[str, Sequence[nodes.Expr]]
 ) -> Rerun | None:
     """How to run a loop's iterations again, with as many of the needed heads as can be worked out backwards.
@@ -91,9 +91,9 @@ def rerun_of(
     chains = [one for one in loop.carried if one.head in needed and names.types[one.head] in _KINDS]
     if not touched.isdisjoint(state):
         return None
-    known_ends = exit_conditions(loop, known) if chains else {}
+    known_ends = find_exit_conditions(loop, known) if chains else {}
     while chains:
-        bound = dependents(loop.body, [one.head for one in chains])
+        bound = find_dependents(loop.body, [one.head for one in chains])
         ends = {name: (names.fresh("ended", "u1"), truth) for name, truth in known_ends.items() if name in bound}
         found = _in_stages(loop, _with_ends(loop.body, ends), chains, names, known)
         if len(found[0]) == len(chains):
@@ -115,7 +115,7 @@ def _in_stages(
     stages: list[Stage] = []
     rest = body
     while waiting:
-        bound = dependents(body, [one.head for one in waiting])
+        bound = find_dependents(body, [one.head for one in waiting])
         tried = [_invert(loop, body, one, bound, names, known) for one in waiting]
         inverses = tuple(one for one in tried if one is not None)
         if not inverses:
@@ -141,7 +141,7 @@ def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tu
     return tuple(found)
 
 
-def dependents(body: Sequence[Step], heads: Collection[str]) -> frozenset[str]:
+def find_dependents(body: Sequence[Step], heads: Collection[str]) -> frozenset[str]:
     """Locals that depend on what an iteration is handed: by their values, or by a branch that they stand in."""
     found = set(heads)
     _collect_dependents(body, found, is_bound=False)
@@ -228,7 +228,7 @@ class _Undoing:
         return values
 
     def assigned(self, step: nodes.Assign, value: nodes.Expr) -> Values | None:
-        before = factor_of(step.value, self.bound)
+        before = match_factor(step.value, self.bound)
         if before is None:
             return None
         name, operator, factor = before

@@ -14,7 +14,7 @@ from .._algebra import constant, plus, times
 from .._names import Names
 from .._slots import place_of
 from ..analysis import affine, are_owned
-from ._form import Branch, Loop, Step, expressions_given, steps_in, stores_in
+from ._form import Branch, Loop, Step, collect_expressions, steps_in, stores_in
 from ._sums import expanded
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
@@ -54,7 +54,7 @@ class RegularLog:
     count: nodes.Expr
 
 
-def regular_log(loop: Loop, array: str) -> RegularLog | None:
+def find_regular_log(loop: Loop, array: str) -> RegularLog | None:
     """The log of an array in a loop, where its places follow from the text; None where they do not.
 
     Args:
@@ -91,12 +91,9 @@ def _given(body: Sequence[Step]) -> frozenset[str]:
 
 def _definitions(body: Sequence[Step]) -> dict[str, nodes.Expr]:
     """What locals with one definition are, where that is a whole number and is not read from memory."""
-    single = {name: values[0] for name, values in expressions_given(body).items() if len(values) == 1}
-    return {name: value for name, value in single.items() if not types.is_float(value.type) and not _loads(value)}
+    single = {name: values[0] for name, values in collect_expressions(body).items() if len(values) == 1}
+    return {name: value for name, value in single.items() if not types.is_float(value.type) and not walk.reads_memory(value)}
 
-
-def _loads(expr: nodes.Expr) -> bool:
-    return any(isinstance(part, nodes.Load) for part in walk.parts(expr))
 
 
 def _are_apart(one: nodes.Store, other: nodes.Store) -> bool:
@@ -160,7 +157,7 @@ class _Finding:
         """An expression in terms of what is known outside, and of some loops' variables."""
         outside = (walk.locals_in([expr]) | self.around) - self.inside
         found = expanded(expr, known | outside | self.outside, self.definitions)
-        if found is None or _loads(found):
+        if found is None or walk.reads_memory(found):
             return None
         return found if walk.locals_in([found]).isdisjoint(self.inside - known) else None
 

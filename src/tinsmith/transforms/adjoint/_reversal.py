@@ -19,13 +19,13 @@ from .._slopes import slopes
 from ..analysis import Activity
 from ..polish import live_before, pruned
 from ._access import unread
-from ._accumulators import partial_sums, sums_in_place
+from ._accumulators import find_partial_sums, find_sums_in_place
 from ._form import Branch, Carried, Loop, Step, frame_locals, frame_steps, loads_in, steps_in, stores_in
-from ._guards import Guards, guarded
-from ._inverses import Rerun, rerun_of
+from ._guards import Guards, put_under
+from ._inverses import Rerun, plan_rerun
 from ._order import overwrites
 from ._plain import Plain, Renamed
-from ._regular_logs import RegularLog, regular_log
+from ._regular_logs import RegularLog, find_regular_log
 from ._sums import Frame, Sums
 from ._tapes import Tape, Tapes
 
@@ -141,7 +141,7 @@ class Reversal:
         self._guards.append(Guards(frozenset(mine)))
         if not self._read_later:
             self._task_steps = body
-            self._in_place = sums_in_place(body)
+            self._in_place = find_sums_in_place(body)
             self._summands = frozenset(self._in_place.values())
         self._read_later.append(set())
         with self.sums.inside(frame):
@@ -272,7 +272,7 @@ class Reversal:
                 arms.append(tuple(self.backward(part)))
         return nodes.If(step.condition, arms[0], arms[1], step.line)
 
-    def where_adjoint(self, names: Sequence[str], reverse: Callable[[], Block]) -> Block:
+    def reverse_under_guard(self, names: Sequence[str], reverse: Callable[[], Block]) -> Block:
         """The reverse of a step that gives these locals their values, where one of their adjoints may not be zero."""
         if not self._partial.isdisjoint(names):
             return reverse()  # the adjoint of a sum, which came in from outside of the frame
@@ -280,7 +280,7 @@ class Reversal:
         if guard is None:
             return []
         with self._guards[-1].under(guard):
-            return guarded(reverse(), guard)
+            return put_under(reverse(), guard)
 
     def assigned(self, step: nodes.Assign) -> Block:
         if isinstance(step.value, nodes.Load):
@@ -294,7 +294,7 @@ class Reversal:
                 return self.loaded(step.value, seed, step.line)
             return self.pulled(step.value, seed, nodes.Local(step.name, seed.type), step.line)
 
-        return self.where_adjoint([step.name], reverse)
+        return self.reverse_under_guard([step.name], reverse)
 
     def decomposed(self, step: nodes.Decompose) -> Block:
         if not any(name in self.activity for name in step.results):
@@ -308,7 +308,7 @@ class Reversal:
                 found += self.pulled(entry, cast(adjoint, entry.type), None, step.line)
             return found
 
-        return self.where_adjoint(step.results, reverse)
+        return self.reverse_under_guard(step.results, reverse)
 
     def note_use(self, local: str) -> None:
         """Something is added to a local's adjoint: the frame that the local belongs to takes note."""
@@ -403,7 +403,7 @@ class Reversal:
         if not loop.names or loop.exit is not None:
             self.trips[loop.number] = self.names.fresh("trips", "i32")
         known = set(self.names.types)
-        summed = [one for one in active if self.takes_sum(loop, one)]
+        summed = [one for one in active if self.share_adjoint_of_sum(loop, one)]
         moved = [one for one in active if one not in summed]
         for one in moved:
             self.adjoint(one.head)
@@ -411,19 +411,19 @@ class Reversal:
         inner = self.frame(loop.body, (*loop.names, *(one.head for one in loop.carried)), handed)
         inner.backwards.extend(nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in moved)
         heads = self.needed(loop, inner.whole, known)
-        logged = self.logs_of(loop, inner.whole, known)
-        rerun = rerun_of(loop, heads, self.names, self.task.state, self.task.known)
+        logged = self.choose_logs(loop, inner.whole, known)
+        rerun = plan_rerun(loop, heads, self.names, self.task.state, self.task.known)
         inverses = rerun.inverses if rerun else ()
         inverted = tuple(one.carried.head for one in inverses)
         taped = tuple(name for name in heads if name not in inverted)
-        logs = ((array, regular_log(loop, array)) for array in logged)
+        logs = ((array, find_regular_log(loop, array)) for array in logged)
         self.kept[loop.number] = Kept(taped, logged, {array: log for array, log in logs if log is not None}, inverted)
         forward = self.rerun(rerun) if rerun else inner.forward
         self.ends[loop.number] = rerun.ends if rerun else {}
         last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
         body = [*self.given_back(loop), *forward, *inner.backwards, *last]
         is_ordered = bool(heads or logged or moved)
-        is_ordered |= overwrites(loop, self.task.gradients, self.task.once | self.sums_alone(loop))
+        is_ordered |= overwrites(loop, self.task.gradients, self.task.once | self.find_unordered_sums(loop))
         found: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
         found.append(self.backwards(loop, body, is_ordered=is_ordered))
         for one in active:
@@ -439,7 +439,7 @@ class Reversal:
         never = [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in rerun.ends.values()]
         return [*found, *self.forward(rerun.rest), *never]
 
-    def sums_alone(self, loop: Loop) -> set[int]:
+    def find_unordered_sums(self, loop: Loop) -> set[int]:
         """Sums in place on arrays that a loop reads for nothing else: what goes back through them has no order."""
         loads = (
             one for one in steps_in(loop.body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load)
@@ -448,9 +448,9 @@ class Reversal:
         stores = (one for one in stores_in(loop.body) if one.number in self._in_place and one.array not in read)
         return {one.number for one in stores}
 
-    def takes_sum(self, loop: Loop, carried: Carried) -> bool:
+    def share_adjoint_of_sum(self, loop: Loop, carried: Carried) -> bool:
         """Whether a loop only adds to what it hands on: then the sum's adjoint is that of each partial sum."""
-        members = partial_sums(loop, carried)
+        members = find_partial_sums(loop, carried)
         adjoint = self.adjoint(carried.last).name
         self.adjoints |= dict.fromkeys(members, adjoint)
         self._partial |= members
@@ -468,7 +468,7 @@ class Reversal:
         own |= {adjoint for local, adjoint in self.adjoints.items() if local in own}
         return own | ({name for name in self.names.types if name not in known} - self._outer_adjoints(own))
 
-    def logs_of(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
+    def choose_logs(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
         """Arrays whose overwritten values a loop logs: those that its reversed iterations, or what follows them, read.
 
         Where nobody reads any of what it stores before it has been reversed, the loop need not run forward for it.

@@ -12,7 +12,7 @@ from ..analysis import Activity
 from ..polish import called, polished, pruned
 from ._counting import Counting, Formula
 from ._evaluated import extent
-from ._form import Loop, Step, expressions_given, loads_in, steps_in, stores_in
+from ._form import Loop, Step, collect_expressions, loads_in, steps_in, stores_in
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal, Task, definitions
 from ._settled import never_meeting, settled
@@ -99,7 +99,7 @@ class _Writing:
             given.once,
             restores,
             given.kernel.path,
-            expressions_given(given.steps),
+            collect_expressions(given.steps),
         )
         self.state = state
         self.names = names
