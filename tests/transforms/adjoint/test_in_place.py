@@ -95,6 +95,16 @@ FORMS = {  # the body of a loop over time, and what a log holds: places too, val
         """,
         "values",
     ),
+    "a sum of what is stored": (
+        """
+        s = 0.0
+        for i in range(1, n):
+            x[i] = 0.5 * x[i - 1] + x[i]
+            s += x[i]
+        v[0] += s * s
+        """,
+        "values",
+    ),
     "nothing is read again": (
         """
         for i in range(n):

@@ -92,8 +92,9 @@ def _given(body: Sequence[Step]) -> frozenset[str]:
 def _definitions(body: Sequence[Step]) -> dict[str, nodes.Expr]:
     """What locals with one definition are, where that is a whole number and is not read from memory."""
     single = {name: values[0] for name, values in collect_expressions(body).items() if len(values) == 1}
-    return {name: value for name, value in single.items() if not types.is_float(value.type) and not walk.reads_memory(value)}
-
+    return {
+        name: value for name, value in single.items() if not types.is_float(value.type) and not walk.reads_memory(value)
+    }
 
 
 def _are_apart(one: nodes.Store, other: nodes.Store) -> bool:

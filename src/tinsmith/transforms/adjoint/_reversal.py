@@ -1,35 +1,25 @@
-"""The reverse of one task: run forward what is needed, then every step backwards.
+"""The reverse of one task: of its frames (`_frame_reversal`), and of the loops in them.
 
-A frame runs forward once (`forward`), and all its locals stay; then its steps are reversed. A loop inside
-runs forward too, keeping on a tape what each iteration was handed, as far as the reverse needs it;
-when it is reversed, each iteration takes that back, and is a frame of its own.
+A loop in a frame runs forward too, and keeps on a tape what each iteration was handed, as far as the reverse needs it
+and cannot work it out backwards. When the loop is reversed, each iteration takes that back, and is a frame of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from ...source.ir import NotCovered, nodes, types, walk
-from .._algebra import cast, compared, constant, either, is_constant, minus, negated, plus
-from .._decompositions import adjoint_of
-from .._names import Names
-from .._slopes import slopes
-from ..analysis import Activity
+from ...source.ir import nodes, walk
+from .._algebra import constant, minus, plus
 from ..polish import live_before, pruned
-from ._access import unread
-from ._accumulators import find_partial_sums, find_sums_in_place
-from ._form import Branch, Carried, Loop, Step, frame_locals, frame_steps, loads_in, steps_in, stores_in
-from ._guards import Guards, put_under
+from ._accumulators import find_partial_sums
+from ._form import Carried, Loop, loads_in, steps_in, stores_in
+from ._frame_reversal import Block, FrameReversal
 from ._inverses import Rerun, plan_rerun
 from ._order import overwrites
 from ._plain import Plain, Renamed
 from ._regular_logs import RegularLog, find_regular_log
-from ._sums import Frame, Sums
 from ._tapes import Tape, Tapes
-
-Block = list[nodes.Stmt]
 
 
 @dataclass(frozen=True)
@@ -49,150 +39,31 @@ class Kept:
     inverted: tuple[str, ...] = ()
 
 
-class Turned(NamedTuple):
-    """A frame run forward, and then backwards."""
-
-    forward: Block
-    backwards: Block
-
-    @property
-    def whole(self) -> Block:
-        return [*self.forward, *self.backwards]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is known of a task's memory.
-
-    Attributes:
-        arrays: all arrays by name.
-        gradients: names of the adjoints of arrays that have one.
-        state: arrays that the task reads and changes: it works on copies of them.
-        changed: arrays that the task changes.
-        own: arrays no element of which two parallel iterations touch.
-        once: numbers of stores that write an element which nothing wrote or read before.
-        restores: whether overwritten values are put back: where loops run a second time.
-        known: every expression that a local of the task is given.
-    """
-
-    arrays: Mapping[str, nodes.Array]
-    gradients: Mapping[str, str]
-    state: frozenset[str]
-    changed: frozenset[str]
-    own: frozenset[str]
-    once: frozenset[int]
-    restores: bool
-    path: str
-    known: Mapping[str, Sequence[nodes.Expr]]
-
-
 @dataclass
-class Reversal:
+class Reversal(FrameReversal):
     """Makes the reverse of one task.
 
     Attributes:
         kept: what loops keep, by their numbers.
         trips: locals that count how often loops ran, where only a run can tell.
         ends: by loop, conditions that end it, with the local that says whether it did, and the truth that ends it.
-        adjoints: locals that gather those of others, by name.
         runs_back: whether a loop inside runs from its last iteration to its first.
+        idle: numbers of loops that need not change memory when they run forward.
     """
 
-    task: Task
-    activity: Activity
-    names: Names
     tapes: Tapes = field(init=False)
-    sums: Sums = field(init=False)
     kept: dict[int, Kept] = field(default_factory=dict)
     trips: dict[int, str] = field(default_factory=dict)
     ends: dict[int, Mapping[str, tuple[str, bool]]] = field(default_factory=dict)
-    adjoints: dict[str, str] = field(default_factory=dict)
     runs_back: bool = False
-    _guards: list[Guards] = field(default_factory=list)
-    _partial: set[str] = field(default_factory=set)
-    _read_later: list[set[str]] = field(default_factory=list)
-    _idle: set[int] = field(default_factory=set)
-    _task_steps: Sequence[Step] = ()
-    _in_place: Mapping[int, str] = field(default_factory=dict)
-    _summands: frozenset[str] = frozenset()
-    _old: dict[int, str] = field(default_factory=dict)
-    _unread: set[int] = field(default_factory=set)
+    idle: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Start with empty tapes."""
+        super().__post_init__()
         self.tapes = Tapes(self.names)
-        self.sums = Sums(self.names)
-
-    # Frames -----------------------------------------------------------------------------------
-
-    def frame(
-        self, body: Sequence[Step], given: Iterable[str], handed: Sequence[tuple[str, nodes.Expr]] = ()
-    ) -> Turned:
-        """A frame run forward and then backwards.
-
-        Args:
-            body: its steps.
-            given: locals that it finds: loops' names and what they are handed.
-            handed: adjoints that come in at its end, of the expressions they belong to.
-        """
-        mine = [*given, *frame_locals(body)]
-        frame = Frame(frozenset(mine), definitions(body, self.task.changed))
-        self._unread |= unread(body)
-        self._guards.append(Guards(frozenset(mine)))
-        if not self._read_later:
-            self._task_steps = body
-            self._in_place = find_sums_in_place(body)
-            self._summands = frozenset(self._in_place.values())
-        self._read_later.append(set())
-        with self.sums.inside(frame):
-            backwards: Block = []
-            for adjoint, expr in handed:
-                backwards += self.pulled(expr, nodes.Local(adjoint, expr.type))
-            backwards += self.backward(body)
-        self._guards.pop()
-        self._read_later.pop()
-        forward = self.forward(body)
-        zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self._partial]
-        added = [step for total in frame.totals for step in self.added(total)]
-        begun = [nodes.Assign(total.local, constant(0, total.load.type)) for total in frame.totals]
-        return Turned(forward, [*begun, *zeros, *backwards, *added])
-
-    def zero(self, local: str) -> nodes.Stmt:
-        return nodes.Assign(self.adjoints[local], constant(0, self.names.types[local]))
-
-    def adjoint(self, local: str) -> nodes.Local:
-        """The local that gathers another one's adjoint."""
-        if local not in self.adjoints:
-            self.adjoints[local] = self.names.like(local, f"grad_{local}")
-        return nodes.Local(self.adjoints[local], self.names.types[local])
 
     # Forward ----------------------------------------------------------------------------------
-
-    def forward(self, body: Sequence[Step]) -> Block:
-        """Steps of a frame that is going to be reversed: its locals stay."""
-        found: Block = []
-        for step in body:
-            match step:
-                case nodes.Assign() | nodes.Decompose():
-                    found.append(step)
-                case nodes.Store():
-                    found += self.overwritten(step)
-                case nodes.Atomic():
-                    pass  # nobody reads what it changes: a read one has become a load and a store
-                case Branch():
-                    then, other = (tuple(self.forward(part)) for part in (step.body, step.orelse))
-                    found.append(nodes.If(step.condition, then, other, step.line))
-                case Loop():
-                    found += self.forward_loop(step)
-        return found
-
-    def overwritten(self, store: nodes.Store) -> Block:
-        """A store to a copy: what was there before is kept in a local."""
-        if store.array not in self.task.state or store.number in self._unread:
-            return []
-        old = self.old_of(store)
-        before = nodes.Load(store.array, store.index, store.entry, old.type)
-        return [nodes.Assign(old.name, before, store.line), store]
 
     def forward_loop(self, loop: Loop) -> Block:
         """A loop in a frame: its iterations leave only what `kept` says."""
@@ -233,7 +104,7 @@ class Reversal:
     def logged(self, loop: Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
         """A store in a loop that runs forward."""
         kept = self.kept[loop.number]
-        if store.array not in self.task.state or loop.number in self._idle:
+        if store.array not in self.task.state or loop.number in self.idle:
             return []
         if store.array not in kept.logged:
             return [store]
@@ -244,158 +115,7 @@ class Reversal:
         old = nodes.Load(store.array, store.index, store.entry, tape.type)
         return [nodes.Store(tape.array, (tape.slot(place),), (), old), store]
 
-    # Backwards --------------------------------------------------------------------------------
-
-    def backward(self, body: Sequence[Step]) -> Block:
-        """The reverse of a frame's steps, the last first."""
-        found: Block = []
-        for step in reversed(body):
-            match step:
-                case nodes.Assign():
-                    found += self.assigned(step)
-                case nodes.Decompose():
-                    found += self.decomposed(step)
-                case nodes.Store():
-                    found += self.stored(step)
-                case nodes.Atomic():
-                    found += self.gathered(step)
-                case Branch():
-                    found.append(self.branched(step))
-                case Loop():
-                    found += self.looped(step)
-        return found
-
-    def branched(self, step: Branch) -> nodes.Stmt:
-        arms = []
-        for part, holds in ((step.body, True), (step.orelse, False)):
-            with self._guards[-1].inside(step, holds=holds):
-                arms.append(tuple(self.backward(part)))
-        return nodes.If(step.condition, arms[0], arms[1], step.line)
-
-    def reverse_under_guard(self, names: Sequence[str], reverse: Callable[[], Block]) -> Block:
-        """The reverse of a step that gives these locals their values, where one of their adjoints may not be zero."""
-        if not self._partial.isdisjoint(names):
-            return reverse()  # the adjoint of a sum, which came in from outside of the frame
-        guard = self._guards[-1].beyond_path(names)
-        if guard is None:
-            return []
-        with self._guards[-1].under(guard):
-            return put_under(reverse(), guard)
-
-    def assigned(self, step: nodes.Assign) -> Block:
-        if isinstance(step.value, nodes.Load):
-            self._read_later[-1].add(step.value.array)
-        if step.name not in self.activity or step.name in self._summands:
-            return []
-        seed = self.adjoint(step.name)
-
-        def reverse() -> Block:
-            if isinstance(step.value, nodes.Load):
-                return self.loaded(step.value, seed, step.line)
-            return self.pulled(step.value, seed, nodes.Local(step.name, seed.type), step.line)
-
-        return self.reverse_under_guard([step.name], reverse)
-
-    def decomposed(self, step: nodes.Decompose) -> Block:
-        if not any(name in self.activity for name in step.results):
-            return []
-        zero = constant(0, step.type)
-        seeds = [self.adjoint(name) if name in self.activity else zero for name in step.results]
-
-        def reverse() -> Block:
-            found, adjoints = adjoint_of(step, seeds, self.names)
-            for entry, adjoint in zip(step.matrix, adjoints, strict=True):
-                found += self.pulled(entry, cast(adjoint, entry.type), None, step.line)
-            return found
-
-        return self.reverse_under_guard(step.results, reverse)
-
-    def note_use(self, local: str) -> None:
-        """Something is added to a local's adjoint: the frame that the local belongs to takes note."""
-        for guards in reversed(self._guards):
-            if local in guards.own:
-                guards.note_use(local)
-                return
-
-    def pulled(self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0) -> Block:
-        """Adds to the adjoints of an expression's locals, `seed` being its own."""
-        if isinstance(expr, nodes.Local):
-            if expr.name not in self.activity or expr.name in self._partial | self._summands:
-                return []
-            self.note_use(expr.name)
-            target = self.adjoint(expr.name)
-            return [nodes.Assign(target.name, plus(target, seed), line)]
-        if not self.activity.depends(expr):
-            return []
-        assert isinstance(expr, nodes.Unary | nodes.Binary | nodes.Cast), expr
-        if isinstance(expr, nodes.Cast) and expr.keeps_bits:
-            raise NotCovered("the bits of a number that has a gradient", line, f"{self.task.path}:{line}")
-        found: Block = []
-        for slope in slopes(expr, expr if value is None else value):
-            part = slope.of(seed)
-            if slope.is_singular:
-                part = either(compared("!=", seed, constant(0, seed.type)), part, constant(0, part.type))
-            if not is_constant(part, 0):
-                found += self.pulled(slope.operand, part, None, line)
-        return found
-
-    def loaded(self, load: nodes.Load, seed: nodes.Local, line: int) -> Block:
-        """A load hands its adjoint to the array's."""
-        if load.array not in self.task.gradients:
-            return []
-        total = None if load.array in self.task.changed else self.sums.total(load)
-        if total is not None:
-            return [nodes.Assign(total.name, plus(total, seed), line)]
-        return [self.add(load, seed, line)]
-
-    def add(self, load: nodes.Load, value: nodes.Expr, line: int = 0) -> nodes.Stmt:
-        """Add to the adjoint of an element: plainly where no other iteration can."""
-        gradient = self.task.gradients[load.array]
-        if load.array not in self.task.own:
-            return nodes.Atomic("add", gradient, load.index, load.entry, value, line=line)
-        old = nodes.Load(gradient, load.index, load.entry, load.type)
-        return nodes.Store(gradient, load.index, load.entry, plus(old, value), line)
-
-    def added(self, total: Sums.Total) -> Block:
-        """What a loop gathered, added once. Nothing gathered: the element may not be there."""
-        local = nodes.Local(total.local, total.load.type)
-        return [nodes.If(compared("!=", local, constant(0, local.type)), (self.add(total.load, local),))]
-
-    def stored(self, store: nodes.Store) -> Block:
-        found: Block = []
-        gradient = self.task.gradients.get(store.array)
-        if gradient is not None and types.is_float(store.value.type):
-            load = nodes.Load(gradient, store.index, store.entry, store.value.type)
-            found += self.taken(store, load)
-            if store.number not in self.task.once and store.number not in self._in_place:
-                zero = constant(0, store.value.type)
-                found.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
-        if store.array in self.task.state and self.task.restores and store.number not in self._unread:
-            found.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
-        return found
-
-    def old_of(self, store: nodes.Store) -> nodes.Local:
-        """The local that keeps what a store to a copy overwrites."""
-        kind = self.task.arrays[store.array].type
-        if store.number not in self._old:
-            self._old[store.number] = self.names.fresh(f"{store.array}_old", kind)
-        return nodes.Local(self._old[store.number], kind)
-
-    def taken(self, store: nodes.Store | nodes.Atomic, adjoint: nodes.Expr) -> Block:
-        """An element's adjoint, handed to the value that was stored."""
-        return self.pulled(store.value, adjoint, None, store.line)
-
-    def gathered(self, atomic: nodes.Atomic) -> Block:
-        gradient = self.task.gradients.get(atomic.array)
-        if gradient is None or not self.activity.depends(atomic.value):
-            return []
-        if atomic.operator not in ("add", "sub"):
-            words = f"atomic_{atomic.operator} on what other parallel iterations change too"
-            raise NotCovered(words, atomic.line, f"{self.task.path}:{atomic.line}")
-        adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
-        return self.taken(atomic, negated(adjoint) if atomic.operator == "sub" else adjoint)
-
-    # Loops ------------------------------------------------------------------------------------
+    # Backwards ---------------------------------------------------------------------------------
 
     def looped(self, loop: Loop) -> Block:
         """The reverse of a loop: its iterations from the last to the first."""
@@ -445,7 +165,7 @@ class Reversal:
             one for one in steps_in(loop.body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load)
         )
         read = walk.reads([one for one in loads if one.name not in self._summands])
-        stores = (one for one in stores_in(loop.body) if one.number in self._in_place and one.array not in read)
+        stores = (one for one in stores_in(loop.body) if one.number in self.sums_in_place and one.array not in read)
         return {one.number for one in stores}
 
     def share_adjoint_of_sum(self, loop: Loop, carried: Carried) -> bool:
@@ -453,7 +173,7 @@ class Reversal:
         members = find_partial_sums(loop, carried)
         adjoint = self.adjoint(carried.last).name
         self.adjoints |= dict.fromkeys(members, adjoint)
-        self._partial |= members
+        self.partial_sums |= members
         return bool(members)
 
     def needed(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
@@ -477,17 +197,20 @@ class Reversal:
         own = self._own_of(loop, known)
         given = {name for one in walk.statements(inner) for name in walk.assigned(one)}
         read = walk.reads(pruned(inner, given - own))
-        later = self._read_later[-1]
+        later = self.read_later[-1]
+        loaded = {load.array for load in loads_in(loop.body)}
+        if loop.carried or loop.exit is not None:
+            later |= loaded  # what it hands on is worked out from what it stores
         if stored.isdisjoint(read | later):
-            self._idle.add(loop.number)
+            self.idle.add(loop.number)
             stored = set[str]()
         else:
-            later |= {load.array for load in loads_in(loop.body)}
+            later |= loaded
         later |= read
-        if len(self._read_later) == 1:
+        if len(self.read_later) == 1:
             # Nothing is reversed after the task's own steps: those before the loop say what they have read.
             inside = {step.number for step in steps_in([loop])}
-            outside = [step for step in steps_in(self._task_steps) if step.number not in inside]
+            outside = [step for step in steps_in(self.task_steps) if step.number not in inside]
             stored &= read.union(*(walk.reads([step]) for step in outside if isinstance(step, nodes.Assign)))
         return tuple(sorted(stored))
 
@@ -550,15 +273,3 @@ def _own_locals(loop: Loop) -> set[str]:
         elif isinstance(step, Loop):
             own |= {*step.names, *(name for one in step.carried for name in (one.head, one.last, one.cell))}
     return own
-
-
-def definitions(body: Sequence[Step], changed: frozenset[str]) -> dict[str, nodes.Expr]:
-    """What locals of a frame that get their value at one place are worked out from, if that can be done again."""
-    found: dict[str, nodes.Expr] = {}
-    again: set[str] = set()
-    for step in frame_steps(body):
-        if isinstance(step, nodes.Assign):
-            again |= {step.name} & found.keys()
-            if not any(isinstance(one, nodes.Load) and one.array in changed for one in walk.parts(step.value)):
-                found[step.name] = step.value
-    return {name: value for name, value in found.items() if name not in again}

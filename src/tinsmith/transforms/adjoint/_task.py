@@ -13,8 +13,9 @@ from ..polish import called, polished, pruned
 from ._counting import Counting, Formula
 from ._evaluated import extent
 from ._form import Loop, Step, collect_expressions, loads_in, steps_in, stores_in
+from ._frame_reversal import Task, definitions
 from ._program import Reserve, Run, TapeSize
-from ._reversal import Reversal, Task, definitions
+from ._reversal import Reversal
 from ._settled import never_meeting, settled
 from ._tapes import Tape, tape_type
 
