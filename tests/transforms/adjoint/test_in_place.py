@@ -99,8 +99,8 @@ FORMS = {  # the body of a loop over time, and what a log holds: places too, val
         """
         s = 0.0
         for i in range(1, n):
+            s += x[i - 1]
             x[i] = 0.5 * x[i - 1] + x[i]
-            s += x[i]
         v[0] += s * s
         """,
         "values",
