@@ -65,6 +65,11 @@ def locals_in(exprs: Sequence[nodes.Expr]) -> set[str]:
     return names
 
 
+def reads_memory(expr: nodes.Expr) -> bool:
+    """Whether an expression reads an element of an array."""
+    return any(type(one) is nodes.Load for one in parts(expr))
+
+
 def substituted(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr:
     """An expression with locals replaced."""
     if isinstance(expr, nodes.Local):

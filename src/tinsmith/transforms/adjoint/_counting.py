@@ -23,7 +23,10 @@ Need = dict[str, nodes.Expr]
 def pushed(kept: Kept, names: Names) -> dict[str, int]:
     """Entries that each iteration of a loop puts on the tapes of numbers."""
     found: dict[str, int] = {}
-    for kind in (*(names.types[name] for name in kept.heads), *("i32" for _ in kept.logged)):
+    for kind in (
+        *(names.types[name] for name in kept.heads),
+        *("i32" for array in kept.logged if array not in kept.regular),
+    ):
         key = tape_type(kind)
         found[key] = found.get(key, 0) + 1
     return found
@@ -120,7 +123,7 @@ class Counting:
     def zeros(self, locals_: Mapping[str, str]) -> Block:
         return [nodes.Assign(name, constant(0, "i32")) for name in locals_.values()]
 
-    def changed(self, store: nodes.Store | nodes.Atomic) -> Block:
+    def changed(self, store: nodes.Store | nodes.Atomic, _: Renamed) -> Block:
         """A change of memory, counted where it would be logged."""
         if store.array not in self.state:
             return []
@@ -145,8 +148,10 @@ class _CountingPlain(Plain):
         # Not of tapes that the reverse has no use for.
         each = [_more(outer[key], constant(count, "i32")) for key, count in entries if key in outer]
         counting.need = inner
-        tail = [nodes.Assign(most[key], nodes.Binary("max", _i32(most[key]), _i32(inner[key]), "i32")) for key in most]
-        body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], tail)
+        tail: Block = [
+            nodes.Assign(most[key], nodes.Binary("max", _i32(most[key]), _i32(inner[key]), "i32")) for key in most
+        ]
+        body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], lambda _: tail)
         counting.need = outer
         begun = [nodes.Assign(before[key], _i32(done)) for key, done in counting.done.items()]
         after = [_more(outer[key], _i32(most[key])) for key in outer]

@@ -146,3 +146,12 @@ def step_definitions(body: Sequence[Step]) -> Iterator[Definition]:
             yield step.name, step.value
         elif isinstance(step, nodes.Decompose | nodes.Atomic):
             yield from ((name, None) for name in walk.assigned(step))
+
+
+def collect_expressions(body: Sequence[Step]) -> dict[str, list[nodes.Expr]]:
+    """Every expression that a local is given: more than one where branches end with it."""
+    found: dict[str, list[nodes.Expr]] = {}
+    for step in steps_in(body):
+        if isinstance(step, nodes.Assign):
+            found.setdefault(step.name, []).append(step.value)
+    return found

@@ -11,10 +11,10 @@ from ._form import Branch, Loop, Step
 
 Renamed = dict[str, nodes.Expr]
 Block = list[nodes.Stmt]
-Changed = Callable[[nodes.Store | nodes.Atomic], Block]
-"""What takes the place of a change of memory, whose locals have been renamed already."""
+Changed = Callable[[nodes.Store | nodes.Atomic, Renamed], Block]
+"""What takes the place of a change of memory, whose locals have been renamed already; and what locals are called."""
 Inside = Callable[[Renamed], Block]
-"""Statements for the head of an iteration, from what its locals are called."""
+"""Statements for the head or the end of an iteration, from what its locals are called."""
 
 
 class Plain:
@@ -46,7 +46,7 @@ class Plain:
                 return [replace(step, matrix=matrix, results=tuple(self.name(one, renamed) for one in step.results))]
             case nodes.Store() | nodes.Atomic():
                 index = tuple(walk.substituted(one, renamed) for one in step.index)
-                return self.changed(replace(step, index=index, value=walk.substituted(step.value, renamed)))
+                return self.changed(replace(step, index=index, value=walk.substituted(step.value, renamed)), renamed)
             case Branch():
                 condition = walk.substituted(step.condition, renamed)
                 body, orelse = (tuple(self.block(part, renamed)) for part in (step.body, step.orelse))
@@ -63,12 +63,13 @@ class Plain:
         renamed[local] = nodes.Local(name, self.names.types[local])
         return name
 
-    def loop(self, loop: Loop, renamed: Renamed, head: Inside | None = None, tail: Sequence[nodes.Stmt] = ()) -> Block:
-        """A loop that runs forward; `head` gives the first statements of an iteration, `tail` are its last."""
+    def loop(self, loop: Loop, renamed: Renamed, head: Inside | None = None, tail: Inside | None = None) -> Block:
+        """A loop that runs forward; `head` and `tail` give the first and the last statements of an iteration."""
         for one in loop.names:
             self.name(one, renamed)
         before, first, last, after = self.carried(loop, renamed)
-        body = [*first, *(head(renamed) if head else []), *self.block(loop.body, renamed), *last(), *tail]
+        body = [*first, *(head(renamed) if head else []), *self.block(loop.body, renamed), *last()]
+        body += tail(renamed) if tail else []
         if loop.exit is not None:
             body.append(nodes.If(walk.substituted(nodes.Local(loop.exit, "u1"), renamed), (nodes.Break(),)))
         return [*before, around(loop, body, renamed, self.name), *after]

@@ -12,6 +12,7 @@ from ..analysis import Activity
 from ..extremes import extremes_of
 from ._access import owned, sequential
 from ._activity import activities_of
+from ._disjoint import find_disjoint_arrays
 from ._form import Step, loads_in
 from ._formed import Forming
 from ._tasks import Parts
@@ -107,7 +108,7 @@ def _names(kernel: nodes.Kernel, adjoints: Mapping[str, str], mark: str = "") ->
 def _formed(source: int, kernel: nodes.Kernel, statements: Block, adjoints: Mapping[str, str], mark: str) -> Reversible:
     names = _names(kernel, adjoints, mark)
     steps = Forming(kernel, names).task(statements)
-    own = owned(steps)
+    own = owned(steps) | find_disjoint_arrays(steps)
     steps, unknown = sequential(steps, kernel.arrays, own, names, kernel.path)
     arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
     kernel = replace(kernel, arrays={**kernel.arrays, **arrays})

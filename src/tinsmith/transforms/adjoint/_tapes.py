@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...source.ir import nodes
-from .._algebra import cast, compared, constant
+from .._algebra import cast, compared, constant, plus, times
 from .._names import Names
 
 Block = list[nodes.Stmt]
@@ -54,6 +54,10 @@ class Tape:
             count *= size
         return count
 
+    def slot(self, place: nodes.Expr) -> nodes.Expr:
+        """The place of a number that lies so far behind the entry at the top."""
+        return plus(times(constant(self.width, "i32"), _top(self)), place)
+
 
 @dataclass
 class Tapes:
@@ -77,6 +81,10 @@ class Tapes:
             top = self.names.fresh(f"top_{array.name}", "i32")
             self.found[array.name] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
         return self.found[array.name]
+
+    def top_of(self, array: nodes.Array) -> nodes.Local:
+        """The local that says how far the tape for an array's overwritten values is filled."""
+        return _top(self.for_array(array))
 
     def push(self, value: nodes.Local) -> Block:
         """Keep a local's value."""

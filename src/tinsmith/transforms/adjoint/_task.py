@@ -12,9 +12,10 @@ from ..analysis import Activity
 from ..polish import called, polished, pruned
 from ._counting import Counting, Formula
 from ._evaluated import extent
-from ._form import Loop, Step, loads_in, steps_in, stores_in
+from ._form import Loop, Step, collect_expressions, loads_in, steps_in, stores_in
+from ._frame_reversal import Task, definitions
 from ._program import Reserve, Run, TapeSize
-from ._reversal import Reversal, Task, definitions
+from ._reversal import Reversal
 from ._settled import never_meeting, settled
 from ._tapes import Tape, tape_type
 
@@ -99,6 +100,7 @@ class _Writing:
             given.once,
             restores,
             given.kernel.path,
+            collect_expressions(given.steps),
         )
         self.state = state
         self.names = names
@@ -114,12 +116,12 @@ class _Writing:
 
     def reversed(self) -> Reversed:
         names = () if self.parallel is None else self.parallel.names
-        body = self.reversal.frame(self.steps, names)
+        body = self.reversal.frame(self.steps, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
         taped = {name for tape in self.reversal.tapes.found.values() for name in (tape.array, tape.where)}
         body = list(pruned(body, private=self.state | taped))
         tapes = self.used(body)
-        reserve = self.reserve(tapes) if tapes else None
+        reserve = self.reserve(tapes, walk.reads(body)) if tapes else None
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
         whole = pruned([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
@@ -137,9 +139,13 @@ class _Writing:
                 if tape_type(kind) in used:
                     size = types.width(tape_type(kind)) // 8
                     yield f"tape: `{self.names.root(name)}` ({kind}) {where}, which its reverse needs: {size} bytes"
+            for name in kept.inverted:
+                root = self.names.root(name)
+                yield f"no tape: `{root}` {where} is worked out from that of the iteration after it"
             for array in kept.logged:
                 if array in used:
-                    yield f"tape: what stores to `{array}` overwrite, and where, {where}"
+                    places = "" if array in kept.regular else ", and where,"
+                    yield f"tape: what stores to `{array}` overwrite{places} {where}"
 
     def used(self, body: Block) -> list[Tape]:
         read = walk.reads(body)
@@ -209,12 +215,12 @@ class _Writing:
 
     # Tapes ------------------------------------------------------------------------------------
 
-    def reserve(self, tapes: list[Tape]) -> Reserve:
+    def reserve(self, tapes: list[Tape], read: set[str]) -> Reserve:
         formulas = Formula(self.names, self.reversal.kept, definitions(self.given.steps, frozenset())).need(self.steps)
         sizes = []
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
-            arrays += [(tape.where, "i32", tape.rank)] if tape.where and tape.rank else []
+            arrays += [(tape.where, "i32", tape.rank)] if tape.where in read and tape.rank else []
             depth = starts = None
             if formulas is not None and self.iterations is not None:
                 depth = self.names.shared(f"depth_{tape.key}"), formulas[tape.key]

@@ -46,6 +46,8 @@ def _partner(body: Sequence[nodes.Stmt], place: int) -> int | None:
 
 def _inside(one: nodes.Stmt) -> nodes.Stmt:
     match one:
+        case nodes.If(nodes.Unary("not", nodes.Local() as condition)):
+            return replace(one, condition=condition, body=joined(one.orelse), orelse=joined(one.body))
         case nodes.If():
             return replace(one, body=joined(one.body), orelse=joined(one.orelse))
         case nodes.For() | nodes.While():

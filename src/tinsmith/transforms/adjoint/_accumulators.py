@@ -1,0 +1,155 @@
+"""Accumulators: what is only added to, by a loop that hands it on or in memory. All partial sums have one adjoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ...source.ir import nodes, walk
+from ._form import Branch, Carried, Loop, Step, locals_read, steps_in, stores_in
+
+
+def find_partial_sums(loop: Loop, carried: Carried) -> frozenset[str]:
+    """The partial sums of an accumulator in one iteration, its head among them; none where it is no accumulator.
+
+    They are found forwards: whatever is worked out from the head must be it plus something. Then an adjoint of 1 is
+    carried backwards through them: where each of them gets 1 again, on every path, all have the sum's own adjoint.
+    """
+    members = {carried.head}
+    if not _collect(loop.body, members) or not _reads_alone(loop, carried, members):
+        return frozenset()
+    last = _addend(carried.next, members)
+    weights = {} if last is None else _carry_back(loop.body, members, {last: 1})
+    return frozenset(members) if weights == {carried.head: 1} else frozenset()
+
+
+def _reads_alone(loop: Loop, carried: Carried, members: set[str]) -> bool:
+    """Whether an iteration hands on no partial sum but as the accumulator."""
+    others = [one.next for one in loop.carried if one is not carried]
+    return members.isdisjoint(walk.locals_in(others)) and loop.exit not in members
+
+
+def _collect(body: Sequence[Step], members: set[str]) -> bool:
+    """Add the partial sums of steps to those known; False where one is used for anything but another one."""
+    for step in body:
+        if isinstance(step, nodes.Assign):
+            if members.isdisjoint(walk.locals_in([step.value])):
+                continue
+            if _addend(step.value, members) is None:
+                return False
+            members.add(step.name)
+        elif isinstance(step, Branch):
+            if not members.isdisjoint(locals_read(step)):
+                return False
+            if not _collect(step.body, members) or not _collect(step.orelse, members):
+                return False
+        elif isinstance(step, Loop):
+            inner = list(_inner_accumulators(step, members))
+            begun = [one.first for one in step.carried if one not in inner]
+            reads = walk.locals_in([*begun, *(bound for pair in step.bounds for bound in pair)])
+            if not members.isdisjoint(reads.union(*map(locals_read, steps_in(step.body)))):
+                return False
+            members |= {one.last for one in inner}
+        elif not members.isdisjoint(locals_read(step)):
+            return False
+    return True
+
+
+def _inner_accumulators(loop: Loop, members: set[str]) -> Iterator[Carried]:
+    """What an inner loop begins with a partial sum, and only adds to."""
+    for one in loop.carried:
+        if isinstance(one.first, nodes.Local) and one.first.name in members and find_partial_sums(loop, one):
+            yield one
+
+
+def _carry_back(body: Sequence[Step], members: set[str], weights: dict[str, int]) -> dict[str, int]:
+    """How often the sum's adjoint reaches each partial sum before steps, from how often it does after them.
+
+    Empty where a step's own partial sum is reached otherwise than once.
+    """
+    found = dict(weights)
+    for step in reversed(body):
+        if isinstance(step, nodes.Assign) and step.name in members:
+            source = _addend(step.value, members)
+            if source is None or found.pop(step.name, 0) != 1:
+                return {}
+            found[source] = found.get(source, 0) + 1
+        elif isinstance(step, Branch):
+            arms = [_carry_back(arm, members, found) for arm in (step.body, step.orelse)]
+            if arms[0] != arms[1]:
+                return {}
+            found = arms[0]
+        elif isinstance(step, Loop):
+            for one in step.carried:
+                if one.last in members:
+                    assert isinstance(one.first, nodes.Local)
+                    if found.pop(one.last, 0) != 1:
+                        return {}
+                    found[one.first.name] = found.get(one.first.name, 0) + 1
+    return found
+
+
+def _addend(expr: nodes.Expr, members: set[str]) -> str | None:
+    """The partial sum that an expression adds something to; None where it is no such sum."""
+    match expr:
+        case nodes.Local(name) if name in members:
+            return name
+        case nodes.Binary("+" | "-", left, right) if left.type == right.type == expr.type:
+            in_left, in_right = (not members.isdisjoint(walk.locals_in([one])) for one in (left, right))
+            if in_left and not in_right:
+                return _addend(left, members)
+            if in_right and not in_left and expr.operator == "+":
+                return _addend(right, members)
+    return None
+
+
+# In memory ----------------------------------------------------------------------------------------
+
+
+def find_sums_in_place(steps: Sequence[Step]) -> dict[int, str]:
+    """Stores of a sum of the element's own value and something, `x[i] = x[i] + e`, with the local that was loaded.
+
+    The element's adjoint is the same before and after: nothing is taken from it, cleared and added again.
+    """
+    reads = Counter(name for step in steps_in(steps) for name in _mentions(step))
+    return {number: name for block in _blocks(steps) for number, name in _in_block(block, reads)}
+
+
+def _blocks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
+    yield steps
+    for step in steps:
+        if isinstance(step, Branch | Loop):
+            yield from _blocks(step.body)
+        if isinstance(step, Branch):
+            yield from _blocks(step.orelse)
+
+
+def _in_block(block: Sequence[Step], reads: Counter[str]) -> Iterator[tuple[int, str]]:
+    sums: dict[str, tuple[nodes.Load, str]] = {}  # locals that are an element and something, and the element's local
+    for step in block:
+        if isinstance(step, nodes.Assign):
+            parts = [name for name in walk.locals_in([step.value]) if name in sums and reads[name] == 1]
+            if isinstance(step.value, nodes.Load):
+                sums[step.name] = step.value, step.name
+            elif len(parts) == 1 and _addend(step.value, {parts[0]}) is not None:
+                sums[step.name] = sums[parts[0]]
+            continue
+        if isinstance(step, nodes.Store) and isinstance(step.value, nodes.Local) and reads[step.value.name] == 1:
+            load, name = sums.get(step.value.name, (None, ""))
+            if load is not None and (load.array, load.index, load.entry) == (step.array, step.index, step.entry):
+                yield step.number, name
+        changed = {one.array for one in stores_in([step])}
+        sums = {name: found for name, found in sums.items() if found[0].array not in changed}
+
+
+def _mentions(step: Step) -> Iterator[str]:
+    """Locals that a step reads itself, each as often as it does."""
+    exprs: Sequence[nodes.Expr]
+    if isinstance(step, Branch):
+        exprs = [step.condition]
+    elif isinstance(step, Loop):
+        exprs = [expr for one in step.carried for expr in (one.first, one.next)]
+        exprs += [bound for pair in step.bounds for bound in pair]
+    else:
+        exprs = walk.expressions(step)
+    return (part.name for expr in exprs for part in walk.parts(expr) if isinstance(part, nodes.Local))

@@ -1,0 +1,335 @@
+"""The reverse of a frame: its steps run forward, and then backwards.
+
+A frame runs forward once (`forward`), and all its locals stay; then its steps are reversed, the last first. Loops inside
+it are reversed in `_reversal`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ...source.ir import NotCovered, nodes, types, walk
+from .._algebra import cast, compared, constant, either, is_constant, negated, plus
+from .._decompositions import adjoint_of
+from .._names import Names
+from .._slopes import slopes
+from ..analysis import Activity
+from ._access import unread
+from ._accumulators import find_sums_in_place
+from ._form import Branch, Loop, Step, frame_locals, frame_steps
+from ._guards import Guards, put_under
+from ._sums import Frame, Sums
+
+Block = list[nodes.Stmt]
+
+
+class Turned(NamedTuple):
+    """A frame run forward, and then backwards."""
+
+    forward: Block
+    backwards: Block
+
+    @property
+    def whole(self) -> Block:
+        return [*self.forward, *self.backwards]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is known of a task's memory.
+
+    Attributes:
+        arrays: all arrays by name.
+        gradients: names of the adjoints of arrays that have one.
+        state: arrays that the task reads and changes: it works on copies of them.
+        changed: arrays that the task changes.
+        own: arrays no element of which two parallel iterations touch.
+        once: numbers of stores that write an element which nothing wrote or read before.
+        restores: whether overwritten values are put back: where loops run a second time.
+        known: every expression that a local of the task is given.
+    """
+
+    arrays: Mapping[str, nodes.Array]
+    gradients: Mapping[str, str]
+    state: frozenset[str]
+    changed: frozenset[str]
+    own: frozenset[str]
+    once: frozenset[int]
+    restores: bool
+    path: str
+    known: Mapping[str, Sequence[nodes.Expr]]
+
+
+@dataclass
+class FrameReversal(ABC):
+    """Reverses the frames of one task.
+
+    Attributes:
+        adjoints: locals that gather those of others, by name.
+        partial_sums: locals whose adjoint is that of a sum which a loop adds to.
+        sums_in_place: numbers of stores that add to what they overwrite, with the local that was loaded.
+        read_later: for each frame, arrays that its later steps read, or their reverse.
+    """
+
+    task: Task
+    activity: Activity
+    names: Names
+    sums: Sums = field(init=False)
+    adjoints: dict[str, str] = field(default_factory=dict)
+    partial_sums: set[str] = field(default_factory=set)
+    sums_in_place: Mapping[int, str] = field(default_factory=dict)
+    read_later: list[set[str]] = field(default_factory=list)
+    task_steps: Sequence[Step] = ()
+    _guards: list[Guards] = field(default_factory=list)
+    _summands: frozenset[str] = frozenset()
+    _old: dict[int, str] = field(default_factory=dict)
+    _unread: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Start with no frame."""
+        self.sums = Sums(self.names)
+
+    @abstractmethod
+    def forward_loop(self, loop: Loop) -> Block:
+        """A loop in a frame that runs forward, and keeps what its reverse needs."""
+
+    @abstractmethod
+    def looped(self, loop: Loop) -> Block:
+        """The reverse of a loop."""
+
+    # Frames -----------------------------------------------------------------------------------
+
+    def frame(
+        self, body: Sequence[Step], given: Iterable[str], handed: Sequence[tuple[str, nodes.Expr]] = ()
+    ) -> Turned:
+        """A frame run forward and then backwards.
+
+        Args:
+            body: its steps.
+            given: locals that it finds: loops' names and what they are handed.
+            handed: adjoints that come in at its end, of the expressions they belong to.
+        """
+        mine = [*given, *frame_locals(body)]
+        frame = Frame(frozenset(mine), definitions(body, self.task.changed))
+        self._unread |= unread(body)
+        self._guards.append(Guards(frozenset(mine)))
+        if not self.read_later:
+            self.task_steps = body
+            self.sums_in_place = find_sums_in_place(body)
+            self._summands = frozenset(self.sums_in_place.values())
+        self.read_later.append(set())
+        with self.sums.inside(frame):
+            backwards: Block = []
+            for adjoint, expr in handed:
+                backwards += self.pulled(expr, nodes.Local(adjoint, expr.type))
+            backwards += self.backward(body)
+        self._guards.pop()
+        self.read_later.pop()
+        forward = self.forward(body)
+        zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self.partial_sums]
+        added = [step for total in frame.totals for step in self.added(total)]
+        begun = [nodes.Assign(total.local, constant(0, total.load.type)) for total in frame.totals]
+        return Turned(forward, [*begun, *zeros, *backwards, *added])
+
+    def zero(self, local: str) -> nodes.Stmt:
+        return nodes.Assign(self.adjoints[local], constant(0, self.names.types[local]))
+
+    def adjoint(self, local: str) -> nodes.Local:
+        """The local that gathers another one's adjoint."""
+        if local not in self.adjoints:
+            self.adjoints[local] = self.names.like(local, f"grad_{local}")
+        return nodes.Local(self.adjoints[local], self.names.types[local])
+
+    # Forward ----------------------------------------------------------------------------------
+
+    def forward(self, body: Sequence[Step]) -> Block:
+        """Steps of a frame that is going to be reversed: its locals stay."""
+        found: Block = []
+        for step in body:
+            match step:
+                case nodes.Assign() | nodes.Decompose():
+                    found.append(step)
+                case nodes.Store():
+                    found += self.overwritten(step)
+                case nodes.Atomic():
+                    pass  # nobody reads what it changes: a read one has become a load and a store
+                case Branch():
+                    then, other = (tuple(self.forward(part)) for part in (step.body, step.orelse))
+                    found.append(nodes.If(step.condition, then, other, step.line))
+                case Loop():
+                    found += self.forward_loop(step)
+        return found
+
+    def overwritten(self, store: nodes.Store) -> Block:
+        """A store to a copy: what was there before is kept in a local."""
+        if store.array not in self.task.state or store.number in self._unread:
+            return []
+        old = self.old_of(store)
+        before = nodes.Load(store.array, store.index, store.entry, old.type)
+        return [nodes.Assign(old.name, before, store.line), store]
+
+    # Backwards --------------------------------------------------------------------------------
+
+    def backward(self, body: Sequence[Step]) -> Block:
+        """The reverse of a frame's steps, the last first."""
+        found: Block = []
+        for step in reversed(body):
+            match step:
+                case nodes.Assign():
+                    found += self.assigned(step)
+                case nodes.Decompose():
+                    found += self.decomposed(step)
+                case nodes.Store():
+                    found += self.stored(step)
+                case nodes.Atomic():
+                    found += self.gathered(step)
+                case Branch():
+                    found.append(self.branched(step))
+                case Loop():
+                    found += self.looped(step)
+        return found
+
+    def branched(self, step: Branch) -> nodes.Stmt:
+        arms = []
+        for part, holds in ((step.body, True), (step.orelse, False)):
+            with self._guards[-1].inside(step, holds=holds):
+                arms.append(tuple(self.backward(part)))
+        return nodes.If(step.condition, arms[0], arms[1], step.line)
+
+    def reverse_under_guard(self, names: Sequence[str], reverse: Callable[[], Block]) -> Block:
+        """The reverse of a step that gives these locals their values, where one of their adjoints may not be zero."""
+        if not self.partial_sums.isdisjoint(names):
+            return reverse()  # the adjoint of a sum, which came in from outside of the frame
+        guard = self._guards[-1].beyond_path(names)
+        if guard is None:
+            return []
+        with self._guards[-1].under(guard):
+            return put_under(reverse(), guard)
+
+    def assigned(self, step: nodes.Assign) -> Block:
+        if isinstance(step.value, nodes.Load):
+            self.read_later[-1].add(step.value.array)
+        if step.name not in self.activity or step.name in self._summands:
+            return []
+        seed = self.adjoint(step.name)
+
+        def reverse() -> Block:
+            if isinstance(step.value, nodes.Load):
+                return self.loaded(step.value, seed, step.line)
+            return self.pulled(step.value, seed, nodes.Local(step.name, seed.type), step.line)
+
+        return self.reverse_under_guard([step.name], reverse)
+
+    def decomposed(self, step: nodes.Decompose) -> Block:
+        if not any(name in self.activity for name in step.results):
+            return []
+        zero = constant(0, step.type)
+        seeds = [self.adjoint(name) if name in self.activity else zero for name in step.results]
+
+        def reverse() -> Block:
+            found, adjoints = adjoint_of(step, seeds, self.names)
+            for entry, adjoint in zip(step.matrix, adjoints, strict=True):
+                found += self.pulled(entry, cast(adjoint, entry.type), None, step.line)
+            return found
+
+        return self.reverse_under_guard(step.results, reverse)
+
+    def note_use(self, local: str) -> None:
+        """Something is added to a local's adjoint: the frame that the local belongs to takes note."""
+        for guards in reversed(self._guards):
+            if local in guards.own:
+                guards.note_use(local)
+                return
+
+    def pulled(self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0) -> Block:
+        """Adds to the adjoints of an expression's locals, `seed` being its own."""
+        if isinstance(expr, nodes.Local):
+            if expr.name not in self.activity or expr.name in self.partial_sums | self._summands:
+                return []
+            self.note_use(expr.name)
+            target = self.adjoint(expr.name)
+            return [nodes.Assign(target.name, plus(target, seed), line)]
+        if not self.activity.depends(expr):
+            return []
+        assert isinstance(expr, nodes.Unary | nodes.Binary | nodes.Cast), expr
+        if isinstance(expr, nodes.Cast) and expr.keeps_bits:
+            raise NotCovered("the bits of a number that has a gradient", line, f"{self.task.path}:{line}")
+        found: Block = []
+        for slope in slopes(expr, expr if value is None else value):
+            part = slope.of(seed)
+            if slope.is_singular:
+                part = either(compared("!=", seed, constant(0, seed.type)), part, constant(0, part.type))
+            if not is_constant(part, 0):
+                found += self.pulled(slope.operand, part, None, line)
+        return found
+
+    def loaded(self, load: nodes.Load, seed: nodes.Local, line: int) -> Block:
+        """A load hands its adjoint to the array's."""
+        if load.array not in self.task.gradients:
+            return []
+        total = None if load.array in self.task.changed else self.sums.total(load)
+        if total is not None:
+            return [nodes.Assign(total.name, plus(total, seed), line)]
+        return [self.add(load, seed, line)]
+
+    def add(self, load: nodes.Load, value: nodes.Expr, line: int = 0) -> nodes.Stmt:
+        """Add to the adjoint of an element: plainly where no other iteration can."""
+        gradient = self.task.gradients[load.array]
+        if load.array not in self.task.own:
+            return nodes.Atomic("add", gradient, load.index, load.entry, value, line=line)
+        old = nodes.Load(gradient, load.index, load.entry, load.type)
+        return nodes.Store(gradient, load.index, load.entry, plus(old, value), line)
+
+    def added(self, total: Sums.Total) -> Block:
+        """What a loop gathered, added once. Nothing gathered: the element may not be there."""
+        local = nodes.Local(total.local, total.load.type)
+        return [nodes.If(compared("!=", local, constant(0, local.type)), (self.add(total.load, local),))]
+
+    def stored(self, store: nodes.Store) -> Block:
+        found: Block = []
+        gradient = self.task.gradients.get(store.array)
+        if gradient is not None and types.is_float(store.value.type):
+            load = nodes.Load(gradient, store.index, store.entry, store.value.type)
+            found += self.taken(store, load)
+            if store.number not in self.task.once and store.number not in self.sums_in_place:
+                zero = constant(0, store.value.type)
+                found.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
+        if store.array in self.task.state and self.task.restores and store.number not in self._unread:
+            found.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
+        return found
+
+    def old_of(self, store: nodes.Store) -> nodes.Local:
+        """The local that keeps what a store to a copy overwrites."""
+        kind = self.task.arrays[store.array].type
+        if store.number not in self._old:
+            self._old[store.number] = self.names.fresh(f"{store.array}_old", kind)
+        return nodes.Local(self._old[store.number], kind)
+
+    def taken(self, store: nodes.Store | nodes.Atomic, adjoint: nodes.Expr) -> Block:
+        """An element's adjoint, handed to the value that was stored."""
+        return self.pulled(store.value, adjoint, None, store.line)
+
+    def gathered(self, atomic: nodes.Atomic) -> Block:
+        gradient = self.task.gradients.get(atomic.array)
+        if gradient is None or not self.activity.depends(atomic.value):
+            return []
+        if atomic.operator not in ("add", "sub"):
+            words = f"atomic_{atomic.operator} on what other parallel iterations change too"
+            raise NotCovered(words, atomic.line, f"{self.task.path}:{atomic.line}")
+        adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
+        return self.taken(atomic, negated(adjoint) if atomic.operator == "sub" else adjoint)
+
+
+def definitions(body: Sequence[Step], changed: frozenset[str]) -> dict[str, nodes.Expr]:
+    """What locals of a frame that get their value at one place are worked out from, if that can be done again."""
+    found: dict[str, nodes.Expr] = {}
+    again: set[str] = set()
+    for step in frame_steps(body):
+        if isinstance(step, nodes.Assign):
+            again |= {step.name} & found.keys()
+            if not any(isinstance(one, nodes.Load) and one.array in changed for one in walk.parts(step.value)):
+                found[step.name] = step.value
+    return {name: value for name, value in found.items() if name not in again}

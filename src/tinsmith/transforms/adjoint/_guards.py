@@ -1,0 +1,90 @@
+"""Guards: which branches a frame must have taken for the adjoint of a local to be other than zero.
+
+An adjoint starts at zero, so it is zero wherever nothing was added to it: outside the arm of a branch in which all its
+uses stand. What is worked out from it there is zero too, by linearity. So those statements go under the same
+condition, and a pair of a splat and a pixel that a threshold leaves out costs no atomic addition of zero.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ...source.ir import nodes
+from ._form import Branch
+
+
+class Taken(NamedTuple):
+    """An arm of a branch."""
+
+    number: int
+    condition: nodes.Expr
+    holds: bool
+
+
+Guard = tuple[Taken, ...]
+"""Arms that must all be taken, a branch before those inside it."""
+
+
+@dataclass
+class Guards:
+    """Guards of the adjoints of one frame's locals, as far as the frame has been reversed.
+
+    Attributes:
+        own: the frame's locals.
+        path: arms around the step that is being reversed.
+    """
+
+    own: frozenset[str]
+    path: Guard = ()
+    _of: dict[str, Guard] = field(default_factory=dict)
+
+    def note_use(self, local: str) -> None:
+        """Something is added to a local's adjoint under the present path."""
+        known = self._of.get(local)
+        self._of[local] = self.path if known is None else _common(known, self.path)
+
+    def beyond_path(self, names: Iterable[str]) -> Guard | None:
+        """What must be taken besides the path for one of these adjoints not to be zero; None where all are zero."""
+        found = [self._of[name] for name in names if name in self._of]
+        if not found:
+            return None
+        weakest = found[0]
+        for one in found[1:]:
+            weakest = _common(weakest, one)
+        return weakest[len(_common(weakest, self.path)) :]
+
+    @contextlib.contextmanager
+    def under(self, more: Guard) -> Iterator[None]:
+        """While steps inside these arms are reversed."""
+        outer, self.path = self.path, (*self.path, *more)
+        try:
+            yield
+        finally:
+            self.path = outer
+
+    @contextlib.contextmanager
+    def inside(self, branch: Branch, *, holds: bool) -> Iterator[None]:
+        """While one arm of a branch is reversed."""
+        with self.under((Taken(branch.number, branch.condition, holds),)):
+            yield
+
+
+def put_under(block: Sequence[nodes.Stmt], guard: Guard) -> list[nodes.Stmt]:
+    """Statements that run where a guard holds."""
+    found = tuple(block)
+    for one in reversed(guard if found else ()):
+        body, orelse = (found, ()) if one.holds else ((), found)
+        found = (nodes.If(one.condition, body, orelse),)
+    return [*found]
+
+
+def _common(one: Guard, other: Guard) -> Guard:
+    length = 0
+    for mine, theirs in zip(one, other, strict=False):
+        if mine != theirs:
+            break
+        length += 1
+    return one[:length]

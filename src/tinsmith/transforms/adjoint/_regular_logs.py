@@ -1,0 +1,179 @@
+"""Regular logs: overwritten values whose places follow from the loops around the stores, so that they need not be kept.
+
+An update `x[i] = ...` of all elements is put back by a loop over the same `i`. What an iteration overwrites lies on the
+tape in the order of the loops, one value after the other, and nothing is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...source.ir import nodes, types, walk
+from .._algebra import constant, plus, times
+from .._names import Names
+from .._slots import place_of
+from ..analysis import affine, are_owned
+from ._form import Branch, Loop, Step, collect_expressions, steps_in, stores_in
+from ._sums import expanded
+
+ZERO, ONE = constant(0, "i32"), constant(1, "i32")
+
+
+@dataclass(frozen=True)
+class LoggedStore:
+    """A store that every iteration of the loops around it runs.
+
+    Attributes:
+        store: the store; its index is in terms of the loops' variables and of what is known outside of them.
+        loops: the loops around it, the outermost first, with bounds that are known outside of all of them.
+        place: the number of its value among those of an iteration of the logging loop.
+    """
+
+    store: nodes.Store
+    loops: tuple[Loop, ...]
+    place: nodes.Expr
+
+    def undo(self, value: nodes.Expr, names: Names) -> nodes.Stmt:
+        """Put the old values back; `value` is what the tape has at `place`."""
+        renamed = {name: names.local(name, "i32") for loop in self.loops for name in loop.names}
+        index = tuple(walk.substituted(one, renamed) for one in self.store.index)
+        old = walk.substituted(value, renamed)
+        found: nodes.Stmt = nodes.Store(self.store.array, index, self.store.entry, old, self.store.line)
+        for loop in reversed(self.loops):
+            bounds = tuple((walk.substituted(a, renamed), walk.substituted(b, renamed)) for a, b in loop.bounds)
+            found = nodes.For(tuple(renamed[name].name for name in loop.names), bounds, (found,), line=loop.line)
+        return found
+
+
+@dataclass(frozen=True)
+class RegularLog:
+    """What each iteration of a loop overwrites of an array: its stores by number, and how many values that are."""
+
+    stores: Mapping[int, LoggedStore]
+    count: nodes.Expr
+
+
+def find_regular_log(loop: Loop, array: str) -> RegularLog | None:
+    """The log of an array in a loop, where its places follow from the text; None where they do not.
+
+    Args:
+        loop: the loop that logs.
+        array: the array.
+    """
+    found = _Finding(array, _definitions(loop.body), set(loop.names), _given(loop.body))
+    if not found.block(loop.body, ()):
+        return None
+    stores: dict[int, LoggedStore] = {}
+    first: nodes.Expr = ZERO
+    for one, loops in found.stores:
+        place = ZERO
+        count: nodes.Expr = ONE
+        for inner in loops:
+            trips = _trips(inner)
+            place = plus(times(place, trips), place_of(inner.names, inner.bounds))
+            count = times(count, trips)
+        stores[one.number] = LoggedStore(one, loops, plus(first, place))
+        first = plus(first, count)
+    return RegularLog(stores, first)
+
+
+def _given(body: Sequence[Step]) -> frozenset[str]:
+    """Locals that steps give values: not known outside of them."""
+    found: set[str] = set()
+    for step in steps_in(body):
+        if isinstance(step, Loop):
+            found |= {*step.names, *(name for one in step.carried for name in (one.head, one.last))}
+        elif not isinstance(step, Branch):
+            found.update(walk.assigned(step))
+    return frozenset(found)
+
+
+def _definitions(body: Sequence[Step]) -> dict[str, nodes.Expr]:
+    """What locals with one definition are, where that is a whole number and is not read from memory."""
+    single = {name: values[0] for name, values in collect_expressions(body).items() if len(values) == 1}
+    return {
+        name: value for name, value in single.items() if not types.is_float(value.type) and not walk.reads_memory(value)
+    }
+
+
+def _are_apart(one: nodes.Store, other: nodes.Store) -> bool:
+    """Whether two stores in a loop name different numbers, in whichever iterations."""
+    if one.index == other.index and one.entry != other.entry:
+        return True
+    pairs = zip(one.index, other.index, strict=True)
+    return any(affine(mine, {}).never_equals(affine(theirs, {})) for mine, theirs in pairs)
+
+
+def _trips(loop: Loop) -> nodes.Expr:
+    total: nodes.Expr = ONE
+    for first, end in loop.bounds:
+        size = end if first == ZERO else nodes.Binary("-", end, first, "i32")
+        total = times(total, nodes.Binary("max", size, ZERO, "i32"))
+    return total
+
+
+@dataclass
+class _Finding:
+    """Collects an array's stores, with the loops around each."""
+
+    array: str
+    definitions: Mapping[str, nodes.Expr]
+    outside: set[str]
+    inside: frozenset[str]
+
+    def __post_init__(self) -> None:
+        self.stores: list[tuple[nodes.Store, tuple[Loop, ...]]] = []
+        self.around = walk.locals_in([*self.definitions.values()]) - self.inside
+
+    def block(self, body: Sequence[Step], loops: tuple[Loop, ...]) -> bool:
+        """Whether all stores among steps are regular."""
+        for step in body:
+            if isinstance(step, nodes.Store | nodes.Atomic) and step.array == self.array:
+                if not isinstance(step, nodes.Store) or not self.store(step, loops):
+                    return False
+            elif isinstance(step, Branch):
+                if any(one.array == self.array for one in stores_in([step])):
+                    return False
+            elif isinstance(step, Loop) and any(one.array == self.array for one in stores_in(step.body)):
+                inner = self.loop(step, loops)
+                if inner is None or not self.block(step.body, (*loops, inner)):
+                    return False
+        return True
+
+    def loop(self, loop: Loop, around: tuple[Loop, ...]) -> Loop | None:
+        """A loop with bounds that are known outside; None where they are not, or where it may end early."""
+        if not loop.names or loop.exit is not None:
+            return None
+        known = self.known(())
+        bounds = [tuple(self.steady(one, known) for one in pair) for pair in loop.bounds]
+        if any(one is None for pair in bounds for one in pair):
+            return None
+        return replace(loop, bounds=tuple((a, b) for a, b in bounds if a is not None and b is not None), body=())
+
+    def known(self, loops: Sequence[Loop]) -> set[str]:
+        return {name for loop in loops for name in loop.names}
+
+    def steady(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
+        """An expression in terms of what is known outside, and of some loops' variables."""
+        outside = (walk.locals_in([expr]) | self.around) - self.inside
+        found = expanded(expr, known | outside | self.outside, self.definitions)
+        if found is None or walk.reads_memory(found):
+            return None
+        return found if walk.locals_in([found]).isdisjoint(self.inside - known) else None
+
+    def store(self, store: nodes.Store, loops: tuple[Loop, ...]) -> bool:
+        """Whether the elements of a store follow from the loops' variables, no two iterations storing to one."""
+        names = [name for loop in loops for name in loop.names]
+        index = [self.steady(one, set(names)) for one in store.index]
+        if any(one is None for one in index):
+            return False
+        known = tuple(one for one in index if one is not None)
+        if not are_owned(names, [[affine(one, {}) for one in known]]):
+            return False
+        for other, around in self.stores:
+            shares_loop = bool(loops) and bool(around) and loops[0].number == around[0].number
+            if shares_loop and not _are_apart(other, replace(store, index=known)):
+                return False
+        self.stores.append((replace(store, index=known), loops))
+        return True
