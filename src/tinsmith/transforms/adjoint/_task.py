@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, minus, plus, times
+from .._evaluated import extent
 from .._names import Names
 from ..analysis import Activity
 from ..polish import called, polished, pruned
 from ._counting import Counting, Formula
-from ._evaluated import extent
 from ._form import Loop, Step, loads_in, steps_in, stores_in
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal, Task, definitions

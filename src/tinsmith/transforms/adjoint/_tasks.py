@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
-from ..analysis import definitions, mentioned, single_definitions
+from ..analysis import definitions, mentioned, single_definitions, tasks_of
 from ..polish import pruned, scoped
 
 Block = tuple[nodes.Stmt, ...]
@@ -28,23 +28,9 @@ class Parts:
 def parts_of(kernel: nodes.Kernel) -> Parts:
     """Split a kernel."""
     plain = replace(kernel, body=_inlined(scoped(pruned(kernel.body), kernel.locals)))
-    whole = with_cells(plain, frozenset(_shared(_split(plain.body))))
+    whole = with_cells(plain, frozenset(_shared(tasks_of(plain.body))))
     cells = frozenset(kernel.cells) | frozenset(whole.cells)
-    return Parts(replace(whole, cells=()), _split(whole.body), cells)
-
-
-def _split(body: Block) -> tuple[Block, ...]:
-    tasks: list[Block] = []
-    between: list[nodes.Stmt] = []
-    for one in body:
-        if not (isinstance(one, nodes.For) and one.is_parallel):
-            between.append(one)
-            continue
-        if between:
-            tasks.append(tuple(between))
-            between = []
-        tasks.append((one,))
-    return (*tasks, tuple(between)) if between else tuple(tasks)
+    return Parts(replace(whole, cells=()), tasks_of(whole.body), cells)
 
 
 def _inlined(body: Block) -> Block:

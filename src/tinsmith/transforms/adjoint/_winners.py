@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import cast, constant, over, times
+from .._evaluated import extent
 from .._exact import Exact
 from .._names import Names
+from .._room import most_runs
 from .._slots import Slotted, place_of, replaced, slotted
 from ..extremes import Change, Extreme, Index
 from ..polish import polished, pruned
-from ._evaluated import extent
 from ._program import Reserve, Run, TapeSize
-from ._room import most_runs
 
 Block = tuple[nodes.Stmt, ...]
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...source.ir import nodes
-from .._algebra import constant, is_constant, times
+from ..source.ir import nodes
+from ._algebra import constant, is_constant, times
 
 _RULES: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
