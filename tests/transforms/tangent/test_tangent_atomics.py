@@ -123,6 +123,16 @@ def test_extremes_of_vectors_and_numbers(lang64):
     assert_agree(made, arrays, lang64)
 
 
+def test_candidates_of_what_the_loop_changes(lang64):
+    """The winners are found on copies; the loop itself changes memory once."""
+    body = [
+        store(Z, "i", Z["i"] * X["i"]),
+        loop("j", 2, [atomic("max", Y, K["i"], Z["i"] * X["i"]), store(Z, "i", Z["i"] * Z["i"])]),
+    ]
+    made = kernel([X, K, Y, Z], [loop("i", X.size(), body, is_parallel=True)])
+    assert_agree(made, {"x": rand(12), "k": places(12, 3), "y": rand(3), "z": rand(12)}, lang64)
+
+
 def test_extremes_beside_other_work(lang64):
     """What else the loop does is done once."""
     body = [
@@ -210,7 +220,7 @@ REFUSED = {
     "random": ([nodes.Draw("old", "f64", 3), atomic("max", Y, K["i"], OLD * X["i"], line=3)], TWICE),
     "counted": ([atomic("add", Z, K["i"], 1.0, "old", 3), atomic("max", Y, K["i"], X["i"] * OLD, line=3)], TWICE),
     "changed": (
-        [store(X, "i", X["i"] * 2.0, line=2), atomic("max", Y, K["i"], X["i"], line=3)],
+        [atomic("add", X, K["i"], 2.0, line=3), atomic("max", Y, K["i"], X["i"], line=4)],
         "changes what it reads",
     ),
 }

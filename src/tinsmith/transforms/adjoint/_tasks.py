@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
-from ..analysis import definitions, mentioned, single_definitions, tasks_of
-from ..polish import pruned, scoped
+from ..analysis import mentioned, tasks_of
+from ..polish import inlined, pruned, scoped
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -27,28 +27,10 @@ class Parts:
 
 def parts_of(kernel: nodes.Kernel) -> Parts:
     """Split a kernel."""
-    plain = replace(kernel, body=_inlined(scoped(pruned(kernel.body), kernel.locals)))
+    plain = replace(kernel, body=inlined(scoped(pruned(kernel.body), kernel.locals)))
     whole = with_cells(plain, frozenset(_shared(tasks_of(plain.body))))
     cells = frozenset(kernel.cells) | frozenset(whole.cells)
     return Parts(replace(whole, cells=()), tasks_of(whole.body), cells)
-
-
-def _inlined(body: Block) -> Block:
-    """Statements in which locals of the top level that are worked out from sizes and arguments are no more."""
-    single = single_definitions(definitions(body))
-    known: dict[str, nodes.Expr] = {}
-    kept: list[nodes.Stmt] = []
-    for one in body:
-        one = _substituted(one, known)
-        if isinstance(one, nodes.Assign) and one.name in single and _is_plain(one.value):
-            known[one.name] = one.value
-        else:
-            kept.append(one)
-    return tuple(kept)
-
-
-def _is_plain(expr: nodes.Expr) -> bool:
-    return not any(isinstance(one, nodes.Local | nodes.Load) for one in walk.parts(expr))
 
 
 def _shared(tasks: Sequence[Block]) -> list[str]:
@@ -68,7 +50,3 @@ def _given(one: nodes.Stmt) -> list[str]:
     if isinstance(one, nodes.For) and one.is_parallel:
         return []
     return [name for part in walk.statements([one]) if not isinstance(part, nodes.For) for name in walk.assigned(part)]
-
-
-def _substituted(one: nodes.Stmt, values: dict[str, nodes.Expr]) -> nodes.Stmt:
-    return walk.changed(one, lambda expr: walk.substituted(expr, values)) if values else one

@@ -19,7 +19,7 @@ from ...source.ir import NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from .._names import Names, names_of
 from ..analysis import concurrent_loop, owned, varied_in
-from ..extremes import write_out_extremes
+from ._extremes import write_out_extremes
 from ._order import disordered, first_refused
 from ._statements import Block, Statements
 
@@ -33,12 +33,14 @@ class Tangent:
         companions: names of the tangents of its arrays and arguments, by their names. One of an array is given the
             tangent that the array has before the run, 0 for most, and holds the one it has afterwards.
         scratch: arrays that must be 0 before the run, by name: an array that has the same sizes.
+        room: further arrays of one dim, by name: how long each has to be, in sizes and arguments of the kernel.
         disordered: arrays without a tangent that depend on the order of parallel iterations, with the reason.
     """
 
     kernel: nodes.Kernel
     companions: Mapping[str, str]
     scratch: Mapping[str, str] = field(default_factory=dict)
+    room: Mapping[str, nodes.Expr] = field(default_factory=dict)
     disordered: Mapping[str, NotCovered] = field(default_factory=dict)
 
 
@@ -48,6 +50,7 @@ def tangent(
     *,
     inert: frozenset[str] = frozenset(),
     disordered: Mapping[str, NotCovered] = MappingProxyType({}),
+    may_keep: bool = True,
 ) -> Tangent:
     """Forward mode: a kernel that carries tangents along.
 
@@ -56,6 +59,7 @@ def tangent(
         active: names of the arrays and arguments that are given a tangent. What is not floating has none.
         inert: arrays that get none, whatever is stored to them.
         disordered: arrays that depend on the order of parallel iterations before the kernel runs, with the reason.
+        may_keep: whether the caller can give it the arrays of `room`; else loops that need them run on one thread.
 
     Raises:
         NotCovered: with the line, a construct whose tangent nobody can tell.
@@ -66,7 +70,9 @@ def tangent(
         >>> tangent(copy, frozenset({"x"})).companions
         {'x': 'x_dot', 'y': 'y_dot'}
     """
-    return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert).result(disordered)
+    return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert, may_keep).result(
+        disordered
+    )
 
 
 def _without_idle_results(kernel: nodes.Kernel) -> Block:
@@ -95,13 +101,14 @@ def _kind(kernel: nodes.Kernel, name: str) -> str:
 class _Pass:
     """One tangent being made."""
 
-    def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str]) -> None:
+    def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str], may_keep: bool) -> None:
         self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
         self.names = Names(names_of(kernel))
         self.activity = activity = varied_in(kernel, active, inert)
         check_bits(Part([*walk.statements(kernel.body)], activity.depends, kernel.path))
-        written = write_out_extremes(kernel, [name for name in kernel.arrays if activity.has_array(name)], self.names)
-        self.given, self.kernel, self.scratch = kernel, written.kernel, written.beside
+        moving = [name for name in kernel.arrays if activity.has_array(name)]
+        self.written = write_out_extremes(kernel, moving, self.names, may_keep=may_keep)
+        self.given, self.kernel = kernel, self.written.kernel
         self.activity = activity = varied_in(self.kernel, active, inert)
         self.arrays = [array for array in self.kernel.arrays.values() if activity.has_array(array.name)]
         self.arguments = {name: one for name, one in kernel.arguments.items() if activity.has_argument(name)}
@@ -137,7 +144,8 @@ class _Pass:
         return Tangent(
             kernel,
             {name: self.companions[name] for name in [*given, *self.arguments]},
-            self.scratch,
+            self.written.beside,
+            self.written.room,
             by_order,
         )
 
