@@ -77,7 +77,9 @@ def given_to(
     scratch = {name: torch.zeros_like(arrays[of], dtype=kinds[name]) for name, of in made.scratch.items()}
     shapes = {name: one.shape for name, one in arrays.items()}
     scratch |= {
-        name: torch.full((evaluated(size, shapes, arguments),), float("nan"), dtype=DTYPES[made.kernel.arrays[name].type])
+        name: torch.full(
+            (evaluated(size, shapes, arguments),), float("nan"), dtype=DTYPES[made.kernel.arrays[name].type]
+        )
         for name, size in made.room.items()
     }
     numbers = {one: moved[of] for of, one in made.companions.items() if one in made.kernel.arguments}

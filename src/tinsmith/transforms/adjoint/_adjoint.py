@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -276,14 +277,15 @@ class _Assembly:
             return [*begun]
         last = max(place for place, _ in replayed)
         needed = self.needed(last, {name for _, name in replayed})
+        memory = {name: f"{name}@replay" for name in sorted(needed)}
+        memory |= {name: kept for (place, name), kept in replayed.items() if place == last}  # nothing runs after these
         copies: dict[int, list[Action]] = {}
-        for (place, name), memory in replayed.items():
-            copies.setdefault(place, []).append(Copy(memory, f"{name}@replay"))
-        actions: list[Action] = [*begun, *(Fresh(f"{name}@replay", name) for name in sorted(needed))]
-        for place in range(last + 1):
-            actions += copies.get(place, [])
+        for (place, name), kept in replayed.items():
             if place < last:
-                actions += self.again(self.turns[place], needed)
+                copies.setdefault(place, []).append(Copy(kept, memory[name]))
+        actions: list[Action] = [*begun, *(Fresh(kept, name) for name, kept in memory.items())]
+        for place in range(last):
+            actions += [*copies.get(place, []), *self.again(self.turns[place], memory)]
         return actions
 
     def needed(self, last: int, found: set[str]) -> set[str]:
@@ -298,16 +300,16 @@ class _Assembly:
                 return found
             found = more
 
-    def again(self, turn: _Turn, needed: set[str]) -> list[Action]:
+    def again(self, turn: _Turn, memory: Mapping[str, str]) -> list[Action]:
         """One turn of the forward pass, as far as it is needed."""
         if turn.number not in self.agains:
-            self.agains[turn.number] = self.rerun(turn.task, turn.number, needed)
+            self.agains[turn.number] = self.rerun(turn.task, turn.number, memory.keys())
         kernel = self.agains[turn.number]
         if kernel is None:
             return []
-        return [Run(kernel, turn.launch, {name: f"{name}@replay" for name in kernel.arrays if name in needed})]
+        return [Run(kernel, turn.launch, {name: memory[name] for name in kernel.arrays if name in memory})]
 
-    def rerun(self, task: Reversible, number: int, needed: set[str]) -> nodes.Kernel | None:
+    def rerun(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Kernel | None:
         """The kernel that runs a task of the forward pass again; None where nothing of it is needed."""
         body = scoped(pruned(task.statements, private=self.made - needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):

@@ -14,7 +14,7 @@ from ...source.ir import nodes, walk
 from .._algebra import constant, times
 from .._names import Names
 from ..extremes import Beside, Expansion, Search, note_of
-from ..polish import polished, pruned
+from ..polish import polished
 from ._program import Reserve, Run, TapeSize
 
 Block = tuple[nodes.Stmt, ...]
@@ -116,7 +116,7 @@ class _Writing:
     def kernel_of(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
         """A kernel with the arrays and arguments that its statements use."""
         kinds = {**self.kernel.locals, **self.names.types}
-        statements = polished(pruned(body), kinds)
+        statements = tuple([new for one in body for new in polished([one], kinds)])  # each for itself reads shorter
         used = walk.touched(statements) | walk.sized(statements)
         return replace(
             self.kernel,

@@ -10,7 +10,8 @@ The element goes over to each candidate that beats it, and its derivative is a r
         ties[k] = count
         y[k] = y[k], with the derivative of y[k] + (v - y[k]) / (count + 1)
 
-`ties` counts candidates that equal the element beyond the first, which may be what stood there before the task.
+`ties` counts candidates that equal the element beyond the first, which may be what stood there before the task. Maxima
+and minima of one array have a count each: the least of two candidates that tied as the greatest has one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .._algebra import cast, compared, constant, minus, over, plus, straight_thr
 from .._names import Names
 from ._extreme import INTEGER, Beside, Block, Extreme, extremes_in
 
-ONE = constant(1, INTEGER)
+ZERO, ONE = constant(0, INTEGER), constant(1, INTEGER)
 
 
 def write_in_order(
@@ -36,22 +37,29 @@ def write_in_order(
         arrays: those of which maxima and minima are written out.
         names: where what is added gets its names.
     """
-    wanted = sorted({one.array for one in extremes_in(task, arrays)})
-    extremes = {name: Extreme(kinds[name], names.shared(f"{name}_ties")) for name in wanted}
+    wanted = sorted({(one.array, one.operator) for one in extremes_in(task, arrays)})
+    extremes: dict[str, dict[str, Extreme]] = {name: {} for name, _ in wanted}
+    for name, operator in wanted:
+        extremes[name][operator] = Extreme(kinds[name], names.shared(f"{name}_ties"))
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if not isinstance(one, nodes.Store | nodes.Atomic) or one.array not in extremes:
             return (one,)
-        extreme = extremes[one.array]
-        if isinstance(one, nodes.Atomic) and one.operator in ("min", "max"):
-            return _candidate(one, extreme, names)
-        # an element that is no maximum any more has no ties
-        return (nodes.Store(extreme.ties, one.index, one.entry, constant(0, INTEGER), one.line), one)
+        mine, others = None, dict(extremes[one.array])
+        if isinstance(one, nodes.Atomic):
+            mine = others.pop(one.operator, None)
+        # an element that is no such maximum any more has no ties
+        reset = tuple([nodes.Store(n.ties, one.index, one.entry, ZERO, one.line) for n in others.values()])
+        if isinstance(one, nodes.Atomic) and mine is not None:
+            return _candidate(one, mine, reset, names)
+        return (*reset, one)
 
-    return walk.rewritten(task, change), tuple(memory for one in extremes.values() for memory in one.beside)
+    found = walk.rewritten(task, change)
+    return found, tuple(memory for both in extremes.values() for one in both.values() for memory in one.beside)
 
 
-def _candidate(one: nodes.Atomic, extreme: Extreme, names: Names) -> Block:
+def _candidate(one: nodes.Atomic, extreme: Extreme, reset: Block, names: Names) -> Block:
+    """What stands for a maximum or minimum; `reset` is for the count of the other where the element changes."""
     array, index, entry, line = extreme.array, one.index, one.entry, one.line
     before: list[nodes.Stmt] = []
     value = cast(one.value, array.type)
@@ -65,10 +73,12 @@ def _candidate(one: nodes.Atomic, extreme: Extreme, names: Names) -> Block:
     count = names.local(extreme.ties, INTEGER)
     mean = plus(old, over(minus(value, old), cast(nodes.Binary("+", count, ONE, INTEGER), array.type)))
     won = (
-        nodes.Store(extreme.ties, index, entry, constant(0, INTEGER), line),
+        *reset,
+        nodes.Store(extreme.ties, index, entry, ZERO, line),
         nodes.Store(array.name, index, entry, value, line),
     )
     tied = (
+        *reset,
         nodes.Assign(count.name, plus(ties, ONE), line),
         nodes.Store(extreme.ties, index, entry, count, line),
         nodes.Store(array.name, index, entry, straight_through(old, mean), line),
