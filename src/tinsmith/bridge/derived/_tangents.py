@@ -115,7 +115,7 @@ class TangentCore(DerivedCore):
         for name, shape in found.shapes.items():
             if name in self.dots or name not in self.base.signature.arrays:
                 shapes[self.dot_of(name)] = shape
-        self.needs(call)  # what maxima take beside their arrays is known with the kernels
+        self._kernels_of(call)  # what maxima take beside their arrays is known with the kernels
         for name, like in self._beside.items():
             shapes[name] = shapes[like]
         plain = Sizing(shapes, lambda given, values: found.solve(given[:count], values), found.batch, found.symbols)
@@ -123,7 +123,7 @@ class TangentCore(DerivedCore):
 
     def sizing(self, call: Call) -> Sizing:
         """What is kept depends on the kind of call, by which the core's own table does not tell calls apart."""
-        self.needs(call)
+        self._kernels_of(call)
         return self._find_sizing(call) if self.keeps_candidates else super().sizing(call)
 
     @property
@@ -178,13 +178,17 @@ class TangentCore(DerivedCore):
 
     def needs(self, call: Call) -> frozenset[str]:
         """Inputs whose values it reads. Raises GradientError where there is no tangent."""
+        kernels = self._kernels_of(call)
+        return frozenset(self.signature.arrays) & {name for kernel, _ in kernels for name in walk.reads(kernel.body)}
+
+    def _kernels_of(self, call: Call) -> Sequence[Lowered]:
+        """The kernels of a call, made once for its kind. Raises GradientError."""
         try:
-            kernels = self.at(call).kernels
+            return self.at(call).kernels
         except NotCovered as reason:
             words = f"op `{self.signature.op}` uses what no forward-mode or second derivative can be generated for"
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise GradientError(refusal(words, rows, "Write that line in other words.")) from None
-        return frozenset(self.signature.arrays) & {name for kernel, _ in kernels for name in walk.reads(kernel.body)}
 
 
 def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:

@@ -202,10 +202,10 @@ class _Assembly:
         return replace(reserve, iterations=iterations, count=count, source=turn.launch)
 
     def prepare(self, place: int) -> list[Action]:
-        """The prelude of a turn, where its reverse uses what that leaves; once for all turns of a task."""
+        """The prelude of a turn; once for all turns of a task."""
         turn = self.turns[place]
         prelude, key = turn.task.prelude, (turn.launch, turn.task.source, turn.task.part)
-        if prelude is None or key in self.prepared or prelude.names.isdisjoint(self.used(turn.found.kernel)[1]):
+        if prelude is None or key in self.prepared:
             return []
         self.prepared.add(key)
         actions: list[Action] = [Fresh(one.array.name, one.like, one.array.type) for one in prelude.beside]

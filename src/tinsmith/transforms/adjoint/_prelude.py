@@ -37,12 +37,6 @@ class Prelude:
     reserve: Reserve | None
     note: str
 
-    @property
-    def names(self) -> set[str]:
-        """Names of all memory that it leaves something in."""
-        tapes = self.reserve.tapes if self.reserve else ()
-        return {*(one.array.name for one in self.beside), *(name for size in tapes for name, _, _ in size.arrays)}
-
 
 def search_of(
     task: Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names

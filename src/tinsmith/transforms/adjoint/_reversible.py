@@ -109,7 +109,8 @@ class _Making:
         """
         if not arrays:
             return [self.formed(kernel, self.statements)]
-        names = _names(kernel, self.adjoints, self.mark)
+        # memory goes by its name: no array of another kernel may have it
+        names = Names(_taken(kernel, self.adjoints) | self.adjoints.keys(), self.mark)
         searched = extremes_of(self.statements, arrays)
         prelude, settle, gather = None, (), self.statements
         if searched:
@@ -138,7 +139,11 @@ def _floats(kernel: nodes.Kernel) -> frozenset[str]:
 
 
 def _names(kernel: nodes.Kernel, adjoints: Mapping[str, str], mark: str = "") -> Names:
-    return Names({*kernel.arrays, *kernel.arguments, *kernel.locals, *adjoints.values()}, mark)
+    return Names(_taken(kernel, adjoints), mark)
+
+
+def _taken(kernel: nodes.Kernel, adjoints: Mapping[str, str]) -> set[str]:
+    return {*kernel.arrays, *kernel.arguments, *kernel.locals, *adjoints.values()}
 
 
 def _types_of(steps: Sequence[Step], arrays: Collection[str]) -> dict[str, str]:
