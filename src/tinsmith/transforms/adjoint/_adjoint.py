@@ -20,7 +20,7 @@ from ._recorded import handing_out
 from ._reversible import Reversible, Wanted, adjoint_names, reversibles
 from ._split import split
 from ._task import Given, Reversed, reversed_task
-from ._tasks import parts_of
+from ._tasks import kernel_of, parts_of
 from ._unordered import unordered
 
 
@@ -314,12 +314,7 @@ class _Assembly:
         body = scoped(pruned(task.statements, private=self.made - needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):
             return None
-        used = walk.touched(body) | walk.sized(body)
-        arrays = {name: array for name, array in task.kernel.arrays.items() if name in used}
-        read = walk.reads(body) - self.made
-        self.reads |= {name for name in read if not self.arrays[name].label}
-        exprs = (expr for one in walk.statements(body) for expr in walk.expressions(one))
-        asked = {part.name for expr in exprs for part in walk.parts(expr) if isinstance(part, nodes.Argument)}
-        arguments = {name: kind for name, kind in task.kernel.arguments.items() if name in asked}
-        name = f"{task.kernel.name}_again_{number}"
-        return replace(task.kernel, name=name, arrays=arrays, arguments=arguments, body=body)
+        self.reads |= {name for name in walk.reads(body) - self.made if not self.arrays[name].label}
+        return kernel_of(
+            task.kernel, f"{task.kernel.name}_again_{number}", body, task.kernel.arrays, task.kernel.arguments
+        )

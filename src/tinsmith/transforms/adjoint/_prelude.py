@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import nodes, walk
+from ...source.ir import nodes
 from .._algebra import constant, times
+from .._evaluated import trips
 from .._names import Names
 from ..extremes import Beside, Expansion, Search, note_of
 from ..polish import polished
 from ._program import Reserve, Run, TapeSize
+from ._tasks import kernel_of
 
 Block = tuple[nodes.Stmt, ...]
-ZERO, ONE = constant(0, "i32"), constant(1, "i32")
+ZERO = constant(0, "i32")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def search_of(
     keeps = search.candidates is not None
     found = search.expand(writing.first_slot() if keeps else None)
     reserve = writing.reserve() if keeps else None
-    prelude = Prelude(writing.kernel_of("winners", found.search), search.beside, reserve, note_of(search))
+    prelude = Prelude(writing.written("winners", found.search), search.beside, reserve, note_of(search))
     whole = replace(kernel, arrays=writing.all_arrays, arguments=writing.arguments)
     return prelude, found, replace(whole, locals={**kernel.locals, **names.types})
 
@@ -93,11 +95,7 @@ class _Writing:
     def _measured(self, total: str) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are."""
         assert self.search.loop is not None
-        many: nodes.Expr = ONE
-        for first, end in self.search.loop.bounds:
-            size = nodes.Binary("-", end, first, "i32")
-            many = times(many, nodes.Binary("max", size, ZERO, "i32"))
-        return self.kernel_of("iterations", [nodes.Store(total, (), (), many)])
+        return self.written("iterations", [nodes.Store(total, (), (), trips(self.search.loop.bounds))])
 
     def _counting(self, count: str) -> nodes.Kernel:
         """The kernel that counts candidates; it stores the count wherever that changes: no `break` misses it."""
@@ -105,28 +103,15 @@ class _Writing:
         store = nodes.Store(count, (self.search.place,), (), nodes.Local(counter, "i32"))
         begun = (nodes.Assign(counter, ZERO),)
         body = self.search.again(lambda _: (), begun, lambda one: (one, store) if _gives(one, counter) else (one,))
-        return self.kernel_of("count_candidates", body)
+        return self.written("count_candidates", body)
 
-    def kernel_of(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
+    def written(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
         """A kernel with the arrays and arguments that its statements use."""
         kinds = {**self.kernel.locals, **self.names.types}
-        statements = tuple([new for one in body for new in polished([one], kinds)])  # each for itself reads shorter
-        used = walk.touched(statements) | walk.sized(statements)
-        return replace(
-            self.kernel,
-            name=self.names.shared(f"{self.kernel.name}_{word}"),
-            arrays={name: array for name, array in self.all_arrays.items() if name in used},
-            arguments={name: kind for name, kind in self.arguments.items() if name in _asked(statements)},
-            locals=kinds,
-            body=statements,
-            cells=(),
-        )
+        statements = [new for one in body for new in polished([one], kinds)]  # each for itself reads shorter
+        name = self.names.shared(f"{self.kernel.name}_{word}")
+        return kernel_of(replace(self.kernel, locals=kinds), name, statements, self.all_arrays, self.arguments)
 
 
 def _gives(one: nodes.Stmt, local: str) -> bool:
     return isinstance(one, nodes.Assign) and one.name == local
-
-
-def _asked(body: Sequence[nodes.Stmt]) -> set[str]:
-    parts = (part for one in walk.statements(body) for expr in walk.expressions(one) for part in walk.parts(expr))
-    return {part.name for part in parts if isinstance(part, nodes.Argument)}

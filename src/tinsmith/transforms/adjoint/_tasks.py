@@ -6,7 +6,7 @@ is only a matter of sizes and arguments, else memory of its own, one element wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
@@ -31,6 +31,22 @@ def parts_of(kernel: nodes.Kernel) -> Parts:
     whole = with_cells(plain, frozenset(_shared(tasks_of(plain.body))))
     cells = frozenset(kernel.cells) | frozenset(whole.cells)
     return Parts(replace(whole, cells=()), tasks_of(whole.body), cells)
+
+
+def kernel_of(
+    kernel: nodes.Kernel,
+    name: str,
+    body: Sequence[nodes.Stmt],
+    arrays: Mapping[str, nodes.Array],
+    arguments: Mapping[str, tuple[str, tuple[int, ...]]],
+) -> nodes.Kernel:
+    """A kernel made of another one's statements: of arrays and arguments it has those that the statements use."""
+    used = walk.touched(body) | walk.sized(body)
+    parts = (part for one in walk.statements(body) for expr in walk.expressions(one) for part in walk.parts(expr))
+    asked = {part.name for part in parts if isinstance(part, nodes.Argument)}
+    arrays = {key: array for key, array in arrays.items() if key in used}
+    arguments = {key: kind for key, kind in arguments.items() if key in asked}
+    return replace(kernel, name=name, arrays=arrays, arguments=arguments, body=tuple(body), cells=())
 
 
 def _shared(tasks: Sequence[Block]) -> list[str]:
