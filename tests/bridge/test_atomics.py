@@ -449,3 +449,25 @@ def test_what_stood_there_before_a_loop_counts_once(lang64):
         torch.testing.assert_close(found, wanted)
     oracle = ts.oracle(greatest, a, b, cotangents=torch.ones(1, dtype=torch.float64)).gradients
     torch.testing.assert_close((oracle["a"][None], oracle["b"][None]), wanted)
+
+
+def test_candidates_of_samples_that_run_one_by_one(lang64):
+    """A kernel that no batch can be written for: each sample keeps its own candidates."""
+
+    @ts.op("x[n], k[n]: i32 -> y[s]")
+    @lang64.kernel
+    def weighted(x: lang64.types.ndarray(), k: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        total = 0.0
+        for i in x:
+            total += x[i]
+        for i in x:
+            lang64.atomic_max(y[k[i]], lang64.sin(x[i]) * total)
+
+    x, u, v = (torch.rand(6, dtype=torch.float64) + 0.1 for _ in range(3))
+    k = torch.tensor([0, 1, 2, 0, 1, 2], dtype=torch.int32)
+
+    def theirs(x):
+        return torch.zeros(3, dtype=torch.float64).scatter_reduce(0, k.long(), x.sin() * x.sum(), "amax")
+
+    for derivative in DERIVATIVES:
+        torch.testing.assert_close(derivative(lambda x: weighted(x, k, s=3), x, u, v), derivative(theirs, x, u, v))

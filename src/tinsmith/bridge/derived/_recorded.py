@@ -131,23 +131,13 @@ class RecordedCore(DerivedCore):
 
     def sizing(self, call: Call) -> Sizing:
         """The base's, and that of the records, whose formulas depend on the kind of call."""
-        found = self.base_call(call).sizing
-
-        def seen(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-            return shape[1:] if _is_wide(name, call) else shape
-
-        return with_room(found, self._room(call), self.signature, seen=seen, is_wide=True)
+        return with_room(self.base_call(call).sizing, self._room(call), call, is_looped=True)
 
     def _room(self, call: Call) -> Room:
         """How much is kept of each kernel."""
         kept = _kept(self.base, self.case(call))[1]
         sizes = {place: ZERO if (one := kept[place]) is None else one.size for place in self.names}
         return {name: (place, sizes[place]) for place, name in self.names.items()}
-
-
-def _is_wide(name: str, call: Call) -> bool:
-    """Whether an array of a call has a batch dimension."""
-    return call.batch is not None and (name in call.batched or name not in call.core.signature.arrays)
 
 
 def _with_records(base: Case, core: ReplayedCore | RecordedCore, batched: frozenset[str]) -> Case:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..._errors import ShapeError, refusal
 from ...source.ir import nodes
 from ...spec import Sizing, Symbol
 from ...transforms.adjoint import evaluated
+from .._call import Call
 from .._signature import Signature
 
 LARGEST = 2**31 - 1
@@ -32,24 +33,21 @@ def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[s
     return found
 
 
-def with_room(
-    found: Sizing,
-    room: Room,
-    signature: Signature,
-    *,
-    seen: Callable[[str, tuple[int, ...]], tuple[int, ...]] = lambda _, shape: shape,
-    is_wide: bool = False,
-) -> Sizing:
+def with_room(found: Sizing, room: Room, call: Call, *, is_looped: bool) -> Sizing:
     """Sizes of all arrays, those of `room` too.
 
     Args:
         found: the sizes of the others.
         room: the arrays.
-        signature: whose kernels they belong to.
-        seen: from an array's name and shape to the shape that the kernels see.
-        is_wide: whether each sample of a batch has its own.
+        call: one of the kind of call.
+        is_looped: whether samples of a batch are run one by one: kernels see one, and each has its own memory.
     """
+    if not room:
+        return found
+    signature = call.core.signature
     names = [name for name in found.shapes if name not in room]
+    is_wide = is_looped and found.batch is not None
+    parted = {name for name in names if is_wide and (name in call.batched or name not in signature.arrays)}
     lead = (found.batch,) if is_wide and found.batch is not None else ()
     shapes = dict(found.shapes)
     shapes |= {name: (*lead, Symbol(found.symbols + place)) for place, name in enumerate(room)}
@@ -58,8 +56,8 @@ def with_room(
         numbers = found.solve(given, values)
         if numbers is None:
             return None
-        known = {name: seen(name, found.evaluate(name, numbers)) for name in names}
+        known = {name: found.evaluate(name, numbers)[name in parted :] for name in names}
         more = lengths(room, signature, known, values)
         return (*numbers[: found.symbols], *more, numbers[-1] + sum(more))
 
-    return Sizing(shapes, solve, found.batch, found.symbols + len(room)) if room else found
+    return Sizing(shapes, solve, found.batch, found.symbols + len(room))

@@ -119,7 +119,8 @@ class TangentCore(DerivedCore):
         for name, like in self._beside.items():
             shapes[name] = shapes[like]
         plain = Sizing(shapes, lambda given, values: found.solve(given[:count], values), found.batch, found.symbols)
-        return with_room(plain, self._room_of(call), self.signature)
+        case = self.at(call).case
+        return with_room(plain, self._room.get(_key(case), {}), call, is_looped=case.is_looped)
 
     def sizing(self, call: Call) -> Sizing:
         """What is kept depends on the kind of call, by which the core's own table does not tell calls apart."""
@@ -130,9 +131,6 @@ class TangentCore(DerivedCore):
     def keeps_candidates(self) -> bool:
         """Whether a loop keeps values that may become a maximum or minimum, here or in what this is made of."""
         return bool(self._room) or (isinstance(self.base, TangentCore) and self.base.keeps_candidates)
-
-    def _room_of(self, call: Call) -> Room:
-        return self._room.get(_key(self.at(call).case), {})
 
     # Kernels ----------------------------------------------------------------------------------
 
@@ -145,8 +143,7 @@ class TangentCore(DerivedCore):
         room: dict[str, tuple[int, nodes.Expr]] = {}
         for kernel, fields in self.base.kernels(replace(case, signature=signature)):
             active = frozenset(moving) & kernel.arrays.keys()
-            may_keep = not case.is_looped  # room for one sample is no array of a batch
-            made = tangent(kernel, active, inert=signature.detached, disordered=by_order, may_keep=may_keep)
+            made = tangent(kernel, active, inert=signature.detached, disordered=by_order)
             by_order |= made.disordered
             names = {dot: self.dot_of(name) for name, dot in made.companions.items()}
             # each kernel finds its own at zero; that of a tangent's tangent is not what the first tangent has

@@ -30,28 +30,25 @@ class WrittenOut:
     room: Mapping[str, nodes.Expr] = field(default_factory=dict)
 
 
-def write_out_extremes(
-    kernel: nodes.Kernel, arrays: Collection[str], names: Names, *, may_keep: bool = True
-) -> WrittenOut:
+def write_out_extremes(kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> WrittenOut:
     """Write out maxima and minima of floats.
 
     Args:
         kernel: the kernel.
         arrays: those of which maxima and minima are written out.
         names: where what is added gets its names.
-        may_keep: whether there may be room for candidates. Where not, loops that need it run on one thread.
 
     Raises:
         NotCovered: winners of a parallel loop cannot be told without running all of it again.
     """
     if not extremes_in(kernel.body, arrays):
         return WrittenOut(kernel)
-    return _Writing(replace(kernel, body=inlined(kernel.body)), arrays, names, may_keep).result()
+    return _Writing(replace(kernel, body=inlined(kernel.body)), arrays, names).result()
 
 
 class _Writing:
-    def __init__(self, kernel: nodes.Kernel, arrays: Collection[str], names: Names, may_keep: bool) -> None:
-        self.kernel, self.arrays, self.names, self.may_keep = kernel, arrays, names, may_keep
+    def __init__(self, kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> None:
+        self.kernel, self.arrays, self.names = kernel, arrays, names
         self.beside: list[Beside] = []
         self.candidates: list[nodes.Array] = []
         self.room: dict[str, nodes.Expr] = {}
@@ -89,7 +86,7 @@ class _Writing:
         first = None
         if search.candidates is not None:
             most, iterations = search.most, search.iterations
-            if most is None or iterations is None or not self.may_keep:
+            if most is None or iterations is None:
                 return self._on_one_thread(search, loop, alone)
             first = times(search.place, most)
             self.candidates.append(search.candidates)

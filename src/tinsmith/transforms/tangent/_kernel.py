@@ -50,7 +50,6 @@ def tangent(
     *,
     inert: frozenset[str] = frozenset(),
     disordered: Mapping[str, NotCovered] = MappingProxyType({}),
-    may_keep: bool = True,
 ) -> Tangent:
     """Forward mode: a kernel that carries tangents along.
 
@@ -59,7 +58,6 @@ def tangent(
         active: names of the arrays and arguments that are given a tangent. What is not floating has none.
         inert: arrays that get none, whatever is stored to them.
         disordered: arrays that depend on the order of parallel iterations before the kernel runs, with the reason.
-        may_keep: whether the caller can give it the arrays of `room`; else loops that need them run on one thread.
 
     Raises:
         NotCovered: with the line, a construct whose tangent nobody can tell.
@@ -70,9 +68,7 @@ def tangent(
         >>> tangent(copy, frozenset({"x"})).companions
         {'x': 'x_dot', 'y': 'y_dot'}
     """
-    return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert, may_keep).result(
-        disordered
-    )
+    return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert).result(disordered)
 
 
 def _without_idle_results(kernel: nodes.Kernel) -> Block:
@@ -101,13 +97,13 @@ def _kind(kernel: nodes.Kernel, name: str) -> str:
 class _Pass:
     """One tangent being made."""
 
-    def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str], may_keep: bool) -> None:
+    def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str]) -> None:
         self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
         self.names = Names(names_of(kernel))
         self.activity = activity = varied_in(kernel, active, inert)
         check_bits(Part([*walk.statements(kernel.body)], activity.depends, kernel.path))
         moving = [name for name in kernel.arrays if activity.has_array(name)]
-        self.written = write_out_extremes(kernel, moving, self.names, may_keep=may_keep)
+        self.written = write_out_extremes(kernel, moving, self.names)
         self.given, self.kernel = kernel, self.written.kernel
         self.activity = activity = varied_in(self.kernel, active, inert)
         self.arrays = [array for array in self.kernel.arrays.values() if activity.has_array(array.name)]
