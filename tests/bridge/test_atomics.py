@@ -348,3 +348,126 @@ def test_a_product_of_many_iterations_is_not_made_serial(lang64):
 
     assert halved(torch.full((3,), 2.0, dtype=torch.float64)) == 8.0
     assert halved(torch.ones(3, dtype=torch.float64)) == 1.0
+
+
+def greatest(lang64):
+    @ts.op("x[n], k[n]: i32, w[q] -> y[s]")
+    @lang64.kernel
+    def greatest(
+        x: lang64.types.ndarray(),
+        k: lang64.types.ndarray(),
+        w: lang64.types.ndarray(),
+        m: lang64.i32,
+        y: lang64.types.ndarray(),
+    ):
+        q = w.shape[0]
+        for i in x:
+            for j in range(q):
+                for t in range(m):
+                    lang64.atomic_max(y[k[i]], lang64.sin(x[i] * w[j]) + x[i] * (0.5 + t))
+
+    return greatest
+
+
+def greatest_by_torch(x, k, w, m):
+    t = torch.arange(m, dtype=torch.float64)[:, None, None]
+    v = torch.sin(x * w[:, None]) + x * (0.5 + t)
+    empty = torch.zeros(3, dtype=torch.float64)
+    return empty.scatter_reduce(0, k.long().expand(v.shape).reshape(-1), v.reshape(-1), "amax")
+
+
+def _moved(f, along):
+    return lambda x: torch.func.jvp(f, (x,), (along,))[1]
+
+
+DERIVATIVES = (
+    lambda f, x, u, v: _moved(f, u)(x),
+    lambda f, x, u, v: torch.func.jacfwd(f)(x),
+    lambda f, x, u, v: torch.func.jacrev(f)(x),
+    lambda f, x, u, v: torch.func.hessian(lambda one: f(one).square().sum())(x),
+    lambda f, x, u, v: _moved(_moved(f, u), v)(x),
+    lambda f, x, u, v: torch.func.grad(lambda one: _moved(f, u)(one).square().sum())(x),
+    lambda f, x, u, v: torch.func.vmap(_moved(f, u))(torch.stack([x, u, v])),
+    lambda f, x, u, v: torch.func.vmap(torch.func.grad(lambda one: f(one).square().sum()))(torch.stack([x, u, v])),
+)
+
+
+def test_candidates_that_are_calculated_have_every_derivative(lang64):
+    """Forward mode keeps them too; how many follows from sizes and an argument, and changes from call to call."""
+    op = greatest(lang64)
+    generator = torch.Generator().manual_seed(2)
+    for n, q, m in ((5, 2, 3), (40, 7, 1), (3, 1, 8)):
+        x, w, u, v = (torch.rand(size, generator=generator, dtype=torch.float64) for size in (n, q, n, n))
+        k = torch.randint(0, 3, (n,), generator=generator, dtype=torch.int32)
+
+        def mine(x, w=w, k=k, m=m):
+            return op(x, k, w, m, s=3)
+
+        def theirs(x, w=w, k=k, m=m):
+            return greatest_by_torch(x, k, w, m)
+
+        for derivative in DERIVATIVES:
+            torch.testing.assert_close(derivative(mine, x, u, v), derivative(theirs, x, u, v))
+
+
+def test_ties_share_evenly_where_the_loop_uses_what_won(lang64):
+    """The gradient went by halves of halves, and was neither the tangent nor `ts.oracle`'s."""
+
+    @ts.op("w[n, m] -> z[n], y[n]", adjoint="source")
+    @lang64.kernel
+    def rows(w: lang64.types.ndarray(), z: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in y:
+            y[i] = -5.0
+            for j in range(w.shape[1]):
+                lang64.atomic_max(y[i], w[i, j])
+            z[i] = y[i] * y[i]
+
+    w = torch.tensor([[1.0, 1.0, 1.0, 0.0], [2.0, 1.0, 2.0, 3.0]], dtype=torch.float64)
+    wanted = torch.func.jacrev(lambda w: w.amax(1) ** 2)(w)
+    assert torch.allclose(torch.func.jacrev(lambda w: rows(w).z)(w), wanted)
+    assert torch.allclose(torch.func.jacfwd(lambda w: rows(w).z)(w), wanted)
+
+
+def test_what_stood_there_before_a_loop_counts_once(lang64):
+    """As for torch in two steps, in every mode: forward mode and `ts.oracle` counted the candidates of both loops."""
+
+    @ts.op("a[n], b[n] -> y[1]", adjoint="source")
+    @lang64.kernel
+    def greatest(a: lang64.types.ndarray(), b: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in a:
+            lang64.atomic_max(y[0], a[i])
+        for i in b:
+            lang64.atomic_max(y[0], b[i])
+
+    def by_torch(a, b):
+        first, zeros = torch.zeros(1, dtype=torch.float64), torch.zeros(2, dtype=torch.int64)
+        return first.scatter_reduce(0, zeros, a, "amax").scatter_reduce(0, zeros, b, "amax")
+
+    a, b = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    wanted = torch.func.jacrev(by_torch, (0, 1))(a, b)
+    for found in (torch.func.jacrev(greatest, (0, 1))(a, b), torch.func.jacfwd(greatest, (0, 1))(a, b)):
+        torch.testing.assert_close(found, wanted)
+    oracle = ts.oracle(greatest, a, b, cotangents=torch.ones(1, dtype=torch.float64)).gradients
+    torch.testing.assert_close((oracle["a"][None], oracle["b"][None]), wanted)
+
+
+def test_candidates_of_samples_that_run_one_by_one(lang64):
+    """A kernel that no batch can be written for: each sample keeps its own candidates."""
+
+    @ts.op("x[n], k[n]: i32 -> y[s]")
+    @lang64.kernel
+    def weighted(x: lang64.types.ndarray(), k: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        total = 0.0
+        for i in x:
+            total += x[i]
+        for i in x:
+            lang64.atomic_max(y[k[i]], lang64.sin(x[i]) * total)
+
+    x, u, v = (torch.rand(6, dtype=torch.float64) + 0.1 for _ in range(3))
+    k = torch.tensor([0, 1, 2, 0, 1, 2], dtype=torch.int32)
+
+    def theirs(x):
+        return torch.zeros(3, dtype=torch.float64).scatter_reduce(0, k.long(), x.sin() * x.sum(), "amax")
+
+    for derivative in DERIVATIVES:
+        torch.testing.assert_close(derivative(lambda x: weighted(x, k, s=3), x, u, v), derivative(theirs, x, u, v))

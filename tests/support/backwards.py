@@ -32,8 +32,8 @@ def gradients(
     arguments = dict(arguments)
     for action in program.actions:
         match action:
-            case Fresh(name, like):
-                kind = program.arrays[like].type
+            case Fresh(name, like, said):
+                kind = said or program.arrays[like].type
                 memory[name] = torch.zeros(shapes[like], dtype=KINDS.get(kind, torch.int64))
             case Copy(name, of):
                 memory[name] = memory[of].clone()

@@ -17,6 +17,7 @@ from tinsmith.source import build
 from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import nodes, printed, types
 from tinsmith.transforms import Tangent, tangent
+from tinsmith.transforms.adjoint import evaluated
 
 DOUBLE = types.Defaults("f64", "i32")
 Tensors = Mapping[str, torch.Tensor]
@@ -74,6 +75,13 @@ def given_to(
     }
     kinds = {name: DTYPES[made.kernel.arrays[name].type] for name in made.scratch}
     scratch = {name: torch.zeros_like(arrays[of], dtype=kinds[name]) for name, of in made.scratch.items()}
+    shapes = {name: one.shape for name, one in arrays.items()}
+    scratch |= {
+        name: torch.full(
+            (evaluated(size, shapes, arguments),), float("nan"), dtype=DTYPES[made.kernel.arrays[name].type]
+        )
+        for name, size in made.room.items()
+    }
     numbers = {one: moved[of] for of, one in made.companions.items() if one in made.kernel.arguments}
     return {**arrays, **tangents, **scratch}, {**arguments, **numbers}
 

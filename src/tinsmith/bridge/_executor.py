@@ -207,6 +207,7 @@ class _Writer:
         known = one.like in self.shapes and one.like not in self.kind.sizing.shapes
         shape = self.shapes[one.like] if known else self.whole(one.like)
         dtype = self.dtypes[one.like] if known else self.layout.dtype(self.kind, one.like)
+        dtype = DTYPES[one.type] if one.type else dtype
         if one.is_wide:
             shape = (str(self.kind.sizing.batch), *shape)
         elif self.is_inside and not known and one.like in self.kind.batched:

@@ -71,12 +71,13 @@ class Cotangent:
 
 @dataclass(frozen=True)
 class Make:
-    """Memory with the sizes and the dtype of an array; at zero, or with any content. One for each sample if wide."""
+    """Memory with the sizes of an array, and with its dtype if no `type` is said; one for each sample if wide."""
 
     name: str
     like: str
     is_zero: bool = True
     is_wide: bool = False
+    type: str = ""
 
 
 @dataclass(frozen=True)

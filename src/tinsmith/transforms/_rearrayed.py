@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from ..source.ir import nodes, walk
 
@@ -16,13 +17,28 @@ def rearrayed(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
     taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *moved.values()}
     locals_ = {name: _free(name, taken) for name in kernel.locals if name in moved.values()}
 
+    arrays = {moved.get(name, name): replace(one, name=moved.get(name, name)) for name, one in kernel.arrays.items()}
+    return replace(
+        kernel,
+        arrays=arrays,
+        locals={locals_.get(name, name): kind for name, kind in kernel.locals.items()},
+        body=with_names(kernel.body, moved, locals_),
+        cells=tuple([moved.get(name, name) for name in kernel.cells]),
+    )
+
+
+def with_names(
+    body: Sequence[nodes.Stmt], arrays: Mapping[str, str], locals_: Mapping[str, str] = MappingProxyType({})
+) -> tuple[nodes.Stmt, ...]:
+    """Statements with other names for arrays and locals."""
+
     def expression(expr: nodes.Expr) -> nodes.Expr:
         match expr:
             case nodes.Load():
                 index = tuple([expression(one) for one in expr.index])
-                return replace(expr, array=moved.get(expr.array, expr.array), index=index)
+                return replace(expr, array=arrays.get(expr.array, expr.array), index=index)
             case nodes.Size():
-                return replace(expr, array=moved.get(expr.array, expr.array))
+                return replace(expr, array=arrays.get(expr.array, expr.array))
             case nodes.Local():
                 return replace(expr, name=locals_.get(expr.name, expr.name))
             case _:
@@ -31,17 +47,10 @@ def rearrayed(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
     def statement(one: nodes.Stmt) -> nodes.Stmt:
         one = walk.renamed(one, lambda name: locals_.get(name, name))
         if isinstance(one, nodes.Store | nodes.Atomic):
-            return replace(one, array=moved.get(one.array, one.array))
+            return replace(one, array=arrays.get(one.array, one.array))
         return one
 
-    arrays = {moved.get(name, name): replace(one, name=moved.get(name, name)) for name, one in kernel.arrays.items()}
-    return replace(
-        kernel,
-        arrays=arrays,
-        locals={locals_.get(name, name): kind for name, kind in kernel.locals.items()},
-        body=tuple([walk.changed(one, expression, statement) for one in kernel.body]),
-        cells=tuple([moved.get(name, name) for name in kernel.cells]),
-    )
+    return tuple([walk.changed(one, expression, statement) for one in body])
 
 
 def _free(name: str, taken: set[str]) -> str:

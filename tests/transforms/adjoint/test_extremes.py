@@ -151,10 +151,45 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_among_other_tasks(name):
+USED = store(Z, "i", Y["i"] * Y["i"])
+OVER_W = loop("j", W.size(1), [atomic("max", Y, "i", W["i", "j"])])
+IN_TURN = {
+    "two loops": [SCATTERED, loop("i", X.size(), [atomic("max", Y, K["i"], X["i"])], is_parallel=True)],
+    "used by its own iteration": [loop("i", Y.size(), [OVER_W, USED], is_parallel=True)],
+    "used in order": [loop("i", Y.size(), [OVER_W, USED])],
+    "stored in between": [loop("i", Y.size(), [OVER_W, store(Y, "i", Y["i"] * 0.5), OVER_W], is_parallel=True)],
+    "least of greatest": [
+        loop("i", Y.size(), [OVER_W, atomic("min", Y, "i", 0.5), atomic("min", Y, "i", X["i"])], is_parallel=True)
+    ],
+    "its old value": [
+        loop(
+            "i",
+            Y.size(),
+            [loop("j", W.size(1), [atomic("max", Y, "i", W["i", "j"], "t"), atomic("add", Z, "i", T * W["i", "j"])])],
+            is_parallel=True,
+        )
+    ],
+    "another's winner": [
+        loop(
+            "i",
+            Z.size(),
+            [
+                loop("j", W.size(1), [atomic("max", Z, "i", W["i", "j"])]),
+                atomic("max", Y, K["i"], Z["i"] * X["i"]),
+                atomic("max", Z, "i", X["i"]),
+            ],
+            is_parallel=True,
+        )
+    ],
+}
+"""Three that tie share evenly, whatever else the loop does: not by halves of halves."""
+
+
+@pytest.mark.parametrize("draw", [rand, halves])
+@pytest.mark.parametrize("name", [*PROGRAMS, *IN_TURN])
+def test_among_other_tasks(name, draw):
     for _ in range(4):
-        assert_torch_s(kernel([X, K, W, Y, Z], PROGRAMS[name]), drawn(rand))
+        assert_torch_s(kernel([X, K, W, Y, Z], (PROGRAMS | IN_TURN)[name], t="f64"), drawn(draw))
 
 
 def test_what_won_is_no_matter_where_nothing_comes_of_it():

@@ -123,6 +123,35 @@ def test_extremes_of_vectors_and_numbers(lang64):
     assert_agree(made, arrays, lang64)
 
 
+def test_candidates_of_what_the_loop_changes(lang64):
+    """The winners are found on copies; the loop itself changes memory once."""
+    body = [
+        store(Z, "i", Z["i"] * X["i"]),
+        loop("j", 2, [atomic("max", Y, K["i"], Z["i"] * X["i"]), store(Z, "i", Z["i"] * Z["i"])]),
+    ]
+    made = kernel([X, K, Y, Z], [loop("i", X.size(), body, is_parallel=True)])
+    assert_agree(made, {"x": rand(12), "k": places(12, 3), "y": rand(3), "z": rand(12)}, lang64)
+
+
+CALCULATED = {
+    "one": [atomic("max", Y, K["i"], X["i"] * 0.5)],
+    "nested": [loop("j", Z.size(), [branch(Z["j"] > 0.0, [atomic("max", Y, K["i"], X["i"] * Z["j"])])])],
+    "read from memory": [loop("j", K["i"], [atomic("max", Y, "j", X["i"] * Z["j"])])],
+}
+
+
+@pytest.mark.parametrize("name", CALCULATED)
+def test_calculated_candidates(name, lang64):
+    """They are kept where it is known before how many they are; else a loop is in order."""
+    made = kernel([X, Z, K, Y], [loop("i", X.size(), CALCULATED[name], is_parallel=True)])
+    arrays = {"x": halves(12), "z": halves(6), "k": places(12, 4), "y": rand(4)}
+    assert_agree(made, arrays, lang64)
+    found = tangent(made, frozenset({"x"}))
+    assert {*found.room} == (set() if name == "read from memory" else {"candidates"})
+    loops = [one for one in found.kernel.body if isinstance(one, nodes.For)]
+    assert all(one.is_parallel for one in loops) == bool(found.room)
+
+
 def test_extremes_beside_other_work(lang64):
     """What else the loop does is done once."""
     body = [
@@ -210,7 +239,7 @@ REFUSED = {
     "random": ([nodes.Draw("old", "f64", 3), atomic("max", Y, K["i"], OLD * X["i"], line=3)], TWICE),
     "counted": ([atomic("add", Z, K["i"], 1.0, "old", 3), atomic("max", Y, K["i"], X["i"] * OLD, line=3)], TWICE),
     "changed": (
-        [store(X, "i", X["i"] * 2.0, line=2), atomic("max", Y, K["i"], X["i"], line=3)],
+        [atomic("add", X, K["i"], 2.0, line=3), atomic("max", Y, K["i"], X["i"], line=4)],
         "changes what it reads",
     ),
 }

@@ -43,8 +43,8 @@ def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action
         match action:
             case Run():
                 found.append(_launch(action, emit, signature))
-            case Fresh(name, like):
-                found.append(Make(name, like))
+            case Fresh(name, like, kind):
+                found.append(Make(name, like, type=kind))
             case Reserve():
                 iterations, count = action.iterations, action.count
                 known = _launch(iterations, emit, signature) if isinstance(iterations, Run) else iterations

@@ -12,24 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..._errors import ShapeError, refusal
 from ...engines import COMPILING, DTYPES
 from ...source import returns_from_atomics
-from ...source.ir import Lowered, NotCovered
-from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec, Symbol
-from ...transforms.adjoint import Records, evaluated, records_of
+from ...source.ir import Lowered, NotCovered, nodes
+from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec
+from ...transforms.adjoint import Records, records_of
 from .._buffers import Buffer
 from .._call import Call
 from .._case import Case
 from .._core import Core
 from .._digest import digest_of
 from .._signature import Signature, settled
-from .._stage import Stage
 from ..backward import AutoReverse, SourceAt, SourceReverse
 from ._derived import DerivedCore
+from ._room import Room, lengths, with_room
 
-LARGEST = 2**31 - 1
-"""Records of one kernel: engines count elements in 32 bits."""
+ZERO = nodes.Const(0, "i32")
 Kept = tuple[Records | None, ...]
 """What has to be kept of each kernel of an op, in the order of their launches."""
 
@@ -124,61 +122,22 @@ class RecordedCore(DerivedCore):
         made, lead = self.base.made(base), () if call.batch is None else (call.batch,)
         shapes = dict(zip(self.signature.arrays, call.shapes, strict=True))
         shapes.update({one.name: tuple(one.shape[len(lead) :]) for one in made})
-        sizes = self._sizes(_kept(self.base, self.case(call))[1], shapes, call.scalars)
-        return [
-            *made,
-            *(Buffer(name, (*lead, sizes[place]), DTYPES[self.types[place]]) for place, name in self.names.items()),
-        ]
+        sizes = lengths(self._room(call), self.signature, shapes, call.scalars)
+        kept = zip(self.names.items(), sizes, strict=True)
+        return [*made, *(Buffer(name, (*lead, size), DTYPES[self.types[place]]) for (place, name), size in kept)]
 
     def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
         return self.base.solve_sizes(self.base_call(call))
 
     def sizing(self, call: Call) -> Sizing:
         """The base's, and that of the records, whose formulas depend on the kind of call."""
-        found, kept = self.base_call(call).sizing, _kept(self.base, self.case(call))[1]
-        lead = () if found.batch is None else (found.batch,)
-        names = [name for name in found.shapes if name not in self.names.values()]
-        shapes = dict(found.shapes)
-        for number, name in enumerate(self.names.values()):
-            shapes[name] = (*lead, Symbol(found.symbols + number))
+        return with_room(self.base_call(call).sizing, self._room(call), call, is_looped=True)
 
-        def solve(given: Sequence[Sequence[int]], values: Mapping[str, Any]) -> tuple[int, ...] | None:
-            numbers = found.solve(given, values)
-            if numbers is None:
-                return None
-            known = {name: found.evaluate(name, numbers) for name in names}
-            known = {name: shape[1:] if _is_wide(name, call) else shape for name, shape in known.items()}
-            sizes = self._sizes(kept, known, values)
-            more = [sizes[place] for place in self.names]
-            return (*numbers[: found.symbols], *more, numbers[-1] + sum(more))
-
-        return Sizing(shapes, solve, found.batch, found.symbols + len(self.names))
-
-    def _sizes(self, kept: Kept, shapes: Mapping[str, Sequence[int]], scalars: Mapping[str, Any]) -> dict[int, int]:
-        """How many numbers each kernel's records are."""
-        found = {}
-        for place in self.names:
-            records, stage = kept[place], self.signature.stages[place]
-            values = {name: scalars[called] for name, called in _arguments(stage, scalars)}
-            found[place] = 0 if records is None else evaluated(records.size, shapes, values)
-            if found[place] > LARGEST:
-                op = self.signature.op
-                words = (
-                    f"op `{op}` would keep {found[place]} numbers that its atomics return, more than engines can count"
-                )
-                remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
-                raise ShapeError(refusal(words, [("largest", str(LARGEST))], remedy))
-        return found
-
-
-def _arguments(stage: Stage, scalars: Mapping[str, Any]) -> list[tuple[str, str]]:
-    pairs = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
-    return [(name, called) for name, called in pairs if called in scalars]
-
-
-def _is_wide(name: str, call: Call) -> bool:
-    """Whether an array of a call has a batch dimension."""
-    return call.batch is not None and (name in call.batched or name not in call.core.signature.arrays)
+    def _room(self, call: Call) -> Room:
+        """How much is kept of each kernel."""
+        kept = _kept(self.base, self.case(call))[1]
+        sizes = {place: ZERO if (one := kept[place]) is None else one.size for place in self.names}
+        return {name: (place, sizes[place]) for place, name in self.names.items()}
 
 
 def _with_records(base: Case, core: ReplayedCore | RecordedCore, batched: frozenset[str]) -> Case:

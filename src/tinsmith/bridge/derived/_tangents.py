@@ -13,7 +13,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING
-from ...source.ir import Lowered, NotCovered, walk
+from ...source.ir import Lowered, NotCovered, nodes, walk
 from ...spec import Item, Sizing, Spec
 from ...transforms import pruned_tasks, rearrayed, scoped
 from ...transforms.tangent import tangent
@@ -24,6 +24,7 @@ from .._core import Core
 from .._digest import digest_of
 from .._signature import Signature, is_steady, settled
 from ._derived import DerivedCore
+from ._room import Room, with_room
 
 
 class TangentCore(DerivedCore):
@@ -46,6 +47,7 @@ class TangentCore(DerivedCore):
             self.dot_of(name)
         self.hidden |= {self.dots[name] for name in self.hidden if name not in self.moving}
         self._beside: dict[str, str] = {}
+        self._room: dict[Any, Room] = {}
         signature = _signature(base.signature, self)
         super().__init__(base, signature)
 
@@ -91,7 +93,8 @@ class TangentCore(DerivedCore):
         return [buffers[name]._replace(name=self.dots[name]) for name in self.moving]
 
     def size_values(self, call: Call) -> dict[str, Any]:
-        return self.base.size_values(self.base_call(call))
+        """Scalars too: room for candidates may depend on any."""
+        return {**self.base.size_values(self.base_call(call)), **call.scalars}
 
     def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
         return self.base.solve_sizes(self.base_call(call))
@@ -112,10 +115,22 @@ class TangentCore(DerivedCore):
         for name, shape in found.shapes.items():
             if name in self.dots or name not in self.base.signature.arrays:
                 shapes[self.dot_of(name)] = shape
-        self.needs(call)  # what maxima take beside their arrays is known with the kernels
+        self._kernels_of(call)  # what maxima take beside their arrays is known with the kernels
         for name, like in self._beside.items():
             shapes[name] = shapes[like]
-        return Sizing(shapes, lambda given, values: found.solve(given[:count], values), found.batch, found.symbols)
+        plain = Sizing(shapes, lambda given, values: found.solve(given[:count], values), found.batch, found.symbols)
+        case = self.at(call).case
+        return with_room(plain, self._room.get(_key(case), {}), call, is_looped=case.is_looped)
+
+    def sizing(self, call: Call) -> Sizing:
+        """What is kept depends on the kind of call, by which the core's own table does not tell calls apart."""
+        self._kernels_of(call)
+        return self._find_sizing(call) if self.keeps_candidates else super().sizing(call)
+
+    @property
+    def keeps_candidates(self) -> bool:
+        """Whether a loop keeps values that may become a maximum or minimum, here or in what this is made of."""
+        return bool(self._room) or (isinstance(self.base, TangentCore) and self.base.keeps_candidates)
 
     # Kernels ----------------------------------------------------------------------------------
 
@@ -125,6 +140,7 @@ class TangentCore(DerivedCore):
         moving = {*self.active} - signature.detached
         derived = []
         by_order: dict[str, NotCovered] = {}
+        room: dict[str, tuple[int, nodes.Expr]] = {}
         for kernel, fields in self.base.kernels(replace(case, signature=signature)):
             active = frozenset(moving) & kernel.arrays.keys()
             made = tangent(kernel, active, inert=signature.detached, disordered=by_order)
@@ -132,10 +148,14 @@ class TangentCore(DerivedCore):
             names = {dot: self.dot_of(name) for name, dot in made.companions.items()}
             # each kernel finds its own at zero; that of a tangent's tangent is not what the first tangent has
             taken = {*kernel.arrays}
-            beside = {name: _fresh(f"{name}_of_{len(derived)}", "_again", taken) for name in made.scratch}
+            own = (*made.scratch, *made.room)
+            beside = {name: _fresh(f"{name}_of_{len(derived)}", "_again", taken) for name in own}
             self._beside |= {beside[name]: of for name, of in made.scratch.items()}
+            room |= {beside[name]: (len(derived), size) for name, size in made.room.items()}
             moving |= made.companions.keys()
             derived.append(Lowered(rearrayed(made.kernel, names | beside), fields))
+        if room:
+            self._room[_key(case)] = room
         return self._needed(derived)
 
     def _needed(self, derived: list[Lowered]) -> list[Lowered]:
@@ -155,13 +175,17 @@ class TangentCore(DerivedCore):
 
     def needs(self, call: Call) -> frozenset[str]:
         """Inputs whose values it reads. Raises GradientError where there is no tangent."""
+        kernels = self._kernels_of(call)
+        return frozenset(self.signature.arrays) & {name for kernel, _ in kernels for name in walk.reads(kernel.body)}
+
+    def _kernels_of(self, call: Call) -> Sequence[Lowered]:
+        """The kernels of a call, made once for its kind. Raises GradientError."""
         try:
-            kernels = self.at(call).kernels
+            return self.at(call).kernels
         except NotCovered as reason:
             words = f"op `{self.signature.op}` uses what no forward-mode or second derivative can be generated for"
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise GradientError(refusal(words, rows, "Write that line in other words.")) from None
-        return frozenset(self.signature.arrays) & {name for kernel, _ in kernels for name in walk.reads(kernel.body)}
 
 
 def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
@@ -175,6 +199,11 @@ def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
             core.operators.define(made, lambda: digest_of(core.content, *sorted(active)), "_tangent")
             core.tangents[active] = made
         return core.tangents[active]
+
+
+def _key(case: Case) -> object:
+    """What a core's kernels depend on."""
+    return case.variants, case.is_looped
 
 
 def _fresh(found: str, suffix: str, taken: set[str]) -> str:

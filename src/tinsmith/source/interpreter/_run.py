@@ -118,7 +118,13 @@ def interpret(
     held: dict[str, object] = {}
     if watch is not None:
         watch.begins(held)
-    for step in steps:
+    was_parallel = False
+    for stmt, step in zip(kernel.body, steps, strict=True):
+        is_parallel = isinstance(stmt, nodes.For) and stmt.is_parallel
+        if is_parallel or was_parallel:
+            for memory in memories.values():
+                memory.tied.clear()  # what stood there before a loop counts as one candidate, as it does for torch
+        was_parallel = is_parallel
         step(held)
     return {name: memories[name].back() for name in given}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -19,7 +20,7 @@ from ._recorded import handing_out
 from ._reversible import Reversible, Wanted, adjoint_names, reversibles
 from ._split import split
 from ._task import Given, Reversed, reversed_task
-from ._tasks import parts_of
+from ._tasks import kernel_of, parts_of
 from ._unordered import unordered
 
 
@@ -158,7 +159,7 @@ class _Assembly:
         self.outputs = outputs
         self.replayed: dict[tuple[int, str], str] = {}
         self.reads: set[str] = set()
-        self.beside: dict[str, str] = {}
+        self.prepared: set[tuple[int, int, int]] = set()
 
     def program(self) -> Program:
         actions: list[Action] = []
@@ -170,27 +171,22 @@ class _Assembly:
         spoiled = frozenset(name for name in self.outputs if self.gradients.get(name) in stored)
         tasks = {turn.number: turn for turn in self.turns}.values()
         notes = tuple(note for one in tasks for note in one.found.notes)
-        notes += tuple(one.task.extremes.note for one in tasks if one.task.extremes and one.task.extremes.note)
+        notes += tuple(
+            dict.fromkeys(one.task.prelude.note for one in tasks if one.task.prelude and one.task.prelude.note)
+        )
         return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, notes)
 
     def reverse(self, place: int) -> list[Action]:
         """The reverse of one turn, with its memory."""
         turn = self.turns[place]
-        found, task = turn.found, turn.task
-        if task.settles and not self.has_changed(task.settles, place):
-            return []
+        found = turn.found
         if not any(True for _ in walk.stores(found.kernel.body)):
-            return self.apart(place) if self.settles_later(task, place) else []
-        actions = self.apart(place)
+            return []
+        actions = self.prepare(place)
         if found.reserve is not None:
             actions.append(self.reserved(found.reserve, place, f"count_{turn.number}", actions))
         run = self.run(found.kernel, place, found.state, str(turn.number), actions)
         return [*actions, run]
-
-    def settles_later(self, task: Reversible, place: int) -> bool:
-        """Whether what stood where a task takes maxima has to know who won, though no candidate does."""
-        extremes = task.extremes
-        return extremes is not None and any(self.has_changed(one.array.name, place) for one in extremes.arrays)
 
     def reserved(self, reserve: Reserve, place: int, mark: str, actions: list[Action]) -> Reserve:
         """Room for tapes; the kernels that say how much are told their memory."""
@@ -205,39 +201,29 @@ class _Assembly:
         count = None if reserve.count is None else given(reserve.count)
         return replace(reserve, iterations=iterations, count=count, source=turn.launch)
 
-    def apart(self, place: int) -> list[Action]:
-        """Where a task takes maxima or minima: who won, and how many did."""
-        number, task = self.turns[place].number, self.turns[place].task
-        extremes = task.extremes
-        if extremes is None:
+    def prepare(self, place: int) -> list[Action]:
+        """The prelude of a turn; once for all turns of a task."""
+        turn = self.turns[place]
+        prelude, key = turn.task.prelude, (turn.launch, turn.task.source, turn.task.part)
+        if prelude is None or key in self.prepared:
             return []
-        actions: list[Action] = []
-        for one in extremes.arrays:
-            name = one.array.name
-            self.beside |= {beside: f"{beside}@{number}" for beside in (one.before, one.winner, one.ties)}
-            actions.append(self.begun(name, place, self.beside[one.winner]))
-            actions.append(Fresh(self.beside[one.ties], name))
-            if self.has_changed(name, place):
-                self.beside[one.before] = self.at(name, place)
-            else:
-                actions.append(Fresh(self.beside[one.before], name))
-        if extremes.reserve is not None:
-            actions.append(self.reserved(extremes.reserve, place, f"slots_{number}", actions))
-        for kernel, word in ((extremes.find, "winners"), (extremes.count, "ties")):
-            state = walk.reads(kernel.body) & task.changed
-            actions.append(self.run(kernel, place, state, f"{word}_{number}", actions))
-        return actions
+        self.prepared.add(key)
+        actions: list[Action] = [Fresh(one.array.name, one.like, one.array.type) for one in prelude.beside]
+        if prelude.reserve is not None:
+            actions.append(self.reserved(prelude.reserve, place, f"slots_{turn.number}", actions))
+        return [*actions, self.run(prelude.kernel, place, (), f"winners_{turn.number}", actions)]
 
     def run(self, kernel: nodes.Kernel, place: int, state: Iterable[str], mark: str, actions: list[Action]) -> Run:
         """A launch on memory as it was when a turn began; what it changes, it changes in copies."""
         turn = self.turns[place]
         memory: dict[str, str] = {}
+        own = {one.array.name: one for one in turn.task.beside}
         stored, touched = self.used(kernel)
         for name in kernel.arrays:
             if name not in touched:
                 continue
-            if name in self.beside:
-                memory[name] = self.beside[name]
+            if name in own:
+                actions.append(Fresh(name, own[name].like, own[name].array.type))
             elif name in state:
                 memory[name] = f"{name}@{mark}"
                 actions.append(self.begun(name, place, memory[name]))
@@ -285,24 +271,26 @@ class _Assembly:
 
     def replay(self) -> list[Action]:
         """The forward pass run again, up to the last values that something needs from the middle of it."""
-        if not self.replayed:
-            return []
-        last = max(place for place, _ in self.replayed)
-        needed = self.needed(last)
+        begun = [Fresh(memory, name) for (place, name), memory in self.replayed.items() if not place]
+        replayed = {key: memory for key, memory in self.replayed.items() if key[0]}
+        if not replayed:
+            return [*begun]
+        last = max(place for place, _ in replayed)
+        needed = self.needed(last, {name for _, name in replayed})
+        memory = {name: f"{name}@replay" for name in sorted(needed)}
+        memory |= {name: kept for (place, name), kept in replayed.items() if place == last}  # nothing runs after these
         copies: dict[int, list[Action]] = {}
-        for (place, name), memory in self.replayed.items():
-            copies.setdefault(place, []).append(Copy(memory, f"{name}@replay"))
-        actions: list[Action] = [Fresh(f"{name}@replay", name) for name in sorted(needed)]
-        for place in range(last + 1):
-            actions += copies.get(place, [])
+        for (place, name), kept in replayed.items():
             if place < last:
-                actions += self.again(self.turns[place], needed)
+                copies.setdefault(place, []).append(Copy(kept, memory[name]))
+        actions: list[Action] = [*begun, *(Fresh(kept, name) for name, kept in memory.items())]
+        for place in range(last):
+            actions += [*copies.get(place, []), *self.again(self.turns[place], memory)]
         return actions
 
-    def needed(self, last: int) -> set[str]:
+    def needed(self, last: int, found: set[str]) -> set[str]:
         """Arrays that must be run again for those that are replayed."""
         tasks = {turn.number: turn.task for turn in self.turns[:last]}.values()
-        found = {name for _, name in self.replayed}
         while True:
             more = set(found)
             for task in tasks:
@@ -312,26 +300,21 @@ class _Assembly:
                 return found
             found = more
 
-    def again(self, turn: _Turn, needed: set[str]) -> list[Action]:
+    def again(self, turn: _Turn, memory: Mapping[str, str]) -> list[Action]:
         """One turn of the forward pass, as far as it is needed."""
         if turn.number not in self.agains:
-            self.agains[turn.number] = self.rerun(turn.task, turn.number, needed)
+            self.agains[turn.number] = self.rerun(turn.task, turn.number, memory.keys())
         kernel = self.agains[turn.number]
         if kernel is None:
             return []
-        return [Run(kernel, turn.launch, {name: f"{name}@replay" for name in kernel.arrays if name in needed})]
+        return [Run(kernel, turn.launch, {name: memory[name] for name in kernel.arrays if name in memory})]
 
-    def rerun(self, task: Reversible, number: int, needed: set[str]) -> nodes.Kernel | None:
+    def rerun(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Kernel | None:
         """The kernel that runs a task of the forward pass again; None where nothing of it is needed."""
         body = scoped(pruned(task.statements, private=self.made - needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):
             return None
-        used = walk.touched(body) | walk.sized(body)
-        arrays = {name: array for name, array in task.kernel.arrays.items() if name in used}
-        read = walk.reads(body) - self.made
-        self.reads |= {name for name in read if not self.arrays[name].label}
-        exprs = (expr for one in walk.statements(body) for expr in walk.expressions(one))
-        asked = {part.name for expr in exprs for part in walk.parts(expr) if isinstance(part, nodes.Argument)}
-        arguments = {name: kind for name, kind in task.kernel.arguments.items() if name in asked}
-        name = f"{task.kernel.name}_again_{number}"
-        return replace(task.kernel, name=name, arrays=arrays, arguments=arguments, body=body)
+        self.reads |= {name for name in walk.reads(body) - self.made if not self.arrays[name].label}
+        return kernel_of(
+            task.kernel, f"{task.kernel.name}_again_{number}", body, task.kernel.arrays, task.kernel.arguments
+        )

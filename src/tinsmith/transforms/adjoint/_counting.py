@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from ...source.ir import nodes
 from .._algebra import cast, constant, plus, times
+from .._evaluated import extent
 from .._names import Names
-from ._evaluated import extent
+from ..analysis import expanded
 from ._form import Loop, Step, frame_steps, stores_in
 from ._plain import Plain, Renamed
 from ._reversal import Kept
-from ._sums import expanded
 from ._tapes import Tape, tape_type
 
 Block = list[nodes.Stmt]

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...source.ir import nodes, types, walk
-from ..analysis import affine
+from ..analysis import affine, expanded
 from ._form import Branch, Loop, Step, collect_expressions, steps_in, stores_in
 from ._inverses import find_dependents
-from ._sums import expanded
 
 Place = tuple[nodes.Expr, ...]
 """An index, an expression an axis, in which loops over the same range have the same variable."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...source.ir import nodes, types, walk
-from ._evaluated import evaluated, extent
+from .._evaluated import evaluated, extent
 
 _COUNTED = {"+", "-", "*", "/", "pow", "min", "max", "atan2", "%"}
 _FREE = {"not", "~"}

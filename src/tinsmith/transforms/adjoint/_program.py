@@ -11,10 +11,11 @@ from ...source.ir import nodes
 
 @dataclass(frozen=True)
 class Fresh:
-    """Memory with the shape of an array of the op, all zeros."""
+    """Memory with the shape of an array of the op, all zeros; of its type if none is said."""
 
     name: str
     like: str
+    type: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import cast, constant, plus, times
+from .._evaluated import extent
 from .._names import Names, names_of
+from .._room import most_runs
 from .._slots import Slotted, place_of, replaced, slotted
-from ..analysis import concurrent_loop, definitions, owned, single_definitions
-from ._evaluated import extent
-from ._room import most_runs
-from ._sums import expanded
+from ..analysis import concurrent_loop, definitions, expanded, owned, single_definitions
 from ._tapes import tape_type
 
 ZERO = constant(0, "i32")

@@ -13,9 +13,8 @@ from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
 from .._names import Names
 from .._slots import place_of
-from ..analysis import affine, are_owned
+from ..analysis import affine, are_owned, expanded
 from ._form import Branch, Loop, Step, collect_expressions, steps_in, stores_in
-from ._sums import expanded
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 

@@ -1,4 +1,4 @@
-"""What is reversed: the tasks of an op in form. One that takes maxima or minima has two in its place."""
+"""What is reversed: the tasks of an op in form. One that takes maxima or minima has others in its place."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 from ...source.ir import NotCovered, nodes, types, walk
 from .._names import Names
 from ..analysis import Activity
-from ..extremes import extremes_of
+from ..extremes import Beside, extremes_in, extremes_of, write_in_order
 from ._access import owned, sequential
 from ._activity import activities_of
 from ._disjoint import find_disjoint_arrays
 from ._form import Step, loads_in
 from ._formed import Forming
+from ._prelude import Prelude, search_of
 from ._tasks import Parts
-from ._winners import Extremes, taken_apart
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -28,8 +28,8 @@ class Reversible:
     Attributes:
         source: the number of the op's kernel that it is a part of.
         own: arrays no element of which two parallel iterations touch.
-        extremes: what goes before the reverse of a task that takes maxima or minima.
-        settles: the array that it gives back what a maximum or minimum has left to it, where it is such a task.
+        prelude: what runs before its reverse.
+        beside: memory that it works on, at 0 before it.
         part: its number among the tasks of the kernel.
         unknown: arrays that stand for what only the forward pass knew, with the refusal for who reads one.
     """
@@ -40,8 +40,8 @@ class Reversible:
     steps: tuple[Step, ...]
     own: frozenset[str]
     names: Names
-    extremes: Extremes | None = None
-    settles: str = ""
+    prelude: Prelude | None = None
+    beside: tuple[Beside, ...] = ()
     part: int = 0
     unknown: Mapping[str, NotCovered] = field(default_factory=dict)
 
@@ -78,23 +78,61 @@ def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wan
     plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]
     places = [place for part in parts for place in range(len(part.tasks))]
     marks = [f"_{number}" if len(plain) > 1 else "" for number in range(len(plain))]
-    extremes = [extremes_of(statements, _floats(kernel)) for _, kernel, statements in plain]
+    extremes = [{one.array for one in extremes_in(statements, _floats(kernel))} for _, kernel, statements in plain]
+    own = [frozenset[str]()] * len(plain)
     if any(extremes):
         forms = [Forming(kernel, _names(kernel, adjoints)).task(statements) for _, kernel, statements in plain]
+        own = [owned(form) for form in forms]
         activities = wanted.activities(forms, [source for source, _, _ in plain])
-        extremes = [frozenset(filter(one.has_array, names)) for one, names in zip(activities, extremes, strict=True)]
+        extremes = [{*filter(one.has_array, names)} for one, names in zip(activities, extremes, strict=True)]
     found: list[Reversible] = []
-    for (source, kernel, statements), names, mark, place in zip(plain, extremes, marks, places, strict=True):
-        if not names:
-            found.append(replace(_formed(source, kernel, statements, adjoints, mark), part=place))
-            continue
-        apart = taken_apart(statements, kernel, names, _names(kernel, adjoints, mark))
-        for one, settling in zip(apart.arrays, apart.settling, strict=True):
-            task = _formed(source, apart.kernel, settling, adjoints, f"{mark}_settled")
-            found.append(replace(task, statements=(), settles=one.array.name, part=place))
-        gathering = _formed(source, apart.kernel, apart.gathering, adjoints, mark)
-        found.append(replace(gathering, statements=statements, extremes=apart, part=place))
+    for number, (source, kernel, statements) in enumerate(plain):
+        making = _Making(source, places[number], statements, adjoints, marks[number])
+        found += making.expanded(kernel, extremes[number], own[number])
     return found
+
+
+@dataclass(frozen=True)
+class _Making:
+    """Brings a task into form."""
+
+    source: int
+    part: int
+    statements: Block
+    adjoints: Mapping[str, str]
+    mark: str
+
+    def expanded(self, kernel: nodes.Kernel, arrays: Collection[str], own: Collection[str]) -> list[Reversible]:
+        """What is reversed in its place, with ordinary statements for the maxima and minima that it takes of arrays.
+
+        The winners are searched wherever the task does nothing else to an array, also in code that runs in order:
+        reversed, statements in order would keep every value that they overwrite.
+        """
+        if not arrays:
+            return [self.formed(kernel, self.statements)]
+        # memory goes by its name: no array of another kernel may have it
+        names = Names(_taken(kernel, self.adjoints) | self.adjoints.keys(), self.mark)
+        searched = extremes_of(self.statements, arrays)
+        prelude, settle, gather = None, (), self.statements
+        if searched:
+            prelude, found, kernel = search_of(self.statements, kernel, searched, names)
+            settle, gather = found.settle, found.gather
+        gather, beside = write_in_order(gather, kernel.arrays, {*arrays}.intersection(own) - searched, names)
+        all_arrays = {**kernel.arrays, **{one.array.name: one.array for one in beside}}
+        kernel = replace(kernel, arrays=all_arrays, locals={**kernel.locals, **names.types})
+        tasks = [replace(self.formed(kernel, one, "_settled"), statements=()) for one in settle]
+        tasks.append(replace(self.formed(kernel, gather), beside=beside))
+        return [replace(one, prelude=prelude) for one in tasks]
+
+    def formed(self, kernel: nodes.Kernel, statements: Block, mark: str = "") -> Reversible:
+        """Statements that are reversed in its place, in form."""
+        names = _names(kernel, self.adjoints, f"{self.mark}{mark}")
+        steps = Forming(kernel, names).task(statements)
+        own = owned(steps) | find_disjoint_arrays(steps)
+        steps, unknown = sequential(steps, kernel.arrays, own, names, kernel.path)
+        arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
+        kernel = replace(kernel, arrays={**kernel.arrays, **arrays})
+        return Reversible(kernel, self.source, self.statements, steps, own, names, part=self.part, unknown=unknown)
 
 
 def _floats(kernel: nodes.Kernel) -> frozenset[str]:
@@ -102,17 +140,11 @@ def _floats(kernel: nodes.Kernel) -> frozenset[str]:
 
 
 def _names(kernel: nodes.Kernel, adjoints: Mapping[str, str], mark: str = "") -> Names:
-    return Names({*kernel.arrays, *kernel.arguments, *kernel.locals, *adjoints.values()}, mark)
+    return Names(_taken(kernel, adjoints), mark)
 
 
-def _formed(source: int, kernel: nodes.Kernel, statements: Block, adjoints: Mapping[str, str], mark: str) -> Reversible:
-    names = _names(kernel, adjoints, mark)
-    steps = Forming(kernel, names).task(statements)
-    own = owned(steps) | find_disjoint_arrays(steps)
-    steps, unknown = sequential(steps, kernel.arrays, own, names, kernel.path)
-    arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
-    kernel = replace(kernel, arrays={**kernel.arrays, **arrays})
-    return Reversible(kernel, source, statements, steps, own, names, unknown=unknown)
+def _taken(kernel: nodes.Kernel, adjoints: Mapping[str, str]) -> set[str]:
+    return {*kernel.arrays, *kernel.arguments, *kernel.locals, *adjoints.values()}
 
 
 def _types_of(steps: Sequence[Step], arrays: Collection[str]) -> dict[str, str]:

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...source.ir import nodes, walk
+from ...source.ir import nodes
 from .._names import Names
+from ..analysis import expanded
 
 
 @dataclass(frozen=True)
@@ -71,18 +72,3 @@ class Sums:
         local = self.names.fresh(f"grad_{load.array}_sum", load.type)
         frame.totals.append(Total(load, local))
         return nodes.Local(local, load.type)
-
-
-def expanded(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
-    """An expression in terms of locals that are known; None where that cannot be."""
-    if isinstance(expr, nodes.Local):
-        if expr.name in known:
-            return expr
-        if expr.name not in definitions:
-            return None
-        return expanded(definitions[expr.name], known, definitions)
-    parts = [expanded(one, known, definitions) for one in walk.operands(expr)]
-    if any(one is None for one in parts):
-        return None
-    given = iter(parts)
-    return walk.rebuilt(expr, lambda _: next(given))  # type: ignore[arg-type,return-value]

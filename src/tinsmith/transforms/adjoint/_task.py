@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, minus, plus, times
+from .._evaluated import extent, trips
 from .._names import Names
 from ..analysis import Activity
 from ..polish import called, polished, pruned
 from ._counting import Counting, Formula
-from ._evaluated import extent
 from ._form import Loop, Step, collect_expressions, loads_in, steps_in, stores_in
 from ._frame_reversal import Task, definitions
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal
 from ._settled import never_meeting, settled
 from ._tapes import Tape, tape_type
+from ._tasks import kernel_of
 
 Block = list[nodes.Stmt]
 ONE = constant(1, "i32")
@@ -179,17 +180,14 @@ class _Writing:
         before = self.before() if self.parallel is not None else ()
         kinds = dict(self.names.types)
         statements = _sized_by_gradients(polished((*before, *body), kinds), given)
-        used = _arrays_in(statements)
-        arrays = {name: array for name, array in self.arrays(reserve).items() if name in used}
         arguments = dict(given.kernel.arguments)
         if reserve is not None:
             arguments |= {size.depth[0]: ("i32", ()) for size in reserve.tapes if size.depth}
-        mentioned = {one.name for one in _leaves(statements) if isinstance(one, nodes.Argument)}
-        arguments = {name: kind for name, kind in arguments.items() if name in mentioned}
         name = f"{given.kernel.name}_{word}_{given.number}"
-        statements, new = called(statements, self.names.root, {*arrays, *arguments}, given.kernel.locals)
-        kinds = {new[old]: kind for old, kind in kinds.items() if old in new}
-        return nodes.Kernel(name, given.kernel.path, arrays, arguments, kinds, statements)
+        made = kernel_of(given.kernel, name, statements, self.arrays(reserve), arguments)
+        used = {*made.arrays, *made.arguments}
+        statements, new = called(statements, self.names.root, used, given.kernel.locals)
+        return replace(made, locals={new[old]: kind for old, kind in kinds.items() if old in new}, body=statements)
 
     def before(self) -> tuple[nodes.Stmt, ...]:
         """Statements that give the loop's bounds their values."""
@@ -267,11 +265,7 @@ class _Writing:
     def measured(self, reserve: Reserve) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are, where bounds are read from memory."""
         assert self.parallel is not None
-        total: nodes.Expr = ONE
-        for first, end in self.parallel.bounds:
-            size = nodes.Binary("max", nodes.Binary("-", end, first, "i32"), ZERO, "i32")
-            total = times(total, size)
-        return self.kernel("iterations", [nodes.Store(reserve.total, (), (), total)], reserve)
+        return self.kernel("iterations", [nodes.Store(reserve.total, (), (), trips(self.parallel.bounds))], reserve)
 
 
 def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: Given) -> tuple[nodes.Stmt, ...]:
@@ -289,12 +283,3 @@ def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: Given) -> tup
         return walk.rebuilt(expr, change)
 
     return tuple(walk.changed(one, change) for one in statements) if instead else statements
-
-
-def _arrays_in(body: Sequence[nodes.Stmt]) -> set[str]:
-    found = {store.array for store in walk.stores(body)}
-    return found | {one.array for one in _leaves(body) if isinstance(one, nodes.Load | nodes.Size)}
-
-
-def _leaves(body: Sequence[nodes.Stmt]) -> list[nodes.Expr]:
-    return [part for one in walk.statements(body) for expr in walk.expressions(one) for part in walk.parts(expr)]

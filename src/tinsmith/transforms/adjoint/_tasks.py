@@ -6,12 +6,12 @@ is only a matter of sizes and arguments, else memory of its own, one element wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
-from ..analysis import definitions, mentioned, single_definitions
-from ..polish import pruned, scoped
+from ..analysis import mentioned, tasks_of
+from ..polish import inlined, pruned, scoped
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -27,42 +27,26 @@ class Parts:
 
 def parts_of(kernel: nodes.Kernel) -> Parts:
     """Split a kernel."""
-    plain = replace(kernel, body=_inlined(scoped(pruned(kernel.body), kernel.locals)))
-    whole = with_cells(plain, frozenset(_shared(_split(plain.body))))
+    plain = replace(kernel, body=inlined(scoped(pruned(kernel.body), kernel.locals)))
+    whole = with_cells(plain, frozenset(_shared(tasks_of(plain.body))))
     cells = frozenset(kernel.cells) | frozenset(whole.cells)
-    return Parts(replace(whole, cells=()), _split(whole.body), cells)
+    return Parts(replace(whole, cells=()), tasks_of(whole.body), cells)
 
 
-def _split(body: Block) -> tuple[Block, ...]:
-    tasks: list[Block] = []
-    between: list[nodes.Stmt] = []
-    for one in body:
-        if not (isinstance(one, nodes.For) and one.is_parallel):
-            between.append(one)
-            continue
-        if between:
-            tasks.append(tuple(between))
-            between = []
-        tasks.append((one,))
-    return (*tasks, tuple(between)) if between else tuple(tasks)
-
-
-def _inlined(body: Block) -> Block:
-    """Statements in which locals of the top level that are worked out from sizes and arguments are no more."""
-    single = single_definitions(definitions(body))
-    known: dict[str, nodes.Expr] = {}
-    kept: list[nodes.Stmt] = []
-    for one in body:
-        one = _substituted(one, known)
-        if isinstance(one, nodes.Assign) and one.name in single and _is_plain(one.value):
-            known[one.name] = one.value
-        else:
-            kept.append(one)
-    return tuple(kept)
-
-
-def _is_plain(expr: nodes.Expr) -> bool:
-    return not any(isinstance(one, nodes.Local | nodes.Load) for one in walk.parts(expr))
+def kernel_of(
+    kernel: nodes.Kernel,
+    name: str,
+    body: Sequence[nodes.Stmt],
+    arrays: Mapping[str, nodes.Array],
+    arguments: Mapping[str, tuple[str, tuple[int, ...]]],
+) -> nodes.Kernel:
+    """A kernel made of another one's statements: of arrays and arguments it has those that the statements use."""
+    used = walk.touched(body) | walk.sized(body)
+    parts = (part for one in walk.statements(body) for expr in walk.expressions(one) for part in walk.parts(expr))
+    asked = {part.name for part in parts if isinstance(part, nodes.Argument)}
+    arrays = {key: array for key, array in arrays.items() if key in used}
+    arguments = {key: kind for key, kind in arguments.items() if key in asked}
+    return replace(kernel, name=name, arrays=arrays, arguments=arguments, body=tuple(body), cells=())
 
 
 def _shared(tasks: Sequence[Block]) -> list[str]:
@@ -82,7 +66,3 @@ def _given(one: nodes.Stmt) -> list[str]:
     if isinstance(one, nodes.For) and one.is_parallel:
         return []
     return [name for part in walk.statements([one]) if not isinstance(part, nodes.For) for name in walk.assigned(part)]
-
-
-def _substituted(one: nodes.Stmt, values: dict[str, nodes.Expr]) -> nodes.Stmt:
-    return walk.changed(one, lambda expr: walk.substituted(expr, values)) if values else one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
@@ -47,3 +47,18 @@ def mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
         found.update(walk.assigned(one))
         found |= walk.locals_in(walk.expressions(one))
     return found
+
+
+def expanded(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
+    """An expression in terms of locals that are known; None where that cannot be."""
+    if isinstance(expr, nodes.Local):
+        if expr.name in known:
+            return expr
+        if expr.name not in definitions:
+            return None
+        return expanded(definitions[expr.name], known, definitions)
+    parts = [expanded(one, known, definitions) for one in walk.operands(expr)]
+    if any(one is None for one in parts):
+        return None
+    given = iter(parts)
+    return walk.rebuilt(expr, lambda _: next(given))  # type: ignore[arg-type,return-value]

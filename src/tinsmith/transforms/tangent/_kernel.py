@@ -19,7 +19,7 @@ from ...source.ir import NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from .._names import Names, names_of
 from ..analysis import concurrent_loop, owned, varied_in
-from ..extremes import write_out_extremes
+from ._extremes import write_out_extremes
 from ._order import disordered, first_refused
 from ._statements import Block, Statements
 
@@ -33,12 +33,14 @@ class Tangent:
         companions: names of the tangents of its arrays and arguments, by their names. One of an array is given the
             tangent that the array has before the run, 0 for most, and holds the one it has afterwards.
         scratch: arrays that must be 0 before the run, by name: an array that has the same sizes.
+        room: further arrays of one dim, by name: how long each has to be, in sizes and arguments of the kernel.
         disordered: arrays without a tangent that depend on the order of parallel iterations, with the reason.
     """
 
     kernel: nodes.Kernel
     companions: Mapping[str, str]
     scratch: Mapping[str, str] = field(default_factory=dict)
+    room: Mapping[str, nodes.Expr] = field(default_factory=dict)
     disordered: Mapping[str, NotCovered] = field(default_factory=dict)
 
 
@@ -100,8 +102,9 @@ class _Pass:
         self.names = Names(names_of(kernel))
         self.activity = activity = varied_in(kernel, active, inert)
         check_bits(Part([*walk.statements(kernel.body)], activity.depends, kernel.path))
-        written = write_out_extremes(kernel, [name for name in kernel.arrays if activity.has_array(name)], self.names)
-        self.given, self.kernel, self.scratch = kernel, written.kernel, written.beside
+        moving = [name for name in kernel.arrays if activity.has_array(name)]
+        self.written = write_out_extremes(kernel, moving, self.names)
+        self.given, self.kernel = kernel, self.written.kernel
         self.activity = activity = varied_in(self.kernel, active, inert)
         self.arrays = [array for array in self.kernel.arrays.values() if activity.has_array(array.name)]
         self.arguments = {name: one for name, one in kernel.arguments.items() if activity.has_argument(name)}
@@ -137,7 +140,8 @@ class _Pass:
         return Tangent(
             kernel,
             {name: self.companions[name] for name in [*given, *self.arguments]},
-            self.scratch,
+            self.written.beside,
+            self.written.room,
             by_order,
         )
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...source.ir import nodes, walk
-from .._algebra import constant, minus, plus, times
-from ..analysis import affine, definitions, single_definitions
+from ..source.ir import nodes, walk
+from ._algebra import constant, minus, plus, times
 from ._evaluated import can_evaluate, extent
-from ._sums import expanded
+from .analysis import affine, definitions, expanded, single_definitions
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 Ranges = Mapping[str, tuple[nodes.Expr, nodes.Expr]]

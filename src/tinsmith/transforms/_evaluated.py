@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...source.ir import nodes
-from .._algebra import constant, is_constant, times
+from ..source.ir import nodes
+from ._algebra import constant, is_constant, times
 
 _RULES: dict[str, Callable[[int, int], int]] = {
     "+": lambda a, b: a + b,
@@ -38,10 +38,14 @@ def can_evaluate(expr: nodes.Expr) -> bool:
 
 def extent(bounds: Sequence[tuple[nodes.Expr | None, nodes.Expr | None]]) -> nodes.Expr | None:
     """The number of a loop's iterations, where sizes and arguments tell it."""
+    known = [(a, b) for a, b in bounds if a is not None and b is not None and can_evaluate(a) and can_evaluate(b)]
+    return trips(known) if len(known) == len(bounds) else None
+
+
+def trips(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
+    """The number of a loop's iterations."""
     total: nodes.Expr = constant(1, "i32")
     for first, end in bounds:
-        if first is None or end is None or not (can_evaluate(first) and can_evaluate(end)):
-            return None
         size = end if is_constant(first, 0) else nodes.Binary("-", end, first, "i32")
         total = times(total, nodes.Binary("max", size, constant(0, "i32"), "i32"))
     return total

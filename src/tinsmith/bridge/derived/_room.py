@@ -1,0 +1,63 @@
+"""Room: arrays of generated kernels whose length is a formula in a kernel's sizes and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ..._errors import ShapeError, refusal
+from ...source.ir import nodes
+from ...spec import Sizing, Symbol
+from ...transforms.adjoint import evaluated
+from .._call import Call
+from .._signature import Signature
+
+LARGEST = 2**31 - 1
+"""Numbers of one array: engines count elements in 32 bits."""
+Room: TypeAlias = Mapping[str, tuple[int, nodes.Expr]]
+"""Arrays by name, each with the number of the kernel whose arguments its length depends on, and its length."""
+Shapes: TypeAlias = Mapping[str, Sequence[int]]
+
+
+def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[str, Any]) -> list[int]:
+    """How long each array is in a call. Raises ShapeError where engines could not count its elements."""
+    found = []
+    for name, (number, length) in room.items():
+        stage = signature.stages[number]
+        pairs = ((one, stage.renamed.get(one, one)) for one in stage.first.parameters)
+        found.append(evaluated(length, shapes, {one: scalars[called] for one, called in pairs if called in scalars}))
+        if found[-1] > LARGEST:
+            words = f"op `{signature.op}` would keep {found[-1]} numbers of its atomics, more than engines can count"
+            remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
+            raise ShapeError(refusal(words, [("array", name), ("largest", str(LARGEST))], remedy))
+    return found
+
+
+def with_room(found: Sizing, room: Room, call: Call, *, is_looped: bool) -> Sizing:
+    """Sizes of all arrays, those of `room` too.
+
+    Args:
+        found: the sizes of the others.
+        room: the arrays.
+        call: one of the kind of call.
+        is_looped: whether samples of a batch are run one by one: kernels see one, and each has its own memory.
+    """
+    if not room:
+        return found
+    signature = call.core.signature
+    names = [name for name in found.shapes if name not in room]
+    is_wide = is_looped and found.batch is not None
+    parted = {name for name in names if is_wide and (name in call.batched or name not in signature.arrays)}
+    lead = (found.batch,) if is_wide and found.batch is not None else ()
+    shapes = dict(found.shapes)
+    shapes |= {name: (*lead, Symbol(found.symbols + place)) for place, name in enumerate(room)}
+
+    def solve(given: Sequence[Sequence[int]], values: Mapping[str, Any]) -> tuple[int, ...] | None:
+        numbers = found.solve(given, values)
+        if numbers is None:
+            return None
+        known = {name: found.evaluate(name, numbers)[name in parted :] for name in names}
+        more = lengths(room, signature, known, values)
+        return (*numbers[: found.symbols], *more, numbers[-1] + sum(more))
+
+    return Sizing(shapes, solve, found.batch, found.symbols + len(room))

@@ -1,0 +1,117 @@
+"""Preludes: what the reverse of a task takes from a kernel of its own, which runs just before it, on memory of its own.
+
+So the winners of maxima and minima are known when the loop that adds their candidates is reversed: the search for them
+(`extremes`) is a prelude. It is run for each launch by itself, so that a backward pass over many launches keeps the
+winners of one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from ...source.ir import nodes
+from .._algebra import constant, times
+from .._evaluated import trips
+from .._names import Names
+from ..extremes import Beside, Expansion, Search, note_of
+from ..polish import polished
+from ._program import Reserve, Run, TapeSize
+from ._tasks import kernel_of
+
+Block = tuple[nodes.Stmt, ...]
+ZERO = constant(0, "i32")
+
+
+@dataclass(frozen=True)
+class Prelude:
+    """A kernel that runs before the reverse of a task.
+
+    Attributes:
+        kernel: the kernel; what it changes is memory of its own.
+        beside: that memory.
+        reserve: room for more of it.
+        note: what is kept, in words.
+    """
+
+    kernel: nodes.Kernel
+    beside: tuple[Beside, ...]
+    reserve: Reserve | None
+    note: str
+
+
+def search_of(
+    task: Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names
+) -> tuple[Prelude, Expansion, nodes.Kernel]:
+    """The search for winners as a prelude, what is reversed in the place of the task, and the kernel for that."""
+    search = Search(task, kernel, arrays, names)
+    writing = _Writing(search, kernel, names)
+    keeps = search.candidates is not None
+    found = search.expand(writing.first_slot() if keeps else None)
+    reserve = writing.reserve() if keeps else None
+    prelude = Prelude(writing.written("winners", found.search), search.beside, reserve, note_of(search))
+    whole = replace(kernel, arrays=writing.all_arrays, arguments=writing.arguments)
+    return prelude, found, replace(whole, locals={**kernel.locals, **names.types})
+
+
+class _Writing:
+    """Writes the kernels of one prelude, and has room made for candidates."""
+
+    def __init__(self, search: Search, kernel: nodes.Kernel, names: Names) -> None:
+        self.search, self.kernel, self.names = search, kernel, names
+        self.arrays, self.arguments = dict(kernel.arrays), dict(kernel.arguments)
+        self.size: TapeSize | None = None
+
+    @property
+    def all_arrays(self) -> dict[str, nodes.Array]:
+        """Every array that its kernels, or what is reversed, may use."""
+        return {**self.arrays, **{one.array.name: one.array for one in self.search.beside}}
+
+    def first_slot(self) -> nodes.Expr:
+        """Where the candidates of an iteration start: all have as much room, or what was counted for each."""
+        search, most = self.search, self.search.most
+        assert search.candidates is not None
+        self.arrays[search.candidates.name] = search.candidates
+        tape = ((search.candidates.name, search.candidates.type, 1),)
+        if most is not None:
+            depth = self.names.shared("depth_candidates")
+            self.arguments[depth] = "i32", ()
+            self.size = TapeSize(tape, (depth, most), None)
+            return times(search.place, nodes.Argument(depth, "i32"))
+        starts = self.names.shared("start_candidates"), self.names.shared("count_candidates")
+        self.arrays |= {name: nodes.Array(name, "i32", 1) for name in starts}
+        self.size = TapeSize(tape, None, starts)
+        return nodes.Load(starts[0], (search.place,), (), "i32")
+
+    def reserve(self) -> Reserve:
+        """Room for candidates."""
+        assert self.size is not None
+        iterations, total = self.search.iterations, self.names.shared("iterations")
+        self.arrays[total] = nodes.Array(total, "i32", 0)
+        measured = iterations if iterations is not None else Run(self._measured(total), 0, {})
+        count = None if self.size.starts is None else Run(self._counting(self.size.starts[1]), 0, {})
+        return Reserve((self.size,), measured, total, count)
+
+    def _measured(self, total: str) -> nodes.Kernel:
+        """The kernel that stores how many parallel iterations there are."""
+        assert self.search.loop is not None
+        return self.written("iterations", [nodes.Store(total, (), (), trips(self.search.loop.bounds))])
+
+    def _counting(self, count: str) -> nodes.Kernel:
+        """The kernel that counts candidates; it stores the count wherever that changes: no `break` misses it."""
+        counter = self.search.counter
+        store = nodes.Store(count, (self.search.place,), (), nodes.Local(counter, "i32"))
+        begun = (nodes.Assign(counter, ZERO),)
+        body = self.search.again(lambda _: (), begun, lambda one: (one, store) if _gives(one, counter) else (one,))
+        return self.written("count_candidates", body)
+
+    def written(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
+        """A kernel with the arrays and arguments that its statements use."""
+        kinds = {**self.kernel.locals, **self.names.types}
+        statements = [new for one in body for new in polished([one], kinds)]  # each for itself reads shorter
+        name = self.names.shared(f"{self.kernel.name}_{word}")
+        return kernel_of(replace(self.kernel, locals=kinds), name, statements, self.all_arrays, self.arguments)
+
+
+def _gives(one: nodes.Stmt, local: str) -> bool:
+    return isinstance(one, nodes.Assign) and one.name == local

@@ -1,0 +1,30 @@
+"""Locals of a kernel's top level that follow from sizes and arguments, put where they are used."""
+
+from __future__ import annotations
+
+from ...source.ir import nodes, walk
+from ..analysis import definitions, single_definitions
+
+Block = tuple[nodes.Stmt, ...]
+
+
+def inlined(body: Block) -> Block:
+    """Statements in which locals of the top level that are worked out from sizes and arguments are no more."""
+    single = single_definitions(definitions(body))
+    known: dict[str, nodes.Expr] = {}
+    kept: list[nodes.Stmt] = []
+    for one in body:
+        one = _substituted(one, known)
+        if isinstance(one, nodes.Assign) and one.name in single and _is_plain(one.value):
+            known[one.name] = one.value
+        else:
+            kept.append(one)
+    return tuple(kept)
+
+
+def _is_plain(expr: nodes.Expr) -> bool:
+    return not any(isinstance(one, nodes.Local | nodes.Load) for one in walk.parts(expr))
+
+
+def _substituted(one: nodes.Stmt, values: dict[str, nodes.Expr]) -> nodes.Stmt:
+    return walk.changed(one, lambda expr: walk.substituted(expr, values)) if values else one
