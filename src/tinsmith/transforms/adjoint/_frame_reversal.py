@@ -1,7 +1,7 @@
 """The reverse of a frame: its steps run forward, and then backwards.
 
-A frame runs forward once (`forward`), and all its locals stay; then its steps are reversed, the last first. Loops inside
-it are reversed in `_reversal`.
+A frame runs forward once (`forward`), and all its locals stay; then its steps are reversed, the last first. `_reversal`
+reverses the loops in it.
 """
 
 from __future__ import annotations
