@@ -12,8 +12,8 @@ from ...source.ir import NotCovered, nodes, walk
 from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
 from ..polish import pruned, scoped
+from ._dependences import written_once
 from ._form import numbered, plain_steps
-from ._once import written_once
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._recorded import handing_out
 from ._reversible import Reversible, Wanted, adjoint_names, reversibles

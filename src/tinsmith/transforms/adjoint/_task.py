@@ -11,11 +11,11 @@ from .._names import Names
 from ..analysis import Activity
 from ..polish import called, polished, pruned
 from ._counting import Counting, Formula
+from ._dependences import never_overwritten_after_read, never_written_where_read
 from ._evaluated import extent
 from ._form import Loop, Step, loads_in, steps_in, stores_in
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal, Task, definitions
-from ._settled import never_meeting, settled
 from ._tapes import Tape, tape_type
 
 Block = list[nodes.Stmt]
@@ -70,7 +70,8 @@ def reversed_task(given: Given) -> Reversed:
     """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays."""
     changed = frozenset(store.array for store in stores_in(given.steps))
     both = frozenset(load.array for load in loads_in(given.steps)) & changed
-    steady = settled(given.body, both & given.own) | never_meeting(given.body, both - given.own)
+    steady = never_overwritten_after_read(given.body, both & given.own)
+    steady |= never_written_where_read(given.body, both - given.own)
     state = both - steady
     while True:
         found = _Writing(given, changed, state, steady).reversed()

@@ -1,13 +1,11 @@
 """What is known of a kernel without running it: each question in a file of its own."""
 
 from ._activity import Activity, Edge, along, edges_of, reached, sources, varied_in
-from ._affine import Affine, affine
 from ._definitions import Definition, defined, definitions, mentioned, single_definitions, whole_definitions
-from ._ownership import concurrent_loop, owned, owned_by
+from ._indices import affine, concurrent_loop, is_invariant, owned, owned_by
 
 __all__ = [
     "Activity",
-    "Affine",
     "Definition",
     "Edge",
     "affine",
@@ -16,6 +14,7 @@ __all__ = [
     "defined",
     "definitions",
     "edges_of",
+    "is_invariant",
     "mentioned",
     "owned",
     "owned_by",
