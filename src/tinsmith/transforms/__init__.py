@@ -8,7 +8,7 @@ from ._products import write_out_products
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
-from .polish import pruned_tasks, scoped
+from .polish import declare_locals, eliminate_dead_code_of_tasks
 from .tangent import Tangent, tangent
 from .tree import (
     NotRewritable,
@@ -47,12 +47,12 @@ __all__ = [
     "has_elements_at_top",
     "is_swept",
     "lifted",
-    "pruned_tasks",
+    "eliminate_dead_code_of_tasks",
     "ranged",
     "rearrayed",
     "renamed",
     "results_stored",
-    "scoped",
+    "declare_locals",
     "seeded",
     "serial",
     "serialized",

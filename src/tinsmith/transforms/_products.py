@@ -88,12 +88,8 @@ def _block(body: Sequence[nodes.Stmt], is_alone: Ask, kinds: dict[str, str], nam
         match one:
             case nodes.Atomic("mul") if is_alone(one):
                 yield from _written_out(one, kinds[one.array], names)
-            case nodes.If():
-                yield replace(one, body=inside(one.body), orelse=inside(one.orelse))
-            case nodes.For() | nodes.While():
-                yield replace(one, body=inside(one.body))
             case _:
-                yield one
+                yield walk.with_bodies(one, inside)
 
 
 def _written_out(one: nodes.Atomic, kind: str, names: Names) -> Iterator[nodes.Stmt]:

@@ -67,13 +67,11 @@ class _Slotting:
                 found.append(one)
             elif isinstance(one, nodes.For) and self.is_flat(one.body):
                 found += self.innermost(one)
-            elif self.is_flat([one]) and not _leaves(one):
+            elif self.is_flat([one]) and not walk.has_jumps([one]):
                 inside, count = self.flat((one,), self.counter)
                 found += [*inside, self.moved(constant(count, "i32"))]
-            elif isinstance(one, nodes.If):
-                found.append(replace(one, body=self.block(one.body), orelse=self.block(one.orelse)))
-            elif isinstance(one, nodes.For | nodes.While):
-                found.append(replace(one, body=self.block(one.body)))
+            else:
+                found.append(walk.with_bodies(one, self.block))
         return tuple(found)
 
     def moved(self, by: nodes.Expr) -> nodes.Stmt:
@@ -126,10 +124,6 @@ def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr
     for name, (first, end) in zip(names, bounds, strict=True):
         found = plus(times(found, minus(end, first)), minus(nodes.Local(name, "i32"), first))
     return found
-
-
-def _leaves(one: nodes.Stmt) -> bool:
-    return any(isinstance(part, nodes.Break | nodes.Continue) for part in walk.statements([one]))
 
 
 def replaced(

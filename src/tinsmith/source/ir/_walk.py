@@ -118,18 +118,26 @@ def bodies(statement: nodes.Stmt) -> tuple[tuple[nodes.Stmt, ...], ...]:
             return ()
 
 
+def with_bodies(
+    statement: nodes.Stmt, change: Callable[[tuple[nodes.Stmt, ...]], tuple[nodes.Stmt, ...]]
+) -> nodes.Stmt:
+    """A statement with each block inside it changed, a branch's `else` last."""
+    match statement:
+        case nodes.If():
+            return replace(statement, body=change(statement.body), orelse=change(statement.orelse))
+        case nodes.For() | nodes.While():
+            return replace(statement, body=change(statement.body))
+        case _:
+            return statement
+
+
 def rewritten(
     body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]
 ) -> tuple[nodes.Stmt, ...]:
     """Statements in which several, or none, stand for each: what is inside one changes before it does."""
     found: list[nodes.Stmt] = []
     for one in body:
-        match one:
-            case nodes.If():
-                one = replace(one, body=rewritten(one.body, change), orelse=rewritten(one.orelse, change))
-            case nodes.For() | nodes.While():
-                one = replace(one, body=rewritten(one.body, change))
-        found += change(one)
+        found += change(with_bodies(one, lambda inner: rewritten(inner, change)))
     return tuple(found)
 
 
@@ -139,6 +147,11 @@ def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
         yield one
         for inner in bodies(one):
             yield from statements(inner)
+
+
+def has_jumps(body: Sequence[nodes.Stmt]) -> bool:
+    """Whether `break` or `continue` stands anywhere in statements."""
+    return any(isinstance(one, nodes.Break | nodes.Continue) for one in statements(body))
 
 
 def assigned(statement: nodes.Stmt) -> tuple[str, ...]:
@@ -221,23 +234,5 @@ def changed(
     after: Callable[[nodes.Stmt], nodes.Stmt] = lambda one: one,
 ) -> nodes.Stmt:
     """A statement with every expression in it changed, and then every statement."""
-    match statement:
-        case nodes.Assign():
-            found: nodes.Stmt = replace(statement, value=expression(statement.value))
-        case nodes.Store() | nodes.Atomic():
-            index = tuple([expression(one) for one in statement.index])
-            found = replace(statement, index=index, value=expression(statement.value))
-        case nodes.Decompose():
-            found = replace(statement, matrix=tuple([expression(one) for one in statement.matrix]))
-        case nodes.If():
-            body, orelse = (tuple([changed(one, expression, after) for one in part]) for part in bodies(statement))
-            found = replace(statement, condition=expression(statement.condition), body=body, orelse=orelse)
-        case nodes.For():
-            bounds = tuple([(expression(first), expression(end)) for first, end in statement.bounds])
-            body = tuple([changed(one, expression, after) for one in statement.body])
-            found = replace(statement, bounds=bounds, body=body)
-        case nodes.While():
-            found = replace(statement, body=tuple([changed(one, expression, after) for one in statement.body]))
-        case _:
-            found = statement
-    return after(found)
+    found = with_expressions(statement, expression)
+    return after(with_bodies(found, lambda body: tuple([changed(one, expression, after) for one in body])))

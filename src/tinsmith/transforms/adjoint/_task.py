@@ -9,7 +9,7 @@ from ...source.ir import nodes, types, walk
 from .._algebra import constant, minus, plus, times
 from .._names import Names
 from ..analysis import Activity
-from ..polish import called, polished, pruned
+from ..polish import eliminate_dead_code, name_locals, simplify
 from ._counting import Counting, Formula
 from ._dependences import never_overwritten_after_read, never_written_where_read
 from ._evaluated import extent
@@ -118,11 +118,11 @@ class _Writing:
         body = self.reversal.frame(self.steps, names)
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
         taped = {name for tape in self.reversal.tapes.found.values() for name in (tape.array, tape.where)}
-        body = list(pruned(body, private=self.state | taped))
+        body = list(eliminate_dead_code(body, private=self.state | taped))
         tapes = self.used(body)
         reserve = self.reserve(tapes) if tapes else None
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
-        whole = pruned([self.around([*starts, *body])], private=self.state)
+        whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
         return Reversed(reserve, kernel, self.state, self.steady, tuple(self.notes({tape.key for tape in tapes})))
 
@@ -173,7 +173,7 @@ class _Writing:
         given = self.given
         before = self.before() if self.parallel is not None else ()
         kinds = dict(self.names.types)
-        statements = _sized_by_gradients(polished((*before, *body), kinds), given)
+        statements = _sized_by_gradients(simplify((*before, *body), kinds), given)
         used = _arrays_in(statements)
         arrays = {name: array for name, array in self.arrays(reserve).items() if name in used}
         arguments = dict(given.kernel.arguments)
@@ -182,7 +182,7 @@ class _Writing:
         mentioned = {one.name for one in _leaves(statements) if isinstance(one, nodes.Argument)}
         arguments = {name: kind for name, kind in arguments.items() if name in mentioned}
         name = f"{given.kernel.name}_{word}_{given.number}"
-        statements, new = called(statements, self.names.root, {*arrays, *arguments}, given.kernel.locals)
+        statements, new = name_locals(statements, self.names.root, {*arrays, *arguments}, given.kernel.locals)
         kinds = {new[old]: kind for old, kind in kinds.items() if old in new}
         return nodes.Kernel(name, given.kernel.path, arrays, arguments, kinds, statements)
 
@@ -257,7 +257,7 @@ class _Writing:
         for tape, size in zip(tapes, reserve.tapes, strict=True):
             assert size.starts is not None
             body.append(nodes.Store(size.starts[1], (self.place(),), (), nodes.Local(need[tape.key], "i32")))
-        return self.kernel("count", pruned([self.around(body)], private=self.state), reserve)
+        return self.kernel("count", eliminate_dead_code([self.around(body)], private=self.state), reserve)
 
     def measured(self, reserve: Reserve) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are, where bounds are read from memory."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
 from ..analysis import definitions, mentioned, single_definitions
-from ..polish import pruned, scoped
+from ..polish import declare_locals, eliminate_dead_code
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -27,7 +27,7 @@ class Parts:
 
 def parts_of(kernel: nodes.Kernel) -> Parts:
     """Split a kernel."""
-    plain = replace(kernel, body=_inlined(scoped(pruned(kernel.body), kernel.locals)))
+    plain = replace(kernel, body=_inlined(declare_locals(eliminate_dead_code(kernel.body), kernel.locals)))
     whole = with_cells(plain, frozenset(_shared(_split(plain.body))))
     cells = frozenset(kernel.cells) | frozenset(whole.cells)
     return Parts(replace(whole, cells=()), _split(whole.body), cells)

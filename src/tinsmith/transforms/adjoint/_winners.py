@@ -22,7 +22,7 @@ from .._exact import Exact
 from .._names import Names
 from .._slots import Slotted, place_of, replaced, slotted
 from ..extremes import Change, Extreme, Index
-from ..polish import polished, pruned
+from ..polish import eliminate_dead_code, simplify
 from ._evaluated import extent
 from ._program import Reserve, Run, TapeSize
 from ._room import most_runs
@@ -186,7 +186,7 @@ class _Apart:
     def written(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
         """A kernel of the task that changes none of the task's own arrays but for itself."""
         kinds = {**self.kernel.locals, **self.names.types}
-        statements = polished(pruned((*self.before, *body), private=self.changed), kinds)
+        statements = simplify(eliminate_dead_code((*self.before, *body), private=self.changed), kinds)
         used = walk.touched(statements) | walk.sized(statements)
         found = {name: array for name, array in self.arrays().items() if name in used}
         mentioned = {one.name for one in _parts(statements) if isinstance(one, nodes.Argument)}

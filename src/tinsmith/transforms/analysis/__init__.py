@@ -1,13 +1,25 @@
 """What is known of a kernel without running it: each question in a file of its own."""
 
 from ._activity import Activity, Edge, along, edges_of, reached, sources, varied_in
-from ._definitions import Definition, defined, definitions, mentioned, single_definitions, whole_definitions
+from ._definitions import (
+    Definition,
+    DefinitionsAndUses,
+    defined,
+    definitions,
+    mentioned,
+    single_definitions,
+    whole_definitions,
+)
 from ._indices import affine, concurrent_loop, is_invariant, owned, owned_by
+from ._liveness import Live, Liveness
 
 __all__ = [
     "Activity",
     "Definition",
+    "DefinitionsAndUses",
     "Edge",
+    "Live",
+    "Liveness",
     "affine",
     "along",
     "concurrent_loop",

@@ -16,7 +16,7 @@ from .._algebra import cast, compared, constant, minus, over, plus, straight_thr
 from .._exact import Exact
 from .._names import Names
 from ..analysis import concurrent_loop, owned
-from ..polish import pruned
+from ..polish import eliminate_dead_code
 from ._extreme import INTEGER, Block, Change, Extreme, Index, extremes_of
 
 ONE = constant(1, INTEGER)
@@ -105,7 +105,7 @@ class _Writing:
         exact = Exact(task.body, {one.array for one in walk.stores(task.body)})
         if all(exact.has(one.value) for one in walk.stores(task.body) if one.array in raced):
             return self._parallel(task, winners, [self.extremes[name] for name in self.extremes if name in raced])
-        rest = pruned([replace(task, body=_without(task.body, raced))])
+        rest = eliminate_dead_code([replace(task, body=_without(task.body, raced))])
         serial = replace(task, body=walk.rewritten(winners, self._in_order), is_parallel=False)
         return (*walk.rewritten(rest, self._in_order), serial)
 
