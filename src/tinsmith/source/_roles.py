@@ -87,9 +87,9 @@ class Roles:
 
     def overwritten(self, places: frozenset[str]) -> tuple[Access, Access] | None:
         """A read at one of `places`, and a change that may come after it on the same element: the value is gone."""
-        pairs = itertools.product(self.of("read"), self.of("write", "add"))
-        chosen = ((read, change) for read, change in pairs if read.place in places)
-        return next((pair for pair in chosen if may_overwrite(pair[1], pair[0], self.is_invariant)), None)
+        reads = [access for access in self.of("read") if access.place in places]
+        pairs, is_invariant = itertools.product(reads, self.of("write", "add")), self.is_invariant
+        return next(((read, change) for read, change in pairs if may_overwrite(change, read, is_invariant)), None)
 
     def carried(self) -> tuple[Access, Access] | None:
         """A use and a change of what may be one element, in different iterations of a loop that no engine reverses."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from operator import is_
 from typing import Any
 
 from . import _nodes as nodes
@@ -26,19 +27,22 @@ def operands(expr: nodes.Expr) -> tuple[nodes.Expr, ...]:
 
 
 def rebuilt(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Expr:
-    """An expression with each of its operands changed."""
+    """An expression with each of its operands changed; itself where none is."""
+    old = operands(expr)
+    new = tuple([change(one) for one in old])
+    if all(map(is_, old, new)):  # most often: to make nodes takes most of the time of a pass
+        return expr
     match expr:
         case nodes.Load():
-            return replace(expr, index=tuple([change(one) for one in expr.index]))
-        case nodes.Unary() | nodes.Cast():
-            return replace(expr, value=change(expr.value))
+            return replace(expr, index=new)
         case nodes.Binary():
-            return replace(expr, left=change(expr.left), right=change(expr.right))
+            return nodes.Binary(expr.operator, new[0], new[1], expr.type)
         case nodes.Select():
-            parts = change(expr.condition), change(expr.then), change(expr.otherwise)
-            return nodes.Select(*parts, expr.type)
+            return nodes.Select(new[0], new[1], new[2], expr.type)
+        case nodes.Unary() | nodes.Cast():
+            return replace(expr, value=new[0])
         case _:
-            return expr
+            raise AssertionError(f"{expr} has no operands")
 
 
 def parts(expr: nodes.Expr) -> Iterator[nodes.Expr]:
@@ -93,7 +97,8 @@ def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes
     """A statement with each expression that it works out itself changed; statements inside it stay."""
     match statement:
         case nodes.Assign():
-            return replace(statement, value=change(statement.value))
+            value = change(statement.value)
+            return statement if value is statement.value else replace(statement, value=value)
         case nodes.Store() | nodes.Atomic():
             value = change(statement.value)
             return replace(statement, index=tuple([change(one) for one in statement.index]), value=value)
@@ -124,9 +129,12 @@ def with_bodies(
     """A statement with each block inside it changed, a branch's `else` last."""
     match statement:
         case nodes.If():
-            return replace(statement, body=change(statement.body), orelse=change(statement.orelse))
+            body, orelse = change(statement.body), change(statement.orelse)
+            is_same = body is statement.body and orelse is statement.orelse
+            return statement if is_same else replace(statement, body=body, orelse=orelse)
         case nodes.For() | nodes.While():
-            return replace(statement, body=change(statement.body))
+            body = change(statement.body)
+            return statement if body is statement.body else replace(statement, body=body)
         case _:
             return statement
 

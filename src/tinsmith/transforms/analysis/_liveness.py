@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...source.ir import nodes, walk
 
 Block = tuple[nodes.Stmt, ...]
@@ -22,7 +20,7 @@ class Liveness:
         self.after_break: list[Live] = []
         self.after_continue: list[Live] = []
 
-    def block(self, body: Sequence[nodes.Stmt], live: Live, *, is_last: bool = False) -> tuple[Block, Live]:
+    def block(self, body: Block, live: Live, *, is_last: bool = False) -> tuple[Block, Live]:
         """What a pass leaves of statements, and the locals that are live before them.
 
         Args:
@@ -35,11 +33,14 @@ class Liveness:
             found, live = self.statement(one, live, is_last and not kept)
             if found is not None:
                 kept.append(found)
-        return tuple(reversed(kept)), live
+        found = tuple(reversed(kept))
+        return body if found == body else found, live  # what stays as it is need not be rebuilt around it
 
     def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
         """One of them: what is left of it, and the locals that are live before it."""
         match one:
+            case nodes.Assign():  # most are
+                return self.plain(one, live)
             case nodes.If():
                 body, before = self.block(one.body, live, is_last=is_last)
                 orelse, otherwise = self.block(one.orelse, live, is_last=is_last)

@@ -20,11 +20,11 @@ def sink_constants(body: Sequence[nodes.Stmt]) -> Block:
 
 def _sink(body: Block, everywhere: Counter[str]) -> Block:
     found: list[nodes.Stmt | None] = list(body)
-    users = _users(body)
-    for place in reversed(range(len(body))):
+    starts = [n for n, one in enumerate(body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Const)]
+    users = _users(body) if starts else {}
+    for place in reversed(starts):
         one = body[place]
-        if not isinstance(one, nodes.Assign) or not isinstance(one.value, nodes.Const):
-            continue
+        assert isinstance(one, nodes.Assign)
         target = next((n for n in users[one.name] if n > place), None)
         branch = None if target is None else found[target]
         held = None if branch is None else _holding(branch, one, everywhere[one.name] - 1)
@@ -104,10 +104,9 @@ def _is_unaffected(value: nodes.Expr, assigned: set[str]) -> bool:
 def start_sums(body: Sequence[nodes.Stmt]) -> Block:
     """Statements in which no `s = 0` is followed by `s = s + e` before anything else asks for `s`."""
     found: list[nodes.Stmt | None] = [walk.with_bodies(one, start_sums) for one in body]
-    mentions = [mentioned([one]) for one in body]
     waiting: dict[str, int] = {}
     for place, one in enumerate(found):
-        for name in mentions[place] & waiting.keys():
+        for name in mentioned([body[place]]) & waiting.keys() if waiting else ():
             started = _started(name, one)
             if started is not None:
                 found[place], found[waiting[name]] = started, None

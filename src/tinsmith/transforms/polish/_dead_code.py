@@ -63,7 +63,7 @@ def _without_late_stores(tasks: Block, locals_: Collection[str], private: Collec
 def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> frozenset[str]:
     """Locals that statements read before they give them a value, where only some matter afterwards."""
     wanted = frozenset(name for one in walk.statements(body) for name in walk.assigned(one) if is_wanted(name))
-    return _Elimination(set()).block(body, wanted)[1] - wanted
+    return _Elimination(set()).block(tuple(body), wanted)[1] - wanted
 
 
 class _Elimination(Liveness):
@@ -76,10 +76,11 @@ class _Elimination(Liveness):
     def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
         if isinstance(one, nodes.Atomic) and one.result is not None and one.result not in live:
             one = replace(one, result=None)
+        given = walk.assigned(one)
         is_idle = one.array in self.idle if isinstance(one, nodes.Store | nodes.Atomic) else True
-        if is_idle and live.isdisjoint(walk.assigned(one)):
+        if is_idle and live.isdisjoint(given):
             return None, live
-        return super().plain(one, live)
+        return one, live.difference(given) | walk.locals_in(walk.expressions(one))
 
     def compound(
         self, one: nodes.Stmt, bodies: tuple[Block, ...], before: Live, live: Live
