@@ -69,6 +69,11 @@ def locals_in(exprs: Sequence[nodes.Expr]) -> set[str]:
     return names
 
 
+def is_invariant(expr: nodes.Expr) -> bool:
+    """Whether an expression has one value all through a launch: it is made of numbers, sizes and arguments."""
+    return not any(isinstance(one, nodes.Local | nodes.Load) for one in parts(expr))
+
+
 def substituted(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr:
     """An expression with locals replaced."""
     if isinstance(expr, nodes.Local):

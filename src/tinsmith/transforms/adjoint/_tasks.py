@@ -54,15 +54,11 @@ def _inlined(body: Block) -> Block:
     kept: list[nodes.Stmt] = []
     for one in body:
         one = _substituted(one, known)
-        if isinstance(one, nodes.Assign) and one.name in single and _is_plain(one.value):
+        if isinstance(one, nodes.Assign) and one.name in single and walk.is_invariant(one.value):
             known[one.name] = one.value
         else:
             kept.append(one)
     return tuple(kept)
-
-
-def _is_plain(expr: nodes.Expr) -> bool:
-    return not any(isinstance(one, nodes.Local | nodes.Load) for one in walk.parts(expr))
 
 
 def _shared(tasks: Sequence[Block]) -> list[str]:
