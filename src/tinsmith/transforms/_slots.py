@@ -112,10 +112,16 @@ class _Slotting:
         count = sum(one.number in self.wanted for one in walk.statements(loop.body))
         each = constant(count, "i32")
         body, _ = self.flat(loop.body, plus(self.counter, times(place_of(loop.names, bounds), each)))
-        trips: nodes.Expr = ONE
-        for first, end in bounds:
-            trips = times(trips, nodes.Binary("max", minus(end, first), ZERO, "i32"))
-        return [*before, replace(loop, bounds=tuple(bounds), body=body), self.moved(times(trips, each))]
+        moved = self.moved(times(trips_of(bounds), each))
+        return [*before, replace(loop, bounds=tuple(bounds), body=body), moved]
+
+
+def trips_of(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
+    """The number of a loop's iterations."""
+    found: nodes.Expr = ONE
+    for first, end in bounds:
+        found = times(found, nodes.Binary("max", minus(end, first), ZERO, "i32"))
+    return found
 
 
 def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:

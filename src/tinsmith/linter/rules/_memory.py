@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Access, Roles, each_moves_an_axis, is_size, names_in, root, sources, walk
+from ...source import Access, Roles, each_moves_an_axis, is_size, names_in, range_bounds, root, sources, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 
@@ -177,18 +177,8 @@ def _has_ranges_of_its_own(subject: Subject, change: Access, missing: list[str])
     used = {atom.partition("@")[0] for part in change.index for atom in part.terms}
     around = [spot.loops for spot in subject.spots if any(part is change.node for part in walk(spot.statement))]
     loops = (loop for loop in max(around, key=len, default=()) if isinstance(loop, ast.For))
-    ranges = (ends for loop in loops if names_in(loop.target) & used for ends in _ranges(subject, loop.iter))
-    return any(all(sources(subject.tree, end) & variables for end in ends) for ends in ranges)
-
-
-def _ranges(subject: Subject, iterator: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """First and last of the ranges that a loop goes through, where both are written."""
-    match subject.called(iterator), iterator:
-        case "range", ast.Call(args=[first, last, *_]):
-            yield first, last
-        case "ndrange", ast.Call(args=parts):
-            pairs = (part.elts for part in parts if isinstance(part, ast.Tuple) and len(part.elts) == 2)
-            yield from ((first, last) for first, last in pairs)
+    ranges = (ends[:2] for loop in loops if names_in(loop.target) & used for ends in range_bounds(loop.iter))
+    return any(all(sources(subject.tree, end) & variables for end in ends) for ends in ranges if len(ends) > 1)
 
 
 def _differs(subject: Subject, change: Access, missing: list[str]) -> bool:

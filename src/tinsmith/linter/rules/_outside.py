@@ -23,6 +23,7 @@ from ...source import (
     definitions,
     iterated,
     parse_expression,
+    range_bounds,
     walk,
 )
 from ...spec import Arithmetic, Batch, Fixed, Item, Named, Rest, Tree
@@ -112,11 +113,7 @@ class _Certain:
                 return [Range(_ZERO, size.plus(_ONE, -1), True) if size else _UNKNOWN for size in self.shapes[name]]
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 return [self._listed(parts)]
-            case ast.Call(args=parts) if called(counted) == "range":
-                return [self._range(parts, scope)]
-            case ast.Call(args=parts) if called(counted) == "ndrange":
-                return [self._range(part.elts if isinstance(part, ast.Tuple) else [part], scope) for part in parts]
-        return []
+        return [self._range(ends, scope) for ends in range_bounds(counted)]
 
     def _listed(self, parts: Sequence[ast.expr]) -> Range:
         found = [self._affine(part, {}) for part in parts]

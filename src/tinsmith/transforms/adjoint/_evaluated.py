@@ -8,7 +8,7 @@ from operator import add, floordiv, getitem, lshift, mod, mul, neg, rshift, sub
 from typing import Any, TypeAlias, TypeVar
 
 from ...source.ir import nodes
-from .._algebra import constant, is_constant, times
+from .._slots import trips_of
 
 _RULES: dict[str, Callable[[int, int], int]] = {
     "+": add,
@@ -42,13 +42,8 @@ def can_evaluate(expr: nodes.Expr) -> bool:
 
 def extent(bounds: Sequence[tuple[nodes.Expr | None, nodes.Expr | None]]) -> nodes.Expr | None:
     """The number of a loop's iterations, where sizes and arguments tell it."""
-    total: nodes.Expr = constant(1, "i32")
-    for first, end in bounds:
-        if first is None or end is None or not (can_evaluate(first) and can_evaluate(end)):
-            return None
-        size = end if is_constant(first, 0) else nodes.Binary("-", end, first, "i32")
-        total = times(total, nodes.Binary("max", size, constant(0, "i32"), "i32"))
-    return total
+    known = [(a, b) for a, b in bounds if a is not None and b is not None and can_evaluate(a) and can_evaluate(b)]
+    return trips_of(known) if len(known) == len(bounds) else None
 
 
 def formula_text(

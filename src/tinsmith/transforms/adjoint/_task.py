@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, minus, plus, times
 from .._names import Names
+from .._slots import place_of, trips_of
 from ..analysis import Activity
 from ..polish import eliminate_dead_code, name_locals, simplify
 from ._counting import Counting, Formula
@@ -234,14 +235,7 @@ class _Writing:
 
     def place(self) -> nodes.Expr:
         """The number of this iteration among the parallel ones."""
-        found: nodes.Expr = ZERO
-        for name, (first, end) in (
-            zip(*(self.parallel.names, self.parallel.bounds), strict=True) if self.parallel else ()
-        ):
-            size = nodes.Binary("-", end, first, "i32") if first != ZERO else end
-            here = nodes.Local(name, "i32")
-            found = plus(times(found, size), here if first == ZERO else nodes.Binary("-", here, first, "i32"))
-        return found
+        return ZERO if self.parallel is None else place_of(self.parallel.names, self.parallel.bounds)
 
     def start(self, tape: Tape, size: TapeSize) -> nodes.Stmt:
         """Where this iteration's part of a tape starts."""
@@ -262,11 +256,8 @@ class _Writing:
     def measured(self, reserve: Reserve) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are, where bounds are read from memory."""
         assert self.parallel is not None
-        total: nodes.Expr = ONE
-        for first, end in self.parallel.bounds:
-            size = nodes.Binary("max", nodes.Binary("-", end, first, "i32"), ZERO, "i32")
-            total = times(total, size)
-        return self.kernel("iterations", [nodes.Store(reserve.total, (), (), total)], reserve)
+        total = nodes.Store(reserve.total, (), (), trips_of(self.parallel.bounds))
+        return self.kernel("iterations", [total], reserve)
 
 
 def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: Given) -> tuple[nodes.Stmt, ...]:
