@@ -7,7 +7,15 @@ import pytest
 
 from support.by_hand import E, array, assign, atomic, branch, local, loop, store
 from tinsmith.source.ir import nodes
-from tinsmith.transforms.analysis import affine, defined, definitions, mentioned, owned, single_definitions
+from tinsmith.transforms.analysis import (
+    affine,
+    defined,
+    definitions,
+    is_invariant,
+    mentioned,
+    owned,
+    single_definitions,
+)
 
 X, Y, K = array("x"), array("y"), array("k", "i32")
 NAMES = ("i", "j", "n", "m")
@@ -53,7 +61,7 @@ def test_indices_that_never_meet_never_meet(seed):
         sums = affine(one, {}), affine(two, {})
         for size in (1, 4):
             values = [[value(expr, held) for held in iterations(size)] for expr in (one, two)]
-            if sums[0].never_equals(sums[1]):
+            if sums[0].never_equals(sums[1], is_invariant):
                 assert not {*values[0]} & {*values[1]}, (one, two)
             distance = sums[0].distance(sums[1])
             if distance is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ..source import bound
 from ._op import Op
 from ._stage import Stage
 from .backward import EngineReverse
@@ -72,11 +73,9 @@ def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mappin
     for name, role in stage.roles.items():
         for access in role.accesses:
             is_empty = any(one.extent is not None and one.extent[0] > one.extent[1] for one in access.loops)
-            forms = [form.bound(known) for form in access.index]
-            if (
-                access.is_guarded or is_empty or any(form.wide for form in forms)
-            ):  # a vector as index spans several axes
-                continue
-            for axis, (form, size) in enumerate(zip(forms, shapes.get(name, ()), strict=False)):
-                if form.number is not None and not 0 <= form.number < size:
-                    yield Outside(stage.name, name, access.place, axis, form.number, size)
+            index = [bound(part, known) for part in access.index]
+            if access.is_guarded or is_empty or any(part.wide for part in index):
+                continue  # a vector as index spans several axes
+            for axis, (part, size) in enumerate(zip(index, shapes.get(name, ()), strict=False)):
+                if part.number is not None and not 0 <= part.number < size:
+                    yield Outside(stage.name, name, access.place, axis, part.number, size)

@@ -31,19 +31,19 @@ from ..source.ir import Lowered, NotCovered, lower, nodes, types
 from ..transforms import (
     NotBatchable,
     NotRewritable,
-    annotated,
-    begun_as_copies,
+    annotate,
+    begin_with_copies,
+    drop_gradient_stores,
     drop_results,
-    fielded,
-    gradients_split,
-    lifted,
-    ranged,
-    renamed,
-    serial,
-    simplified,
+    drop_stores,
+    lift_scalars,
+    loop_over_ranges,
+    pass_fields,
+    rename_parameters,
+    serialize_loops,
+    simplify_tree,
+    split_gradients,
     store_results,
-    unstored,
-    without_gradient_stores,
     write_out_divisions,
     write_out_products,
 )
@@ -120,16 +120,16 @@ class Stage:
         self.home = of_kernel(kernel)
         self.engine: Engine = get(engine) if engine else self.home
         self.source: Source = without_structs_of(kernel, self.home)
-        self.source = replace(self.source, tree=without_gradient_stores(self.source.tree, self.links.gradients))
+        self.source = replace(self.source, tree=drop_gradient_stores(self.source.tree, self.links.gradients))
         self.owner = self.home.owner_of(kernel)
         self.is_method = self.home.is_method(kernel)
-        self.source = replace(self.source, tree=renamed(self.source.tree, self.links.names))
+        self.source = replace(self.source, tree=rename_parameters(self.source.tree, self.links.names))
         self.results = tuple(zip(results, self.home.results(kernel), strict=False))
-        self.source = replace(self.source, tree=renamed(self.source.tree, updated))
+        self.source = replace(self.source, tree=rename_parameters(self.source.tree, updated))
         self.source = replace(self.source, tree=self._with_results(results))
         keys = self.links.keys(self.home)
         if keys:
-            self.source = fielded(self.source, self.home, self._objects(), keys)
+            self.source = pass_fields(self.source, self.home, self._objects(), keys)
         linked = [self._linked(parameter) for parameter in self.home.parameters(kernel)]
         linked += [array.parameter() for array in self.links.fields.values()]
         linked += [replace(one, name=name, kind="array", ndim=0) for name, one in self.results]
@@ -137,14 +137,14 @@ class Stage:
         linked = [replace(one, name=updated.get(one.name, one.name)) for one in linked]
         self.begins = {updated[name]: name for name in begins}
         ranks = {one.name: self._index_count(one) for one in linked if one.name in self.begins}
-        self.source = replace(self.source, tree=begun_as_copies(self.source.tree, self.begins, ranks))
+        self.source = replace(self.source, tree=begin_with_copies(self.source.tree, self.begins, ranks))
         linked = [new for one in linked for new in self._with_source(one)]
         self.parameters: dict[str, Parameter] = {parameter.name: parameter for parameter in linked}
         self.arrays = tuple(name for name in self.parameters if name in set(arrays))
         values = [name for name in self.arrays if self.parameters[name].kind in ("scalar", "matrix")]
         self._lent = lent_names(self.source, self.home, self.owner)
-        plain = simplified(self.source.tree, [name for name in self.arrays if name not in values], self._lent)
-        self.source = replace(self.source, tree=lifted(plain, values))
+        plain = simplify_tree(self.source.tree, [name for name in self.arrays if name not in values], self._lent)
+        self.source = replace(self.source, tree=lift_scalars(plain, values))
         if self.drops_results:
             self.source = replace(self.source, tree=drop_results(self.source.tree))
         self._ranks = {name: self.parameters[name].ndim for name in self.arrays}
@@ -175,7 +175,7 @@ class Stage:
     def _with_gradients(self, parameters: list[Parameter]) -> list[Parameter]:
         """Parameters with gradients, `grad_x`, which the kernel calls `x.grad`."""
         try:
-            tree, used = gradients_split(self.source.tree, [one.name for one in parameters])
+            tree, used = split_gradients(self.source.tree, [one.name for one in parameters])
         except NotRewritable as reason:
             words = f"kernel `{self.source.name}` uses a name that its gradients have: {reason}"
             remedy = "Call it something else."
@@ -454,8 +454,8 @@ class Stage:
         """
         if not any(name in arrays and role.is_written for name, role in self.roles.items()):
             return self.source, self.roles
-        source = replace(self.source, tree=unstored(self.source.tree, arrays, keep_returns=True))
-        bare = replace(self.source, tree=unstored(self.source.tree, arrays))
+        source = replace(self.source, tree=drop_stores(self.source.tree, arrays, keep_returns=True))
+        bare = replace(self.source, tree=drop_stores(self.source.tree, arrays))
         return source, roles_of(bare, self.arrays, self.home, self.owner, self._ranks)
 
     def _function(self, variant: Variant) -> Callable[..., Any]:
@@ -467,14 +467,14 @@ class Stage:
     def _tree(self, variant: Variant) -> Any:
         arrays = dict(variant.arrays)
         idle = [n for n, a in arrays.items() if variant.adjoint and not a.has_gradient and self.roles[n].is_written]
-        tree = annotated(unstored(self.source.tree, idle), self.annotations(arrays))
+        tree = annotate(drop_stores(self.source.tree, idle), self.annotations(arrays))
         ranks = {name: array.rank for name, array in arrays.items()}
         if variant.adjoint:  # an engine's reverse mode differentiates the loops that the user wrote
-            return without_gradient_stores(tree, self._constants.gradients if self._constants else ())
-        tree = ranged(tree, self._field_ranks() | ranks)
+            return drop_gradient_stores(tree, self._constants.gradients if self._constants else ())
+        tree = loop_over_ranges(tree, self._field_ranks() | ranks)
         # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it
         is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
-        return serial(tree) if is_serial else tree
+        return serialize_loops(tree) if is_serial else tree
 
     def _field_ranks(self) -> dict[str, int]:
         """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""

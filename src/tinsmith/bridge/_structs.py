@@ -12,7 +12,7 @@ from typing import Any
 from .._errors import ArgumentError, KernelError, refusal
 from ..engines import Engine, Parameter
 from ..source import Source, read
-from ..transforms import NotRewritable, without_structs
+from ..transforms import NotRewritable, flatten_structs
 
 
 def without_structs_of(kernel: Any, engine: Engine) -> Source:
@@ -22,7 +22,7 @@ def without_structs_of(kernel: Any, engine: Engine) -> Source:
     types = {path: f"_{'_'.join(path)}_type" for path in found}
     members = {one.path: one.name for one in engine.parameters(kernel) if one.path}
     try:
-        tree = without_structs(source.tree, members, types)
+        tree = flatten_structs(source.tree, members, types)
     except NotRewritable as reason:
         words = f"kernel `{source.name}` changes an argument: {reason}"
         remedy = "Change a copy: `position = camera.position`, and then `position += ...`."

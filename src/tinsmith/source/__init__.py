@@ -1,5 +1,12 @@
 """Kernel source as data: read it, ask it questions, build a kernel from it again."""
 
+from ._affine import (
+    AffineIndex,
+    EnclosingLoop,
+    combined,
+    each_moves_an_axis,
+    may_overwrite,
+)
 from ._arity import subscript_arity
 from ._build import build, remade, remade_function
 from ._calls import (
@@ -16,6 +23,7 @@ from ._calls import (
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, carried, definitions, sources
 from ._handed import Handed, Hands, Scope, free, handed
+from ._indices import affine_of, bound
 from ._later_changes import Filed, LaterChanges
 from ._loops import (
     Spot,
@@ -24,6 +32,7 @@ from ._loops import (
     is_setting,
     is_static,
     iterated,
+    range_bounds,
     runs_once,
     spots,
     tasks,
@@ -32,7 +41,6 @@ from ._needs import Needs, needs_of
 from ._nodes import called, is_size, names_in, root
 from ._parsing import parse_expression, parse_module, parse_statement
 from ._pictures import MISSING, is_plain_object
-from ._places import Form
 from ._read import Source, Unrun, called_function, read, resolve_calls
 from ._references import lent_names
 from ._role_walk import roles_of
@@ -43,10 +51,11 @@ from ._walk import copied, walk
 
 __all__ = [
     "Access",
+    "AffineIndex",
     "Constants",
+    "EnclosingLoop",
     "Filed",
     "Followed",
-    "Form",
     "Handed",
     "Hands",
     "LaterChanges",
@@ -59,19 +68,23 @@ __all__ = [
     "Source",
     "Spot",
     "Unrun",
+    "affine_of",
     "assignments",
+    "bound",
     "build",
     "called",
     "called_function",
     "callee_of",
     "carried",
     "carrying_nests",
+    "combined",
     "constants_of",
     "copied",
     "definitions",
     "divides",
     "draws",
     "dynamic",
+    "each_moves_an_axis",
     "engine_call",
     "free",
     "handed",
@@ -82,12 +95,14 @@ __all__ = [
     "is_static",
     "iterated",
     "lent_names",
+    "may_overwrite",
     "multiplies_atomically",
     "names_in",
     "needs_of",
     "parse_expression",
     "parse_module",
     "parse_statement",
+    "range_bounds",
     "reached",
     "read",
     "remade",

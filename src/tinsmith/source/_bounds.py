@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ._definitions import definitions
-from ._loops import iterated
+from ._loops import iterated, range_bounds
 from ._nodes import called, names_in
 from ._parsing import compile_expression
 from ._read import Source
@@ -45,10 +45,11 @@ class Bounds:
         if not (isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call)):
             return None
         counted = iterated(loop)
-        if not (isinstance(counted, ast.Call) and called(counted) in ("range", "ndrange")):
+        bounds = range_bounds(counted)
+        if not bounds:
             return self._length(counted)
         count = 1
-        for extent in self._extents(counted):
+        for extent in map(self._extent, bounds):
             if extent is None:
                 return None
             count *= max(0, math.ceil(extent[1]) - math.floor(extent[0]) + 1)
@@ -59,13 +60,10 @@ class Bounds:
         length = self._constant(ast.Call(ast.Name("len", ast.Load()), [node], []))
         return None if length is None else int(length[0])
 
-    def _extents(self, call: ast.Call) -> list[Interval | None]:
-        """First and last value of each variable of `range(...)` or `ndrange(...)`."""
-        if called(call) == "range":
-            return [self._extent(call.args[:2])] if len(call.args) < 3 else [None]
-        return [self._extent(a.elts if isinstance(a, ast.Tuple) else [a]) for a in call.args]
-
     def _extent(self, bounds: list[ast.expr]) -> Interval | None:
+        """First and last value of a variable."""
+        if len(bounds) > 2:
+            return None
         begin = (0.0, 0.0) if len(bounds) == 1 else self.interval(bounds[0])
         end = self.interval(bounds[-1])
         return None if begin is None or end is None else (begin[0], end[1] - 1)
@@ -116,11 +114,9 @@ class Bounds:
         targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
         place = next((k for k, t in enumerate(targets) if isinstance(t, ast.Name) and t.id == name), None)
         counted = iterated(loop)
-        extents: list[Interval | None] = []
+        extents: list[Interval | None] = [self._extent(bounds) for bounds in range_bounds(counted)]
         if isinstance(counted, ast.Name) and counted.id in self._shapes:
             extents = [(0, size - 1) for size in self._shapes[counted.id]]
-        elif isinstance(counted, ast.Call) and called(counted) in ("range", "ndrange"):
-            extents = self._extents(counted)
         return extents[place] if place is not None and len(extents) >= len(targets) else None
 
     def _constant(self, node: ast.expr) -> Interval | None:

@@ -11,8 +11,9 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ._places import Form, Moment, apart
-from ._roles import Access, Roles, extents
+from ._affine import AffineIndex, DependenceQuery, extents, never_alias
+from ._indices import bound, invariant_without
+from ._roles import Access, Roles
 
 Values = Mapping[str, "int | str"]
 """A launch's scalar arguments: numbers, or names of its own for what is not known."""
@@ -75,9 +76,13 @@ class LaterChanges:
     def add(self, roles: Roles, values: Values, by: Any) -> None:
         """The changes by a launch, which comes before all that were added; `by` is given back by `meeting`."""
         for access in roles.of("write", "add"):
-            index = tuple(form.bound(values) for form in access.index)
+            index = tuple(bound(part, values) for part in access.index)
             change = _Change(replace(access, index=index), roles.changing, by)
-            key = (access.place, access.kind, *((tuple(sorted(f.atoms.items())), f.constant, f.wide) for f in index))
+            key = (
+                access.place,
+                access.kind,
+                *((tuple(sorted(part.terms.items())), part.constant, part.wide) for part in index),
+            )
             self._filed.add(key, known_axes(index), change)
             self._any = change
             self._unseen = self._unseen or (change if roles.escapes else None)
@@ -89,17 +94,18 @@ class LaterChanges:
         if hidden is not None:
             return (reads or [hidden.access])[0], hidden.access, hidden.by
         for access in reads:
-            index = tuple(form.bound(values) for form in access.index)
+            index = tuple(bound(part, values) for part in access.index)
             read = replace(access, index=index)
             for change in self._filed.meeting(known_axes(index)):
                 self.compared += 1
-                moment = Moment((), None, roles.changing | change.changing, extents(change.access, read))
-                if not apart(change.access.index, index, moment):
+                is_invariant = invariant_without(roles.changing | change.changing)
+                query = DependenceQuery((), None, is_invariant, extents(change.access, read))
+                if not never_alias(change.access.index, index, query):
                     return read, change.access, change.by
         return None
 
 
-def known_axes(index: Sequence[Form]) -> dict[int, int]:
+def known_axes(index: Sequence[AffineIndex]) -> dict[int, int]:
     """Numbers in an index by their axis: from the front 0, 1, ..., from the back -1, -2, ..., as far as parts are one
     axis each.
     """

@@ -23,6 +23,16 @@ def iterated(loop: ast.For) -> ast.expr:
     return loop.iter.args[0] if isinstance(loop.iter, ast.Call) and called(loop.iter) == "static" else loop.iter
 
 
+def range_bounds(counted: ast.AST) -> list[list[ast.expr]]:
+    """Of `range(...)`, or for each variable of `ndrange(...)`: its end, or its first value and end, and a step."""
+    match called(counted), counted:
+        case "range", ast.Call(args=ends):
+            return [ends]
+        case "ndrange", ast.Call(args=parts):
+            return [part.elts if isinstance(part, ast.Tuple) else [part] for part in parts]
+    return []
+
+
 def dynamic(loops: Sequence[Loop]) -> tuple[Loop, ...]:
     """Loops that the run goes through: those that are not unrolled."""
     return tuple(loop for loop in loops if not is_static(loop))

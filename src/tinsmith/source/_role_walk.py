@@ -8,14 +8,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from ._affine import EnclosingLoop
 from ._calls import Callee, Followed, callee_of
 from ._field_uses import self_addition
+from ._indices import IndexReader
 from ._loops import constant_extent, is_setting, iterated, tasks
-from ._nodes import called
-from ._places import Loop, Names, changed_arrays
+from ._nodes import called, root
 from ._read import Source
 from ._references import reference_kinds
 from ._roles import Access, Kind, Roles
+from ._walk import walk
 
 
 def roles_of(
@@ -42,6 +44,17 @@ def roles_of(
     return walker.roles
 
 
+def changed_arrays(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[str]:
+    """Arrays that a function may write: stored into, given to an atomic, or handed to another function."""
+    known, found = set(arrays), set()
+    for node in walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            found |= {root(node)}
+        elif isinstance(node, ast.Call) and called(node) not in ("grouped", "static", "cast", "int"):
+            found |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
+    return frozenset(found & known)
+
+
 class _Walker(ast.NodeVisitor):
     """Visits statements in program order, the right side of an assignment before its left."""
 
@@ -53,9 +66,9 @@ class _Walker(ast.NodeVisitor):
         self.engine = engine
         self.owner = owner
         self.depth: int = caller.depth + 1 if caller else 0
-        self.loops: tuple[Loop, ...] = caller.loops if caller else ()
+        self.loops: tuple[EnclosingLoop, ...] = caller.loops if caller else ()
         self.order: int = caller.order if caller else 0
-        self.names = Names(source.tree, {})
+        self.names = IndexReader(source.tree, {})
         self._tasks = {} if caller else dict(tasks(source.tree.body))
         self._is_guarded: bool = caller._is_guarded if caller else False
 
@@ -77,7 +90,7 @@ class _Walker(ast.NodeVisitor):
     def visit_While(self, node: ast.While) -> None:
         self.order += 1
         outer = self.loops
-        self.loops = (*outer, Loop(self.names.key(node), self.names.enter(node)))
+        self.loops = (*outer, EnclosingLoop(self.names.key(node), self.names.enter(node)))
         self._nested(node)
         self.loops = outer
 
@@ -90,11 +103,11 @@ class _Walker(ast.NodeVisitor):
         self.generic_visit(node)
         self._is_guarded = outer
 
-    def _loop(self, node: ast.For) -> Loop:
+    def _loop(self, node: ast.For) -> EnclosingLoop:
         counted = iterated(node)
         is_range = isinstance(counted, ast.Call) and called(counted) == "range" and len(counted.args) < 3
         is_outermost, is_serialized, extent = node in self._tasks, self._tasks.get(node, False), constant_extent(node)
-        return Loop(
+        return EnclosingLoop(
             self.names.key(node),
             self.names.enter(node),
             is_range,
@@ -190,9 +203,9 @@ class _Walker(ast.NodeVisitor):
     def _note(self, element: ast.Subscript, kind: Kind, is_fetched: bool = False, *, is_plain: bool = False) -> None:
         assert isinstance(element.value, ast.Name)
         roles = self.roles[element.value.id]
-        index, place = self.names.forms(element.slice), self.source.place(element)
+        index, place = self.names.index(element.slice), self.source.place(element)
         if len(index) == roles.rank:  # an index for each axis: none of them is a vector
-            index = tuple(replace(form, wide=frozenset()) for form in index)
+            index = tuple(replace(part, wide=frozenset()) for part in index)
         access = Access(kind, index, place, self.order, self.loops, is_fetched, self._is_guarded, is_plain, element)
         roles.accesses.append(access)
 
@@ -246,7 +259,7 @@ class _Walker(ast.NodeVisitor):
         walker = _Walker(
             inner, {name: self.roles[array] for name, array in whole.items()}, self.engine, self.owner, self
         )
-        forms = {name: self.names.form(a) for name, a in callee.arguments.items() if inner.is_constant(name)}
-        walker.names = Names(inner.tree, forms, f"{self.names.prefix}{self.order}.")
+        given = {name: self.names.read(a) for name, a in callee.arguments.items() if inner.is_constant(name)}
+        walker.names = IndexReader(inner.tree, given, f"{self.names.prefix}{self.order}.")
         walker.run()
         self.order = walker.order

@@ -12,7 +12,8 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ._places import Form, Loop, Moment, apart, surely_one
+from ._affine import AffineIndex, DependenceQuery, EnclosingLoop, IsInvariant, extents, may_overwrite, never_alias
+from ._indices import invariant_without
 
 Kind = Literal["read", "write", "add"]
 
@@ -27,10 +28,10 @@ class Access:
     """
 
     kind: Kind
-    index: tuple[Form, ...]
+    index: tuple[AffineIndex, ...]
     place: str
     order: int
-    loops: tuple[Loop, ...] = ()
+    loops: tuple[EnclosingLoop, ...] = ()
     is_fetched: bool = False
     is_guarded: bool = False
     is_plain: bool = False
@@ -71,7 +72,7 @@ class Roles:
         """
         if not (in_reverse or self.is_written):
             return False
-        stems = [tuple(form.atoms for form in access.index) for access in self.accesses]
+        stems = [tuple(part.terms for part in access.index) for access in self.accesses]
         return bool(self.escapes) or any(stem != stems[0] for stem in stems)
 
     @property
@@ -79,15 +80,16 @@ class Roles:
         """A use of what an atomic on the array returns, if there is one."""
         return next((access for access in self.accesses if access.is_fetched), None)
 
+    @property
+    def is_invariant(self) -> IsInvariant:
+        """Which atoms of its indices have one value wherever loop variables have."""
+        return invariant_without(self.changing)
+
     def overwritten(self, places: frozenset[str]) -> tuple[Access, Access] | None:
         """A read at one of `places`, and a change that may come after it on the same element: the value is gone."""
-        for read_access in self.of("read"):
-            if read_access.place not in places:
-                continue
-            for change in self.of("write", "add"):
-                if self._may_undo(change, read_access):
-                    return read_access, change
-        return None
+        reads = [access for access in self.of("read") if access.place in places]
+        pairs, is_invariant = itertools.product(reads, self.of("write", "add")), self.is_invariant
+        return next(((read, change) for read, change in pairs if may_overwrite(change, read, is_invariant)), None)
 
     def carried(self) -> tuple[Access, Access] | None:
         """A use and a change of what may be one element, in different iterations of a loop that no engine reverses."""
@@ -98,30 +100,7 @@ class Roles:
         """Sums may be added up in any order."""
         if one.loops[:1] != change.loops[:1] or one.kind == change.kind == "add":
             return False
-        ranges = extents(change, one)
         tasks = [loop for loop in one.loops[:1] if loop.is_task and not loop.is_single]
-        moments = [Moment((), loop, self.changing, ranges) for loop in tasks]
+        queries = [DependenceQuery((), loop, self.is_invariant, extents(change, one)) for loop in tasks]
         pairs = ((one.index, change.index), (change.index, one.index))
-        return any(not apart(*pair, moment) for moment in moments for pair in pairs)
-
-    def _may_undo(self, change: Access, read_access: Access) -> bool:
-        """Whether `change` may run after `read_access` on the same element.
-
-        Iterations of a parallel loop are taken to keep to elements of their own, unless an index
-        says that all of them use one.
-        """
-        both = zip(change.loops, read_access.loops, strict=False)
-        common = tuple(one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], both))
-        ranges = extents(change, read_access)
-        moments = [Moment(common, None, self.changing, ranges)] if change.order >= read_access.order else []
-        for place, loop in enumerate(common):
-            if loop.is_parallel and not loop.is_single and surely_one(change.index, read_access.index, self.changing):
-                return True
-            if not (loop.is_parallel or loop.is_single):
-                moments.append(Moment(common[:place], loop, self.changing, ranges))
-        return any(not apart(change.index, read_access.index, moment) for moment in moments)
-
-
-def extents(one: Access, other: Access) -> dict[str, tuple[int, int]]:
-    """The least and largest values of the variables of loops around two accesses, where these are plain numbers."""
-    return {v: loop.extent for loop in one.loops + other.loops for v in loop.variables if loop.extent}
+        return any(not never_alias(*pair, query) for query in queries for pair in pairs)

@@ -60,12 +60,8 @@ class _Writer:
         match stmt:
             case nodes.Store() | nodes.Atomic():
                 yield replace(stmt, index=self._inside(stmt.array, stmt.index))
-            case nodes.If():
-                yield replace(stmt, body=self.block(stmt.body), orelse=self.block(stmt.orelse))
-            case nodes.For() | nodes.While():
-                yield replace(stmt, body=self.block(stmt.body))
             case _:
-                yield stmt
+                yield walk.with_bodies(stmt, self.block)
 
     def _indices(self, stmt: nodes.Stmt) -> Iterator[_Index]:
         """Every index that a statement uses itself."""

@@ -147,14 +147,7 @@ class _Writer:
             changed = walk.with_expressions(one, lambda expr, line=line: self._expression(expr, line))
             yield from self._before
             self._before.clear()
-            match changed:
-                case nodes.If():
-                    body, orelse = (tuple(self.block(part)) for part in walk.bodies(changed))
-                    yield replace(changed, body=body, orelse=orelse)
-                case nodes.For() | nodes.While():
-                    yield replace(changed, body=tuple(self.block(changed.body)))
-                case _:
-                    yield changed
+            yield walk.with_bodies(changed, lambda inner: tuple(self.block(inner)))
 
     def _expression(self, expr: nodes.Expr, line: int) -> nodes.Expr:
         changed = walk.rebuilt(expr, lambda part: self._expression(part, line))

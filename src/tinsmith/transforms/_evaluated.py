@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import reduce
+from operator import add, floordiv, getitem, lshift, mod, mul, neg, rshift, sub
+from typing import Any, TypeAlias, TypeVar
 
 from ..source.ir import nodes
-from ._algebra import constant, is_constant, times
+from ._slots import trips_of
 
 _RULES: dict[str, Callable[[int, int], int]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
+    "+": add,
+    "-": sub,
+    "*": mul,
+    "//": floordiv,
+    "%": mod,
     "min": min,
     "max": max,
-    "<<": lambda a, b: a << b,
-    ">>": lambda a, b: a >> b,
+    "<<": lshift,
+    ">>": rshift,
 }
+Leaf: TypeAlias = nodes.Const | nodes.Size | nodes.Argument
+T = TypeVar("T")
 
 
 def can_evaluate(expr: nodes.Expr) -> bool:
@@ -39,16 +43,7 @@ def can_evaluate(expr: nodes.Expr) -> bool:
 def extent(bounds: Sequence[tuple[nodes.Expr | None, nodes.Expr | None]]) -> nodes.Expr | None:
     """The number of a loop's iterations, where sizes and arguments tell it."""
     known = [(a, b) for a, b in bounds if a is not None and b is not None and can_evaluate(a) and can_evaluate(b)]
-    return trips(known) if len(known) == len(bounds) else None
-
-
-def trips(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
-    """The number of a loop's iterations."""
-    total: nodes.Expr = constant(1, "i32")
-    for first, end in bounds:
-        size = end if is_constant(first, 0) else nodes.Binary("-", end, first, "i32")
-        total = times(total, nodes.Binary("max", size, constant(0, "i32"), "i32"))
-    return total
+    return trips_of(known) if len(known) == len(bounds) else None
 
 
 def formula_text(
@@ -62,43 +57,42 @@ def formula_text(
         argument: the text of an argument.
         bind: a name for a function.
     """
-    match expr:
-        case nodes.Const():
-            return str(int(expr.value))
-        case nodes.Size():
-            return size(expr.array, expr.axis)
-        case nodes.Argument():
-            entry = "".join(f"[{part}]" for part in expr.entry)
-            return f"int({argument(expr.name)}{entry})"
-        case nodes.Binary():
-            left, right = (formula_text(one, size, argument, bind) for one in (expr.left, expr.right))
-            return f"{bind(_RULES[expr.operator])}({left}, {right})"
-        case nodes.Unary():
-            return f"-{formula_text(expr.value, size, argument, bind)}"
-        case nodes.Cast():
-            return formula_text(expr.value, size, argument, bind)
-        case _:
-            raise AssertionError(f"{expr} is not known before the launch")
+
+    def leaf(one: Leaf) -> str:
+        match one:
+            case nodes.Const():
+                return str(int(one.value))
+            case nodes.Size():
+                return size(one.array, one.axis)
+        entry = "".join(f"[{part}]" for part in one.entry)
+        return f"int({argument(one.name)}{entry})"
+
+    return _folded(expr, leaf, lambda rule, *operands: f"{bind(rule)}({', '.join(operands)})")
 
 
 def evaluated(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:
     """The value of an expression that `can_evaluate` takes."""
+
+    def leaf(one: Leaf) -> int:
+        match one:
+            case nodes.Const():
+                return int(one.value)
+            case nodes.Size():
+                return shapes[one.array][one.axis]
+        return int(reduce(getitem, one.entry, arguments[one.name]))
+
+    return _folded(expr, leaf, lambda rule, *operands: rule(*operands))
+
+
+def _folded(expr: nodes.Expr, leaf: Callable[[Leaf], T], apply: Callable[..., T]) -> T:
     match expr:
-        case nodes.Const():
-            return int(expr.value)
-        case nodes.Size():
-            return shapes[expr.array][expr.axis]
-        case nodes.Argument():
-            value = arguments[expr.name]
-            for part in expr.entry:
-                value = value[part]
-            return int(value)
+        case nodes.Const() | nodes.Size() | nodes.Argument():
+            return leaf(expr)
         case nodes.Binary():
-            left, right = (evaluated(one, shapes, arguments) for one in (expr.left, expr.right))
-            return _RULES[expr.operator](left, right)
+            return apply(_RULES[expr.operator], _folded(expr.left, leaf, apply), _folded(expr.right, leaf, apply))
         case nodes.Unary():
-            return -evaluated(expr.value, shapes, arguments)
+            return apply(neg, _folded(expr.value, leaf, apply))
         case nodes.Cast():
-            return evaluated(expr.value, shapes, arguments)
+            return _folded(expr.value, leaf, apply)
         case _:
             raise AssertionError(f"{expr} is not known before the launch")

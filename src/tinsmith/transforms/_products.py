@@ -14,6 +14,7 @@ from dataclasses import replace
 from ..source.ir import nodes, walk
 from ._algebra import cast, times
 from ._names import Names, names_of
+from .analysis import definitions, single_definitions
 
 Ask = Callable[[nodes.Atomic], bool]
 
@@ -32,7 +33,7 @@ def _asking(task: nodes.Stmt) -> Ask:
     """Whether a task has the element of one of its atomics to itself while it changes it."""
     if not isinstance(task, nodes.For) or not task.is_parallel:
         return lambda one: True
-    values = _assigned_once(task.body)
+    values = single_definitions(definitions(task.body))
     indices: dict[str, set[tuple[nodes.Expr, ...]]] = {}
     for access in (*walk.loads(task.body), *walk.stores(task.body)):
         indices.setdefault(access.array, set()).add(tuple([_renamed(axis, values) for axis in access.index]))
@@ -42,15 +43,6 @@ def _asking(task: nodes.Stmt) -> Ask:
         return len(indices[one.array]) == 1 and set().union(*moved) == {*task.names}
 
     return is_alone
-
-
-def _assigned_once(body: Sequence[nodes.Stmt]) -> dict[str, nodes.Expr]:
-    """Values of the locals that are given one in one place."""
-    values: dict[str, list[nodes.Expr | None]] = {}
-    for one in walk.statements(body):
-        for name in walk.assigned(one):
-            values.setdefault(name, []).append(one.value if isinstance(one, nodes.Assign) else None)
-    return {name: found[0] for name, found in values.items() if len(found) == 1 and found[0] is not None}
 
 
 def _renamed(expr: nodes.Expr, values: dict[str, nodes.Expr]) -> nodes.Expr:
@@ -71,13 +63,8 @@ def _moves_with(index: nodes.Expr, name: str, values: dict[str, nodes.Expr]) -> 
             return _moves_with(index.value, name, values)
         case nodes.Binary("+" | "-" | "^", left, right):
             sides = [(left, right), (right, left)]
-            return any(_moves_with(a, name, values) and _is_still(b) for a, b in sides)
+            return any(_moves_with(a, name, values) and walk.is_invariant(b) for a, b in sides)
     return False
-
-
-def _is_still(expr: nodes.Expr) -> bool:
-    """Whether an expression is the same in every iteration, whatever they do."""
-    return not any(isinstance(part, nodes.Local | nodes.Load) for part in walk.parts(expr))
 
 
 def _block(body: Sequence[nodes.Stmt], is_alone: Ask, kinds: dict[str, str], names: Names) -> Iterator[nodes.Stmt]:
@@ -88,12 +75,8 @@ def _block(body: Sequence[nodes.Stmt], is_alone: Ask, kinds: dict[str, str], nam
         match one:
             case nodes.Atomic("mul") if is_alone(one):
                 yield from _written_out(one, kinds[one.array], names)
-            case nodes.If():
-                yield replace(one, body=inside(one.body), orelse=inside(one.orelse))
-            case nodes.For() | nodes.While():
-                yield replace(one, body=inside(one.body))
             case _:
-                yield one
+                yield walk.with_bodies(one, inside)
 
 
 def _written_out(one: nodes.Atomic, kind: str, names: Names) -> Iterator[nodes.Stmt]:

@@ -79,10 +79,9 @@ def _extremum(expr: nodes.Expr, ranges: Ranges, *, largest: bool) -> nodes.Expr 
         return expr
     found = affine(expr, {})
     total: nodes.Expr = constant(found.constant, "i32")
-    for part, factor in found.steady.items():
-        total = plus(total, times(constant(factor, "i32"), part))
-    for name, factor in found.varying.items():
-        if not isinstance(name, str) or name not in ranges:
+    for atom, factor in found.terms.items():
+        if isinstance(atom, str) and atom not in ranges:
             return None
-        total = plus(total, times(constant(factor, "i32"), ranges[name][largest == (factor > 0)]))
+        part = ranges[atom][largest == (factor > 0)] if isinstance(atom, str) else atom
+        total = plus(total, times(constant(factor, "i32"), part))
     return total if can_evaluate(total) else None

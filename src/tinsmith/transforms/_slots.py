@@ -67,13 +67,11 @@ class _Slotting:
                 found.append(one)
             elif isinstance(one, nodes.For) and self.is_flat(one.body):
                 found += self.innermost(one)
-            elif self.is_flat([one]) and not _leaves(one):
+            elif self.is_flat([one]) and not walk.has_jumps([one]):
                 inside, count = self.flat((one,), self.counter)
                 found += [*inside, self.moved(constant(count, "i32"))]
-            elif isinstance(one, nodes.If):
-                found.append(replace(one, body=self.block(one.body), orelse=self.block(one.orelse)))
-            elif isinstance(one, nodes.For | nodes.While):
-                found.append(replace(one, body=self.block(one.body)))
+            else:
+                found.append(walk.with_bodies(one, self.block))
         return tuple(found)
 
     def moved(self, by: nodes.Expr) -> nodes.Stmt:
@@ -114,10 +112,16 @@ class _Slotting:
         count = sum(one.number in self.wanted for one in walk.statements(loop.body))
         each = constant(count, "i32")
         body, _ = self.flat(loop.body, plus(self.counter, times(place_of(loop.names, bounds), each)))
-        trips: nodes.Expr = ONE
-        for first, end in bounds:
-            trips = times(trips, nodes.Binary("max", minus(end, first), ZERO, "i32"))
-        return [*before, replace(loop, bounds=tuple(bounds), body=body), self.moved(times(trips, each))]
+        moved = self.moved(times(trips_of(bounds), each))
+        return [*before, replace(loop, bounds=tuple(bounds), body=body), moved]
+
+
+def trips_of(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
+    """The number of a loop's iterations."""
+    found: nodes.Expr = ONE
+    for first, end in bounds:
+        found = times(found, nodes.Binary("max", minus(end, first), ZERO, "i32"))
+    return found
 
 
 def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
@@ -126,10 +130,6 @@ def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr
     for name, (first, end) in zip(names, bounds, strict=True):
         found = plus(times(found, minus(end, first)), minus(nodes.Local(name, "i32"), first))
     return found
-
-
-def _leaves(one: nodes.Stmt) -> bool:
-    return any(isinstance(part, nodes.Break | nodes.Continue) for part in walk.statements([one]))
 
 
 def replaced(

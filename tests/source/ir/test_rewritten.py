@@ -10,7 +10,7 @@ from tinsmith.engines import of_kernel
 from tinsmith.source import read
 from tinsmith.source.interpreter import run
 from tinsmith.source.ir import lower, nodes
-from tinsmith.transforms import annotated, batched, ranged, serial, serialized
+from tinsmith.transforms import annotate, batched, loop_over_ranges, serialize_loops, serialized
 
 CASES = {}
 
@@ -83,8 +83,8 @@ def static_above(lang):
 
 def _tree(source, ranks, is_serial):
     """As an op rewrites a kernel for a launch."""
-    tree = ranged(annotated(source.tree, dict.fromkeys(ranks, "_lang.types.ndarray()")), ranks)
-    return serial(tree) if is_serial else tree
+    tree = loop_over_ranges(annotate(source.tree, dict.fromkeys(ranks, "_lang.types.ndarray()")), ranks)
+    return serialize_loops(tree) if is_serial else tree
 
 
 @pytest.mark.parametrize("is_batched", [False, True], ids=["one", "batched"])

@@ -5,8 +5,8 @@ import pytest
 from support.by_hand import array, assign, atomic, branch, local, loop, repeat, store
 from tinsmith.source.ir import nodes, walk
 from tinsmith.transforms._names import Names
-from tinsmith.transforms.polish._called import called
-from tinsmith.transforms.polish._loaded_once import loaded_once
+from tinsmith.transforms.polish._copies import eliminate_common_loads
+from tinsmith.transforms.polish._declarations import name_locals
 
 X, Y, K = array("x"), array("y"), array("k", "i32")
 A, B, N = local("a"), local("b"), local("n", "i32")
@@ -43,13 +43,13 @@ def loads(body):
 @pytest.mark.parametrize("name", ONCE)
 def test_loaded_once(name):
     body = [loop("i", X.size(), ONCE[name], is_parallel=True)]
-    assert len(loads(body)) == 2 and len(loads(loaded_once(body, KINDS))) == 1
+    assert len(loads(body)) == 2 and len(loads(eliminate_common_loads(body, KINDS))) == 1
 
 
 @pytest.mark.parametrize("name", TWICE)
 def test_loaded_twice(name):
     body = (loop("i", X.size(), TWICE[name], is_parallel=True),)
-    assert loaded_once(body, KINDS) == body
+    assert eliminate_common_loads(body, KINDS) == body
 
 
 def test_roots():
@@ -68,7 +68,7 @@ def test_called():
         nodes.Atomic("add", "y", (), (), local(one).expr, two),
         loop((entry,), 3, [nodes.Draw(grad, "f32"), store(Y, entry, local(grad) + local(two))]),
     )
-    found, new = called(body, names.root, {"x", "y"}, {"s", "c_0", "c_1"})
+    found, new = name_locals(body, names.root, {"x", "y"}, {"s", "c_0", "c_1"})
     assert new == {one: "s", two: "s_1", "i": "i", entry: "c_0", grad: "grad_s"}
     assert found == (
         assign("s", X["i"]),
@@ -82,5 +82,5 @@ def test_a_name_that_people_know_is_nobody_else_s():
     names = Names(())
     first, second, other = names.fresh("c"), names.fresh("c"), names.fresh("x")
     body = [assign(name, 1.0) for name in (first, second, other)]
-    _, new = called(body, names.root, {"x"}, {"c", "c_1"})
+    _, new = name_locals(body, names.root, {"x"}, {"c", "c_1"})
     assert new == {first: "c", second: "c_2", other: "x_1"}

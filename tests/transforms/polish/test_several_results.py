@@ -1,8 +1,8 @@
 """Statements with several results: each is a local of its own, whether anybody asks for it or not."""
 
 from tinsmith.source.ir import nodes, walk
-from tinsmith.transforms.polish import pruned
-from tinsmith.transforms.polish._coalesced import coalesced
+from tinsmith.transforms.polish import eliminate_dead_code
+from tinsmith.transforms.polish._coalesce import coalesce_locals
 
 KIND = "f64"
 
@@ -32,12 +32,12 @@ def test_a_result_that_nobody_asks_for_keeps_its_own_local():
     zero, end = nodes.Const(0, "i32"), nodes.Const(3, "i32")
     inner = nodes.For(("k",), ((zero, end),), body)
     outer = nodes.For(("t",), ((zero, end),), (nodes.Assign("x", nodes.Const(0.0, KIND)), inner))
-    found = coalesced([outer], dict.fromkeys(("a", "b", "x", *others), KIND))
+    found = coalesce_locals([outer], dict.fromkeys(("a", "b", "x", *others), KIND))
     (one,) = (one for one in walk.statements(found) if isinstance(one, nodes.Decompose))
     assert len(set(one.results)) == 8
 
 
 def test_it_stays_as_long_as_one_result_is_wanted():
     names = tuple(f"r_{number}" for number in range(8))
-    assert pruned((polar(*names),), ("r_5",)) == (polar(*names),)
-    assert pruned((polar(*names),), ("other",)) == ()
+    assert eliminate_dead_code((polar(*names),), ("r_5",)) == (polar(*names),)
+    assert eliminate_dead_code((polar(*names),), ("other",)) == ()

@@ -6,14 +6,14 @@ import ast
 
 import pytest
 
-from tinsmith.transforms import renamed
+from tinsmith.transforms import rename_parameters
 
 
 def _renamed(text: str, names: dict[str, str]) -> str:
     tree = ast.parse(text).body[0]
     assert isinstance(tree, ast.FunctionDef)
     before = ast.dump(tree)
-    found = ast.unparse(renamed(tree, names))
+    found = ast.unparse(rename_parameters(tree, names))
     assert ast.dump(tree) == before, "the tree that was given has changed"
     return found
 
@@ -37,4 +37,4 @@ def test_names_change_wherever_they_are_used(text, names, expected):
 def test_lines_stay():
     tree = ast.parse("def f(x):\n\n    x[0] = 1").body[0]
     assert isinstance(tree, ast.FunctionDef)
-    assert [node.lineno for node in renamed(tree, {"x": "a"}).body] == [3]
+    assert [node.lineno for node in rename_parameters(tree, {"x": "a"}).body] == [3]

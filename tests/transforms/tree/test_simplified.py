@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.transforms import simplified
+from tinsmith.transforms import simplify_tree
 
 
 def _simplified(text: str) -> str:
     tree = ast.parse(text).body[0]
     assert isinstance(tree, ast.FunctionDef)
-    return ast.unparse(simplified(tree, ["x", "y"]))
+    return ast.unparse(simplify_tree(tree, ["x", "y"]))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from ..._errors import GradientError, refusal
 from ...engines import COMPILING
 from ...source.ir import Lowered, NotCovered, nodes, walk
 from ...spec import Item, Sizing, Spec
-from ...transforms import pruned_tasks, rearrayed, scoped
+from ...transforms import declare_locals, eliminate_dead_code_of_tasks, rearrayed
 from ...transforms.tangent import tangent
 from .._buffers import Buffer
 from .._call import Call
@@ -165,7 +165,7 @@ class TangentCore(DerivedCore):
         found: list[Lowered] = []
         for kernel, fields in reversed(derived):
             idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
-            body = scoped(pruned_tasks(kernel.body, kernel.locals, private=idle), kernel.locals)
+            body = declare_locals(eliminate_dead_code_of_tasks(kernel.body, kernel.locals, private=idle), kernel.locals)
             needed |= walk.reads(body)
             used = needed | walk.touched(body) | walk.sized(body)
             arrays = {name: array for name, array in kernel.arrays.items() if name in used}

@@ -14,7 +14,7 @@ import torch
 
 from ..._errors import KernelError, RegistrationError, refusal
 from ...source import Roles, constants_of, lent_names, read, roles_of, static_size
-from ...transforms import simplified
+from ...transforms import simplify_tree
 from ._blueprint import Blueprint
 from ._parts import KernelPart
 
@@ -76,7 +76,7 @@ def _roles(kernel: KernelPart) -> dict[str, Roles]:
     arrays = [name for name in kernel.linked if kinds[name] not in ("scalar", "matrix")]
     source = read(kernel.function)
     lent = lent_names(source, kernel.engine, kernel.owner)
-    plain = replace(source, tree=simplified(source.tree, arrays, lent))
+    plain = replace(source, tree=simplify_tree(source.tree, arrays, lent))
     return roles_of(plain, arrays, kernel.engine, kernel.owner)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Access, Roles, is_size, names_in, root, sources, walk
+from ...source import Access, Roles, each_moves_an_axis, is_size, names_in, range_bounds, root, sources, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 
@@ -99,8 +99,8 @@ def _is_own(change: Access) -> bool:
     """Whether each iteration stores to an element of its own: every variable of the loops is an index by itself."""
     if not all(loop.is_parallel for loop in change.loops):
         return False
-    alone = {atom for form in change.index if len(form.atoms) == 1 for atom in form.atoms}
-    return all(variable in alone for loop in change.loops for variable in loop.variables)
+    variables = [variable for loop in change.loops for variable in loop.variables]
+    return each_moves_an_axis(variables, [change.index], lambda _: False)
 
 
 def _is_factor(node: ast.AST, element: ast.expr) -> bool:
@@ -157,7 +157,7 @@ def _missing(change: Access) -> list[str]:
     """Variables of the parallel loop that an index has nothing of: iterations that differ in them meet."""
     if not change.loops or not change.loops[0].is_parallel or change.loops[0].is_single:
         return []
-    atoms = [atom for form in change.index for atom in form.atoms]
+    atoms = [atom for part in change.index for atom in part.terms]
     if any(_is_open(atom) for atom in atoms):
         return []
     return [variable for variable in change.loops[0].variables if variable not in atoms]
@@ -174,21 +174,11 @@ def _has_ranges_of_its_own(subject: Subject, change: Access, missing: list[str])
     Such ranges may be apart. With one end that all share, they have an element that all store to.
     """
     variables = {variable.partition("@")[0] for variable in missing}
-    used = {atom.partition("@")[0] for form in change.index for atom in form.atoms}
+    used = {atom.partition("@")[0] for part in change.index for atom in part.terms}
     around = [spot.loops for spot in subject.spots if any(part is change.node for part in walk(spot.statement))]
     loops = (loop for loop in max(around, key=len, default=()) if isinstance(loop, ast.For))
-    ranges = (ends for loop in loops if names_in(loop.target) & used for ends in _ranges(subject, loop.iter))
-    return any(all(sources(subject.tree, end) & variables for end in ends) for ends in ranges)
-
-
-def _ranges(subject: Subject, iterator: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """First and last of the ranges that a loop goes through, where both are written."""
-    match subject.called(iterator), iterator:
-        case "range", ast.Call(args=[first, last, *_]):
-            yield first, last
-        case "ndrange", ast.Call(args=parts):
-            pairs = (part.elts for part in parts if isinstance(part, ast.Tuple) and len(part.elts) == 2)
-            yield from ((first, last) for first, last in pairs)
+    ranges = (ends[:2] for loop in loops if names_in(loop.target) & used for ends in range_bounds(loop.iter))
+    return any(all(sources(subject.tree, end) & variables for end in ends) for ends in ranges if len(ends) > 1)
 
 
 def _differs(subject: Subject, change: Access, missing: list[str]) -> bool:
@@ -229,9 +219,9 @@ def _step(change: Access, other: Access) -> tuple[str, int] | None:
     (variable,) = loops[0].variables
     steps: set[int] = set()
     for mine, theirs in zip(change.index, other.index, strict=True):
-        if mine.atoms != theirs.atoms or any(map(_is_open, mine.atoms)):
+        gap, factor = mine.distance(theirs), mine.terms.get(variable, 0)
+        if gap is None or any(map(_is_open, mine.terms)):
             return None
-        gap, factor = mine.constant - theirs.constant, mine.atoms.get(variable, 0)
         if factor and gap % factor == 0:
             steps.add(gap // factor)
         elif gap or factor:

@@ -13,21 +13,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ...engines import Engine
-from ...source import Form, Scope, called, called_function, definitions, iterated, parse_expression, walk
+from ...source import (
+    AffineIndex,
+    Scope,
+    affine_of,
+    called,
+    called_function,
+    combined,
+    definitions,
+    iterated,
+    parse_expression,
+    range_bounds,
+    walk,
+)
 from ...spec import Arithmetic, Batch, Fixed, Item, Named, Rest, Tree
 from .._finding import Finding
 from .._subject import Subject
 
-_ZERO = Form()
-_ONE = Form(constant=1)
-_CASTS = frozenset({"int", "i32", "i64", "u32", "u64", "static"})
+_ZERO = AffineIndex()
+_ONE = AffineIndex(constant=1)
 
 
 class Range(NamedTuple):
     """Least and greatest value of a loop variable, None where unknown; `runs` says that the loop is not empty."""
 
-    least: Form | None
-    greatest: Form | None
+    least: AffineIndex | None
+    greatest: AffineIndex | None
     runs: bool
 
 
@@ -37,8 +48,8 @@ _UNKNOWN = Range(None, None, False)
 class _Ends(NamedTuple):
     """Least and greatest value of an expression."""
 
-    least: Form
-    greatest: Form
+    least: AffineIndex
+    greatest: AffineIndex
 
 
 def outside(subject: Subject) -> Iterator[Finding]:
@@ -63,7 +74,7 @@ class _Certain:
         targets = (target for one in stores for target in getattr(one, "targets", [getattr(one, "target", None)]))
         names = (node for target in targets for node in walk(target) if isinstance(node, ast.Name))
         self.assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
-        self.sizes = {atom for shape in self.shapes.values() for size in shape if size for atom in size.atoms}
+        self.sizes = {atom for shape in self.shapes.values() for size in shape if size for atom in size.terms}
 
     def findings(self) -> Iterator[Finding]:
         yield from self._block(self.subject.tree.body, {}, is_inside=False)
@@ -102,34 +113,30 @@ class _Certain:
                 return [Range(_ZERO, size.plus(_ONE, -1), True) if size else _UNKNOWN for size in self.shapes[name]]
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 return [self._listed(parts)]
-            case ast.Call(args=parts) if called(counted) == "range":
-                return [self._range(parts, scope)]
-            case ast.Call(args=parts) if called(counted) == "ndrange":
-                return [self._range(part.elts if isinstance(part, ast.Tuple) else [part], scope) for part in parts]
-        return []
+        return [self._range(ends, scope) for ends in range_bounds(counted)]
 
     def _listed(self, parts: Sequence[ast.expr]) -> Range:
-        forms = [self._form(part, {}) for part in parts]
-        numbers = [form.constant for form in forms if form is not None and not form.atoms]
+        found = [self._affine(part, {}) for part in parts]
+        numbers = [one.constant for one in found if one is not None and not one.terms]
         if not numbers or len(numbers) < len(parts):
             return _UNKNOWN
-        return Range(Form(constant=min(numbers)), Form(constant=max(numbers)), True)
+        return Range(AffineIndex(constant=min(numbers)), AffineIndex(constant=max(numbers)), True)
 
     def _range(self, parts: Sequence[ast.expr], scope: Mapping[str, Range]) -> Range:
         if len(parts) > 2:
             return _UNKNOWN
-        first = _ZERO if len(parts) == 1 else self._form(parts[0], scope)
-        end = self._form(parts[-1], scope)
+        first = _ZERO if len(parts) == 1 else self._affine(parts[0], scope)
+        end = self._affine(parts[-1], scope)
         trips = None if first is None or end is None else end.plus(first, -1)
         return Range(first, None if end is None else end.plus(_ONE, -1), trips is not None and self._runs(trips))
 
-    def _runs(self, trips: Form) -> bool:
+    def _runs(self, trips: AffineIndex) -> bool:
         """Whether a loop is not empty, but for small arrays."""
         if any(size == trips for shape in self.shapes.values() for size in shape):
             return True
-        if not trips.atoms:
+        if not trips.terms:
             return trips.constant > 0
-        return all(factor > 0 and atom in self.sizes for atom, factor in trips.atoms.items())
+        return all(factor > 0 and atom in self.sizes for atom, factor in trips.terms.items())
 
     # Expressions ------------------------------------------------------------------------------
 
@@ -141,7 +148,7 @@ class _Certain:
                     yield from self._subscript(node, node.value.id, shape, scope)
 
     def _subscript(
-        self, node: ast.Subscript, name: str, shape: Sequence[Form | None], scope: Mapping[str, Range]
+        self, node: ast.Subscript, name: str, shape: Sequence[AffineIndex | None], scope: Mapping[str, Range]
     ) -> Iterator[Finding]:
         index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         for axis, (part, size) in enumerate(zip(index, shape, strict=False)):
@@ -156,67 +163,63 @@ class _Certain:
                 yield self._finding(node, name, axis, ends, ends.greatest, size)
                 return
 
-    def _is_certain(self, excess: Form) -> bool:
+    def _is_certain(self, excess: AffineIndex) -> bool:
         """Whether a number is not negative, whatever the sizes in it are from 1 on."""
-        if any(factor < 0 or atom not in self.sizes for atom, factor in excess.atoms.items()):
+        if any(factor < 0 or atom not in self.sizes for atom, factor in excess.terms.items()):
             return False
-        return sum(excess.atoms.values()) + excess.constant >= 0
+        return sum(excess.terms.values()) + excess.constant >= 0
 
     def _ends(self, node: ast.expr, scope: Mapping[str, Range]) -> _Ends | None:
         """What an index reaches at both ends; None where that is not known."""
-        form = self._form(node, scope)
-        if form is None:
+        index = self._affine(node, scope)
+        if index is None:
             return None
-        least = greatest = Form(constant=form.constant)
-        for atom, factor in form.atoms.items():
+        least = greatest = AffineIndex(constant=index.constant)
+        for atom, factor in index.terms.items():
             found = scope.get(atom)
             if found is None:
-                least, greatest = (end.plus(Form({atom: factor})) for end in (least, greatest))
+                least, greatest = (end.plus(AffineIndex({atom: factor})) for end in (least, greatest))
                 continue
             low, high = (found.least, found.greatest) if factor > 0 else (found.greatest, found.least)
-            if low is None or high is None or any(name in scope for end in (low, high) for name in end.atoms):
+            if low is None or high is None or any(name in scope for end in (low, high) for name in end.terms):
                 return None  # a range that moves with another loop: not all of its ends meet
             least, greatest = least.plus(low.times(factor)), greatest.plus(high.times(factor))
         return _Ends(least, greatest)
 
-    def _form(self, node: ast.expr, scope: Mapping[str, Range], depth: int = 0) -> Form | None:
+    def _affine(self, node: ast.expr, scope: Mapping[str, Range], depth: int = 0) -> AffineIndex | None:
         """An expression as a sum of loop variables, sizes and scalar arguments; None for what is none."""
+        return affine_of(node, lambda leaf: self._leaf(leaf, scope, depth))
+
+    def _leaf(self, node: ast.expr, scope: Mapping[str, Range], depth: int) -> AffineIndex | None:
         match node:
-            case ast.Constant(value=int() as value) if not isinstance(value, bool):
-                return Form(constant=value)
             case ast.Name(id=name):
                 return self._name(name, scope, depth)
             case ast.Subscript(value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(int(at))):
                 shape = self.shapes.get(name, ())
                 return shape[at] if 0 <= at < len(shape) else None
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                inner = self._form(operand, scope, depth)
-                return None if inner is None else inner.times(-1)
-            case ast.BinOp(left=left, op=op, right=right):
-                return _combined(op, self._form(left, scope, depth), self._form(right, scope, depth))
-            case ast.Call(args=[inner]) if called(node) in _CASTS:
-                return self._form(inner, scope, depth)
         return None
 
-    def _name(self, name: str, scope: Mapping[str, Range], depth: int) -> Form | None:
+    def _name(self, name: str, scope: Mapping[str, Range], depth: int) -> AffineIndex | None:
         if _variable(name) in scope:
-            return None if name in self.assigned else Form({_variable(name): 1})
+            return None if name in self.assigned else AffineIndex({_variable(name): 1})
         if name in self.single and depth < 8:
-            return self._form(self.single[name], scope, depth + 1)
+            return self._affine(self.single[name], scope, depth + 1)
         declared = self.subject.declared.get(name)
         if declared is not None:
-            return Form({name: 1}) if declared.kind == "scalar" and not declared.element else None
+            return AffineIndex({name: 1}) if declared.kind == "scalar" and not declared.element else None
         source = self.subject.source
         value = None if name in source.assigned else called_function(source, ast.Name(name, ast.Load()))
-        return Form(constant=value) if isinstance(value, int) and not isinstance(value, bool) else None
+        return AffineIndex(constant=value) if isinstance(value, int) and not isinstance(value, bool) else None
 
     # Words ------------------------------------------------------------------------------------
 
-    def _finding(self, node: ast.Subscript, name: str, axis: int, ends: _Ends, index: Form, size: Form) -> Finding:
+    def _finding(
+        self, node: ast.Subscript, name: str, axis: int, ends: _Ends, index: AffineIndex, size: AffineIndex
+    ) -> Finding:
         label, text = self.subject.label(name), self.subject.text(node)
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         is_constant = ends.least == ends.greatest
-        is_negative = not index.atoms and index.constant < 0
+        is_negative = not index.terms and index.constant < 0
         words = f"`{text}` is outside `{label}` whatever its size: "
         words += f"the index {'is' if is_constant else 'reaches'} {_text(index)} along axis {axis}, "
         words += "and negative indices do not count from the end" if is_negative else f"whose size is {_text(size)}"
@@ -252,26 +255,11 @@ def _evaluated(node: ast.expr) -> Iterator[ast.expr]:
         yield from _evaluated(part)
 
 
-def _combined(op: ast.operator, left: Form | None, right: Form | None) -> Form | None:
-    if left is None or right is None:
-        return None
-    match op:
-        case ast.Add():
-            return left.plus(right)
-        case ast.Sub():
-            return left.plus(right, -1)
-        case ast.Mult() if not left.atoms:
-            return right.times(left.constant)
-        case ast.Mult() if not right.atoms:
-            return left.times(right.constant)
-    return None
-
-
-def _text(form: Form) -> str:
+def _text(index: AffineIndex) -> str:
     """A sum as people write it: `n + 1`."""
-    parts = [(factor, atom if abs(factor) == 1 else f"{abs(factor)} * {atom}") for atom, factor in form.atoms.items()]
-    if form.constant or not parts:
-        parts.append((form.constant, str(abs(form.constant))))
+    parts = [(factor, atom if abs(factor) == 1 else f"{abs(factor)} * {atom}") for atom, factor in index.terms.items()]
+    if index.constant or not parts:
+        parts.append((index.constant, str(abs(index.constant))))
     first, *rest = parts
     text = f"-{first[1]}" if first[0] < 0 else first[1]
     return text + "".join(f" - {part}" if factor < 0 else f" + {part}" for factor, part in rest)
@@ -280,47 +268,47 @@ def _text(form: Form) -> str:
 # Shapes -------------------------------------------------------------------------------------------
 
 
-def _shapes(subject: Subject) -> dict[str, tuple[Form | None, ...]]:
+def _shapes(subject: Subject) -> dict[str, tuple[AffineIndex | None, ...]]:
     """Sizes of arrays that are indexed from 0 on, by axis: by the spec, of a field as it is, or symbols."""
     items = {item.name: item for item in (subject.spec.items if subject.spec else ())}
-    found: dict[str, tuple[Form | None, ...]] = {}
+    found: dict[str, tuple[AffineIndex | None, ...]] = {}
     for name in sorted(subject.arrays):
         declared = subject.declared.get(name)
         if name in items:
             found[name] = _of_item(items[name])
         elif declared is not None and declared.kind == "array":
-            found[name] = tuple(Form({f"{name}.shape[{axis}]": 1}) for axis in range(_rank(subject, name)))
+            found[name] = tuple(AffineIndex({f"{name}.shape[{axis}]": 1}) for axis in range(_rank(subject, name)))
         elif declared is None or name in subject.labels:
             found[name] = _of_field(subject, name)
     return found
 
 
-def _of_item(item: Item) -> tuple[Form | None, ...]:
+def _of_item(item: Item) -> tuple[AffineIndex | None, ...]:
     dims = [dim for dim in item.dims if not isinstance(dim, Batch)]
     if any(isinstance(dim, Rest) for dim in dims):
         return ()
     return tuple(_of_dim(dim) for dim in dims)
 
 
-def _of_dim(dim: object) -> Form | None:
+def _of_dim(dim: object) -> AffineIndex | None:
     match dim:
         case Named(name):
-            return Form({name: 1})
+            return AffineIndex({name: 1})
         case Fixed(size):
-            return Form(constant=size)
+            return AffineIndex(constant=size)
         case Arithmetic(tree=tree):
             return _of_tree(tree)
     return None
 
 
-def _of_tree(tree: Tree) -> Form | None:
+def _of_tree(tree: Tree) -> AffineIndex | None:
     if isinstance(tree, tuple):
-        op = {"+": ast.Add(), "-": ast.Sub(), "*": ast.Mult()}.get(tree[0], ast.FloorDiv())
-        return _combined(op, _of_tree(tree[1]), _of_tree(tree[2]))
-    return Form({tree: 1}) if isinstance(tree, str) else Form(constant=tree)
+        left, right = _of_tree(tree[1]), _of_tree(tree[2])
+        return left and right and combined(tree[0], left, right)
+    return AffineIndex({tree: 1}) if isinstance(tree, str) else AffineIndex(constant=tree)
 
 
-def _of_field(subject: Subject, name: str) -> tuple[Form | None, ...]:
+def _of_field(subject: Subject, name: str) -> tuple[AffineIndex | None, ...]:
     """Of a field that lives, has all its elements, and counts them from 0; of others nothing is known."""
     engine = subject.engine
     if not isinstance(engine, Engine):
@@ -332,7 +320,7 @@ def _of_field(subject: Subject, name: str) -> tuple[Form | None, ...]:
     facts = engine.field_facts(value, name)
     if not facts.is_dense or any(facts.offset):
         return ()
-    return tuple(Form(constant=size) for size in facts.shape)
+    return tuple(AffineIndex(constant=size) for size in facts.shape)
 
 
 def _rank(subject: Subject, name: str) -> int:

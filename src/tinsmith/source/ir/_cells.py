@@ -58,12 +58,8 @@ class _Writing:
                 local = self.local(one.result)
                 yield replace(one, result=local.name)
                 yield nodes.Store(one.result, (), (), local, one.line)
-            case nodes.If():
-                yield replace(one, body=self.block(one.body), orelse=self.block(one.orelse))
-            case nodes.For() | nodes.While():
-                yield replace(one, body=self.block(one.body))
             case _:
-                yield one
+                yield walk.with_bodies(one, self.block)
 
     def local(self, cell: str) -> nodes.Local:
         """A local that holds a value until it is stored to a cell."""

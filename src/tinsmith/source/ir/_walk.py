@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from operator import is_
 from typing import Any
 
 from . import _nodes as nodes
@@ -26,19 +27,22 @@ def operands(expr: nodes.Expr) -> tuple[nodes.Expr, ...]:
 
 
 def rebuilt(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Expr:
-    """An expression with each of its operands changed."""
+    """An expression with each of its operands changed; itself where none is."""
+    old = operands(expr)
+    new = tuple([change(one) for one in old])
+    if all(map(is_, old, new)):  # most often: to make nodes takes most of the time of a pass
+        return expr
     match expr:
         case nodes.Load():
-            return replace(expr, index=tuple([change(one) for one in expr.index]))
-        case nodes.Unary() | nodes.Cast():
-            return replace(expr, value=change(expr.value))
+            return replace(expr, index=new)
         case nodes.Binary():
-            return replace(expr, left=change(expr.left), right=change(expr.right))
+            return nodes.Binary(expr.operator, new[0], new[1], expr.type)
         case nodes.Select():
-            parts = change(expr.condition), change(expr.then), change(expr.otherwise)
-            return nodes.Select(*parts, expr.type)
+            return nodes.Select(new[0], new[1], new[2], expr.type)
+        case nodes.Unary() | nodes.Cast():
+            return replace(expr, value=new[0])
         case _:
-            return expr
+            raise AssertionError(f"{expr} has no operands")
 
 
 def parts(expr: nodes.Expr) -> Iterator[nodes.Expr]:
@@ -70,6 +74,11 @@ def reads_memory(expr: nodes.Expr) -> bool:
     return any(type(one) is nodes.Load for one in parts(expr))
 
 
+def is_invariant(expr: nodes.Expr) -> bool:
+    """Whether an expression has one value all through a launch: it is made of numbers, sizes and arguments."""
+    return not any(isinstance(one, nodes.Local | nodes.Load) for one in parts(expr))
+
+
 def substituted(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr:
     """An expression with locals replaced."""
     if isinstance(expr, nodes.Local):
@@ -98,7 +107,8 @@ def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes
     """A statement with each expression that it works out itself changed; statements inside it stay."""
     match statement:
         case nodes.Assign():
-            return replace(statement, value=change(statement.value))
+            value = change(statement.value)
+            return statement if value is statement.value else replace(statement, value=value)
         case nodes.Store() | nodes.Atomic():
             value = change(statement.value)
             return replace(statement, index=tuple([change(one) for one in statement.index]), value=value)
@@ -123,18 +133,29 @@ def bodies(statement: nodes.Stmt) -> tuple[tuple[nodes.Stmt, ...], ...]:
             return ()
 
 
+def with_bodies(
+    statement: nodes.Stmt, change: Callable[[tuple[nodes.Stmt, ...]], tuple[nodes.Stmt, ...]]
+) -> nodes.Stmt:
+    """A statement with each block inside it changed, a branch's `else` last."""
+    match statement:
+        case nodes.If():
+            body, orelse = change(statement.body), change(statement.orelse)
+            is_same = body is statement.body and orelse is statement.orelse
+            return statement if is_same else replace(statement, body=body, orelse=orelse)
+        case nodes.For() | nodes.While():
+            body = change(statement.body)
+            return statement if body is statement.body else replace(statement, body=body)
+        case _:
+            return statement
+
+
 def rewritten(
     body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]
 ) -> tuple[nodes.Stmt, ...]:
     """Statements in which several, or none, stand for each: what is inside one changes before it does."""
     found: list[nodes.Stmt] = []
     for one in body:
-        match one:
-            case nodes.If():
-                one = replace(one, body=rewritten(one.body, change), orelse=rewritten(one.orelse, change))
-            case nodes.For() | nodes.While():
-                one = replace(one, body=rewritten(one.body, change))
-        found += change(one)
+        found += change(with_bodies(one, lambda inner: rewritten(inner, change)))
     return tuple(found)
 
 
@@ -144,6 +165,11 @@ def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
         yield one
         for inner in bodies(one):
             yield from statements(inner)
+
+
+def has_jumps(body: Sequence[nodes.Stmt]) -> bool:
+    """Whether `break` or `continue` stands anywhere in statements."""
+    return any(isinstance(one, nodes.Break | nodes.Continue) for one in statements(body))
 
 
 def assigned(statement: nodes.Stmt) -> tuple[str, ...]:
@@ -226,23 +252,5 @@ def changed(
     after: Callable[[nodes.Stmt], nodes.Stmt] = lambda one: one,
 ) -> nodes.Stmt:
     """A statement with every expression in it changed, and then every statement."""
-    match statement:
-        case nodes.Assign():
-            found: nodes.Stmt = replace(statement, value=expression(statement.value))
-        case nodes.Store() | nodes.Atomic():
-            index = tuple([expression(one) for one in statement.index])
-            found = replace(statement, index=index, value=expression(statement.value))
-        case nodes.Decompose():
-            found = replace(statement, matrix=tuple([expression(one) for one in statement.matrix]))
-        case nodes.If():
-            body, orelse = (tuple([changed(one, expression, after) for one in part]) for part in bodies(statement))
-            found = replace(statement, condition=expression(statement.condition), body=body, orelse=orelse)
-        case nodes.For():
-            bounds = tuple([(expression(first), expression(end)) for first, end in statement.bounds])
-            body = tuple([changed(one, expression, after) for one in statement.body])
-            found = replace(statement, bounds=bounds, body=body)
-        case nodes.While():
-            found = replace(statement, body=tuple([changed(one, expression, after) for one in statement.body]))
-        case _:
-            found = statement
-    return after(found)
+    found = with_expressions(statement, expression)
+    return after(with_bodies(found, lambda body: tuple([changed(one, expression, after) for one in body])))

@@ -2,11 +2,11 @@
 
 from .._evaluated import evaluated, formula_text
 from ._adjoint import adjoint
+from ._dependences import unchanged_after
 from ._flops import count_flops
 from ._one_thread import on_one_thread
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
 from ._recorded import Records, records_of
-from ._unchanged import unchanged_after
 
 __all__ = [
     "Action",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from ...source.ir import NotCovered, nodes, types
 from .._names import Names
 from ..analysis import owned_by, whole_definitions
-from ._form import Branch, Loop, Step, frame_steps, loads_in, step_definitions, stores_in
+from ._form import Loop, Step, frame_steps, loads_in, step_definitions, stores_in, with_bodies
 
 
 def owned(steps: Sequence[Step]) -> frozenset[str]:
@@ -80,15 +80,7 @@ class _Sequential:
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         found: list[Step] = []
         for step in steps:
-            match step:
-                case nodes.Atomic():
-                    found += self.atomic(step)
-                case Branch():
-                    found.append(replace(step, body=self.block(step.body), orelse=self.block(step.orelse)))
-                case Loop():
-                    found.append(replace(step, body=self.block(step.body)))
-                case _:
-                    found.append(step)
+            found += self.atomic(step) if isinstance(step, nodes.Atomic) else [with_bodies(step, self.block)]
         return tuple(found)
 
     def atomic(self, one: nodes.Atomic) -> Sequence[Step]:
@@ -134,15 +126,10 @@ class _Sequential:
 
 def unread(body: Sequence[Step]) -> set[int]:
     """Numbers of stores of a frame after which it does not read the array: it need not make and undo them."""
-    in_loops = {access.array for loop in frame_steps(body) if isinstance(loop, Loop) for access in _accesses(loop)}
-    loaded, found = in_loops, set[int]()
+    loops = [one for one in frame_steps(body) if isinstance(one, Loop)]
+    loaded, found = {one.array for loop in loops for one in (*loads_in(loop.body), *stores_in(loop.body))}, set[int]()
     for step in reversed([*frame_steps(body)]):
         if isinstance(step, nodes.Store) and step.array not in loaded:
             found.add(step.number)
         loaded = loaded | {load.array for load in loads_in([step])}
     return found
-
-
-def _accesses(loop: Loop) -> Iterator[nodes.Load | nodes.Store | nodes.Atomic]:
-    yield from loads_in(loop.body)
-    yield from stores_in(loop.body)

@@ -12,9 +12,9 @@ from itertools import count
 from ...source.ir import NotCovered, nodes, walk
 from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
-from ..polish import pruned, scoped
+from ..polish import declare_locals, eliminate_dead_code
+from ._dependences import written_once
 from ._form import numbered, plain_steps
-from ._once import written_once
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._recorded import handing_out
 from ._reversible import Reversible, Wanted, adjoint_names, reversibles
@@ -294,7 +294,7 @@ class _Assembly:
         while True:
             more = set(found)
             for task in tasks:
-                body = pruned(task.statements, private=self.made - found)
+                body = eliminate_dead_code(task.statements, private=self.made - found)
                 more |= walk.reads(body) & self.made
             if more == found:
                 return found
@@ -311,7 +311,7 @@ class _Assembly:
 
     def rerun(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Kernel | None:
         """The kernel that runs a task of the forward pass again; None where nothing of it is needed."""
-        body = scoped(pruned(task.statements, private=self.made - needed), task.kernel.locals)
+        body = declare_locals(eliminate_dead_code(task.statements, private=self.made - needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):
             return None
         self.reads |= {name for name in walk.reads(body) - self.made if not self.arrays[name].label}

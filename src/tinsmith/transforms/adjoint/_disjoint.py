@@ -140,7 +140,7 @@ def _in_order(expr: nodes.Expr) -> nodes.Expr:
     """A sum with its terms in one order: `start + j` and `j + start` are one place."""
     found = affine(expr, {})
     terms: list[tuple[nodes.Expr, int]] = []
-    for part, factor in (*found.varying.items(), *found.steady.items()):
+    for part, factor in found.terms.items():
         terms.append((nodes.Local(part, "i32") if isinstance(part, str) else part, factor))
     total: nodes.Expr = nodes.Const(found.constant, "i32")
     for part, factor in sorted(terms, key=repr):

@@ -8,7 +8,7 @@ stands under an `if`, and a loop that may end early has an `exit`, asked after e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -65,14 +65,19 @@ Step: TypeAlias = nodes.Assign | nodes.Decompose | nodes.Store | nodes.Atomic | 
 
 def numbered(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ...]:
     """Steps with numbers of their own."""
-    found: list[Step] = []
-    for one in body:
-        if isinstance(one, Branch):
-            one = replace(one, body=numbered(one.body, numbers), orelse=numbered(one.orelse, numbers))
-        elif isinstance(one, Loop):
-            one = replace(one, body=numbered(one.body, numbers))
-        found.append(replace(one, number=next(numbers)))
-    return tuple(found)
+    inside = (with_bodies(one, lambda inner: numbered(inner, numbers)) for one in body)
+    return tuple([replace(one, number=next(numbers)) for one in inside])
+
+
+def with_bodies(step: Step, change: Callable[[tuple[Step, ...]], tuple[Step, ...]]) -> Step:
+    """A step with each block inside it changed, a branch's `else` last."""
+    match step:
+        case Branch():
+            return replace(step, body=change(step.body), orelse=change(step.orelse))
+        case Loop():
+            return replace(step, body=change(step.body))
+        case _:
+            return step
 
 
 def steps_in(body: Sequence[Step]) -> Iterator[Step]:

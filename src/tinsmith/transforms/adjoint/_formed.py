@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ...source.ir import NotCovered, nodes, types, walk
 from .._names import Names
+from ._exits import structurize_exits
 from ._form import Branch, Carried, Loop, Step
-from ._leaves import straightened
 
 Scope = dict[str, nodes.Expr]
 """What each of the kernel's locals is called now."""
@@ -151,7 +151,7 @@ class Forming:
     # Loops ------------------------------------------------------------------------------------
 
     def loop(self, one: nodes.For | nodes.While, scope: Scope) -> None:
-        straight = straightened(one.body, self.names)
+        straight = structurize_exits(one.body, self.names)
         handed = [name for name in _changed(one.body) if name in scope]
         heads = {name: self.renewed(scope[name], name) for name in handed}
         inner: Scope = scope | heads

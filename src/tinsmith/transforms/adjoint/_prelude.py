@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes
 from .._algebra import constant, times
-from .._evaluated import trips
 from .._names import Names
+from .._slots import trips_of
 from ..extremes import Beside, Expansion, Search, note_of
-from ..polish import polished
+from ..polish import simplify
 from ._program import Reserve, Run, TapeSize
 from ._tasks import kernel_of
 
@@ -95,7 +95,7 @@ class _Writing:
     def _measured(self, total: str) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are."""
         assert self.search.loop is not None
-        return self.written("iterations", [nodes.Store(total, (), (), trips(self.search.loop.bounds))])
+        return self.written("iterations", [nodes.Store(total, (), (), trips_of(self.search.loop.bounds))])
 
     def _counting(self, count: str) -> nodes.Kernel:
         """The kernel that counts candidates; it stores the count wherever that changes: no `break` misses it."""
@@ -108,7 +108,7 @@ class _Writing:
     def written(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
         """A kernel with the arrays and arguments that its statements use."""
         kinds = {**self.kernel.locals, **self.names.types}
-        statements = [new for one in body for new in polished([one], kinds)]  # each for itself reads shorter
+        statements = [new for one in body for new in simplify([one], kinds)]  # each for itself reads shorter
         name = self.names.shared(f"{self.kernel.name}_{word}")
         return kernel_of(replace(self.kernel, locals=kinds), name, statements, self.all_arrays, self.arguments)
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...source import each_moves_an_axis
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
 from .._names import Names
-from .._slots import place_of
-from ..analysis import affine, are_owned, expanded
+from .._slots import place_of, trips_of
+from ..analysis import affine, expanded, is_invariant
 from ._form import Branch, Loop, Step, collect_expressions, steps_in, stores_in
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
@@ -69,7 +70,7 @@ def find_regular_log(loop: Loop, array: str) -> RegularLog | None:
         place = ZERO
         count: nodes.Expr = ONE
         for inner in loops:
-            trips = _trips(inner)
+            trips = trips_of(inner.bounds)
             place = plus(times(place, trips), place_of(inner.names, inner.bounds))
             count = times(count, trips)
         stores[one.number] = LoggedStore(one, loops, plus(first, place))
@@ -101,15 +102,7 @@ def _are_apart(one: nodes.Store, other: nodes.Store) -> bool:
     if one.index == other.index and one.entry != other.entry:
         return True
     pairs = zip(one.index, other.index, strict=True)
-    return any(affine(mine, {}).never_equals(affine(theirs, {})) for mine, theirs in pairs)
-
-
-def _trips(loop: Loop) -> nodes.Expr:
-    total: nodes.Expr = ONE
-    for first, end in loop.bounds:
-        size = end if first == ZERO else nodes.Binary("-", end, first, "i32")
-        total = times(total, nodes.Binary("max", size, ZERO, "i32"))
-    return total
+    return any(affine(mine, {}).never_equals(affine(theirs, {}), is_invariant) for mine, theirs in pairs)
 
 
 @dataclass
@@ -168,7 +161,7 @@ class _Finding:
         if any(one is None for one in index):
             return False
         known = tuple(one for one in index if one is not None)
-        if not are_owned(names, [[affine(one, {}) for one in known]]):
+        if not each_moves_an_axis(names, [[affine(one, {}) for one in known]], is_invariant):
             return False
         for other, around in self.stores:
             shares_loop = bool(loops) and bool(around) and loops[0].number == around[0].number

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...source.ir import nodes, walk
 from .._algebra import constant, minus, plus
-from ..polish import live_before, pruned
+from ..polish import eliminate_dead_code, live_before
 from ._accumulators import find_partial_sums
 from ._form import Carried, Loop, loads_in, steps_in, stores_in
 from ._frame_reversal import Block, FrameReversal
@@ -196,7 +196,7 @@ class Reversal(FrameReversal):
         stored = {store.array for store in stores_in(loop.body)} & self.task.state
         own = self._own_of(loop, known)
         given = {name for one in walk.statements(inner) for name in walk.assigned(one)}
-        read = walk.reads(pruned(inner, given - own))
+        read = walk.reads(eliminate_dead_code(inner, given - own))
         later = self.read_later[-1]
         loaded = {load.array for load in loads_in(loop.body)}
         if loop.carried or loop.exit is not None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...source.ir import nodes
+from ...source.ir import nodes, walk
 from .._names import Names
 from ..analysis import Activity
-from ._form import Branch, Loop, Step
+from ._form import Step, with_bodies
 
 _LINEAR = frozenset({"+", "-", "neg"})
 _LEAVES = (nodes.Local, nodes.Const, nodes.Argument, nodes.Size)
@@ -36,12 +36,8 @@ class _Splitting:
         match step:
             case nodes.Assign() if step.name in self.activity and not isinstance(step.value, nodes.Load):
                 return replace(step, value=self.shaped(step.value, step.name, step.line, is_root=True))
-            case Branch():
-                return replace(step, body=self.block(step.body), orelse=self.block(step.orelse))
-            case Loop():
-                return replace(step, body=self.block(step.body))
             case _:
-                return step
+                return with_bodies(step, self.block)
 
     def shaped(self, expr: nodes.Expr, wish: str, line: int, *, is_root: bool = False) -> nodes.Expr:
         """An expression whose derivative can be written down: sums of named values, or one operation on them."""
@@ -50,17 +46,10 @@ class _Splitting:
         if isinstance(expr, nodes.Cast):
             return replace(expr, value=self.shaped(expr.value, wish, line))
         if isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _LINEAR:
-            return self.with_parts(expr, wish, line, self.shaped)
+            return walk.rebuilt(expr, lambda part: self.shaped(part, wish, line))
         if is_root or (isinstance(expr, nodes.Binary) and expr.operator == "*"):
-            return self.with_parts(expr, wish, line, self.leaf)
+            return walk.rebuilt(expr, lambda part: self.leaf(part, wish, line))
         return self.leaf(expr, wish, line)
-
-    def with_parts(self, expr: nodes.Expr, wish: str, line: int, change: object) -> nodes.Expr:
-        assert callable(change)
-        if isinstance(expr, nodes.Unary):
-            return replace(expr, value=change(expr.value, wish, line))
-        assert isinstance(expr, nodes.Binary)
-        return replace(expr, left=change(expr.left, wish, line), right=change(expr.right, wish, line))
 
     def leaf(self, expr: nodes.Expr, wish: str, line: int) -> nodes.Expr:
         """A value by name."""

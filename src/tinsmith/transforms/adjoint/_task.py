@@ -7,16 +7,17 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, minus, plus, times
-from .._evaluated import extent, trips
+from .._evaluated import extent
 from .._names import Names
+from .._slots import place_of, trips_of
 from ..analysis import Activity
-from ..polish import called, polished, pruned
+from ..polish import eliminate_dead_code, name_locals, simplify
 from ._counting import Counting, Formula
+from ._dependences import never_overwritten_after_read, never_written_where_read
 from ._form import Loop, Step, collect_expressions, loads_in, steps_in, stores_in
 from ._frame_reversal import Task, definitions
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal
-from ._settled import never_meeting, settled
 from ._tapes import Tape, tape_type
 from ._tasks import kernel_of
 
@@ -72,7 +73,8 @@ def reversed_task(given: Given) -> Reversed:
     """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays."""
     changed = frozenset(store.array for store in stores_in(given.steps))
     both = frozenset(load.array for load in loads_in(given.steps)) & changed
-    steady = settled(given.body, both & given.own) | never_meeting(given.body, both - given.own)
+    steady = never_overwritten_after_read(given.body, both & given.own)
+    steady |= never_written_where_read(given.body, both - given.own)
     state = both - steady
     while True:
         found = _Writing(given, changed, state, steady).reversed()
@@ -120,11 +122,11 @@ class _Writing:
         body = self.reversal.frame(self.steps, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
         taped = {name for tape in self.reversal.tapes.found.values() for name in (tape.array, tape.where)}
-        body = list(pruned(body, private=self.state | taped))
+        body = list(eliminate_dead_code(body, private=self.state | taped))
         tapes = self.used(body)
         reserve = self.reserve(tapes, walk.reads(body)) if tapes else None
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
-        whole = pruned([self.around([*starts, *body])], private=self.state)
+        whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
         return Reversed(reserve, kernel, self.state, self.steady, tuple(self.notes({tape.key for tape in tapes})))
 
@@ -179,14 +181,14 @@ class _Writing:
         given = self.given
         before = self.before() if self.parallel is not None else ()
         kinds = dict(self.names.types)
-        statements = _sized_by_gradients(polished((*before, *body), kinds), given)
+        statements = _sized_by_gradients(simplify((*before, *body), kinds), given)
         arguments = dict(given.kernel.arguments)
         if reserve is not None:
             arguments |= {size.depth[0]: ("i32", ()) for size in reserve.tapes if size.depth}
         name = f"{given.kernel.name}_{word}_{given.number}"
         made = kernel_of(given.kernel, name, statements, self.arrays(reserve), arguments)
         used = {*made.arrays, *made.arguments}
-        statements, new = called(statements, self.names.root, used, given.kernel.locals)
+        statements, new = name_locals(statements, self.names.root, used, given.kernel.locals)
         return replace(made, locals={new[old]: kind for old, kind in kinds.items() if old in new}, body=statements)
 
     def before(self) -> tuple[nodes.Stmt, ...]:
@@ -237,14 +239,7 @@ class _Writing:
 
     def place(self) -> nodes.Expr:
         """The number of this iteration among the parallel ones."""
-        found: nodes.Expr = ZERO
-        for name, (first, end) in (
-            zip(*(self.parallel.names, self.parallel.bounds), strict=True) if self.parallel else ()
-        ):
-            size = nodes.Binary("-", end, first, "i32") if first != ZERO else end
-            here = nodes.Local(name, "i32")
-            found = plus(times(found, size), here if first == ZERO else nodes.Binary("-", here, first, "i32"))
-        return found
+        return ZERO if self.parallel is None else place_of(self.parallel.names, self.parallel.bounds)
 
     def start(self, tape: Tape, size: TapeSize) -> nodes.Stmt:
         """Where this iteration's part of a tape starts."""
@@ -260,12 +255,13 @@ class _Writing:
         for tape, size in zip(tapes, reserve.tapes, strict=True):
             assert size.starts is not None
             body.append(nodes.Store(size.starts[1], (self.place(),), (), nodes.Local(need[tape.key], "i32")))
-        return self.kernel("count", pruned([self.around(body)], private=self.state), reserve)
+        return self.kernel("count", eliminate_dead_code([self.around(body)], private=self.state), reserve)
 
     def measured(self, reserve: Reserve) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are, where bounds are read from memory."""
         assert self.parallel is not None
-        return self.kernel("iterations", [nodes.Store(reserve.total, (), (), trips(self.parallel.bounds))], reserve)
+        total = nodes.Store(reserve.total, (), (), trips_of(self.parallel.bounds))
+        return self.kernel("iterations", [total], reserve)
 
 
 def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: Given) -> tuple[nodes.Stmt, ...]:

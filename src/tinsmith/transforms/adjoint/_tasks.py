@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
 from ..analysis import mentioned, tasks_of
-from ..polish import inlined, pruned, scoped
+from ..polish import declare_locals, eliminate_dead_code, inline_sizes
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -27,7 +27,7 @@ class Parts:
 
 def parts_of(kernel: nodes.Kernel) -> Parts:
     """Split a kernel."""
-    plain = replace(kernel, body=inlined(scoped(pruned(kernel.body), kernel.locals)))
+    plain = replace(kernel, body=inline_sizes(declare_locals(eliminate_dead_code(kernel.body), kernel.locals)))
     whole = with_cells(plain, frozenset(_shared(tasks_of(plain.body))))
     cells = frozenset(kernel.cells) | frozenset(whole.cells)
     return Parts(replace(whole, cells=()), tasks_of(whole.body), cells)

@@ -1,9 +1,9 @@
 """What is known of a kernel without running it: each question in a file of its own."""
 
 from ._activity import Activity, Edge, along, edges_of, reached, sources, varied_in
-from ._affine import Affine, affine, are_owned
 from ._definitions import (
     Definition,
+    DefinitionsAndUses,
     defined,
     definitions,
     expanded,
@@ -11,25 +11,28 @@ from ._definitions import (
     single_definitions,
     whole_definitions,
 )
-from ._ownership import concurrent_loop, owned, owned_by
+from ._indices import affine, concurrent_loop, is_invariant, owned, owned_by
+from ._liveness import Live, Liveness
 from ._ranges import Range, Ranges
 from ._tasks import tasks_of
 
 __all__ = [
     "Activity",
-    "Affine",
     "Definition",
+    "DefinitionsAndUses",
     "Edge",
+    "Live",
+    "Liveness",
     "Range",
     "Ranges",
     "affine",
-    "are_owned",
     "along",
     "concurrent_loop",
     "defined",
     "definitions",
     "edges_of",
     "expanded",
+    "is_invariant",
     "mentioned",
     "owned",
     "owned_by",

@@ -1,14 +1,18 @@
-"""Definitions and uses of locals: where each gets its values, and what stands for it where it gets one only."""
+"""Definitions and uses of locals: where each gets its values and is read, and what stands for it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
 
 Definition: TypeAlias = tuple[str, nodes.Expr | None]
 """A local and what it is worked out from; None where that is no expression: a draw, an atomic's result, a loop."""
+
+Path: TypeAlias = tuple[int, ...]
+"""Loops around a statement, by number."""
 
 
 def definitions(body: Sequence[nodes.Stmt]) -> Iterator[Definition]:
@@ -62,3 +66,45 @@ def expanded(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.
         return None
     given = iter(parts)
     return walk.rebuilt(expr, lambda _: next(given))  # type: ignore[arg-type,return-value]
+
+
+class DefinitionsAndUses:
+    """Where locals of statements are given values and read, by number in the text.
+
+    Attributes:
+        given: for each local, its definitions: their numbers, each with the loops inside which it holds.
+        read: for each local, the loops around each statement that reads it.
+    """
+
+    def __init__(self, body: Sequence[nodes.Stmt]) -> None:
+        self.given: dict[str, list[tuple[int, Path]]] = {}
+        self.read: dict[str, list[Path]] = {}
+        self._collect(body, (), count())
+
+    def _collect(self, body: Sequence[nodes.Stmt], path: Path, numbers: Iterator[int]) -> None:
+        for one in body:
+            number = next(numbers)
+            inside = (*path, number) if isinstance(one, nodes.For | nodes.While) else path
+            for name in walk.assigned(one):
+                self.given.setdefault(name, []).append((number, inside))
+            for name in walk.locals_in(walk.expressions(one)):
+                self.read.setdefault(name, []).append(path)
+            for part in walk.bodies(one):
+                self._collect(part, inside, numbers)
+
+    def single(self, name: str) -> tuple[int, Path] | None:
+        """The definition of a local that has one."""
+        return self.given[name][0] if len(self.given[name]) == 1 else None
+
+    def is_fixed_from(self, number: int, name: str) -> bool:
+        """Whether a local gets no value at a statement of this number or later in the text."""
+        return all(other < number for other, _ in self.given.get(name, ()))
+
+    def is_copy(self, name: str, source: str) -> bool:
+        """Whether a local that is assigned another one has its value wherever it is read."""
+        definition = self.single(name)
+        if definition is None:
+            return False
+        number, path = definition
+        is_inside = all(where[: len(path)] == path for where in self.read.get(name, ()))
+        return is_inside and self.is_fixed_from(number, source)

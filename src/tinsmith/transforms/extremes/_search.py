@@ -30,7 +30,7 @@ from .._names import Names
 from .._rearrayed import with_names
 from .._room import most_runs
 from .._slots import place_of, replaced, slotted
-from ..polish import pruned
+from ..polish import eliminate_dead_code
 from ._extreme import INTEGER, Beside, Block, Change, Extreme, Index, copy_of, over_elements
 
 ZERO, ONE = constant(0, INTEGER), constant(1, INTEGER)
@@ -138,7 +138,7 @@ class Search:
         body = (*start, *(body if also is None else walk.rewritten(body, also)))
         loop = self.loop or nodes.For((self.names.fresh("once", INTEGER),), ((ZERO, ONE),), (), True)
         others = self.changed - self.extremes.keys()
-        found = pruned([replace(loop, body=body)], private=others)
+        found = eliminate_dead_code([replace(loop, body=body)], private=others)
         copies = {name: self._copy(name) for name in sorted(others & {one.array for one in walk.stores(found)})}
         arrays = (self.kernel.arrays[name] for name in copies)
         begun = [one for array in arrays for one in over_elements(array, self.names, self._copied(array), self.line)]

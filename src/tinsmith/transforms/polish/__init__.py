@@ -1,10 +1,16 @@
 """Passes over generated statements that change no result: what is not needed goes, what is left reads as if written."""
 
-from ._called import called
-from ._inlined import inlined
-from ._polished import polished
-from ._pruned import live_before, pruned, pruned_tasks
-from ._scoped import scoped
-from ._tidied import tidied
+from ._dead_code import eliminate_dead_code, eliminate_dead_code_of_tasks, live_before
+from ._declarations import declare_locals, name_locals
+from ._inlined import inline_sizes
+from ._simplify import simplify
 
-__all__ = ["called", "inlined", "live_before", "polished", "pruned", "pruned_tasks", "scoped", "tidied"]
+__all__ = [
+    "declare_locals",
+    "eliminate_dead_code",
+    "eliminate_dead_code_of_tasks",
+    "inline_sizes",
+    "live_before",
+    "name_locals",
+    "simplify",
+]

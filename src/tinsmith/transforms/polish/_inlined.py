@@ -8,22 +8,18 @@ from ..analysis import definitions, single_definitions
 Block = tuple[nodes.Stmt, ...]
 
 
-def inlined(body: Block) -> Block:
+def inline_sizes(body: Block) -> Block:
     """Statements in which locals of the top level that are worked out from sizes and arguments are no more."""
     single = single_definitions(definitions(body))
     known: dict[str, nodes.Expr] = {}
     kept: list[nodes.Stmt] = []
     for one in body:
         one = _substituted(one, known)
-        if isinstance(one, nodes.Assign) and one.name in single and _is_plain(one.value):
+        if isinstance(one, nodes.Assign) and one.name in single and walk.is_invariant(one.value):
             known[one.name] = one.value
         else:
             kept.append(one)
     return tuple(kept)
-
-
-def _is_plain(expr: nodes.Expr) -> bool:
-    return not any(isinstance(one, nodes.Local | nodes.Load) for one in walk.parts(expr))
 
 
 def _substituted(one: nodes.Stmt, values: dict[str, nodes.Expr]) -> nodes.Stmt:

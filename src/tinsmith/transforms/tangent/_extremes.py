@@ -10,7 +10,7 @@ from .._algebra import straight_through, times
 from .._names import Names
 from ..analysis import concurrent_loop, owned, tasks_of
 from ..extremes import Beside, Change, Entry, Extreme, Index, Search, extremes_in, extremes_of, write_in_order
-from ..polish import inlined, pruned
+from ..polish import eliminate_dead_code, inline_sizes
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -43,7 +43,7 @@ def write_out_extremes(kernel: nodes.Kernel, arrays: Collection[str], names: Nam
     """
     if not extremes_in(kernel.body, arrays):
         return WrittenOut(kernel)
-    return _Writing(replace(kernel, body=inlined(kernel.body)), arrays, names).result()
+    return _Writing(replace(kernel, body=inline_sizes(kernel.body)), arrays, names).result()
 
 
 class _Writing:
@@ -109,7 +109,7 @@ class _Writing:
             (loop,), lambda one: () if isinstance(one, nodes.Store | nodes.Atomic) and one.array in raced else (one,)
         )
         serial = tuple([replace(one, is_parallel=False) for one in alone if isinstance(one, nodes.For)])
-        return (*self._in_order(pruned(rest)), *self._in_order(serial))
+        return (*self._in_order(eliminate_dead_code(rest)), *self._in_order(serial))
 
     def _check_repeatable(self, search: Search, alone: Block, own: Collection[str]) -> None:
         """Refuse what a second run would find otherwise: random numbers, and what iterations change for each other."""

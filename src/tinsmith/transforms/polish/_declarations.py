@@ -1,8 +1,8 @@
-"""Locals put where an engine sees them: declared in the block that holds all their uses."""
+"""Locals declared in the block that holds all their uses, where an engine sees them, under names for people."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
@@ -11,7 +11,7 @@ from ..analysis import defined
 Block = tuple[nodes.Stmt, ...]
 
 
-def scoped(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
+def declare_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
     """Statements in which every local that is given a value inside a block and read outside it starts at 0 before it.
 
     A local of a parallel loop is declared in that loop, whatever others do with the name: one that is declared before
@@ -56,18 +56,9 @@ class _Scoping:
                 seen |= {name}
                 if name not in walk.assigned(one) or isinstance(one, nodes.For):
                     found.append(nodes.Assign(name, _zero(self.kinds[name])))
-            found.append(self.inside(one, seen | set(walk.assigned(one))))
+            inside = seen.union(walk.assigned(one))
+            found.append(walk.with_bodies(one, lambda inner, inside=inside: self.block(inner, inside)))
         return tuple(found)
-
-    def inside(self, one: nodes.Stmt, visible: frozenset[str]) -> nodes.Stmt:
-        match one:
-            case nodes.If():
-                body, orelse = (self.block(part, visible) for part in (one.body, one.orelse))
-                return replace(one, body=body, orelse=orelse)
-            case nodes.For() | nodes.While():
-                return replace(one, body=self.block(one.body, visible))
-            case _:
-                return one
 
     def mentions(self, one: nodes.Stmt) -> dict[str, int]:
         """Locals that a statement mentions: 1 where a single body inside it does, 2 where that cannot declare it."""
@@ -90,3 +81,41 @@ def _zero(kind: str) -> nodes.Const:
     if kind == "u1":
         return nodes.Const(False, kind)
     return nodes.Const(0.0 if types.is_float(kind) else 0, kind)
+
+
+def name_locals(
+    body: Sequence[nodes.Stmt], root: Callable[[str], str], taken: Collection[str], known: Collection[str]
+) -> tuple[Block, dict[str, str]]:
+    """Statements with their locals renamed, and the new names by the old ones.
+
+    Args:
+        body: the statements.
+        root: what a local stands for: `grad_s` for `grad_s_4`.
+        taken: names that are no locals.
+        known: names that people know: each goes to what it stands for, or to nothing.
+    """
+    new: dict[str, str] = {}
+    used = set(taken)
+    for one in walk.statements(body):
+        for name in (*walk.assigned(one), *sorted(walk.locals_in(walk.expressions(one)))):
+            if name not in new:
+                new[name] = _free(root(name), used, known)
+                used.add(new[name])
+
+    def expression(expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Local):
+            return replace(expr, name=new[expr.name])
+        return walk.rebuilt(expr, expression)
+
+    def statement(one: nodes.Stmt) -> nodes.Stmt:
+        return walk.renamed(one, new.__getitem__)
+
+    return tuple(walk.changed(one, expression, statement) for one in body), new
+
+
+def _free(wish: str, used: Collection[str], known: Collection[str]) -> str:
+    name, number = wish, 0
+    while name in used or (name in known and name != wish):
+        number += 1
+        name = f"{wish}_{number}"
+    return name

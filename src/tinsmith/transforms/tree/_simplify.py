@@ -28,7 +28,7 @@ _PURE_NODES = (
 )
 
 
-def simplified(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection[str] = ()) -> ast.FunctionDef:
+def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection[str] = ()) -> ast.FunctionDef:
     """A kernel without second names for arrays, and without sizes computed beside its loops.
 
     Args:

@@ -12,7 +12,7 @@ from ...engines import Engine, Language
 from ...source import Hands, Scope, Source, handed, is_plain_object, read, remade, remade_function
 
 
-def fielded(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[int, str]) -> Source:
+def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[int, str]) -> Source:
     """A kernel in which fields are parameters. Functions that use these fields are given them.
 
     Args:

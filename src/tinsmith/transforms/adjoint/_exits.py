@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...source.ir import nodes, walk
+from ...source.ir import nodes
 from .._names import Names
 
 Leaves = Literal["never", "perhaps", "always"]
@@ -14,26 +14,26 @@ Block = tuple[nodes.Stmt, ...]
 
 
 @dataclass(frozen=True)
-class Straight:
+class Structured:
     """A loop's body without `break` and `continue`; `exit` is the local that says that the loop ends."""
 
     body: Block
     exit: str | None
 
 
-def straightened(body: Sequence[nodes.Stmt], names: Names) -> Straight:
+def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> Structured:
     """A loop's body, in which a `break` has become a truth. Bodies of loops inside are left as they are."""
     own = list(_own(body))
     if not any(isinstance(one, nodes.Break | nodes.Continue) for one in own):
-        return Straight(tuple(body), None)
+        return Structured(tuple(body), None)
     has_break = any(isinstance(one, nodes.Break) for one in own)
     leave = names.fresh("leave", "u1") if has_break else None
     goes_on = names.fresh("goes_on", "u1")
-    inner, _ = _Straightening(leave, goes_on).block(tuple(body))
+    inner, _ = _Structuring(leave, goes_on).block(tuple(body))
     first = [nodes.Assign(goes_on, _truth(True))]
     if leave is not None:
         first.insert(0, nodes.Assign(leave, _truth(False)))
-    return Straight((*first, *inner), leave)
+    return Structured((*first, *inner), leave)
 
 
 def _own(body: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
@@ -47,7 +47,7 @@ def _own(body: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
 
 
 @dataclass(frozen=True)
-class _Straightening:
+class _Structuring:
     leave: str | None
     goes_on: str
 
@@ -85,8 +85,3 @@ class _Straightening:
 
 def _truth(value: bool) -> nodes.Const:
     return nodes.Const(value, "u1")
-
-
-def has_leaves(body: Sequence[nodes.Stmt]) -> bool:
-    """Whether `break` or `continue` stands anywhere in statements."""
-    return any(isinstance(one, nodes.Break | nodes.Continue) for one in walk.statements(body))

@@ -15,7 +15,7 @@ Members: TypeAlias = "Mapping[Path, str]"
 """Parameters by the way to them."""
 
 
-def without_structs(tree: ast.FunctionDef, members: Members, types: Mapping[Path, str]) -> ast.FunctionDef:
+def flatten_structs(tree: ast.FunctionDef, members: Members, types: Mapping[Path, str]) -> ast.FunctionDef:
     """A kernel that takes the members of structs instead of the structs.
 
     Where it uses one whole, in a call or by a method, the struct is made of its members there.

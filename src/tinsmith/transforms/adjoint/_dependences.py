@@ -1,0 +1,205 @@
+"""Dependences between the uses of an array in a task: what is written after it was read, and what only once.
+
+The reverse reads what the forward pass read, so it needs what was overwritten; and it clears the adjoint of what was
+stored, for whatever used the element before. It does without where the indices tell that there is no such use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...source import AffineIndex, EnclosingLoop, Filed, each_moves_an_axis, may_overwrite
+from ...source.ir import nodes, walk
+from ..analysis import affine, definitions, is_invariant, whole_definitions
+from ._form import Branch, Loop, Step, step_definitions
+from ._tasks import Block, parts_of
+
+MANY = 256
+"""Different indices of an array beyond which they are not compared with each other."""
+
+
+@dataclass(frozen=True)
+class _Use:
+    """A load or change of an element, with the loops around it and its place in the text."""
+
+    of: nodes.Load | nodes.Store | nodes.Atomic
+    index: tuple[AffineIndex, ...]
+    loops: tuple[EnclosingLoop, ...]
+    order: int
+    task: int = 0
+
+    @property
+    def is_elsewhere_each_time(self) -> bool:
+        """Whether no two iterations use one element: every loop variable moves an axis of its own."""
+        names = [name for loop in self.loops for name in loop.variables]
+        is_counted = all(loop.variables for loop in self.loops)
+        return is_counted and each_moves_an_axis(names, [self.index], is_invariant)
+
+    def never_meets(self, other: _Use) -> bool:
+        """Whether two uses are of different elements, in whichever iterations."""
+        pairs = zip(self.index, other.index, strict=False)
+        return self.of.entry != other.of.entry or any(one.never_equals(two, is_invariant) for one, two in pairs)
+
+
+def _uses_by_array(steps: Sequence[Step], task: int = 0) -> dict[str, list[_Use]]:
+    """Every use of each array by a task's steps."""
+    found: dict[str, list[_Use]] = {}
+    known = whole_definitions(step_definitions(steps))
+    for order, (of, loops) in enumerate(_accesses(steps, ())):
+        index = tuple([affine(one, known) for one in of.index])
+        found.setdefault(of.array, []).append(_Use(of, index, loops, order, task))
+    return found
+
+
+def _accesses(
+    steps: Sequence[Step], loops: tuple[EnclosingLoop, ...]
+) -> Iterator[tuple[nodes.Load | nodes.Store | nodes.Atomic, tuple[EnclosingLoop, ...]]]:
+    for step in steps:
+        match step:
+            case nodes.Assign(value=nodes.Load() as load):
+                yield load, loops
+            case nodes.Store() | nodes.Atomic():
+                yield step, loops
+            case Branch():
+                yield from _accesses(step.body, loops)
+                yield from _accesses(step.orelse, loops)
+            case Loop():
+                # The last of several names is the fastest: a nest of loops with one each.
+                names = [(name,) for name in step.names] or [()]
+                inner = [EnclosingLoop(f"{step.number} {at}", one, bool(one)) for at, one in enumerate(names)]
+                yield from _accesses(step.body, (*loops, *inner))
+            case _:
+                pass
+
+
+# Written after it was read ----------------------------------------------------------------------------
+
+
+def never_overwritten_after_read(steps: Sequence[Step], arrays: Collection[str]) -> frozenset[str]:
+    """Of arrays, those no element of which is written after it was read: `x[t + 1, i]` from `x[t, i]`.
+
+    What is read then is what is there in the end, so the reverse needs no copy of such an array, and keeps nothing of
+    what is overwritten.
+
+    Args:
+        steps: what one thread runs: the body of a parallel loop, or a serial task.
+        arrays: no element of which another thread touches.
+    """
+    return _without(steps, arrays, lambda change, load: may_overwrite(change, load, is_invariant))
+
+
+def never_written_where_read(steps: Sequence[Step], arrays: Collection[str]) -> frozenset[str]:
+    """Of arrays, those that no thread loads where any stores: `x[t, i - 1]` is no `x[t + 1, i]`.
+
+    Args:
+        steps: what one thread runs.
+        arrays: any that it loads and stores.
+    """
+    return _without(steps, arrays, lambda change, load: True)
+
+
+def _without(
+    steps: Sequence[Step], arrays: Collection[str], is_dependence: Callable[[_Use, _Use], bool]
+) -> frozenset[str]:
+    """Of arrays that no atomic changes, those without a store and a load that may meet and are a dependence."""
+
+    def has_none(uses: Sequence[_Use]) -> bool:
+        loads = [one for one in uses if isinstance(one.of, nodes.Load)]
+        stores = [one for one in uses if isinstance(one.of, nodes.Store)]
+        pairs = ((store, load) for load in loads for store in stores if not store.never_meets(load))
+        return len(loads) + len(stores) == len(uses) and not any(is_dependence(*pair) for pair in pairs)
+
+    found = _uses_by_array(steps)
+    return frozenset(name for name in arrays if has_none(found.get(name, ())))
+
+
+# Written once -----------------------------------------------------------------------------------------
+
+
+def written_once(
+    tasks: Sequence[Sequence[Step]], kept: Collection[str] = (), repeated: Collection[int] = ()
+) -> frozenset[int]:
+    """Numbers of stores to elements that nothing wrote or read before: there is no earlier value to clear for.
+
+    Args:
+        tasks: the steps of each, in the order in which they run.
+        kept: arrays of which somebody wants to know the adjoint that they had before all tasks.
+        repeated: numbers of tasks that run again later: what they store to may have been used the time before.
+    """
+    uses: dict[str, list[_Use]] = {}
+    for number, steps in enumerate(tasks):
+        for name, found in _uses_by_array(steps, number).items():
+            uses.setdefault(name, []).extend(found)
+    chosen = (found for name, found in uses.items() if name not in kept)
+    return frozenset(number for found in chosen for number in _firsts(found, repeated))
+
+
+def _firsts(uses: Sequence[_Use], repeated: Collection[int]) -> Iterator[int]:
+    """Of one array's uses, the numbers of stores before which nothing uses the element."""
+    if len({(use.of.index, use.of.entry) for use in uses}) > MANY:
+        return
+    for one in uses:
+        if isinstance(one.of, nodes.Store) and one.is_elsewhere_each_time and one.task not in repeated:
+            before = (other for other in uses if other is not one and other.task <= one.task)
+            if all(map(one.never_meets, before)):
+                yield one.of.number
+
+
+# Over many launches -----------------------------------------------------------------------------------
+
+_Axes = Mapping[int, AffineIndex]
+"""Of an index, the axes that constants and arguments alone decide."""
+
+
+def unchanged_after(
+    kernels: Sequence[nodes.Kernel], launches: Sequence[int], numbers: Sequence[Mapping[str, int]]
+) -> frozenset[tuple[int, int, str]]:
+    """Places of launches, numbers of their tasks, and arrays of which no later task changes what this one reads.
+
+    `x[t, i]`, where every launch has a time of its own: the array as it was left in the end holds still what a launch
+    read, and nobody has to copy it or to run the launches before again.
+
+    Args:
+        kernels: those that are launched.
+        launches: for each launch the number of its kernel.
+        numbers: for each launch the values of the kernel's integer arguments.
+    """
+    tasks = [[_axes_by_array(task) for task in parts_of(kernel).tasks] for kernel in kernels]
+    later: dict[str, Filed] = {}
+    found: set[tuple[int, int, str]] = set()
+    for place in reversed(range(len(launches))):
+        kinds = kernels[launches[place]].arguments
+        given = ((name, number) for name, number in numbers[place].items() if name in kinds)
+        values = {nodes.Argument(name, kinds[name][0]): number for name, number in given}
+        for part, (loads, stores) in reversed(list(enumerate(tasks[launches[place]]))):
+            read: dict[str, bool] = {}
+            for array, axes in loads:
+                is_kept = array not in later or not any(True for _ in later[array].meeting(_known(axes, values)))
+                read[array] = read.get(array, True) and is_kept
+            found |= {(place, part, array) for array, is_kept in read.items() if is_kept}
+            for array, axes in stores:
+                known = _known(axes, values)
+                later.setdefault(array, Filed()).add(tuple(known.items()), known, True)
+    return frozenset(found)
+
+
+def _known(axes: _Axes, values: Mapping[nodes.Argument, int]) -> dict[int, int]:
+    found = {axis: index.value(values) for axis, index in axes.items()}
+    return {axis: number for axis, number in found.items() if number is not None}
+
+
+def _axes_by_array(task: Block) -> tuple[list[tuple[str, _Axes]], list[tuple[str, _Axes]]]:
+    """What a task loads, and what it changes: pairs of an array and the axes of an index that may be known."""
+    known = whole_definitions(definitions(task))
+
+    def pairs(accesses: Iterable[nodes.Load | nodes.Store | nodes.Atomic]) -> list[tuple[str, _Axes]]:
+        return [(array, axes(index)) for array, index in dict.fromkeys((one.array, one.index) for one in accesses)]
+
+    def axes(index: Sequence[nodes.Expr]) -> _Axes:
+        sums = enumerate(affine(one, known) for one in index)
+        return {axis: one for axis, one in sums if all(isinstance(atom, nodes.Argument) for atom in one.terms)}
+
+    stores = list(walk.stores(task))
+    fetched = (one for one in stores if isinstance(one, nodes.Atomic) and one.result is not None)
+    return pairs((*walk.loads(task), *fetched)), pairs(stores)

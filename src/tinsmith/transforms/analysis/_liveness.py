@@ -1,0 +1,94 @@
+"""Liveness: which locals are still read later, found by going backwards through statements."""
+
+from __future__ import annotations
+
+from ...source.ir import nodes, walk
+
+Block = tuple[nodes.Stmt, ...]
+Live = frozenset[str]
+
+
+class Liveness:
+    """One way backwards through statements. A pass says what it does on the way by overriding `plain` and `compound`.
+
+    Args:
+        tracked: the locals that are looked at; left out, all of them.
+    """
+
+    def __init__(self, tracked: Live | None = None) -> None:
+        self.tracked = tracked
+        self.after_break: list[Live] = []
+        self.after_continue: list[Live] = []
+
+    def block(self, body: Block, live: Live, *, is_last: bool = False) -> tuple[Block, Live]:
+        """What a pass leaves of statements, and the locals that are live before them.
+
+        Args:
+            body: the statements.
+            live: locals that are live after them.
+            is_last: whether nothing comes after them in an iteration.
+        """
+        kept: list[nodes.Stmt] = []
+        for one in reversed(body):
+            found, live = self.statement(one, live, is_last and not kept)
+            if found is not None:
+                kept.append(found)
+        found = tuple(reversed(kept))
+        return body if found == body else found, live  # what stays as it is need not be rebuilt around it
+
+    def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
+        """One of them: what is left of it, and the locals that are live before it."""
+        match one:
+            case nodes.Assign():  # most are
+                return self.plain(one, live)
+            case nodes.If():
+                body, before = self.block(one.body, live, is_last=is_last)
+                orelse, otherwise = self.block(one.orelse, live, is_last=is_last)
+                return self.compound(one, (body, orelse), before | otherwise | self.reads(one), live)
+            case nodes.For():
+                body, before = self.loop(one.body, live, live)
+                return self.compound(one, (body,), live | before.difference(one.names) | self.reads(one), live)
+            case nodes.While():  # it ends by a `break` alone
+                body, before = self.loop(one.body, live, frozenset())
+                return self.compound(one, (body,), before, live)
+            case nodes.Break():
+                return one, self.after_break[-1]
+            case nodes.Continue() if is_last:
+                return self.compound(one, (), live, live)
+            case nodes.Continue():
+                return one, self.after_continue[-1]
+            case _:
+                return self.plain(one, live)
+
+    def loop(self, body: Block, after: Live, at_end: Live) -> tuple[Block, Live]:
+        """A loop's body: what one iteration reads, the one before it must leave.
+
+        Args:
+            body: the statements.
+            after: what is live after the loop.
+            at_end: what of it is live where an iteration ends.
+        """
+        while True:
+            self.after_break.append(after)
+            self.after_continue.append(at_end)
+            found, before = self.block(body, at_end, is_last=True)
+            self.after_break.pop()
+            self.after_continue.pop()
+            if before <= at_end:
+                return found, before
+            at_end |= before
+
+    def reads(self, one: nodes.Stmt) -> set[str]:
+        """Of the tracked locals, those that a statement reads itself."""
+        found = walk.locals_in(walk.expressions(one))
+        return found if self.tracked is None else found & self.tracked
+
+    def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
+        """A statement without others inside it; None leaves it out."""
+        return one, live.difference(walk.assigned(one)) | self.reads(one)
+
+    def compound(
+        self, one: nodes.Stmt, bodies: tuple[Block, ...], before: Live, live: Live
+    ) -> tuple[nodes.Stmt | None, Live]:
+        """A statement with what is left of those inside it, or a `continue` that skips nothing; None leaves it out."""
+        return one, before

@@ -1,0 +1,112 @@
+"""Dead code eliminated: assignments to locals that are not read, stores to memory that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from ...source.ir import nodes, walk
+from ..analysis import Live, Liveness
+
+Block = tuple[nodes.Stmt, ...]
+
+
+def eliminate_dead_code(
+    body: Sequence[nodes.Stmt], wanted: Collection[str] = (), *, private: Collection[str] = ()
+) -> Block:
+    """Statements without what has no effect.
+
+    Args:
+        body: the statements.
+        wanted: locals whose values are read afterwards.
+        private: arrays that nobody reads afterwards: stores to them stay only where something that reads them is left.
+    """
+    body, read = tuple(body), set[str]()
+    while True:
+        found, _ = _Elimination(set(private) - read).block(body, frozenset(wanted))
+        seen = walk.reads(found) & set(private)
+        if seen <= read:
+            return found
+        read |= seen
+
+
+def eliminate_dead_code_of_tasks(
+    tasks: Sequence[nodes.Stmt], locals_: Collection[str], *, private: Collection[str]
+) -> Block:
+    """`eliminate_dead_code` for a kernel's top level, which runs once: what only earlier tasks read is not stored.
+
+    The adjoint of a kernel leaves such a store out. A tangent that kept it would read what the store is made of,
+    which nobody has saved for a second derivative.
+
+    Args:
+        tasks: the statements of the top level.
+        locals_: every local of the kernel.
+        private: arrays that nobody reads after the last task.
+    """
+    found = tuple(tasks)
+    while True:
+        before, found = found, eliminate_dead_code(_without_late_stores(found, locals_, private), private=private)
+        if found == before:
+            return found
+
+
+def _without_late_stores(tasks: Block, locals_: Collection[str], private: Collection[str]) -> Block:
+    read_later = set[str]()
+    kept: Block = ()
+    for task in reversed(tasks):
+        found = eliminate_dead_code([task], locals_, private=set(private) - read_later)
+        read_later |= walk.reads(found)
+        kept = (*found, *kept)
+    return kept
+
+
+def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> frozenset[str]:
+    """Locals that statements read before they give them a value, where only some matter afterwards."""
+    wanted = frozenset(name for one in walk.statements(body) for name in walk.assigned(one) if is_wanted(name))
+    return _Elimination(set()).block(tuple(body), wanted)[1] - wanted
+
+
+class _Elimination(Liveness):
+    """Keeps what changes memory, or a live local; `idle` are arrays that nobody reads."""
+
+    def __init__(self, idle: set[str]) -> None:
+        super().__init__()
+        self.idle = idle
+
+    def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
+        if isinstance(one, nodes.Atomic) and one.result is not None and one.result not in live:
+            one = replace(one, result=None)
+        given = walk.assigned(one)
+        is_idle = one.array in self.idle if isinstance(one, nodes.Store | nodes.Atomic) else True
+        if is_idle and live.isdisjoint(given):
+            return None, live
+        return one, live.difference(given) | walk.locals_in(walk.expressions(one))
+
+    def compound(
+        self, one: nodes.Stmt, bodies: tuple[Block, ...], before: Live, live: Live
+    ) -> tuple[nodes.Stmt | None, Live]:
+        if not any(bodies):
+            # A `continue` that skips nothing too: kept, it would keep the branch around it, and what that reads. A
+            # tangent would ask for arrays that the adjoint, where it is a branch around nothing, has not saved.
+            return None, live
+        match one:
+            case nodes.If() if not bodies[0]:
+                return nodes.If(_denied(one.condition), bodies[1], (), one.line), before
+            case nodes.For() | nodes.While() if not _is_felt(bodies[0], live):
+                return None, live
+        left = iter(bodies)
+        return walk.with_bodies(one, lambda _: next(left)), before
+
+
+def _is_felt(body: Block, live: Live) -> bool:
+    """Whether a loop changes memory, or a local that is read after it. That it never ends is no effect."""
+    return any(
+        isinstance(one, nodes.Store | nodes.Atomic) or not live.isdisjoint(walk.assigned(one))
+        for one in walk.statements(body)
+    )
+
+
+def _denied(condition: nodes.Expr) -> nodes.Expr:
+    if isinstance(condition, nodes.Unary) and condition.operator == "not":
+        return condition.value
+    return nodes.Unary("not", condition, "u1")

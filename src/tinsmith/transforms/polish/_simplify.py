@@ -1,0 +1,30 @@
+"""Generated statements made short: as a person would write them, who knows what is needed where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...source.ir import nodes
+from ._branches import merge_branches, sink_constants, start_sums
+from ._coalesce import coalesce_locals
+from ._copies import eliminate_common_loads, propagate_copies
+from ._dead_code import eliminate_dead_code
+from ._declarations import declare_locals
+
+Block = tuple[nodes.Stmt, ...]
+
+
+def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
+    """Statements that do the same, with every local declared where an engine sees it.
+
+    Args:
+        body: the statements.
+        kinds: types of locals.
+    """
+    found, before = eliminate_dead_code(body), None
+    while found != before:
+        before = found
+        found = merge_branches(sink_constants(found))
+    found = propagate_copies(eliminate_common_loads(start_sums(found), kinds), kinds)
+    found = eliminate_dead_code(found)
+    return declare_locals(eliminate_dead_code(coalesce_locals(found, kinds)), kinds)
