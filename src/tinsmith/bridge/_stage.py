@@ -25,6 +25,7 @@ from ..source import (
     lent_names,
     multiplies_atomically,
     roles_of,
+    runs_in_blocks,
     subscript_arity,
 )
 from ..source.ir import Lowered, NotCovered, lower, nodes, types
@@ -39,6 +40,7 @@ from ..transforms import (
     ranged,
     renamed,
     results_stored,
+    run_blocks_in_order,
     serial,
     simplified,
     unstored,
@@ -226,6 +228,16 @@ class Stage:
         return constants is None or constants.has_numbers or not constants.is_complete
 
     @lazy
+    def uses_blocks(self) -> bool:
+        """Whether the kernel runs in blocks of threads that share memory or wait for each other."""
+        return runs_in_blocks(self.source, self.home, self.owner) is not None
+
+    @property
+    def runs_as_written(self) -> bool:
+        """Whether the engine gets the user's own source, for one sample: not where the kernel was moved or is checked."""
+        return self.engine is self.home and not self.is_checked
+
+    @lazy
     def open_templates(self) -> tuple[str, ...]:
         """Parameters that a call gives Python objects to."""
         return tuple(n for n, one in self.parameters.items() if one.kind == "template" and n not in self.arrays)
@@ -345,6 +357,8 @@ class Stage:
         """What compiles a variant from its IR; None where the engine gets the user's own source."""
         if self.is_checked and not variant.adjoint:
             return compile_guarded
+        if self.uses_blocks and self.runs_as_written:
+            return None  # a GPU has blocks; elsewhere `derived.BlockedCore` launches what was made of the IR
         is_moved = self.engine is not self.home
         is_misread = (variant.adjoint or not is_moved) and self._is_misread(variant, values)
         if variant.adjoint and is_misread:
@@ -419,8 +433,9 @@ class Stage:
         found = lower(
             source, self.home, arrays, arguments=arguments, templates=others, owner=self.owner, defaults=defaults
         )
-        exact = write_out_divisions(found.kernel)
-        if exact is not found.kernel:
+        plain = run_blocks_in_order(found.kernel)
+        exact = write_out_divisions(plain)
+        if exact is not plain:
             self._misread.add(variant)
         return found._replace(kernel=write_out_products(exact))
 
@@ -429,6 +444,8 @@ class Stage:
         """Why this variant cannot run a batch in one launch; "" where it can."""
         if variant.adjoint:
             return f"{self.engine.name}'s reverse mode differentiates the kernel as it was written"
+        if self.uses_blocks and self.engine.device_type() != "cpu":
+            return "the threads of a block work on one sample"
         found = self._batch_refusals.get(variant)
         if found is None:
             try:

@@ -11,7 +11,7 @@ from ._calls import (
     multiplies_atomically,
     reached,
     returns_from_atomics,
-    shared_memory,
+    runs_in_blocks,
 )
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, carried, definitions, sources
@@ -95,9 +95,9 @@ __all__ = [
     "resolve_calls",
     "returns_from_atomics",
     "roles_of",
+    "runs_in_blocks",
     "root",
     "runs_once",
-    "shared_memory",
     "sources",
     "spots",
     "static_size",

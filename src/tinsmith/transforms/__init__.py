@@ -8,6 +8,7 @@ from ._products import write_out_products
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
+from .blocks import run_blocks_in_order
 from .polish import pruned_tasks, scoped
 from .tangent import Tangent, tangent
 from .tree import (
@@ -52,6 +53,7 @@ __all__ = [
     "rearrayed",
     "renamed",
     "results_stored",
+    "run_blocks_in_order",
     "scoped",
     "seeded",
     "serial",

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal, sentence
 from ...linter import lint_kernels
-from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of, shared_memory
+from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of, runs_in_blocks
 from .._signature import Signature, is_steady
 from .._stage import Stage
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
@@ -152,7 +152,7 @@ class EngineReverse(KernelReverse):
 
     def _refuse_shared(self, stage: Stage) -> None:
         """Memory that threads share: its reverse would have to meet at each `sync` again, in the other order."""
-        where = shared_memory(stage.source, stage.home)
+        where = runs_in_blocks(stage.source, stage.home, stage.owner)
         if where is not None:
             engine = stage.engine.name
             words = f"{engine}'s reverse mode is not trusted with memory that the threads of a block share"

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from . import _assignments, _constructors, _decompositions
+from . import _assignments, _blocks, _constructors, _decompositions
 from . import _nodes as nodes
 from ._arithmetic import operated
 from ._logic import joined
@@ -189,8 +189,12 @@ def _one(low: Lowering, x: Any) -> Any:
     return low.ops.binary("+", low.ops.binary("*", x, 0), 1)
 
 
-def _loop_config(low: Lowering, *, serialize: bool = False, **_others: Any) -> None:
+def _loop_config(low: Lowering, *, serialize: bool = False, block_dim: Any = None, **_others: Any) -> None:
     low.state.is_serial_next = low.state.is_serial_next or serialize
+    if block_dim is not None:
+        if not isinstance(block_dim, int) or block_dim < 1:
+            raise Misfit(f"`loop_config(block_dim={block_dim})`, which is no positive integer")
+        low.state.block_size_next = block_dim
 
 
 def _nothing(_low: Lowering, *_positional: Any, **_named: Any) -> None:
@@ -235,4 +239,5 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "lang.misc.no_activate": _nothing,
     "lang.matrix_ops.cast": _cast,
     **_decompositions.LOWERED,
+    **_blocks.LOWERED,
 }

@@ -1,7 +1,7 @@
 """The adjoint: from a kernel of the IR to the kernels that its gradient takes."""
 
 from ._adjoint import adjoint
-from ._evaluated import evaluated, formula_text
+from ._evaluated import can_evaluate, evaluated, extent, formula_text
 from ._flops import count_flops
 from ._one_thread import on_one_thread
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
@@ -18,8 +18,10 @@ __all__ = [
     "Run",
     "TapeSize",
     "adjoint",
+    "can_evaluate",
     "count_flops",
     "evaluated",
+    "extent",
     "formula_text",
     "on_one_thread",
     "records_of",
