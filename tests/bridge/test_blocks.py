@@ -90,19 +90,306 @@ def prefix_sum(lang):
     return Row(prefix_sum, twin, _one)
 
 
-ROWS = {row.__name__: row for row in (tree_sum, prefix_sum)}
+def tiled_product(lang):
+    """A product of matrices in tiles: four loop variables, two of them the block's; a barrier in a loop over tiles."""
+    _, matrix = _arrays(lang)
+    side = 4
+
+    @ts.op("a[m, k], b[k, n] -> c[m, n]")
+    @lang.kernel
+    def tiled_product(a: matrix, b: matrix, c: matrix):
+        lang.loop_config(block_dim=side * side)
+        for row, column, i, j in lang.ndrange(a.shape[0] // side, b.shape[1] // side, side, side):
+            left = lang.simt.block.SharedArray((side, side), lang.f64)
+            right = lang.simt.block.SharedArray((side, side), lang.f64)
+            total = 0.0
+            for tile in range(a.shape[1] // side):
+                left[i, j] = a[row * side + i, tile * side + j]
+                right[i, j] = b[tile * side + i, column * side + j]
+                lang.simt.block.sync()
+                for k in range(side):
+                    total += left[i, k] * right[k, j]
+                lang.simt.block.sync()
+            c[row * side + i, column * side + j] = total
+
+    def inputs(n):
+        return [torch.rand(4 * n, 8, dtype=torch.float64), torch.rand(8, 12, dtype=torch.float64)]
+
+    return Row(tiled_product, torch.matmul, inputs)
 
 
-@pytest.mark.parametrize("n", [SIZE, 3 * SIZE, 3 * SIZE + 5, 3])
+def splats(lang):
+    """Pixels of a tile load its splats together, then each walks through them until it is full."""
+    vector, matrix = _arrays(lang)
+    integers = lang.types.ndarray(dtype=lang.i32, ndim=1)
+    vec3 = lang.types.vector(3, lang.f64)
+    tile, per_row = SIZE, 4
+
+    @ts.op("start[t1]: i32, order[e]: i32, place[s, 2], colour[s, 3], opacity[s] -> image[p, 3]")
+    @lang.kernel
+    def splats(start: integers, order: integers, place: matrix, colour: matrix, opacity: vector, image: matrix):
+        lang.loop_config(block_dim=tile)
+        for pixel in range((image.shape[0] + tile - 1) // tile * tile):
+            tile_id = pixel // tile
+            thread = pixel % tile
+            u = lang.cast(pixel % per_row, lang.f64) * 0.3
+            v = lang.cast(pixel // per_row, lang.f64) * 0.3
+            first, last = start[tile_id], start[tile_id + 1]
+            places = lang.simt.block.SharedArray((2, tile), lang.f64)
+            colours = lang.simt.block.SharedArray((tile,), vec3)
+            opacities = lang.simt.block.SharedArray((tile,), dtype=lang.f64)
+            left = 1.0
+            seen = lang.Vector([0.0, 0.0, 0.0])
+            is_full = False
+            batches = (last - first + tile - 1) // tile
+            for batch in range(batches):
+                if lang.simt.block.sync_all_nonzero(lang.cast(is_full, lang.i32)):
+                    break
+                entry = first + batch * tile + thread
+                if entry < last:
+                    splat = order[entry]
+                    for axis in lang.static(range(2)):
+                        places[axis, thread] = place[splat, axis]
+                    colours[thread] = lang.Vector([colour[splat, 0], colour[splat, 1], colour[splat, 2]])
+                    opacities[thread] = opacity[splat]
+                lang.simt.block.sync()
+                count = lang.min(tile, last - first - batch * tile)
+                for k in range(count):
+                    if is_full:
+                        break
+                    x, y = places[0, k] - u, places[1, k] - v
+                    alpha = opacities[k] * lang.exp(-(x * x + y * y))
+                    if alpha < 0.05:
+                        continue
+                    rest = left * (1.0 - alpha)
+                    if rest < 0.2:
+                        is_full = True
+                        continue
+                    seen += left * alpha * colours[k]
+                    left = rest
+            if pixel < image.shape[0]:
+                for channel in lang.static(range(3)):
+                    image[pixel, channel] = seen[channel] + left * 0.1
+
+    def inputs(n):
+        pixels = 2 * n + 3
+        tiles = -(-pixels // tile)
+        counts = torch.arange(tiles) * 5 % 23 + 1
+        start = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)]).int()
+        entries, many = int(start[-1]), 30
+        order = torch.randint(0, many, (entries,)).int()
+        floats = [torch.rand(many, 2) * 2, torch.rand(many, 3), torch.rand(many) * 0.7 + 0.2]
+        return [start, order, *(one.double() for one in floats)]
+
+    def twin(start, order, place, colour, opacity, p):
+        rows = []
+        for pixel in range(p):
+            at = torch.tensor([pixel % per_row, pixel // per_row], dtype=torch.float64) * 0.3
+            left, seen = torch.ones((), dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+            for entry in range(int(start[pixel // tile]), int(start[pixel // tile + 1])):
+                splat = int(order[entry])
+                alpha = opacity[splat] * torch.exp(-((place[splat] - at) ** 2).sum())
+                if alpha < 0.05:
+                    continue
+                rest = left * (1.0 - alpha)
+                if rest < 0.2:
+                    break
+                seen, left = seen + left * alpha * colour[splat], rest
+            rows.append(seen + left * 0.1)
+        return torch.stack(rows)
+
+    return Row(splats, twin, inputs, lambda n: {"p": 2 * n + 3})
+
+
+def moments(lang):
+    """Atomics on shared arrays; sums by lane 0; a value that lane 0 tells the others; a range that begins at 2."""
+    vector, _ = _arrays(lang)
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def moments(x: vector, y: vector):
+        lang.loop_config(block_dim=SIZE)
+        for i in range(2, x.shape[0]):
+            sums = lang.simt.block.SharedArray((2,), lang.f64)
+            lane = lang.simt.block.thread_idx()
+            if lane == 0:
+                sums[0] = 0.0
+                sums[1] = 0.0
+            lang.simt.block.sync()
+            lang.atomic_add(sums[0], x[i])
+            sums[1] += x[i] * x[i]
+            lang.simt.block.sync()
+            y[i] = x[i] * sums[0] + sums[1]
+
+    def twin(x):
+        parts = x[2:].split(SIZE) if len(x) > 2 else ()
+        return torch.cat([x.new_zeros(2), *(part * part.sum() + (part * part).sum() for part in parts)])
+
+    return Row(moments, twin, _one)
+
+
+def in_functions(lang):
+    """Barriers in a function, under a branch of an argument, and in a loop that a block may leave."""
+    vector, _ = _arrays(lang)
+
+    @lang.func
+    def total(pad: lang.template(), lane, value):
+        pad[lane] = value
+        lang.simt.block.sync()
+        found = 0.0
+        for k in range(SIZE):
+            found += pad[k]
+        lang.simt.block.sync()
+        return found
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def in_functions(x: vector, often: lang.i32, y: vector):
+        lang.loop_config(block_dim=SIZE)
+        for i in range(x.shape[0] // SIZE * SIZE):
+            pad = lang.simt.block.SharedArray(SIZE, lang.f64)
+            lane = i % SIZE
+            base = i - lane
+            value = x[i]
+            for k in range(often):
+                if base + k * SIZE >= 2 * SIZE:
+                    break
+                value = 0.5 * value + 0.1 * total(pad, lane, value * value)
+            if often > 2:
+                value = value + total(pad, lane, lang.sin(value))
+            y[i] = value
+
+    def twin(x, often):
+        parts = []
+        for number, part in enumerate(x[: len(x) // SIZE * SIZE].split(SIZE) if len(x) >= SIZE else ()):
+            for k in range(often):
+                if number + k >= 2:
+                    break
+                part = 0.5 * part + 0.1 * (part * part).sum()
+            parts.append(part + part.sin().sum() if often > 2 else part)
+        return torch.cat([*parts, x[len(x) // SIZE * SIZE :] * 0.0])
+
+    return Row(in_functions, twin, _one, lambda n: {"often": 3 if n > 3 else 1})
+
+
+def queue(lang):
+    """Work that a block takes piece by piece, told by lane 0; places that an atomic on shared memory hands out."""
+    vector, _ = _arrays(lang)
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def queue(x: vector, y: vector):
+        lang.loop_config(block_dim=SIZE)
+        for i in range((x.shape[0] + 3 * SIZE - 1) // (3 * SIZE) * SIZE):
+            told = lang.simt.block.SharedArray((2,), lang.i32)
+            kept = lang.simt.block.SharedArray((3 * SIZE,), lang.f64)
+            block, lane = i // SIZE, i % SIZE
+            begin = block * 3 * SIZE
+            end = lang.min(begin + 3 * SIZE, x.shape[0])
+            if lane == 0:
+                told[0] = begin
+                told[1] = 0
+            lang.simt.block.sync()
+            is_going = True
+            while is_going:
+                here = told[0]
+                lang.simt.block.sync()
+                if here >= end:
+                    is_going = False
+                else:
+                    if here + lane < end and x[here + lane] > 1.0:
+                        place = lang.atomic_add(told[1], 1)
+                        kept[place] = x[here + lane] * 2.0
+                    if lane == 0:
+                        told[0] = here + SIZE
+                    lang.simt.block.sync()
+            for k in range((3 * SIZE + SIZE - 1 - lane) // SIZE):
+                place = k * SIZE + lane
+                if place < told[1]:
+                    y[begin + place] = kept[place] * kept[0]
+
+    def twin(x):
+        parts = []
+        for part in x.split(3 * SIZE):
+            kept = part[part > 1.0] * 2.0
+            parts += [kept * kept[0] if len(kept) else kept, part.new_zeros(len(part) - len(kept))]
+        return torch.cat(parts)
+
+    return Row(queue, twin, _one)
+
+
+def votes(lang):
+    """What barriers count; a loop after another in one kernel; `continue` behind the last barrier."""
+    vector, _ = _arrays(lang)
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def votes(x: vector, y: vector):
+        for i in x:
+            y[i] = x[i] * x[i]
+        lang.loop_config(block_dim=SIZE)
+        for i in range(x.shape[0]):
+            is_large = x[i] > 1.0
+            count = lang.simt.block.sync_count_nonzero(lang.cast(is_large, lang.i32))
+            some = lang.simt.block.sync_any_nonzero(lang.cast(x[i] > 1.4, lang.i32))
+            scale = 1.0
+            if some:
+                scale = 3.0
+                lang.simt.block.sync()
+            if is_large:
+                continue
+            y[i] += scale * lang.cast(count, lang.f64) * x[i]
+
+    def twin(x):
+        parts = []
+        for part in x.split(SIZE):
+            scale = 3.0 if (part > 1.4).any() else 1.0
+            parts.append(part * part + torch.where(part > 1.0, 0.0, scale * (part > 1.0).sum() * part))
+        return torch.cat(parts)
+
+    return Row(votes, twin, _one)
+
+
+def default_size(lang):
+    """Blocks of 128 iterations where the kernel does not say; two loop variables of which neither is the block's."""
+    _, matrix = _arrays(lang)
+
+    @ts.op("x[n, k] -> y[n, k]")
+    @lang.kernel
+    def default_size(x: matrix, y: matrix):
+        for i, j in lang.ndrange(x.shape[0], x.shape[1]):
+            pad = lang.simt.block.SharedArray((128,), lang.f64)
+            lane = (i * x.shape[1] + j) % 128
+            pad[lane] = x[i, j]
+            lang.simt.block.sync()
+            y[i, j] = pad[lane] * pad[0]
+
+    def twin(x):
+        return torch.cat([part * part[0] for part in x.reshape(-1).split(128)]).reshape(x.shape)
+
+    return Row(default_size, twin, lambda n: [torch.rand(n, 13, dtype=torch.float64)])
+
+
+ROWS = {row.__name__: row for row in (tree_sum, prefix_sum, tiled_product, splats, moments, in_functions, queue, votes, default_size)}
+
+
+def _for_twin(twin, keywords):
+    """The keywords that a twin takes: others are sizes, which it sees."""
+    code = getattr(twin, "__code__", None)
+    return {name: value for name, value in keywords.items() if code is not None and name in code.co_varnames}
+
+
 @pytest.mark.parametrize("name", ROWS)
-def test_values_and_gradients(lang64, name, n):
+def test_values_and_gradients(lang64, name):
+    """Also where the last block is not full."""
     torch.manual_seed(0)
     row = ROWS[name](lang64)
-    inputs = [one.requires_grad_(one.is_floating_point()) for one in row.inputs(n)]
-    leaves = [one for one in inputs if one.requires_grad]
-    found = row.op(*inputs, **row.keywords(n))
-    wanted = row.twin(*inputs)
-    torch.testing.assert_close(found, wanted)
-    weights = torch.rand_like(wanted)
-    pairs = [torch.autograd.grad(result, leaves, weights) for result in (found, wanted)]
-    torch.testing.assert_close(*pairs)
+    for n in (SIZE, 3 * SIZE, 3 * SIZE + 5, 3):
+        inputs = [one.requires_grad_(one.is_floating_point()) for one in row.inputs(n)]
+        leaves = [one for one in inputs if one.requires_grad]
+        found = row.op(*inputs, **row.keywords(n))
+        wanted = row.twin(*inputs, **_for_twin(row.twin, row.keywords(n)))
+        torch.testing.assert_close(found, wanted)
+        weights = torch.rand_like(wanted)
+        pairs = [torch.autograd.grad(result, leaves, weights) for result in (found, wanted)]
+        torch.testing.assert_close(*pairs)
