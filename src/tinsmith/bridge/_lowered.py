@@ -6,14 +6,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .._errors import KernelError, refusal
-from ..source.ir import Lowered, NotCovered
+from ..source.ir import Lowered, NotCovered, nodes
+from ..transforms import Names, rearrayed
 from ._case import Case
 
 
 def lowered(case: Case) -> list[Lowered]:
     """The kernels of an op as IR, in order. Raises NotCovered."""
     pairs = zip(case.signature.stages, case.variants, strict=True)
-    return [stage.lowered(variant, case.templates) for stage, variant in pairs]
+    return _with_memory_apart(case, [stage.lowered(variant, case.templates) for stage, variant in pairs])
+
+
+def _with_memory_apart(case: Case, kernels: list[Lowered]) -> list[Lowered]:
+    """Kernels of which no two have memory of blocks by one name: arrays of one name are one array."""
+    if not any(kernel.block_memory for kernel, _ in kernels):
+        return kernels
+    taken = {*case.signature.order, *case.signature.items}
+    taken |= {name for kernel, _ in kernels for name in kernel.arrays if name not in kernel.block_memory}
+    known: dict[nodes.Kernel, nodes.Kernel] = {}
+    for kernel, _ in kernels:
+        if kernel not in known:  # a kernel may be launched several times
+            names = Names(taken)
+            moved = {name: names.fresh(name) for name in kernel.block_memory}
+            taken |= {*moved.values()}
+            known[kernel] = rearrayed(kernel, moved)
+    return [Lowered(known[kernel], fields) for kernel, fields in kernels]
 
 
 @dataclass(frozen=True)
@@ -29,7 +46,7 @@ def launched(case: Case) -> Launched:
     stages = case.signature.stages
     places = {stage: place for place, stage in enumerate(case.signature.firsts)}
     variants = {stage: variant for stage, variant in zip(stages, case.variants, strict=True) if stage is stage.first}
-    kernels = [stage.lowered(variants[stage], case.templates) for stage in places]
+    kernels = _with_memory_apart(case, [stage.lowered(variants[stage], case.templates) for stage in places])
     return Launched(kernels, [places[stage.first] for stage in stages])
 
 

@@ -346,10 +346,22 @@ class Stage:
             self.check_fields(op)
             if variant.fingerprint != self.fingerprint(values):
                 raise changed_between(op)
+            self._check_blocks(op)
             by_ir = self._from_ir(variant, values, op)
             found = by_ir(self, variant, values, op) if by_ir else self._compile_source(variant, values, op)
             self._compiled[variant] = found
         return found
+
+    def _check_blocks(self, op: str) -> None:
+        """Refuse to let an engine compile blocks of threads where it has none: Taichi ends the process on some."""
+        where = runs_in_blocks(self.source, self.home, self.owner) if self.uses_blocks else None
+        if where is not None and (self.engine.device_type() == "cpu" or not self.runs_as_written):
+            words = f"kernel `{self.name}` of op `{op}` runs in blocks of threads, which {self.engine.name} has not here"
+            remedy = (
+                "Start the engine that it was written for on a GPU; or leave out `backward=`: of the op's own kernel "
+                "a gradient is generated."
+            )
+            raise KernelError(refusal(words, [("at", where)], remedy))
 
     def _from_ir(
         self, variant: Variant, values: Mapping[str, Any], op: str

@@ -4,6 +4,7 @@ from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
 from ._batched import NotBatchable, batched, serialized
 from ._bounded import ENTRIES, RECORD, Site, bounded
 from ._divisions import write_out_divisions
+from ._names import Names
 from ._products import write_out_products
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
@@ -30,6 +31,7 @@ from .tree import (
 
 __all__ = [
     "ENTRIES",
+    "Names",
     "NotBatchable",
     "NotRewritable",
     "RECORD",

@@ -41,6 +41,7 @@ def rearrayed(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
         locals={locals_.get(name, name): kind for name, kind in kernel.locals.items()},
         body=tuple([walk.changed(one, expression, statement) for one in kernel.body]),
         cells=tuple([moved.get(name, name) for name in kernel.cells]),
+        block_memory={moved.get(name, name): sizes for name, sizes in kernel.block_memory.items()},
     )
 
 
