@@ -356,7 +356,7 @@ class Stage:
         """Refuse to let an engine compile blocks of threads where it has none: Taichi ends the process on some."""
         where = runs_in_blocks(self.source, self.home, self.owner) if self.uses_blocks else None
         if where is not None and (self.engine.device_type() == "cpu" or not self.runs_as_written):
-            words = f"kernel `{self.name}` of op `{op}` runs in blocks of threads, which {self.engine.name} has not here"
+            words = f"kernel `{self.name}` of op `{op}` uses blocks of threads, which {self.engine.name} lacks here"
             remedy = (
                 "Start the engine that it was written for on a GPU; or leave out `backward=`: of the op's own kernel "
                 "a gradient is generated."
@@ -419,9 +419,14 @@ class Stage:
         found = self._compiled.get(variant)
         return found if found is not None and found.runtime is self.engine.runtime() else None
 
-    def lowered(self, variant: Variant, values: Mapping[str, Any]) -> Lowered:
-        """The kernel as IR, for a variant. Raises NotCovered."""
+    def lowered(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
+        """The kernel as IR, for a variant; with blocks of threads still in it where that is asked for.
+
+        Raises NotCovered.
+        """
         defaults = types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
+        if in_blocks and self.uses_blocks:
+            return self._lower_in_blocks(variant, values, defaults)
         key = (variant, defaults)
         with COMPILING:
             if key not in self._lowered:
@@ -432,6 +437,15 @@ class Stage:
         if variant.batched:
             one, fields = self.lowered(replace(variant.single, is_serial=False), values)
             return Lowered(over_samples(one, variant), fields)
+        found = self._lower_in_blocks(variant, values, defaults)
+        plain = run_blocks_in_order(found.kernel)
+        exact = write_out_divisions(plain)
+        if exact is not plain:
+            self._misread.add(variant)
+        return found._replace(kernel=write_out_products(exact))
+
+    def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> Lowered:
+        """The kernel as it was written."""
         given = dict(variant.arrays)
         arrays = {n: nodes.Array(n, NAMES[a.dtype], a.rank, a.element) for n, a in given.items()}
         arguments = {
@@ -442,14 +456,9 @@ class Stage:
         others = {name: values[name] for name in self.open_templates}
         others["_lang"] = self.home.lang  # what rewritten trees call it
         source = replace(self.source, tree=self._tree(variant))
-        found = lower(
+        return lower(
             source, self.home, arrays, arguments=arguments, templates=others, owner=self.owner, defaults=defaults
         )
-        plain = run_blocks_in_order(found.kernel)
-        exact = write_out_divisions(plain)
-        if exact is not plain:
-            self._misread.add(variant)
-        return found._replace(kernel=write_out_products(exact))
 
     @one_at_a_time
     def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:

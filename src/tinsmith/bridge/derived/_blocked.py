@@ -39,10 +39,10 @@ class BlockedCore(Core):
     def _refused(self, reason: NotCovered, kind: Kind) -> KernelError:
         op, engine = self.signature.op, self.signature.stages[0].engine.name
         device = "CPUs" if kind.device.type == "cpu" else kind.device.type
-        words = f"op `{op}` runs in blocks of threads, which {engine} has not on {device}, and not every one in order"
+        words = f"op `{op}` uses blocks of threads, which {engine} lacks on {device}, and they cannot be run in order"
         remedy = (
-            "Write it so that all iterations of a block come by the same `sync()`, as often: conditions and bounds "
-            "around one may depend on the block (`i // block_dim`), on sizes and on arguments. Or start the engine on "
-            "a GPU."
+            "Write that line in other words. All iterations of a block must reach the same `sync()`, equally often: "
+            "conditions and bounds around one may depend on the block (`i // block_dim`), on sizes and on arguments. "
+            "Or start the engine on a GPU."
         )
         return KernelError(refusal(words, [("because of", reason.construct), ("at", reason.place)], remedy))

@@ -6,6 +6,7 @@ They are lowered as they stand; `transforms.run_blocks_in_order` makes loops of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from . import _constructors
@@ -57,7 +58,21 @@ def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
     array = nodes.Array(low.state.fresh("shared"), kind, len(sizes), tuple(element))
     low.state.arrays[array.name] = array
     low.state.block_memory[array.name] = tuple(nodes.Const(size, "i32") for size in sizes)
+    low.state.unnamed.add(array.name)
     return ArrayValue(array, tuple(sizes), (0,) * len(sizes))
+
+
+def named(low: Lowering, name: str, value: Any) -> Any:
+    """A value that a local called `name` begins to stand for: a new array is called like it from then on."""
+    state = low.state
+    if not isinstance(value, ArrayValue) or value.array.name not in state.unnamed:
+        return value
+    state.unnamed.remove(value.array.name)
+    array = replace(value.array, name=state.fresh(name))
+    state.block_memory[array.name] = state.block_memory.pop(value.array.name)
+    del state.arrays[value.array.name]
+    state.arrays[array.name] = array
+    return replace(value, array=array)
 
 
 def _barrier(low: Lowering) -> None:

@@ -238,6 +238,8 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "lang.misc.assume_in_range": lambda low, value, *_, **__: value,
     "lang.misc.no_activate": _nothing,
     "lang.matrix_ops.cast": _cast,
+    "types.compound_types.vector": lambda low, *positional, **named: low.engine.lang.types.vector(*positional, **named),
+    "types.compound_types.matrix": lambda low, *positional, **named: low.engine.lang.types.matrix(*positional, **named),
     **_decompositions.LOWERED,
     **_blocks.LOWERED,
 }
