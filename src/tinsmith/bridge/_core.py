@@ -26,7 +26,6 @@ from ._lowered import lowered
 from ._pace import Pace
 from ._plan import Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
-from ._stage import Stage
 from ._steps import StageLaunch, Use
 from ._tracing import constant_when_traced, is_tracing
 from .backward import Reverse

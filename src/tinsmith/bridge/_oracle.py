@@ -176,7 +176,6 @@ class _Run:
             arrays |= {name: arrays[name].detach() for name in self._signature.detached}
         return {name: arrays[name] for name in self._signature.outputs}
 
-
     def _block_memory(self, kernel: nodes.Kernel, given: Mapping[str, torch.Tensor]) -> _Tensors:
         """Memory of the kernel's blocks."""
         shapes = {name: tuple(one.shape) for name, one in given.items()}

@@ -234,7 +234,7 @@ class Stage:
 
     @property
     def runs_as_written(self) -> bool:
-        """Whether the engine gets the user's own source, for one sample: not where the kernel was moved or is checked."""
+        """Whether the engine gets the user's own source: not where the kernel was moved, or its bounds are checked."""
         return self.engine is self.home and not self.is_checked
 
     @lazy

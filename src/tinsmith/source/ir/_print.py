@@ -54,6 +54,7 @@ _Single: TypeAlias = (
     | nodes.While
     | nodes.Break
     | nodes.Continue
+    | nodes.Barrier
 )
 """What is one statement in Python too."""
 
@@ -180,7 +181,7 @@ class _Writer:
         written: list[ast.stmt] = []
         for name in sorted(self.shared & walk.touched(loop.body)) if loop.is_parallel else ():
             array = self.kernel.arrays[name]
-            sizes = [ast.Constant(size.value) for size in self.kernel.block_memory[name] if isinstance(size, nodes.Const)]
+            sizes = [self.expression(size) for size in self.kernel.block_memory[name]]
             kind: ast.expr = _lang(array.type)
             if array.element:
                 word = "vector" if len(array.element) == 1 else "matrix"
@@ -194,13 +195,14 @@ class _Writer:
 
     def loop(self, one: nodes.For) -> ast.For:
         names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in one.names]
+        body = [*self.declared(one), *self.body(one.body)]
         if len(names) == 1:
             first, end = one.bounds[0]
             bounds = [end] if first == nodes.Const(0, "i32") else [first, end]
             iterator = ast.Call(ast.Name("range", ast.Load()), [self.expression(bound) for bound in bounds], [])
-            return ast.For(names[0], iterator, [*self.declared(one), *self.body(one.body)], [])
+            return ast.For(names[0], iterator, body, [])
         pairs = [self.bound(*bound) for bound in one.bounds]
-        return ast.For(ast.Tuple(names, ast.Store()), _call("ndrange", *pairs), [*self.declared(one), *self.body(one.body)], [])
+        return ast.For(ast.Tuple(names, ast.Store()), _call("ndrange", *pairs), body, [])
 
     def bound(self, first: nodes.Expr, end: nodes.Expr) -> ast.expr:
         if first == nodes.Const(0, "i32"):

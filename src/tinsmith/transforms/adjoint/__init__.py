@@ -1,7 +1,7 @@
 """The adjoint: from a kernel of the IR to the kernels that its gradient takes."""
 
 from ._adjoint import adjoint
-from ._evaluated import can_evaluate, evaluated, extent, formula_text
+from ._evaluated import can_evaluate, evaluated, formula_text
 from ._flops import count_flops
 from ._one_thread import on_one_thread
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
@@ -21,7 +21,6 @@ __all__ = [
     "can_evaluate",
     "count_flops",
     "evaluated",
-    "extent",
     "formula_text",
     "on_one_thread",
     "records_of",

@@ -15,7 +15,7 @@ from dataclasses import replace
 from ...source.ir import NotCovered, nodes, types, walk
 from .._algebra import cast, compared, constant, minus, plus, times
 from .._names import Names, names_of
-from ..adjoint import can_evaluate, extent
+from ..adjoint import can_evaluate
 from ..analysis import definitions, single_definitions
 from ._lanes import Handed, locals_across
 from ._layout import BlockLayout
@@ -85,11 +85,6 @@ class _Ordering:
         self.loop = replace(loop, bounds=tuple((self.known(a), self.known(b)) for a, b in loop.bounds))
         block, lane = (nodes.Local(names.fresh(word), "i32") for word in ("block", "lane"))
         self.layout = BlockLayout(self.loop, block, lane)
-        total = extent(self.loop.bounds)
-        assert total is not None
-        self.total = total
-        size = constant(self.layout.size, "i32")
-        self.blocks = nodes.Binary("//", plus(total, minus(size, ONE)), size, "i32")
         self.iterations = names.local("iterations", "i32")
         self.level = BlockLevel(self.layout, loop.body, kernel.locals, kernel.path)
         self.level.check_order()
@@ -105,8 +100,9 @@ class _Ordering:
         values = single_definitions(definitions(self.kernel.body))
 
         def written_out(expr: nodes.Expr) -> nodes.Expr:
-            is_known = isinstance(expr, nodes.Local) and expr.name in values
-            return written_out(values[expr.name]) if is_known else walk.rebuilt(expr, written_out)
+            if isinstance(expr, nodes.Local) and expr.name in values:
+                return written_out(values[expr.name])
+            return walk.rebuilt(expr, written_out)
 
         found = written_out(bound)
         if can_evaluate(found):
@@ -121,25 +117,28 @@ class _Ordering:
             if name in touched:
                 array = self.kernel.arrays[name]
                 self.arrays[name] = replace(array, rank=array.rank + 1)
-                self.memory[name] = (self.blocks, *sizes)
+                self.memory[name] = (self.layout.blocks, *sizes)
         for name in sorted({name for one in self.handed.values() for name in (*one.loaded, *one.stored)}):
             kind = _kept_type(self.kernel.locals[name])
             array = nodes.Array(self.names.fresh(f"{name}_of_lanes"), kind, 2)
             self.kept[name] = self.arrays[array.name] = array
-            self.memory[array.name] = (self.blocks, constant(self.layout.size, "i32"))
+            self.memory[array.name] = (self.layout.blocks, constant(self.layout.size, "i32"))
 
     # Statements -------------------------------------------------------------------------------
 
     def task(self) -> nodes.For:
         """The loop over blocks."""
         line = self.loop.line
-        head: list[nodes.Stmt] = [nodes.Assign(self.iterations.name, self.total, line)]
+        body = self.written(self.items)
+        head: list[nodes.Stmt] = []
+        if self.iterations.name in walk.locals_in([e for one in walk.statements(body) for e in walk.expressions(one)]):
+            head.append(nodes.Assign(self.iterations.name, self.layout.total, line))
         for name in self.loop.names:
             self.names.types[name] = "i32"
             if not self.is_lanes(name):
                 head.append(nodes.Assign(name, self.layout.variables[name], line))
-        body = tuple([self.shared(one) for one in (*head, *self.written(self.items))])
-        return nodes.For((self.layout.block.name,), ((ZERO, self.blocks),), body, True, line)
+        body = tuple([self.shared(one) for one in (*head, *body)])
+        return nodes.For((self.layout.block.name,), ((ZERO, self.layout.blocks),), body, True, line)
 
     def is_lanes(self, name: str) -> bool:
         """Whether a variable of the loop differs from lane to lane."""
@@ -185,11 +184,10 @@ class _Ordering:
 
     def over_lanes(self, body: Block) -> nodes.For:
         """A loop over the lanes of a block; its length is known, so that tapes have a formula."""
-        size = self.layout.size
-        is_full = isinstance(self.total, nodes.Const) and self.total.value % size == 0
-        if not is_full:
+        if not self.layout.are_full:
             body = (nodes.If(compared("<", self.layout.number, self.iterations), body, (), self.loop.line),)
-        return nodes.For((self.layout.lane.name,), ((ZERO, constant(size, "i32")),), body, line=self.loop.line)
+        lanes = ((ZERO, constant(self.layout.size, "i32")),)
+        return nodes.For((self.layout.lane.name,), lanes, body, line=self.loop.line)
 
     def repeats(self, handed: Handed) -> list[nodes.Stmt]:
         values = ((name, self.layout.in_blocks(self.level.pure[name])) for name in handed.repeated)
@@ -247,8 +245,9 @@ class _Ordering:
             return expr
 
         def stored(other: nodes.Stmt) -> nodes.Stmt:
-            is_block = isinstance(other, nodes.Store | nodes.Atomic) and other.array in self.kernel.block_memory
-            return replace(other, index=(self.layout.block, *other.index)) if is_block else other
+            if isinstance(other, nodes.Store | nodes.Atomic) and other.array in self.kernel.block_memory:
+                return replace(other, index=(self.layout.block, *other.index))
+            return other
 
         return walk.changed(one, loaded, stored)
 

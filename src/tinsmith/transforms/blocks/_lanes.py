@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...source.ir import nodes, walk
-from ..analysis import mentioned
+from ..analysis import defined, mentioned
 from ._regions import Region
 from ._uniform import BlockLevel
 
@@ -32,8 +32,7 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
     """What each region does with locals that live across barriers."""
     own = {*level.locals, *level.layout.variables}
     uses = {region: mentioned(region.body) | _voted(region) for region in regions}
-    given = {region: {name for one in walk.statements(region.body) for name in walk.assigned(one)} for region in regions}
-    given = {region: names - own for region, names in given.items()}
+    given = {region: defined(region.body) - own for region in regions}
     everywhere = {name for names in given.values() for name in names}
     wanted = {region: _read_before_given(region) & everywhere for region in regions}
     repeatable = _repeatable(level, own)
@@ -58,13 +57,14 @@ def _voted(region: Region) -> set[str]:
 
 def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
     """Locals that any region can work out, and from what; each after those that it is made of."""
-    outer = {name for one in walk.statements(level.body) for name in walk.assigned(one)}
+    inner = defined(level.body)
     found: dict[str, nodes.Expr] = {}
     for name, value in level.pure.items():
         parts = walk.locals_in([value])
-        if name not in own and all(part in own or part in found or part not in outer for part in parts):
-            if all(part not in level.locals or part in level.single for part in parts):
-                found[name] = value
+        is_known = all(part in own or part in found or part not in inner for part in parts)
+        is_steady = all(part not in level.locals or part in level.single for part in parts)
+        if name not in own and is_known and is_steady:
+            found[name] = value
     return found
 
 

@@ -5,12 +5,14 @@ Iteration number f, counted from 0 with the last loop variable fastest, is lane 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from ...source.ir import BLOCK_SIZE, iteration_number, nodes, walk
-from .._algebra import constant, is_constant, minus, plus, times
+from .._algebra import constant, minus, plus, times
+from ..analysis import affine
 
 ZERO = constant(0, "i32")
 
@@ -33,6 +35,33 @@ class BlockLayout:
         """How many iterations a block has."""
         return self.loop.block_size or BLOCK_SIZE
 
+    @cached_property
+    def extents(self) -> tuple[nodes.Expr, ...]:
+        """How many values each variable of the loop has; a negative number where it has none."""
+        return tuple([minus(end, first) for first, end in self.loop.bounds])
+
+    @cached_property
+    def total(self) -> nodes.Expr:
+        """How many iterations there are."""
+        found: nodes.Expr = constant(1, "i32")
+        for one in self.extents:
+            found = _product(found, one if isinstance(one, nodes.Const) else nodes.Binary("max", one, ZERO, "i32"))
+        return found
+
+    @property
+    def are_full(self) -> bool:
+        """Whether every block has all of its iterations, whatever the sizes are."""
+        factors = (affine(one, {}) for one in self.extents)
+        return math.prod(math.gcd(one.constant, *one.steady.values()) for one in factors) % self.size == 0
+
+    @property
+    def blocks(self) -> nodes.Expr:
+        """How many blocks there are."""
+        if isinstance(self.total, nodes.Const):
+            return constant(-(-int(self.total.value) // self.size), "i32")
+        last = constant(self.size - 1, "i32")
+        return nodes.Binary("//", plus(self.total, last), constant(self.size, "i32"), "i32")
+
     @property
     def number(self) -> nodes.Expr:
         """The number of an iteration."""
@@ -44,8 +73,8 @@ class BlockLayout:
         found: dict[str, nodes.Expr] = {}
         stride: nodes.Expr = constant(1, "i32")
         pairs = list(zip(self.loop.names, self.loop.bounds, strict=True))
-        for place, (name, (first, end)) in reversed(list(enumerate(pairs))):
-            extent = minus(end, first)
+        for place, (name, (first, _)) in reversed(list(enumerate(pairs))):
+            extent = self.extents[place]
             here = self.divided(stride)
             found[name] = plus(first, here if place == 0 else self._remainder(here, stride, extent))
             stride = _product(stride, extent)
@@ -99,8 +128,6 @@ def _quotient(expr: nodes.Expr, divisor: int) -> nodes.Expr:
 
 
 def _product(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
-    if is_constant(one) and is_constant(other):
-        assert isinstance(one, nodes.Const)
-        assert isinstance(other, nodes.Const)
+    if isinstance(one, nodes.Const) and isinstance(other, nodes.Const):
         return constant(one.value * other.value, "i32")
     return times(one, other)

@@ -12,7 +12,7 @@ from ._uniform import BlockLevel
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Statements that each lane runs from the first to the last, whatever other lanes do. Each is equal to itself alone.
+    """Statements that each lane runs from the first to the last, whatever others do. Each is equal to itself alone.
 
     Attributes:
         vote: the barrier that counts lanes at the end; None without one.

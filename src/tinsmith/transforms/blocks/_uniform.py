@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...source.ir import NotCovered, nodes, walk
 from .._algebra import constant, plus, times
-from ..analysis import affine, definitions
+from ..analysis import affine, defined, definitions
 from ._layout import BlockLayout
 
 Block = Sequence[nodes.Stmt]
@@ -86,13 +86,13 @@ class BlockLevel:
     def _find_pure(self) -> dict[str, nodes.Expr]:
         found: dict[str, nodes.Expr] = {}
         known = {*self.layout.variables, *self.single}
-        outer = {name for name, _ in definitions(self.body)}
+        inner = defined(self.body)
         for name, value in self.single.items():
             if value is None or value.type != self.kinds[name]:
                 continue
             if any(isinstance(part, nodes.Load) for part in walk.parts(value)):
                 continue
-            if all(one in known or one not in outer for one in walk.locals_in([value])):
+            if all(one in known or one not in inner for one in walk.locals_in([value])):
                 found[name] = value
         return found
 
@@ -229,7 +229,7 @@ class BlockLevel:
                 continue
             for load in (part for expr in _deciding(one) for part in walk.parts(expr) if isinstance(part, nodes.Load)):
                 if load.array in changed:
-                    words = f"`{load.array}`, on which a `sync()` depends, read before a `sync()` while others store to it"
+                    words = f"`{load.array}`, on which a `sync()` depends, read while other iterations may store to it"
                     raise NotCovered(words, one.line, self._place(one.line))
             match one:
                 case nodes.Barrier():
