@@ -14,21 +14,20 @@ from .._errors import ShapeError, refusal
 from ..source.ir import Lowered, nodes
 from ..spec import Numbers, Sizing, Symbol
 from ..transforms.adjoint import evaluated
-from ._stage import Stage
 
 LARGEST = 2**31 - 1
 """Numbers of one array: engines count elements in 32 bits."""
 
 
-def add_block_memory(found: Sizing, kernels: Sequence[tuple[Stage, Lowered]], op: str) -> Sizing:
+def add_block_memory(found: Sizing, kernels: Sequence[Lowered], op: str) -> Sizing:
     """The sizing of a call, with the memory of blocks that its kernels need.
 
     Args:
         found: that of the arrays that the signature names.
-        kernels: the launches of the op, each with its kernel for one sample.
+        kernels: those of the op's launches, for one sample.
         op: its name, for messages.
     """
-    arrays = {name: kernel.arrays[name] for _, (kernel, _) in kernels for name in kernel.block_memory}
+    arrays = {name: kernel.arrays[name] for kernel, _ in kernels for name in kernel.block_memory}
     if not arrays:
         return found
     lead = () if found.batch is None else (found.batch,)
@@ -52,7 +51,7 @@ def add_block_memory(found: Sizing, kernels: Sequence[tuple[Stage, Lowered]], op
 
     ranks = {
         name: array.rank + len(array.element)
-        for _, (kernel, _) in kernels
+        for kernel, _ in kernels
         for name, array in kernel.arrays.items()
         if name not in arrays
     }
@@ -60,7 +59,7 @@ def add_block_memory(found: Sizing, kernels: Sequence[tuple[Stage, Lowered]], op
 
 
 def _sizes(
-    kernels: Sequence[tuple[Stage, Lowered]],
+    kernels: Sequence[Lowered],
     arrays: Mapping[str, nodes.Array],
     shapes: Mapping[str, Sequence[int]],
     scalars: Mapping[str, Any],
@@ -68,11 +67,9 @@ def _sizes(
 ) -> dict[str, tuple[int, ...]]:
     """The sizes of the memory: the largest that a launch needs."""
     found: dict[str, tuple[int, ...]] = {name: (0,) * array.rank for name, array in arrays.items()}
-    for stage, (kernel, _) in kernels:
-        pairs = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
-        values = {name: scalars[called] for name, called in pairs if called in scalars}
+    for kernel, _ in kernels:
         for name, sizes in kernel.block_memory.items():
-            needed = [evaluated(size, shapes, values) for size in sizes]
+            needed = [evaluated(size, shapes, scalars) for size in sizes]
             found[name] = tuple([max(pair) for pair in zip(found[name], needed, strict=True)])
     for name, shape in found.items():
         count = math.prod((*shape, *arrays[name].element))

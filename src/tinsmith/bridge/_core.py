@@ -186,7 +186,7 @@ class Core:
             kernels = lowered(case)
         except NotCovered:
             return found
-        return add_block_memory(found, list(zip(signature.stages, kernels, strict=True)), signature.op)
+        return add_block_memory(found, kernels, signature.op)
 
     def _find_named_sizes(self, call: Call) -> Sizing:
         """Sizes of the arrays that the signature names."""

@@ -6,31 +6,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .._errors import KernelError, refusal
-from ..source.ir import Lowered, NotCovered, nodes
+from ..source.ir import Lowered, NotCovered
 from ..transforms import Names, rearrayed
 from ._case import Case
+from ._stage import Stage
 
 
 def lowered(case: Case) -> list[Lowered]:
     """The kernels of an op as IR, in order. Raises NotCovered."""
-    pairs = zip(case.signature.stages, case.variants, strict=True)
-    return _with_memory_apart(case, [stage.lowered(variant, case.templates) for stage, variant in pairs])
+    stages = case.signature.stages
+    pairs = zip(stages, case.variants, strict=True)
+    kernels = [stage.lowered(variant, case.templates) for stage, variant in pairs]
+    return _with_memory_apart(case, [stage.first for stage in stages], kernels)
 
 
-def _with_memory_apart(case: Case, kernels: list[Lowered]) -> list[Lowered]:
-    """Kernels of which no two have memory of blocks by one name: arrays of one name are one array."""
+def _with_memory_apart(case: Case, stages: Sequence[Stage], kernels: list[Lowered]) -> list[Lowered]:
+    """Kernels of which no two have memory of blocks by one name: arrays of one name are one array.
+
+    `stages` are those that they come from; launches of one have its memory.
+    """
     if not any(kernel.block_memory for kernel, _ in kernels):
         return kernels
     taken = {*case.signature.order, *case.signature.items}
     taken |= {name for kernel, _ in kernels for name in kernel.arrays if name not in kernel.block_memory}
-    known: dict[nodes.Kernel, nodes.Kernel] = {}
-    for kernel, _ in kernels:
-        if kernel not in known:  # a kernel may be launched several times
-            names = Names(taken)
-            moved = {name: names.fresh(name) for name in kernel.block_memory}
-            taken |= {*moved.values()}
-            known[kernel] = rearrayed(kernel, moved)
-    return [Lowered(known[kernel], fields) for kernel, fields in kernels]
+    names, moved = Names(taken), dict[Stage, dict[str, str]]()
+    for stage, (kernel, _) in zip(stages, kernels, strict=True):
+        if stage not in moved:
+            moved[stage] = {name: names.fresh(name) for name in kernel.block_memory}
+    return [Lowered(rearrayed(one, moved[stage]), fields) for stage, (one, fields) in zip(stages, kernels, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ def launched(case: Case) -> Launched:
     stages = case.signature.stages
     places = {stage: place for place, stage in enumerate(case.signature.firsts)}
     variants = {stage: variant for stage, variant in zip(stages, case.variants, strict=True) if stage is stage.first}
-    kernels = _with_memory_apart(case, [stage.lowered(variants[stage], case.templates) for stage in places])
-    return Launched(kernels, [places[stage.first] for stage in stages])
+    kernels = [stage.lowered(variants[stage], case.templates) for stage in places]
+    return Launched(_with_memory_apart(case, [*places], kernels), [places[stage.first] for stage in stages])
 
 
 def followed(case: Case) -> list[Lowered]:

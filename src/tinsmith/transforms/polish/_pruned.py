@@ -103,7 +103,7 @@ class _Pruning:
                 # Kept, it would keep the branch around it, and what that reads: a tangent would ask for arrays
                 # that the adjoint, where a continue is a branch around nothing, has not saved.
                 return None, live
-            case nodes.Continue():
+            case _:  # another `continue`
                 return one, set(self.after_continue[-1])
 
     def atomic(self, one: nodes.Atomic, live: set[str]) -> tuple[nodes.Stmt | None, set[str]]:

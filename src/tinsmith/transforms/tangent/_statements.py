@@ -56,6 +56,8 @@ class Statements:
                 return (replace(one, body=self.block(one.body)),)
             case nodes.Break() | nodes.Continue():
                 return (one,)
+            case nodes.Barrier():
+                raise AssertionError("blocks were to be run in order")
 
     def _still(self, name: str, kind: str, line: int) -> Block:
         """A local whose new value has no tangent."""
