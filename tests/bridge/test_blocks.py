@@ -1,5 +1,6 @@
 """Blocks of threads on CPUs: memory that they share and barriers, run in order; values and gradients of each form."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith import GradientError, KernelError
 
 SIZE = 8
 
@@ -118,7 +120,7 @@ def tiled_product(lang):
     return Row(tiled_product, torch.matmul, inputs)
 
 
-def splats(lang):
+def splats(lang):  # noqa: C901  # as such kernels are
     """Pixels of a tile load its splats together, then each walks through them until it is full."""
     vector, matrix = _arrays(lang)
     integers = lang.types.ndarray(dtype=lang.i32, ndim=1)
@@ -370,7 +372,20 @@ def default_size(lang):
     return Row(default_size, twin, lambda n: [torch.rand(n, 13, dtype=torch.float64)])
 
 
-ROWS = {row.__name__: row for row in (tree_sum, prefix_sum, tiled_product, splats, moments, in_functions, queue, votes, default_size)}
+ROWS = {
+    row.__name__: row
+    for row in (
+        tree_sum,
+        prefix_sum,
+        tiled_product,
+        splats,
+        moments,
+        in_functions,
+        queue,
+        votes,
+        default_size,
+    )
+}
 
 
 def _for_twin(twin, keywords):
@@ -393,3 +408,294 @@ def test_values_and_gradients(lang64, name):
         weights = torch.rand_like(wanted)
         pairs = [torch.autograd.grad(result, leaves, weights) for result in (found, wanted)]
         torch.testing.assert_close(*pairs)
+
+
+def _derivatives(op, twin, x, direction):
+    """Each way of using an op that is made of another form of its kernels, and the same in torch."""
+    batch = torch.stack([x, x.flip(0), 1.5 * x])
+
+    def squared(function):
+        return lambda one: (function(one) ** 2).sum()
+
+    def compiled(function):
+        return torch.compile(function, fullgraph=True, backend="aot_eager")
+
+    yield "jvp", *(torch.func.jvp(one, (x,), (direction,))[1] for one in (op, twin))
+    yield "vmap", torch.vmap(op)(batch), torch.stack([twin(one) for one in batch])
+    yield "vmap of grad", *(torch.vmap(torch.func.grad(squared(one)))(batch) for one in (op, twin))
+    yield "hessian", *(torch.func.hessian(squared(one))(x) for one in (op, twin))
+    yield "compile", compiled(op)(x), twin(x)
+    half = op(x.bfloat16())
+    yield "bfloat16", half, twin(x.bfloat16().float()).bfloat16()
+
+
+def _prefix(lang, float_type):
+    array = lang.types.ndarray(dtype=float_type, ndim=1)
+
+    @lang.kernel
+    def prefix(x: array, y: array):
+        lang.loop_config(block_dim=SIZE)
+        for i in range(x.shape[0]):
+            pad = lang.simt.block.SharedArray((SIZE,), float_type)
+            lane = i % SIZE
+            own = lang.sin(x[i])
+            pad[lane] = own
+            lang.simt.block.sync()
+            total = 0.0
+            for k in range(lane + 1):
+                total += pad[k]
+            y[i] = total * own
+
+    return prefix
+
+
+def _prefix_twin(x):
+    return torch.cat([part.sin().cumsum(0) * part.sin() for part in x.split(SIZE)])
+
+
+def test_derivatives_batches_and_half_precision(lang):
+    op = ts.op("x[n] -> y[n]")(_prefix(lang, lang.f32))
+    torch.manual_seed(0)
+    x, direction = torch.rand(2 * SIZE + 5), torch.rand(2 * SIZE + 5)
+    for name, found, wanted in _derivatives(op, _prefix_twin, x, direction):
+        torch.testing.assert_close(found, wanted, msg=lambda words, name=name: f"{name}: {words}", rtol=1e-3, atol=1e-3)
+
+
+def test_batch_dims(lang64):
+    op = ts.op("x[*b, n] -> y[*b, n]")(_prefix(lang64, lang64.f64))
+    x = torch.rand(2, 3, SIZE + 3, dtype=torch.float64, requires_grad=True)
+    found, wanted = op(x), torch.stack([_prefix_twin(one) for one in x.reshape(6, -1)]).reshape(x.shape)
+    torch.testing.assert_close(found, wanted)
+    pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (found, wanted)]
+    torch.testing.assert_close(*pairs)
+
+
+def test_oracle_and_check_follow_blocks(lang64):
+    op = ts.op("x[n] -> y[n]")(_prefix(lang64, lang64.f64))
+    x = torch.rand(SIZE + 1, dtype=torch.float64)
+    weights = torch.rand(SIZE + 1, dtype=torch.float64)
+    answer = ts.oracle(op, x, cotangents=weights)
+    torch.testing.assert_close(answer.outputs["y"], _prefix_twin(x))
+    torch.testing.assert_close(answer.gradients["x"], torch.func.vjp(_prefix_twin, x)[1](weights)[0])
+    assert ts.gradcheck(op, x).ok
+    assert not [one for one in op.lint() if "`pad`" in one.message]  # memory, and no local that engines forget
+
+
+def test_kernels_of_a_chain_have_memory_of_their_own(lang64):
+    """Both call it `pad`, of other sizes and ranks."""
+    array = lang64.types.ndarray(dtype=lang64.f64, ndim=1)
+
+    @lang64.kernel
+    def scaled(y: array, z: array):
+        lang64.loop_config(block_dim=4)
+        for i in range(y.shape[0]):
+            pad = lang64.simt.block.SharedArray((4, 2), lang64.f64)
+            pad[i % 4, 1] = y[i]
+            lang64.simt.block.sync()
+            z[i] = pad[0, 1] * y[i]
+
+    op = ts.chain("x[n] -> z[n]", [_prefix(lang64, lang64.f64), scaled], scratch="y[n]")
+    x = torch.rand(SIZE + 3, dtype=torch.float64, requires_grad=True)
+    found, wanted = op(x), torch.cat([part * part[0] for part in _prefix_twin(x).split(4)])
+    torch.testing.assert_close(found, wanted)
+    pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (found, wanted)]
+    torch.testing.assert_close(*pairs)
+
+
+@pytest.mark.parametrize("on_tensors", [True, False])
+def test_layers_launch_one_kernel_with_several_lengths(lang, on_tensors):
+    """Its memory is as large as the longest launch needs, whichever comes first."""
+    lengths = 5, 2 * SIZE + 5, 13
+    held, given = (lang.field(lang.f32, shape=max(lengths), needs_grad=True) for _ in range(2))
+
+    @lang.data_oriented
+    class Layer:
+        @lang.kernel
+        def forward(self, n: lang.i32):
+            lang.loop_config(block_dim=SIZE)
+            for i in range(n):
+                pad = lang.simt.block.SharedArray(SIZE, lang.f32)
+                pad[i % SIZE] = held[i]
+                lang.simt.block.sync()
+                given[i] += pad[0] * held[i]
+
+    layer = ts.Tin(Layer(), "cpu", on_tensors=on_tensors)
+    for length in lengths:
+        layer.register_kernel("forward", length, kernel_name=f"forward_{length}")
+    layer.register_input_field(held, "held").register_output_field(given, "given").finish()
+    x = torch.rand(max(lengths), requires_grad=True)
+    parts = [[*(part * part[0] for part in x[:length].split(SIZE)), x[length:] * 0.0] for length in lengths]
+    found, wanted = layer(x), sum(torch.cat(one) for one in parts)
+    torch.testing.assert_close(found, wanted)
+    pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (found, wanted)]
+    torch.testing.assert_close(*pairs)
+
+
+def test_size_of_blocks_by_template_and_range_by_arguments(lang64):
+    array = lang64.types.ndarray(dtype=lang64.f64, ndim=1)
+
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def scaled(x: array, size: lang64.template(), first: lang64.i32, end: lang64.i32, y: array):
+        lang64.loop_config(block_dim=size)
+        for i in range(first, end):
+            pad = lang64.simt.block.SharedArray((size,), lang64.f64)
+            pad[lang64.simt.block.thread_idx()] = x[i]
+            lang64.simt.block.sync()
+            y[i] = pad[0] * x[i]
+
+    for size, first, end in ((4, 0, 21), (8, 3, 20), (4, 2, 2), (3, 5, 1)):
+        x = torch.rand(21, dtype=torch.float64, requires_grad=True)
+        parts = [part * part[0] for part in x[first:end].split(size) if len(part)]
+        wanted = torch.cat([x[:first] * 0.0, *parts, x[max(first, end) :] * 0.0])
+        found = scaled(x, size, first, end)
+        torch.testing.assert_close(found, wanted)
+        pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (found, wanted)]
+        torch.testing.assert_close(*pairs)
+
+
+# Refusals ---------------------------------------------------------------------------------------
+
+
+def under_an_if(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            if x[i] > 0.5:
+                lang.simt.block.sync()  # here
+            y[i] = x[i]
+
+    return kernel, "`sync()` under the `if`"
+
+
+def in_a_loop(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            n = 2
+            if x[i] > 0.3:
+                n = 3
+            for _ in range(n):
+                lang.simt.block.sync()  # here
+            y[i] = x[i]
+
+    return kernel, "they differ in `n`"
+
+
+def in_a_while(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            count = i % 128 + 1
+            k = 0
+            while k < count:  # here
+                lang.simt.block.sync()
+                k += 1
+            y[i] = x[i]
+
+    return kernel, "`break` before a `sync()`"
+
+
+def behind_continue(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            if x[i] < 0.5:
+                continue  # here
+            lang.simt.block.sync()
+            y[i] = x[i]
+
+    return kernel, "`continue` before a `sync()`"
+
+
+def read_too_early(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            told = lang.simt.block.SharedArray((1,), lang.i32)
+            if i % 128 == 0:
+                told[0] = 3
+            n = told[0]  # here
+            for _ in range(n):
+                lang.simt.block.sync()
+            y[i] = x[i]
+
+    return kernel, "`told`, on which a `sync()` depends, read while other iterations may store to it"
+
+
+def outside_a_loop(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        pad = lang.simt.block.SharedArray((8,), lang.f32)  # here
+        for i in range(x.shape[0]):
+            y[i] = x[i] + pad[0]
+
+    return kernel, "`SharedArray` outside a parallel loop"
+
+
+def in_a_serial_loop(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            lang.simt.block.sync()  # here
+            y[i] = x[i]
+
+    return kernel, "`sync()` outside a parallel loop"
+
+
+def of_unknown_length(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(lang.cast(x[0], lang.i32)):  # here
+            lang.simt.block.sync()
+            y[i] = x[i]
+
+    return kernel, "whose bounds only a run can tell"
+
+
+REFUSED = (
+    under_an_if,
+    in_a_loop,
+    in_a_while,
+    behind_continue,
+    read_too_early,
+    outside_a_loop,
+    in_a_serial_loop,
+    of_unknown_length,
+)
+
+
+@pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.__name__)
+def test_refused_by_its_line(lang, engine, row):
+    kernel, words = row(lang, lang.types.ndarray(dtype=lang.f32, ndim=1))
+    op = ts.op("x[n] -> y[n]")(kernel)
+    lines, first = inspect.getsourcelines(row)
+    line = first + next(number for number, text in enumerate(lines) if text.rstrip().endswith("# here"))
+    for x in (torch.rand(8), torch.rand(8, requires_grad=True)):
+        with pytest.raises(KernelError, match=f"uses blocks of threads, which {engine} lacks on CPUs") as caught:
+            op(x)
+        assert words in str(caught.value) and f"test_blocks.py:{line}" in str(caught.value)
+        assert "Start the engine on a GPU" in str(caught.value).replace("Or start", "Start")
+
+
+def test_what_engines_would_run_themselves_is_refused(lang, engine):
+    """An engine's own reverse mode, and a gradient written by hand in blocks: Taichi ends the process on some."""
+    array = lang.types.ndarray(dtype=lang.f32, ndim=1)
+    op = ts.op("x[n] -> y[n]", adjoint="engine")(_prefix(lang, lang.f32))
+    x = torch.rand(SIZE + 1)
+    torch.testing.assert_close(op(x), _prefix_twin(x))
+    with pytest.raises(GradientError, match=f"{engine}'s reverse mode is not trusted with blocks of threads"):
+        op(x.requires_grad_())
+
+    @lang.kernel
+    def pull(grad_y: array, grad_x: array):
+        for i in range(grad_y.shape[0]):
+            pad = lang.simt.block.SharedArray((128,), lang.f32)
+            pad[i % 128] = grad_y[i]
+            grad_x[i] = pad[i % 128]
+
+    by_hand = ts.op("x[n] -> y[n]", backward=pull)(_prefix(lang, lang.f32))
+    torch.testing.assert_close(by_hand(x.detach()), _prefix_twin(x.detach()))
+    with pytest.raises(KernelError, match=r"`pull` .* uses blocks of threads"):
+        by_hand(x).sum().backward()
