@@ -9,7 +9,7 @@ from ._products import write_out_products
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
-from .blocks import run_blocks_in_order
+from .blocks import run_blocks_in_order, spread_blocks
 from .polish import pruned_tasks, scoped
 from .tangent import Tangent, tangent
 from .tree import (
@@ -62,6 +62,7 @@ __all__ = [
     "serialized",
     "simplified",
     "slopes",
+    "spread_blocks",
     "tangent",
     "unstored",
     "without_gradient_stores",

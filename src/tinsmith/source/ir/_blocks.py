@@ -55,7 +55,7 @@ def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
     element, kind = ((), _constructors.dtype(low, dtype)) if matrix is None else matrix
     if kind is None:
         raise Misfit(f"a `SharedArray` of {dtype!r}")
-    array = nodes.Array(low.state.fresh("shared"), kind, len(sizes), tuple(element))
+    array = nodes.Array(low.state.fresh("shared"), kind, len(sizes), tuple(element), is_of_blocks=True)
     low.state.arrays[array.name] = array
     low.state.block_memory[array.name] = tuple(nodes.Const(size, "i32") for size in sizes)
     low.state.unnamed.add(array.name)

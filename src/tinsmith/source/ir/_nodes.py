@@ -261,7 +261,8 @@ class Array:
 
     `rank` counts the dims that an index has; `element` are those of its vectors or matrices. `label` is
     what the source calls a field ("self.x"), "" for a parameter; `offset` the first index along each axis, () for 0.
-    No derivative goes through one that is not `is_differentiable`, as none does through integers.
+    No derivative goes through one that is not `is_differentiable`, as none does through integers. What blocks of
+    iterations have for themselves `is_of_blocks`, its adjoints and tangents too.
     """
 
     name: str
@@ -271,6 +272,7 @@ class Array:
     label: str = ""
     offset: tuple[int, ...] = ()
     is_differentiable: bool = True
+    is_of_blocks: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)

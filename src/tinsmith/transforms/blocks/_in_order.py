@@ -120,7 +120,7 @@ class _Ordering:
                 self.memory[name] = (self.layout.blocks, *sizes)
         for name in sorted({name for one in self.handed.values() for name in (*one.loaded, *one.stored)}):
             kind = _kept_type(self.kernel.locals[name])
-            array = nodes.Array(self.names.fresh(f"{name}_of_lanes"), kind, 2)
+            array = nodes.Array(self.names.fresh(f"{name}_of_lanes"), kind, 2, is_of_blocks=True)
             self.kept[name] = self.arrays[array.name] = array
             self.memory[array.name] = (self.layout.blocks, constant(self.layout.size, "i32"))
 
