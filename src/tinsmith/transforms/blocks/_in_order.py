@@ -33,7 +33,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
     is zero when the kernel starts.
 
     Raises:
-        NotCovered: iterations of a block may not come by a barrier alike, or only a run can tell how many there are.
+        NotCovered: iterations of a block may not reach a barrier alike, or only a run can tell how many there are.
     """
     if not kernel.block_memory and not any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body)):
         return kernel

@@ -1,6 +1,6 @@
 """Uniformity: which statements of a block run once for all of its lanes, because no lane could do otherwise.
 
-A barrier may only stand where all lanes of a block come by together. So what decides over it, the condition of a branch
+A barrier may only stand where all lanes of a block reach it together. So what decides over it, the condition of a branch
 or the bounds of a loop around it, has to be the same for all of them: made of sizes, arguments, the block's number, and
 what is read from memory at a place that is the same for all. Such statements are at the level of the block, and what
 gives their locals a value is too. Everything else is a lane's own.
@@ -199,7 +199,7 @@ class BlockLevel:
         return next(names, self.layout.loop.names[-1])
 
     def _held_up(self, one: Compound) -> nodes.Barrier | nodes.Break | nodes.Continue | None:
-        """What inside a statement all lanes of a block have to come by together."""
+        """What inside a statement all lanes of a block have to reach together."""
         inside = [other for other in walk.statements([one]) if self.has(other)]
         waiting = (other for other in inside if isinstance(other, nodes.Barrier))
         leaving = (other for other in inside if isinstance(other, nodes.Break | nodes.Continue))
