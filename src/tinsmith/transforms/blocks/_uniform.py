@@ -1,6 +1,6 @@
 """Uniformity: which statements of a block run once for all of its lanes, because no lane could do otherwise.
 
-A barrier may only stand where all lanes of a block reach it together. So what decides over it, the condition of a branch
+A barrier may only stand where all lanes of a block reach it together. What decides over it, the condition of a branch
 or the bounds of a loop around it, has to be the same for all of them: made of sizes, arguments, the block's number, and
 what is read from memory at a place that is the same for all. Such statements are at the level of the block, and what
 gives their locals a value is too. Everything else is a lane's own.
