@@ -8,11 +8,11 @@ from typing import Any, Protocol
 import torch
 
 from .._config import config
-from .._errors import DeviceError, DtypeError, KernelError, refusal
+from .._errors import DeviceError, DtypeError, refusal
 from ..engines import COMPILING, HALVES
-from ..source import shared_memory
-from ..source.ir import Lowered
+from ..source.ir import Lowered, NotCovered
 from ..spec import Sizing, fixed_sizing, sizing, solve
+from ._block_memory import add_block_memory
 from ._buffers import Buffer
 from ._cache import Cache
 from ._call import BackwardCall, Call
@@ -26,7 +26,6 @@ from ._lowered import lowered
 from ._pace import Pace
 from ._plan import Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
-from ._stage import Stage
 from ._steps import StageLaunch, Use
 from ._tracing import constant_when_traced, is_tracing
 from .backward import Reverse
@@ -162,9 +161,35 @@ class Core:
         if self.signature.has_open_elements:
             return self._find_sizing(call)
         key = (tuple([len(shape) for shape in call.shapes]), call.batch is None, call.batched, *call.sizes)
+        if self.signature.uses_blocks:  # what memory blocks need, the kernels tell
+            key = (*key, call.dtypes, self.fingerprints(call.templates))
         return self._sizings.get(key) or self._sizings.keep(key, self._find_sizing(call))
 
     def _find_sizing(self, call: Call) -> Sizing:
+        found = self._find_named_sizes(call)
+        return self._with_block_memory(call, found) if self.signature.uses_blocks else found
+
+    def _with_block_memory(self, call: Call, found: Sizing) -> Sizing:
+        """Sizes with those of the memory of blocks; without, where sizes misfit or the kernels are not understood."""
+        signature, numbers = self.signature, found.solve(call.whole_shapes, call.values)
+        if numbers is None:
+            return found
+        lead = 0 if call.batch is None else 1
+        made = [item.name for item in signature.spec.made]
+        shapes = dict(zip(signature.arrays, call.shapes, strict=True))
+        shapes |= {name: found.evaluate(name, numbers)[lead:] for name in made}
+        dtypes = dict(zip(signature.arrays, call.dtypes, strict=True))
+        dtypes |= {name: self.made_dtype(name, call) for name in made}
+        pictures = self.fingerprints(call.templates)
+        case = Case(signature, shapes, dtypes, frozenset(), pictures, call.templates)
+        try:
+            kernels = lowered(case)
+        except NotCovered:
+            return found
+        return add_block_memory(found, kernels, signature.op)
+
+    def _find_named_sizes(self, call: Call) -> Sizing:
+        """Sizes of the arrays that the signature names."""
         signature = self.signature
         if signature.has_open_elements:
             shapes = dict(zip(signature.arrays, call.whole_shapes, strict=True))
@@ -291,21 +316,6 @@ class Core:
                 words = f"op `{self.signature.op}` got tensors on {device}, its engine {name} runs on {runs_on}"
                 remedy = f"Move the tensors (`.to({runs_on!r})`), or start the engine there: ts.init({device.type!r})."
                 raise DeviceError(refusal(words, remedy=remedy))
-            self._check_shared(stage, runs_on)
-
-    def _check_shared(self, stage: Stage, runs_on: str) -> None:
-        """Refuse memory that threads share where there are no blocks: Taichi ends the process on it."""
-        where = shared_memory(stage.source, stage.home) if runs_on == "cpu" else None
-        if where is not None:
-            name = stage.engine.name
-            words = (
-                f"op `{self.signature.op}` uses memory that the threads of a block share, and {name} has none on CPUs"
-            )
-            remedy = (
-                "Start the engine on a GPU. Or give the kernel that memory as scratch, a row for each block, and write "
-                "a loop of its own for what stands between two `sync()`."
-            )
-            raise KernelError(refusal(words, [("SharedArray", where)], remedy))
 
     def result_dtype(self, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
         """The half dtype that a result is cast back to, None where it is computed in its own."""

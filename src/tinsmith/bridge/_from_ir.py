@@ -72,7 +72,7 @@ def compile_ir(
 
 def over_samples(kernel: nodes.Kernel, variant: Variant) -> nodes.Kernel:
     """A kernel for one sample as the one for a batch that a variant wants. Raises NotBatchable."""
-    kernel = batched(kernel, variant.batched)
+    kernel = batched(kernel, variant.batched | kernel.block_memory.keys())
     return serialized(kernel) if variant.is_serial else kernel
 
 

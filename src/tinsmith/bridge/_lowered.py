@@ -7,13 +7,33 @@ from dataclasses import dataclass
 
 from .._errors import KernelError, refusal
 from ..source.ir import Lowered, NotCovered
+from ..transforms import Names, rearrayed
 from ._case import Case
+from ._stage import Stage
 
 
 def lowered(case: Case) -> list[Lowered]:
     """The kernels of an op as IR, in order. Raises NotCovered."""
-    pairs = zip(case.signature.stages, case.variants, strict=True)
-    return [stage.lowered(variant, case.templates) for stage, variant in pairs]
+    stages = case.signature.stages
+    pairs = zip(stages, case.variants, strict=True)
+    kernels = [stage.lowered(variant, case.templates) for stage, variant in pairs]
+    return _with_memory_apart(case, [stage.first for stage in stages], kernels)
+
+
+def _with_memory_apart(case: Case, stages: Sequence[Stage], kernels: list[Lowered]) -> list[Lowered]:
+    """Kernels of which no two have memory of blocks by one name: arrays of one name are one array.
+
+    `stages` are those that they come from; launches of one have its memory.
+    """
+    if not any(kernel.block_memory for kernel, _ in kernels):
+        return kernels
+    taken = {*case.signature.order, *case.signature.items}
+    taken |= {name for kernel, _ in kernels for name in kernel.arrays if name not in kernel.block_memory}
+    names, moved = Names(taken), dict[Stage, dict[str, str]]()
+    for stage, (kernel, _) in zip(stages, kernels, strict=True):
+        if stage not in moved:
+            moved[stage] = {name: names.fresh(name) for name in kernel.block_memory}
+    return [Lowered(rearrayed(one, moved[stage]), fields) for stage, (one, fields) in zip(stages, kernels, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -30,7 +50,7 @@ def launched(case: Case) -> Launched:
     places = {stage: place for place, stage in enumerate(case.signature.firsts)}
     variants = {stage: variant for stage, variant in zip(stages, case.variants, strict=True) if stage is stage.first}
     kernels = [stage.lowered(variants[stage], case.templates) for stage in places]
-    return Launched(kernels, [places[stage.first] for stage in stages])
+    return Launched(_with_memory_apart(case, [*places], kernels), [places[stage.first] for stage in stages])
 
 
 def followed(case: Case) -> list[Lowered]:

@@ -19,7 +19,7 @@ from ._orders import call_order, warn_of_orders
 from ._relaunch import stage_of, stages_of
 from ._signature import Signature, match, settled
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
-from .derived import SeededCore, has_draws
+from .derived import BlockedCore, SeededCore, has_draws
 from .operators import define_operators
 
 _REVERSES: Mapping[str, Callable[[Signature], Reverse]] = {
@@ -48,7 +48,7 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
         warn_of_orders(signature)
     reverse = _reverse_for(signature, options)
     backward = reverse.stage if isinstance(reverse, HandWritten) else None
-    core = Core(signature, reverse)
+    core = _core(signature, reverse)
     content = functools.partial(content_of, signature, options, backward)
     if isinstance(reverse, AutoReverse | SourceReverse) and has_draws(signature):
         core = SeededCore(core)
@@ -80,7 +80,11 @@ def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options
         order=signature.order,
         overwrites=updated,
     )
-    return Core(settled(replace(found, refuses_half=signature.refuses_half)), EngineReverse(found))
+    return _core(settled(replace(found, refuses_half=signature.refuses_half)), EngineReverse(found))
+
+
+def _core(signature: Signature, reverse: Reverse) -> Core:
+    return BlockedCore(signature, reverse) if signature.uses_blocks else Core(signature, reverse)
 
 
 def _names_in(kernels: Sequence[Any]) -> frozenset[str]:

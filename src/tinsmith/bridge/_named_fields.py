@@ -37,7 +37,7 @@ def name_fields(launcher: Launcher, bound: Bound, gradients: frozenset[str]) -> 
         stage = Stage(stage.kernel, stage.arrays, links=Links({}, {}, gradients=gradients), may_write_fields=True)
     stage.survey(stage.templates(bound.templates))
     variant = launcher.variant(bound, stage)
-    lowered = stage.lowered(variant, bound.templates)
+    lowered = stage.lowered(variant, bound.templates, in_blocks=True)
     kernel = _from_zero(lowered.kernel)
     arrays = dict(variant.arrays)
     wanted = {*arrays, *kernel.arguments}

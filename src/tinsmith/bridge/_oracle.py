@@ -13,8 +13,10 @@ from typing import Any, TypeAlias
 import torch
 
 from .._errors import ArgumentError, ShapeError, refusal
+from ..engines import DTYPES
 from ..source.interpreter import Recorder, Watch, interpret
 from ..source.ir import Lowered, nodes
+from ..transforms.adjoint import evaluated
 from ._binding import Bound
 from ._call import Call
 from ._lowered import followed as kernels_of
@@ -167,11 +169,22 @@ class _Run:
         for number, (kernel, fields) in enumerate(self._kernels):
             given = {name: arrays[name] for name in kernel.arrays if name in arrays}
             given |= {name: field.to_torch().cpu() for name, field in fields.items()}
+            given |= self._block_memory(kernel, given)
             record, watch = (None, None) if self._observer is None else self._observer(kernel, number, given)
             after = interpret(kernel, given, self._scalars, faithful=self._faithful, record=record, watch=watch)
             arrays |= {name: after[name] for name in self.made if name in after}
             arrays |= {name: arrays[name].detach() for name in self._signature.detached}
         return {name: arrays[name] for name in self._signature.outputs}
+
+    def _block_memory(self, kernel: nodes.Kernel, given: Mapping[str, torch.Tensor]) -> _Tensors:
+        """Memory of the kernel's blocks."""
+        shapes = {name: tuple(one.shape) for name, one in given.items()}
+        found = {}
+        for name, sizes in kernel.block_memory.items():
+            array = kernel.arrays[name]
+            shape = (*(evaluated(size, shapes, self._scalars) for size in sizes), *array.element)
+            found[name] = torch.zeros(shape, dtype=DTYPES[array.type])
+        return found
 
 
 def _flat(form: Form, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

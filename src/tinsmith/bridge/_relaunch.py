@@ -58,13 +58,14 @@ class Relaunch(Stage):
     def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
         return self._first.batch_refusal(variant, values)
 
-    def lowered(self, variant: Variant, values: Mapping[str, Any]) -> Lowered:
+    def lowered(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
         """The kernel as IR, its arguments named as they are in the op. Raises NotCovered."""
-        kernel, fields = self._first.lowered(variant, values)
+        kernel, fields = self._first.lowered(variant, values, in_blocks=in_blocks)
         # statements of its own in any case: an op's kernels are told apart by their stores
         arguments = {self._renamed.get(name, name): kind for name, kind in kernel.arguments.items()}
         body = tuple(walk.changed(one, self._named) for one in kernel.body)
-        return Lowered(replace(kernel, arguments=arguments, body=body), fields)
+        memory = {name: tuple(map(self._named, sizes)) for name, sizes in kernel.block_memory.items()}
+        return Lowered(replace(kernel, arguments=arguments, body=body, block_memory=memory), fields)
 
     def _named(self, expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Argument):

@@ -81,10 +81,15 @@ class Signature:
         return tuple(dict.fromkeys((*self.hidden_sizes, *own)))
 
     @lazy
+    def uses_blocks(self) -> bool:
+        """Whether a kernel runs in blocks of threads that share memory or wait for each other."""
+        return any(stage.uses_blocks for stage in self.firsts)
+
+    @lazy
     def size_scalars(self) -> tuple[str, ...]:
-        """Integer scalar arguments that dims are computed from."""
+        """Scalar arguments that dims are computed from; any may say how many blocks there are."""
         used = {name for item in self.spec.items for name in item.names}
-        return tuple(name for name in self.scalars if name in used)
+        return tuple(name for name in self.scalars if name in used or self.uses_blocks)
 
     def size_values(self, scalars: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
         """What a call gives for dims: by integer scalar arguments, and by keyword."""

@@ -25,6 +25,7 @@ from ..source import (
     lent_names,
     multiplies_atomically,
     roles_of,
+    runs_in_blocks,
     subscript_arity,
 )
 from ..source.ir import Lowered, NotCovered, lower, nodes, types
@@ -40,6 +41,7 @@ from ..transforms import (
     loop_over_ranges,
     pass_fields,
     rename_parameters,
+    run_blocks_in_order,
     serialize_loops,
     simplify_tree,
     split_gradients,
@@ -232,6 +234,16 @@ class Stage:
         return constants is None or constants.has_numbers or not constants.is_complete
 
     @lazy
+    def uses_blocks(self) -> bool:
+        """Whether the kernel runs in blocks of threads that share memory or wait for each other."""
+        return runs_in_blocks(self.source, self.home, self.owner) is not None
+
+    @property
+    def runs_as_written(self) -> bool:
+        """Whether the engine gets the user's own source: not where the kernel was moved, or its bounds are checked."""
+        return self.engine is self.home and not self.is_checked
+
+    @lazy
     def open_templates(self) -> tuple[str, ...]:
         """Parameters that a call gives Python objects to."""
         return tuple(n for n, one in self.parameters.items() if one.kind == "template" and n not in self.arrays)
@@ -340,10 +352,22 @@ class Stage:
             self.check_fields(op)
             if variant.fingerprint != self.fingerprint(values):
                 raise changed_between(op)
+            self._check_blocks(op)
             by_ir = self._from_ir(variant, values, op)
             found = by_ir(self, variant, values, op) if by_ir else self._compile_source(variant, values, op)
             self._compiled[variant] = found
         return found
+
+    def _check_blocks(self, op: str) -> None:
+        """Refuse to let an engine compile blocks of threads where it has none: Taichi ends the process on some."""
+        where = runs_in_blocks(self.source, self.home, self.owner) if self.uses_blocks else None
+        if where is not None and (self.engine.device_type() == "cpu" or not self.runs_as_written):
+            words = f"kernel `{self.name}` of op `{op}` uses blocks of threads, which {self.engine.name} lacks here"
+            remedy = (
+                "Start the engine that it was written for on a GPU; or leave out `backward=`: of the op's own kernel "
+                "a gradient is generated."
+            )
+            raise KernelError(refusal(words, [("at", where)], remedy))
 
     def _from_ir(
         self, variant: Variant, values: Mapping[str, Any], op: str
@@ -351,6 +375,8 @@ class Stage:
         """What compiles a variant from its IR; None where the engine gets the user's own source."""
         if self.is_checked and not variant.adjoint:
             return compile_guarded
+        if self.uses_blocks and self.runs_as_written:
+            return None  # a GPU has blocks; elsewhere `derived.BlockedCore` launches what was made of the IR
         is_moved = self.engine is not self.home
         is_misread = (variant.adjoint or not is_moved) and self._is_misread(variant, values)
         if variant.adjoint and is_misread:
@@ -399,9 +425,14 @@ class Stage:
         found = self._compiled.get(variant)
         return found if found is not None and found.runtime is self.engine.runtime() else None
 
-    def lowered(self, variant: Variant, values: Mapping[str, Any]) -> Lowered:
-        """The kernel as IR, for a variant. Raises NotCovered."""
+    def lowered(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
+        """The kernel as IR, for a variant; with blocks of threads still in it where that is asked for.
+
+        Raises NotCovered.
+        """
         defaults = types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
+        if in_blocks and self.uses_blocks:
+            return self._lower_in_blocks(variant, values, defaults)
         key = (variant, defaults)
         with COMPILING:
             if key not in self._lowered:
@@ -412,6 +443,15 @@ class Stage:
         if variant.batched:
             one, fields = self.lowered(replace(variant.single, is_serial=False), values)
             return Lowered(over_samples(one, variant), fields)
+        found = self._lower_in_blocks(variant, values, defaults)
+        plain = run_blocks_in_order(found.kernel)
+        exact = write_out_divisions(plain)
+        if exact is not plain:
+            self._misread.add(variant)
+        return found._replace(kernel=write_out_products(exact))
+
+    def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> Lowered:
+        """The kernel as it was written."""
         given = dict(variant.arrays)
         arrays = {n: nodes.Array(n, NAMES[a.dtype], a.rank, a.element) for n, a in given.items()}
         arguments = {
@@ -422,19 +462,17 @@ class Stage:
         others = {name: values[name] for name in self.open_templates}
         others["_lang"] = self.home.lang  # what rewritten trees call it
         source = replace(self.source, tree=self._tree(variant))
-        found = lower(
+        return lower(
             source, self.home, arrays, arguments=arguments, templates=others, owner=self.owner, defaults=defaults
         )
-        exact = write_out_divisions(found.kernel)
-        if exact is not found.kernel:
-            self._misread.add(variant)
-        return found._replace(kernel=write_out_products(exact))
 
     @one_at_a_time
     def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
         """Why this variant cannot run a batch in one launch; "" where it can."""
         if variant.adjoint:
             return f"{self.engine.name}'s reverse mode differentiates the kernel as it was written"
+        if self.uses_blocks and self.engine.device_type() != "cpu":
+            return "the threads of a block work on one sample"
         found = self._batch_refusals.get(variant)
         if found is None:
             try:

@@ -18,7 +18,7 @@ from ._calls import (
     multiplies_atomically,
     reached,
     returns_from_atomics,
-    shared_memory,
+    runs_in_blocks,
 )
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, carried, definitions, sources
@@ -111,8 +111,8 @@ __all__ = [
     "returns_from_atomics",
     "roles_of",
     "root",
+    "runs_in_blocks",
     "runs_once",
-    "shared_memory",
     "sources",
     "spots",
     "static_size",

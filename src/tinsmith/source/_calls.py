@@ -9,6 +9,18 @@ from typing import Any, NamedTuple, Protocol
 from ._nodes import called
 from ._read import Source, called_function, read
 
+_OF_BLOCKS = (
+    "SharedArray",
+    "sync",
+    "sync_all_nonzero",
+    "sync_any_nonzero",
+    "sync_count_nonzero",
+    "mem_sync",
+    "mem_fence",
+    "thread_idx",
+    "global_thread_idx",
+)
+"""Functions of the engines' `simt.block`."""
 _ATOMIC = tuple(f"atomic_{word}" for word in ("add", "sub", "min", "max", "and", "or", "xor", "mul"))
 
 
@@ -109,6 +121,6 @@ def divides(source: Source, engine: Followed) -> bool:
     return is_sign or engine_call(source, engine, ("floordiv", "mod")) is not None
 
 
-def shared_memory(source: Source, engine: Followed) -> str | None:
-    """Where a kernel asks for memory that the threads of a block share, `file:line`; None where it does not."""
-    return engine_call(source, engine, ("SharedArray",))
+def runs_in_blocks(source: Source, engine: Followed, owner: Any = None) -> str | None:
+    """Where a kernel first shares memory with the threads of a block, waits for them or counts them, `file:line`."""
+    return engine_call(source, engine, _OF_BLOCKS, owner)

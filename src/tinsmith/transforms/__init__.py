@@ -4,10 +4,12 @@ from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
 from ._batched import NotBatchable, batched, serialized
 from ._bounded import ENTRIES, RECORD, Site, bounded
 from ._divisions import write_out_divisions
+from ._names import Names
 from ._products import write_out_products
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
+from .blocks import run_blocks_in_order, spread_blocks
 from .polish import declare_locals, eliminate_dead_code_of_tasks
 from .tangent import Tangent, tangent
 from .tree import (
@@ -30,6 +32,7 @@ from .tree import (
 
 __all__ = [
     "ENTRIES",
+    "Names",
     "NotBatchable",
     "NotRewritable",
     "RECORD",
@@ -56,12 +59,14 @@ __all__ = [
     "pass_fields",
     "rearrayed",
     "rename_parameters",
+    "run_blocks_in_order",
     "seeded",
     "serialize_loops",
     "serialized",
     "simplify_tree",
     "slopes",
     "split_gradients",
+    "spread_blocks",
     "store_results",
     "tangent",
     "write_out_divisions",

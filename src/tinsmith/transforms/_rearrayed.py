@@ -24,6 +24,7 @@ def rearrayed(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
         locals={locals_.get(name, name): kind for name, kind in kernel.locals.items()},
         body=with_names(kernel.body, moved, locals_),
         cells=tuple([moved.get(name, name) for name in kernel.cells]),
+        block_memory={moved.get(name, name): sizes for name, sizes in kernel.block_memory.items()},
     )
 
 

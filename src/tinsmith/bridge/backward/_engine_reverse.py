@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal, sentence
 from ...linter import lint_kernels
-from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of, shared_memory
+from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of, runs_in_blocks
 from .._signature import Signature, is_steady
 from .._stage import Stage
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
@@ -127,8 +127,8 @@ class EngineReverse(KernelReverse):
             return
         kernels = {id(stage.kernel): stage for stage in self.signature.firsts}
         for stage in kernels.values():
+            self._refuse_blocks(stage)
             self._refuse_known_wrong(stage)
-            self._refuse_shared(stage)
         for stage in self.signature.firsts:
             needs = self._needs(stage, active)
             for name in stage.arrays:
@@ -150,17 +150,17 @@ class EngineReverse(KernelReverse):
                 remedy = sentence(self._way() + own)
                 raise GradientError(refusal(words, rows, remedy))
 
-    def _refuse_shared(self, stage: Stage) -> None:
-        """Memory that threads share: its reverse would have to meet at each `sync` again, in the other order."""
-        where = shared_memory(stage.source, stage.home)
+    def _refuse_blocks(self, stage: Stage) -> None:
+        """Blocks of threads: their reverse would have to meet at each `sync` again, in the other order."""
+        where = runs_in_blocks(stage.source, stage.home, stage.owner)
         if where is not None:
             engine = stage.engine.name
-            words = f"{engine}'s reverse mode is not trusted with memory that the threads of a block share"
+            words = f"{engine}'s reverse mode is not trusted with blocks of threads, which share memory or wait"
             remedy = (
                 "Give the kernel that memory as scratch, a row for each block, and write a loop of its own for what "
                 f"stands between two `sync()`; or {self._way()}."
             )
-            raise GradientError(refusal(words, [("SharedArray", where)], remedy))
+            raise GradientError(refusal(words, [("at", where)], remedy))
 
     def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
         """What an atomic returned is gone: run again it returns something else, and it has no slope."""

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from ..._lazy import lazy
-from ...source import Loop, Spot, carried, dynamic, is_size, names_in, needs_of, root, runs_once
+from ...source import Loop, Spot, called, carried, dynamic, is_size, names_in, needs_of, root, runs_once
 from .._finding import Finding
 from .._subject import ENGINES, Subject
 from .._types import types_of
@@ -70,8 +70,11 @@ class _Lost:
         return frozenset(worked_out | self.parameters) - types_of(self.subject).integers
 
     def _is_loaded(self, name: str, *before: str) -> bool:
-        """Whether a local only ever holds elements of arrays. `before` are locals that are handed on to it."""
-        return name not in before and all(self._is_plain(value, name, *before) for _, _, value in self.given[name])
+        """Whether a local only ever holds elements of arrays, or is memory. `before` are locals handed on to it."""
+        values = [value for _, _, value in self.given[name]]
+        if any(isinstance(value, ast.Call) and called(value) == "SharedArray" for value in values):
+            return True
+        return name not in before and all(self._is_plain(value, name, *before) for value in values)
 
     def _is_plain(self, value: ast.expr, *before: str) -> bool:
         if isinstance(value, ast.Name) and value.id in self.active:

@@ -91,6 +91,8 @@ class Statements:
                 return lambda _: BREAK
             case nodes.Continue():
                 return lambda _: CONTINUE
+            case nodes.Barrier():
+                raise AssertionError("blocks were to be run in order")
 
     def block(self, body: Iterable[nodes.Stmt]) -> Step:
         """A function that runs statements in order."""

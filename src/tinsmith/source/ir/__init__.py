@@ -4,6 +4,7 @@ from . import _decompositions as decompositions
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
+from ._blocks import BLOCK_SIZE, iteration_number
 from ._cells import with_cells
 from ._commented import commented
 from ._lower import Lowered, lower
@@ -11,10 +12,12 @@ from ._print import printed
 from ._refusals import NotCovered
 
 __all__ = [
+    "BLOCK_SIZE",
     "Lowered",
     "NotCovered",
     "commented",
     "decompositions",
+    "iteration_number",
     "lower",
     "nodes",
     "printed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from . import _constructors, _elements
+from . import _blocks, _constructors, _elements
 from . import _nodes as nodes
 from ._arithmetic import BINARY, operated
 from ._called import is_static
@@ -105,6 +105,7 @@ def assign(low: Lowering, target: ast.expr, value: Any) -> None:
 
 
 def _declare(low: Lowering, name: str, value: Any) -> None:
+    value = _blocks.named(low, name, value)
     low.state.let(name, low.state.named(name, _constructors.held(low, value), low.ops.scalar))
 
 

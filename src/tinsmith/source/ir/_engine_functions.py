@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from . import _assignments, _constructors, _decompositions
+from . import _assignments, _blocks, _constructors, _decompositions
 from . import _nodes as nodes
 from ._arithmetic import operated
 from ._logic import joined
@@ -189,8 +189,12 @@ def _one(low: Lowering, x: Any) -> Any:
     return low.ops.binary("+", low.ops.binary("*", x, 0), 1)
 
 
-def _loop_config(low: Lowering, *, serialize: bool = False, **_others: Any) -> None:
+def _loop_config(low: Lowering, *, serialize: bool = False, block_dim: Any = None, **_others: Any) -> None:
     low.state.is_serial_next = low.state.is_serial_next or serialize
+    if block_dim is not None:
+        if not isinstance(block_dim, int) or block_dim < 1:
+            raise Misfit(f"`loop_config(block_dim={block_dim})`, which is no positive integer")
+        low.state.block_size_next = block_dim
 
 
 def _nothing(_low: Lowering, *_positional: Any, **_named: Any) -> None:
@@ -234,5 +238,8 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "lang.misc.assume_in_range": lambda low, value, *_, **__: value,
     "lang.misc.no_activate": _nothing,
     "lang.matrix_ops.cast": _cast,
+    "types.compound_types.vector": lambda low, *positional, **named: low.engine.lang.types.vector(*positional, **named),
+    "types.compound_types.matrix": lambda low, *positional, **named: low.engine.lang.types.matrix(*positional, **named),
     **_decompositions.LOWERED,
+    **_blocks.LOWERED,
 }

@@ -151,11 +151,14 @@ def _written(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bound
     """Write a loop of the run's. A variable with a kind is a local of that type: not i32, or changed in the body."""
     state = low.state
     is_parallel = state.depth == 0 and not state.is_serial_next
-    state.is_serial_next = False
+    block_size = state.block_size_next if is_parallel else 0
+    state.is_serial_next, state.block_size_next = False, 0
     state.is_parallel = state.is_parallel or is_parallel
     line = state.line
     own = tuple(state.fresh(name) for name in names)
     state.loop_names |= set(own)
+    if is_parallel:
+        state.parallel = nodes.For(own, bounds, (), True, line, block_size=block_size)
     with state.block() as written, state.scope(), _inside(low, is_static=False):
         variables: list[Any] = [nodes.Local(name, "i32") for name in own]
         for axis, kind in enumerate(kinds):
@@ -168,9 +171,10 @@ def _written(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bound
         low.run(loop.body)
     state.frame.status = ""
     state.is_parallel = state.is_parallel and not is_parallel
+    state.parallel = None if is_parallel else state.parallel
     if not own:  # over an array without dims: once
         own, bounds = (state.fresh("once"),), ((nodes.Const(0, "i32"), nodes.Const(1, "i32")),)
-    state.emit(nodes.For(own, bounds, tuple(written), is_parallel, line))
+    state.emit(nodes.For(own, bounds, tuple(written), is_parallel, line, block_size=block_size))
 
 
 def while_true(low: Lowering, loop: ast.While) -> None:

@@ -85,7 +85,7 @@ class Lowering:
         self.run(source.tree.body)
         state = self.state
         kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, tuple(state.body))
-        kernel = with_cells(kernel, frozenset(state.cells))
+        kernel = replace(with_cells(kernel, frozenset(state.cells)), block_memory=state.block_memory)
         return Lowered(replace(kernel, body=walk.numbered(kernel.body)), self.fields.found)
 
     def value(self, node: ast.expr) -> Any:

@@ -197,7 +197,8 @@ class For:
     """Run a body for each combination of integers, the last name fastest.
 
     `bounds` are first value and end of each name; there is at least one. `is_parallel` at the top level, unless the
-    loop was to be serial: then no iteration may rely on another. Names are fresh in each iteration.
+    loop was to be serial: then no iteration may rely on another. Names are fresh in each iteration. `block_size` is
+    how many iterations of a parallel loop form a block, 0 where the kernel does not say.
     """
 
     names: tuple[str, ...]
@@ -206,6 +207,7 @@ class For:
     is_parallel: bool = False
     line: int = 0
     number: int = NUMBER
+    block_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +235,22 @@ class Continue:
     number: int = NUMBER
 
 
-Stmt: TypeAlias = Assign | Draw | Decompose | Store | Atomic | If | For | While | Break | Continue
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Wait until all iterations of a block are here. `transforms.run_blocks_in_order` leaves none.
+
+    With a `vote`, "all", "any" or "count", the local `result` becomes what the local `value`, which is not 0 in some
+    of the iterations, says of all of them.
+    """
+
+    vote: str = ""
+    value: str = ""
+    result: str = ""
+    line: int = 0
+    number: int = NUMBER
+
+
+Stmt: TypeAlias = Assign | Draw | Decompose | Store | Atomic | If | For | While | Break | Continue | Barrier
 
 # Kernels ----------------------------------------------------------------------------------------
 
@@ -244,7 +261,8 @@ class Array:
 
     `rank` counts the dims that an index has; `element` are those of its vectors or matrices. `label` is
     what the source calls a field ("self.x"), "" for a parameter; `offset` the first index along each axis, () for 0.
-    No derivative goes through one that is not `is_differentiable`, as none does through integers.
+    No derivative goes through one that is not `is_differentiable`, as none does through integers. What blocks of
+    iterations have for themselves `is_of_blocks`, its adjoints and tangents too.
     """
 
     name: str
@@ -254,6 +272,7 @@ class Array:
     label: str = ""
     offset: tuple[int, ...] = ()
     is_differentiable: bool = True
+    is_of_blocks: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -269,6 +288,8 @@ class Kernel:
             iteration.
         cells: names of those arrays that are the kernel's own, of rank 0 and zero at its start: locals of the top
             level that a parallel loop changes, where an atomic is one.
+        block_memory: sizes, by name, of those arrays that are memory of blocks and zero at the kernel's start. They
+            follow from sizes and arguments. Until blocks are run in order, they are the sizes for one block.
     """
 
     name: str
@@ -278,3 +299,4 @@ class Kernel:
     locals: Mapping[str, str]
     body: tuple[Stmt, ...]
     cells: tuple[str, ...] = ()
+    block_memory: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)

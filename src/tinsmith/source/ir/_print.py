@@ -54,6 +54,7 @@ _Single: TypeAlias = (
     | nodes.While
     | nodes.Break
     | nodes.Continue
+    | nodes.Barrier
 )
 """What is one statement in Python too."""
 
@@ -73,7 +74,7 @@ def printed(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defa
         def one(y: _lang.types.ndarray()):
             y[None] = 1.0
     """
-    writer = _Writer(kernel, defaults)
+    writer = _Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
     parameters = [ast.arg(name, _parsed(text)) for name, text in annotations.items()]
     arguments = ast.arguments([], parameters, None, [], [], None, [])
     body = [*writer.cells(), *writer.body(kernel.body, is_top=True)]
@@ -88,8 +89,10 @@ def _parsed(text: str) -> ast.expr:
 class _Writer:
     """Writes one kernel."""
 
-    def __init__(self, kernel: nodes.Kernel, defaults: Defaults) -> None:
+    def __init__(self, kernel: nodes.Kernel, defaults: Defaults, shared: frozenset[str] = frozenset()) -> None:
         self.kernel = kernel
+        self.shared = shared
+        self.is_in_blocks = bool(shared) or any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body))
         self.defaults = defaults
         given = (name for one in walk.statements(kernel.body) for name in walk.assigned(one))
         self.taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *given}
@@ -108,6 +111,9 @@ class _Writer:
             if is_top and isinstance(statement, nodes.For) and not statement.is_parallel:
                 serial = ast.Call(_lang("loop_config"), [], [ast.keyword("serialize", ast.Constant(True))])
                 written.append(ast.Expr(serial, lineno=statement.line))
+            if is_top and isinstance(statement, nodes.For) and statement.block_size and self.is_in_blocks:
+                size = ast.keyword("block_dim", ast.Constant(statement.block_size))
+                written.append(ast.Expr(ast.Call(_lang("loop_config"), [], [size]), lineno=statement.line))
             is_one = not isinstance(statement, nodes.Decompose)
             for one in [self.statement(statement)] if is_one else self.decomposed(statement):
                 one.lineno = statement.line  # for `commented`
@@ -161,16 +167,42 @@ class _Writer:
                 return ast.Break()
             case nodes.Continue():
                 return ast.Continue()
+            case nodes.Barrier():
+                return self.barrier(one)
+
+    def barrier(self, one: nodes.Barrier) -> ast.stmt:
+        name = f"sync_{one.vote}_nonzero" if one.vote else "sync"
+        function = ast.Attribute(_lang("simt.block"), name, ast.Load())
+        call = ast.Call(function, [ast.Name(one.value, ast.Load())] if one.vote else [], [])
+        return _assign(ast.Name(one.result, ast.Store()), call) if one.vote else ast.Expr(call)
+
+    def declared(self, loop: nodes.For) -> list[ast.stmt]:
+        """Memory that the threads of a block share, of which a parallel loop says that there is some."""
+        written: list[ast.stmt] = []
+        for name in sorted(self.shared & walk.touched(loop.body)) if loop.is_parallel else ():
+            array = self.kernel.arrays[name]
+            sizes = [self.expression(size) for size in self.kernel.block_memory[name]]
+            kind: ast.expr = _lang(array.type)
+            if array.element:
+                word = "vector" if len(array.element) == 1 else "matrix"
+                counts = [ast.Constant(count) for count in array.element]
+                kind = ast.Call(_lang(f"types.{word}"), [*counts, kind], [])
+            memory = ast.Attribute(_lang("simt.block"), "SharedArray", ast.Load())
+            call = ast.Call(memory, [ast.Tuple(sizes, ast.Load()), kind], [])
+            written.append(_assign(ast.Name(name, ast.Store()), call))
+            written[-1].lineno = loop.line
+        return written
 
     def loop(self, one: nodes.For) -> ast.For:
         names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in one.names]
+        body = [*self.declared(one), *self.body(one.body)]
         if len(names) == 1:
             first, end = one.bounds[0]
             bounds = [end] if first == nodes.Const(0, "i32") else [first, end]
             iterator = ast.Call(ast.Name("range", ast.Load()), [self.expression(bound) for bound in bounds], [])
-            return ast.For(names[0], iterator, self.body(one.body), [])
+            return ast.For(names[0], iterator, body, [])
         pairs = [self.bound(*bound) for bound in one.bounds]
-        return ast.For(ast.Tuple(names, ast.Store()), _call("ndrange", *pairs), self.body(one.body), [])
+        return ast.For(ast.Tuple(names, ast.Store()), _call("ndrange", *pairs), body, [])
 
     def bound(self, first: nodes.Expr, end: nodes.Expr) -> ast.expr:
         if first == nodes.Const(0, "i32"):

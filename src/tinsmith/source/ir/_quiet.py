@@ -17,7 +17,7 @@ from .._walk import walk
 from ._lowering import Lowering
 from ._values import Bound, Struct
 
-_CHANGING = ("atomic_", "random", "append", "activate", "fill")
+_CHANGING = ("atomic_", "random", "append", "activate", "fill", "sync")
 _UNKNOWN = object()
 
 

@@ -62,7 +62,11 @@ class State:
         is_static: whether an expression is evaluated inside `ti.static`.
         is_quiet: whether no call of the present statement changes memory or locals.
         is_serial_next: whether `loop_config(serialize=True)` stood before.
+        block_size_next: what `loop_config(block_dim=...)` said before, 0 without one.
         is_parallel: whether the statement stands in a parallel loop.
+        parallel: the parallel loop that the statement stands in, without its body; None outside.
+        block_memory: sizes of the arrays that the threads of a block share, by name.
+        unnamed: those of them that no local of the source stands for yet.
         outer: names of the top level's locals.
         cells: those of them that a parallel loop changes.
         choices: selections that become branches where they are used.
@@ -80,7 +84,11 @@ class State:
     is_static: bool = False
     is_quiet: bool = True
     is_serial_next: bool = False
+    block_size_next: int = 0
     is_parallel: bool = False
+    parallel: nodes.For | None = None
+    block_memory: dict[str, tuple[nodes.Expr, ...]] = field(default_factory=dict)
+    unnamed: set[str] = field(default_factory=set)
     outer: set[str] = field(default_factory=set)
     cells: set[str] = field(default_factory=set)
     choices: set[nodes.Select] = field(default_factory=set)

@@ -183,6 +183,8 @@ def assigned(statement: nodes.Stmt) -> tuple[str, ...]:
             return statement.results
         case nodes.For():
             return statement.names
+        case nodes.Barrier():
+            return (statement.result,) if statement.vote else ()
         case _:
             return ()
 

@@ -1,6 +1,6 @@
 """The adjoint: from a kernel of the IR to the kernels that its gradient takes."""
 
-from .._evaluated import evaluated, formula_text
+from .._evaluated import can_evaluate, evaluated, formula_text
 from ._adjoint import adjoint
 from ._dependences import unchanged_after
 from ._flops import count_flops
@@ -18,6 +18,7 @@ __all__ = [
     "Run",
     "TapeSize",
     "adjoint",
+    "can_evaluate",
     "count_flops",
     "evaluated",
     "formula_text",

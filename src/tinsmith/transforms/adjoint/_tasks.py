@@ -46,7 +46,9 @@ def kernel_of(
     asked = {part.name for part in parts if isinstance(part, nodes.Argument)}
     arrays = {key: array for key, array in arrays.items() if key in used}
     arguments = {key: kind for key, kind in arguments.items() if key in asked}
-    return replace(kernel, name=name, arrays=arrays, arguments=arguments, body=tuple(body), cells=())
+    # Whatever memory was its own is handed to it.
+    made = replace(kernel, name=name, arrays=arrays, arguments=arguments, body=tuple(body))
+    return replace(made, cells=(), block_memory={})
 
 
 def _shared(tasks: Sequence[Block]) -> list[str]:

@@ -50,6 +50,8 @@ class Statements:
                 return self._store(one)
             case nodes.Atomic():
                 return self._atomic(one)
+            case nodes.Barrier():
+                raise AssertionError("blocks were to be run in order")
             case _:
                 return (walk.with_bodies(one, self.block),)
 

@@ -1,0 +1,259 @@
+"""Blocks in order: a parallel loop with barriers becomes one over blocks, with loops over lanes between the barriers.
+
+This is loop fission, as MCUDA and POCL do it on CPUs. `for i in range(n)` in blocks of 64 iterations becomes a parallel
+loop over the blocks. In it, statements between two barriers become a loop over the 64 lanes of the block. A loop or a
+branch with a barrier inside is the same for all lanes (`_uniform`), so it changes places with the loops over lanes. An
+array that threads share becomes an array with one more axis, that of the blocks, and so does a local that a lane needs
+behind a barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...source.ir import NotCovered, nodes, types, walk
+from .._algebra import cast, compared, constant, minus, plus, times
+from .._names import Names, names_of
+from ..adjoint import can_evaluate
+from ..analysis import definitions, single_definitions
+from ._lanes import Handed, locals_across
+from ._layout import BlockLayout
+from ._regions import Item, Region, Uniform, regions_in, split_at_barriers
+from ._uniform import BlockLevel
+
+Block = tuple[nodes.Stmt, ...]
+ZERO, ONE = constant(0, "i32"), constant(1, "i32")
+
+
+def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
+    """A kernel without barriers, whose blocks have memory of their own; itself where nothing shares memory or waits.
+
+    Iterations that a block has not, where the loop's length is no multiple of its size, take no part. Memory of a block
+    is zero when the kernel starts.
+
+    Raises:
+        NotCovered: iterations of a block may not reach a barrier alike, or only a run can tell how many there are.
+    """
+    if not kernel.block_memory and not any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body)):
+        return kernel
+    kernel = replace(kernel, body=walk.numbered(kernel.body))
+    names = Names(names_of(kernel))
+    arrays = {name: array for name, array in kernel.arrays.items() if name not in kernel.block_memory}
+    memory: dict[str, tuple[nodes.Expr, ...]] = {}
+    body: list[nodes.Stmt] = []
+    for one in kernel.body:
+        if not any(_is_in_blocks(part, kernel) for part in walk.statements([one])):
+            body.append(one)
+            continue
+        found = _Ordering(kernel, _parallel_loop(one, kernel), names)
+        body.append(found.task())
+        arrays |= found.arrays
+        memory |= found.memory
+    locals_ = {**kernel.locals, **names.types}
+    return replace(kernel, arrays=arrays, locals=locals_, body=walk.numbered(tuple(body)), block_memory=memory)
+
+
+def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
+    """Whether a statement waits for a block, or touches its memory."""
+    if isinstance(one, nodes.Barrier):
+        return True
+    parts = (part for expr in walk.expressions(one) for part in walk.parts(expr))
+    is_stored = isinstance(one, nodes.Store | nodes.Atomic) and one.array in kernel.block_memory
+    return is_stored or any(isinstance(part, nodes.Load) and part.array in kernel.block_memory for part in parts)
+
+
+def _parallel_loop(one: nodes.Stmt, kernel: nodes.Kernel) -> nodes.For:
+    """A statement of the top level, which must be a parallel loop."""
+    if isinstance(one, nodes.For) and one.is_parallel:
+        return one
+    raise NotCovered("a block's memory or `sync()` outside a parallel loop", one.line, f"{kernel.path}:{one.line}")
+
+
+class _Ordering:
+    """Writes one parallel loop.
+
+    Attributes:
+        arrays: memory of blocks.
+        memory: its sizes.
+    """
+
+    def __init__(self, kernel: nodes.Kernel, loop: nodes.For, names: Names) -> None:
+        self.kernel = kernel
+        self.names = names
+        self.place = f"{kernel.path}:{loop.line}"
+        self.loop = replace(loop, bounds=tuple((self.known(a), self.known(b)) for a, b in loop.bounds))
+        block, lane = (nodes.Local(names.fresh(word), "i32") for word in ("block", "lane"))
+        self.layout = BlockLayout(self.loop, block, lane)
+        self.iterations = names.local("iterations", "i32")
+        self.level = BlockLevel(self.layout, loop.body, kernel.locals, kernel.path)
+        self.level.check_order()
+        self.items = split_at_barriers(loop.body, self.level)
+        self.handed = locals_across([*regions_in(self.items)], self.level)
+        self.arrays: dict[str, nodes.Array] = {}
+        self.memory: dict[str, tuple[nodes.Expr, ...]] = {}
+        self.kept: dict[str, nodes.Array] = {}
+        self.share()
+
+    def known(self, bound: nodes.Expr) -> nodes.Expr:
+        """A bound in terms of sizes and arguments. Raises NotCovered where only a run can tell it."""
+        values = single_definitions(definitions(self.kernel.body))
+
+        def written_out(expr: nodes.Expr) -> nodes.Expr:
+            if isinstance(expr, nodes.Local) and expr.name in values:
+                return written_out(values[expr.name])
+            return walk.rebuilt(expr, written_out)
+
+        found = written_out(bound)
+        if can_evaluate(found):
+            return found
+        words = "a loop with a `sync()` or memory of a block, whose bounds only a run can tell"
+        raise NotCovered(words, int(self.place.rpartition(":")[2]), self.place)
+
+    def share(self) -> None:
+        """Make memory of the blocks."""
+        touched = walk.touched(self.loop.body)
+        for name, sizes in self.kernel.block_memory.items():
+            if name in touched:
+                array = self.kernel.arrays[name]
+                self.arrays[name] = replace(array, rank=array.rank + 1)
+                self.memory[name] = (self.layout.blocks, *sizes)
+        for name in sorted({name for one in self.handed.values() for name in (*one.loaded, *one.stored)}):
+            kind = _kept_type(self.kernel.locals[name])
+            array = nodes.Array(self.names.fresh(f"{name}_of_lanes"), kind, 2, is_of_blocks=True)
+            self.kept[name] = self.arrays[array.name] = array
+            self.memory[array.name] = (self.layout.blocks, constant(self.layout.size, "i32"))
+
+    # Statements -------------------------------------------------------------------------------
+
+    def task(self) -> nodes.For:
+        """The loop over blocks."""
+        line = self.loop.line
+        body = self.written(self.items)
+        head: list[nodes.Stmt] = []
+        if self.iterations.name in walk.locals_in([e for one in walk.statements(body) for e in walk.expressions(one)]):
+            head.append(nodes.Assign(self.iterations.name, self.layout.total, line))
+        for name in self.loop.names:
+            self.names.types[name] = "i32"
+            if not self.is_lanes(name):
+                head.append(nodes.Assign(name, self.layout.variables[name], line))
+        body = tuple([self.shared(one) for one in (*head, *body)])
+        return nodes.For((self.layout.block.name,), ((ZERO, self.layout.blocks),), body, True, line)
+
+    def is_lanes(self, name: str) -> bool:
+        """Whether a variable of the loop differs from lane to lane."""
+        return self.layout.lane in walk.parts(self.layout.variables[name])
+
+    def written(self, items: Sequence[Item]) -> Block:
+        found: list[nodes.Stmt] = []
+        for one in items:
+            found += self.region(one) if isinstance(one, Region) else [self.uniform(one)]
+        return tuple(found)
+
+    def uniform(self, item: Uniform) -> nodes.Stmt:
+        """A statement that the block runs once."""
+        one = walk.with_expressions(item.statement, self.alike)
+        bodies = [self.written(part) for part in item.bodies]
+        match one:
+            case nodes.If():
+                return replace(one, body=bodies[0], orelse=bodies[1])
+            case nodes.For() | nodes.While():
+                return replace(one, body=bodies[0])
+            case _:
+                return one
+
+    def alike(self, expr: nodes.Expr) -> nodes.Expr:
+        found = self.level.form(expr)
+        assert found is not None, f"{expr} was to be checked"
+        return found
+
+    def region(self, region: Region) -> Block:
+        """The loop over lanes that runs a region."""
+        handed = self.handed[region]
+        body = tuple([walk.changed(one, self.layout.in_blocks) for one in region.body])
+        if region.is_left_early and handed.stored:  # `continue` must not leave out what is stored behind it
+            once = self.names.fresh("once")
+            body = (nodes.For((once,), ((ZERO, ONE),), body, line=self.loop.line),)
+        body = (*body, *self.counted(region.vote), *self.stores(handed))
+        head = [*self.repeats(handed), *self.loads(handed)]
+        wanted = walk.locals_in([expr for one in walk.statements((*head, *body)) for expr in walk.expressions(one)])
+        mine = [name for name in self.loop.names if self.is_lanes(name) and name in wanted]
+        variables = [nodes.Assign(name, self.layout.variables[name], self.loop.line) for name in mine]
+        lanes = self.over_lanes((*variables, *head, *body))
+        return (*self.begun(region.vote), lanes, *self.decided(region.vote))
+
+    def over_lanes(self, body: Block) -> nodes.For:
+        """A loop over the lanes of a block; its length is known, so that tapes have a formula."""
+        if not self.layout.are_full:
+            body = (nodes.If(compared("<", self.layout.number, self.iterations), body, (), self.loop.line),)
+        lanes = ((ZERO, constant(self.layout.size, "i32")),)
+        return nodes.For((self.layout.lane.name,), lanes, body, line=self.loop.line)
+
+    def repeats(self, handed: Handed) -> list[nodes.Stmt]:
+        values = ((name, self.layout.in_blocks(self.level.pure[name])) for name in handed.repeated)
+        return [nodes.Assign(name, value, self.loop.line) for name, value in values]
+
+    def loads(self, handed: Handed) -> list[nodes.Stmt]:
+        found: list[nodes.Stmt] = []
+        for name in handed.loaded:
+            array, kind = self.kept[name], self.kernel.locals[name]
+            value: nodes.Expr = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
+            value = compared("!=", value, constant(0, array.type)) if kind == "u1" else value
+            found.append(nodes.Assign(name, cast(value, kind), self.loop.line))
+        return found
+
+    def stores(self, handed: Handed) -> list[nodes.Stmt]:
+        found: list[nodes.Stmt] = []
+        for name in handed.stored:
+            array = self.kept[name]
+            value = cast(nodes.Local(name, self.kernel.locals[name]), array.type)
+            index = self.layout.block, self.layout.lane
+            found.append(nodes.Store(array.name, index, (), value, self.loop.line))
+        return found
+
+    # Votes ------------------------------------------------------------------------------------
+
+    def begun(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
+        return [] if vote is None else [nodes.Assign(vote.result, ZERO, vote.line)]
+
+    def counted(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
+        """A lane's part of a vote: the iterations are counted that agree."""
+        if vote is None:
+            return []
+        agrees = compared("!=", nodes.Local(vote.value, "i32"), ZERO)
+        return [nodes.Assign(vote.result, plus(nodes.Local(vote.result, "i32"), cast(agrees, "i32")), vote.line)]
+
+    def decided(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
+        """What a vote says when all lanes are counted."""
+        if vote is None or vote.vote == "count":
+            return []
+        count = nodes.Local(vote.result, "i32")
+        first = times(constant(self.layout.size, "i32"), self.layout.block)
+        lanes = nodes.Binary("min", constant(self.layout.size, "i32"), minus(self.iterations, first), "i32")
+        holds = compared(">", count, ZERO) if vote.vote == "any" else compared("==", count, lanes)
+        return [nodes.Assign(vote.result, cast(holds, "i32"), vote.line)]
+
+    # Memory -----------------------------------------------------------------------------------
+
+    def shared(self, one: nodes.Stmt) -> nodes.Stmt:
+        """A statement that finds the block's memory in the arrays of all blocks."""
+
+        def loaded(expr: nodes.Expr) -> nodes.Expr:
+            expr = walk.rebuilt(expr, loaded)
+            if isinstance(expr, nodes.Load) and expr.array in self.kernel.block_memory:
+                return replace(expr, index=(self.layout.block, *expr.index))
+            return expr
+
+        def stored(other: nodes.Stmt) -> nodes.Stmt:
+            if isinstance(other, nodes.Store | nodes.Atomic) and other.array in self.kernel.block_memory:
+                return replace(other, index=(self.layout.block, *other.index))
+            return other
+
+        return walk.changed(one, loaded, stored)
+
+
+def _kept_type(kind: str) -> str:
+    """The type of the memory that keeps a local: torch has no arithmetic on every type that engines have."""
+    if types.is_float(kind):
+        return "f64" if kind == "f64" else "f32"
+    return "i64" if kind in ("i64", "u64", "u32") else "i32"

@@ -1,0 +1,113 @@
+"""Locals of lanes that live across a barrier: each lane keeps them in memory of its block, or works them out again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ...source.ir import nodes, walk
+from ..analysis import defined, mentioned
+from ._regions import Region
+from ._uniform import BlockLevel
+
+Block = Sequence[nodes.Stmt]
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What a region does with locals that others use too, by name in the order of the text.
+
+    Attributes:
+        repeated: worked out again at its start.
+        loaded: taken from memory at its start.
+        stored: put into memory at its end.
+    """
+
+    repeated: tuple[str, ...]
+    loaded: tuple[str, ...]
+    stored: tuple[str, ...]
+
+
+def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Region, Handed]:
+    """What each region does with locals that live across barriers."""
+    own = {*level.locals, *level.layout.variables}
+    uses = {region: mentioned(region.body) | _voted(region) for region in regions}
+    given = {region: defined(region.body) - own for region in regions}
+    everywhere = {name for names in given.values() for name in names}
+    wanted = {region: _read_before_given(region) & everywhere for region in regions}
+    repeatable = _repeatable(level, own)
+    across = {
+        name
+        for name in everywhere
+        if sum(name in names for names in uses.values()) > 1 and any(name in names for names in wanted.values())
+    }
+    kept = across - repeatable.keys()
+    found = {}
+    for region in regions:
+        stored = given[region] & kept
+        loaded = (wanted[region] & kept) | (stored - _given_for_sure(region))
+        repeated = _with_operands(wanted[region] & across & repeatable.keys(), repeatable, given[region])
+        found[region] = Handed(_in_order(repeated, repeatable), tuple(sorted(loaded)), tuple(sorted(stored)))
+    return found
+
+
+def _voted(region: Region) -> set[str]:
+    return {region.vote.value} if region.vote is not None else set()
+
+
+def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
+    """Locals that any region can work out, and from what; each after those that it is made of."""
+    inner = defined(level.body)
+    found: dict[str, nodes.Expr] = {}
+    for name, value in level.pure.items():
+        parts = walk.locals_in([value])
+        is_known = all(part in own or part in found or part not in inner for part in parts)
+        is_steady = all(part not in level.locals or part in level.single for part in parts)
+        if name not in own and is_known and is_steady:
+            found[name] = value
+    return found
+
+
+def _with_operands(names: Iterable[str], known: Mapping[str, nodes.Expr], given: set[str]) -> set[str]:
+    """Locals and those that they are made of, but for what a region gives a value itself before."""
+    found: set[str] = set()
+    waiting = [*names]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [part for part in walk.locals_in([known[name]]) if part in known]
+    return found - given
+
+
+def _in_order(names: set[str], known: Mapping[str, nodes.Expr]) -> tuple[str, ...]:
+    return tuple(name for name in known if name in names)
+
+
+def _read_before_given(region: Region) -> set[str]:
+    """Locals that a region may read before it gives them a value."""
+    found: set[str] = set()
+    given = _scan(region.body, frozenset(), found)
+    found |= _voted(region) - given
+    return found
+
+
+def _given_for_sure(region: Region) -> frozenset[str]:
+    """Locals that have a value from a region at its end, whichever way a lane goes."""
+    return frozenset() if region.is_left_early else _scan(region.body, frozenset(), set())
+
+
+def _scan(body: Block, given: frozenset[str], early: set[str]) -> frozenset[str]:
+    """Locals with a value behind statements; those that are read before they have one are added to `early`."""
+    for one in body:
+        early |= walk.locals_in(walk.expressions(one)) - given
+        match one:
+            case nodes.If():
+                given |= _scan(one.body, given, early) & _scan(one.orelse, given, early)
+            case nodes.For():
+                _scan(one.body, given | {*one.names}, early)
+            case nodes.While():
+                _scan(one.body, given, early)
+            case _:
+                given |= {*walk.assigned(one)}
+    return given

@@ -1,0 +1,75 @@
+"""Regions: the statements between two barriers, which one loop over the lanes of a block runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...source.ir import nodes, walk
+from ._uniform import BlockLevel
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """Statements that each lane runs from the first to the last, whatever others do. Each is equal to itself alone.
+
+    Attributes:
+        vote: the barrier that counts lanes at the end; None without one.
+    """
+
+    body: tuple[nodes.Stmt, ...]
+    vote: nodes.Barrier | None = None
+
+    @property
+    def is_left_early(self) -> bool:
+        """Whether a lane may leave it with `continue`."""
+        return _leaves(self.body)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A statement of the block's level, and what stands in its bodies."""
+
+    statement: nodes.Stmt
+    bodies: tuple[tuple[Item, ...], ...]
+
+
+Item: TypeAlias = Region | Uniform
+
+
+def split_at_barriers(body: Sequence[nodes.Stmt], level: BlockLevel) -> tuple[Item, ...]:
+    """Statements as regions, and what the block does between them."""
+    found: list[Item] = []
+    waiting: list[nodes.Stmt] = []
+    for one in body:
+        if not level.has(one):
+            waiting.append(one)
+            continue
+        vote = one if isinstance(one, nodes.Barrier) and one.vote else None
+        if waiting or vote:
+            found.append(Region(tuple(waiting), vote))
+            waiting = []
+        if not isinstance(one, nodes.Barrier):
+            found.append(Uniform(one, tuple(split_at_barriers(part, level) for part in walk.bodies(one))))
+    return (*found, Region(tuple(waiting))) if waiting else tuple(found)
+
+
+def regions_in(items: Sequence[Item]) -> Iterator[Region]:
+    """All regions, in the order of the text."""
+    for one in items:
+        if isinstance(one, Region):
+            yield one
+        else:
+            for part in one.bodies:
+                yield from regions_in(part)
+
+
+def _leaves(body: Sequence[nodes.Stmt]) -> bool:
+    """Whether statements go on with the next iteration of the loop around them."""
+    for one in body:
+        if isinstance(one, nodes.Continue):
+            return True
+        if isinstance(one, nodes.If) and any(map(_leaves, walk.bodies(one))):
+            return True
+    return False
