@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
-from ..engines import Compiled, Language
+from ..engines import Compiled, Engine, Language
+from ..kernels import arithmetic_exp
 from ..source import build
 from ..source.ir import NotCovered, nodes, printed, types
 from ..transforms import batched, flat, has_elements_at_top, serialized
@@ -68,6 +69,17 @@ def compile_ir(
         rows = [("kernel", kernel.name), (stage.engine.name, str(cause).strip().splitlines()[-1])]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
+
+
+def namespace_of(engine: Engine) -> dict[str, Any]:
+    """What printed kernels find under the names that they have: the engine, and functions that it lacks."""
+    if engine.name not in _FUNCTIONS:
+        _FUNCTIONS[engine.name] = {"_exp": arithmetic_exp(engine.lang)}
+    return {"_lang": engine.lang, **_FUNCTIONS[engine.name]}
+
+
+_FUNCTIONS: dict[str, dict[str, Any]] = {}
+"""Functions of printed kernels, by the engine's name."""
 
 
 def over_samples(kernel: nodes.Kernel, variant: Variant) -> nodes.Kernel:

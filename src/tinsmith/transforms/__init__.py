@@ -8,6 +8,7 @@ from ._products import write_out_products
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
+from ._strips import strip_functions
 from .polish import pruned_tasks, scoped
 from .tangent import Tangent, tangent
 from .tree import (
@@ -58,6 +59,7 @@ __all__ = [
     "serialized",
     "simplified",
     "slopes",
+    "strip_functions",
     "tangent",
     "unstored",
     "without_gradient_stores",
