@@ -12,6 +12,7 @@ from ._calls import (
     reached,
     returns_from_atomics,
     shared_memory,
+    takes_exponentials,
 )
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, carried, definitions, sources
@@ -102,6 +103,7 @@ __all__ = [
     "spots",
     "static_size",
     "subscript_arity",
+    "takes_exponentials",
     "tasks",
     "walk",
 ]
