@@ -4,11 +4,14 @@ A way is a function of tensors. Those of torch are differentiable; of the others
 and Warp work on the tensors' memory; Dr.Jit gets its own copy of the inputs once, which is not timed.
 """
 
+# pyright: reportInvalidTypeForm=false
+
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes.util import find_library
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -72,9 +75,9 @@ TORCH: dict[str, Way] = {
 # Numba --------------------------------------------------------------------------------------
 def numba_ways() -> dict[str, Way]:
     """Loops with `fastmath`, parallel over the outermost one. Their results are tensors anew in each call."""
-    import numba
+    numba: Any = import_module("numba")
 
-    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))  # pyright: ignore[reportAttributeAccessIssue]
+    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
     compiled = numba.njit(parallel=True, fastmath=True)
     prange = numba.prange
     one, two, half = np.float32(1), np.float32(2), np.float32(0.02)
@@ -128,28 +131,28 @@ def numba_ways() -> dict[str, Way]:
 # Warp ---------------------------------------------------------------------------------------
 def warp_ways() -> dict[str, Way]:
     """Warp runs a kernel on one thread where there is no GPU."""
-    import warp as wp
+    wp: Any = import_module("warp")
 
     wp.config.quiet = True
     wp.init()
 
     @wp.kernel
-    def saxpy(x: wp.array(dtype=float), y: wp.array(dtype=float), z: wp.array(dtype=float)):  # type: ignore[valid-type]
+    def saxpy(x: wp.array(dtype=float), y: wp.array(dtype=float), z: wp.array(dtype=float)):
         i = wp.tid()
         z[i] = 2.5 * x[i] + y[i]
 
     @wp.kernel
     def compositing(
-        density: wp.array2d(dtype=float),  # type: ignore[valid-type]
-        step: wp.array2d(dtype=float),  # type: ignore[valid-type]
-        colour: wp.array3d(dtype=float),  # type: ignore[valid-type]
-        light: wp.array2d(dtype=float),  # type: ignore[valid-type]
+        density: wp.array2d(dtype=float),
+        step: wp.array2d(dtype=float),
+        colour: wp.array3d(dtype=float),
+        light: wp.array2d(dtype=float),
     ):
         r = wp.tid()
-        through = float(1.0)
-        red = float(0.0)
-        green = float(0.0)
-        blue = float(0.0)
+        through = 1.0
+        red = 0.0
+        green = 0.0
+        blue = 0.0
         for s in range(density.shape[1]):
             e = wp.exp(-density[r, s] * step[r, s])
             weight = through * (1.0 - e)
@@ -177,13 +180,14 @@ def warp_ways() -> dict[str, Way]:
 
 
 # Dr.Jit -------------------------------------------------------------------------------------
-def drjit_ways(inputs: dict[str, Sequence[Tensor]]) -> dict[str, Way]:
+def drjit_ways(inputs: Mapping[str, Sequence[Tensor]]) -> dict[str, Way]:
     """Dr.Jit on LLVM, of the inputs as they are now; `DRJIT_LIBLLVM_PATH` names LLVM's library, unless it is found."""
     found = find_library("LLVM-15") or find_library("LLVM-14") or find_library("LLVM")
     if found:
         os.environ.setdefault("DRJIT_LIBLLVM_PATH", found)
-    import drjit as dr
-    from drjit.llvm.ad import Float, UInt32
+    dr: Any = import_module("drjit")
+    kinds: Any = import_module("drjit.llvm.ad")
+    Float, UInt32 = kinds.Float, kinds.UInt32
 
     dr.set_thread_count(torch.get_num_threads())
     held = {name: [Float(one.detach().flatten().numpy()) for one in tensors] for name, tensors in inputs.items()}

@@ -1,4 +1,4 @@
-"""The same kernels in tinsmith on both engines, plain torch, torch.compile, Numba, Warp and Dr.Jit, side by side on a CPU.
+"""The same kernels in tinsmith on both engines, torch, torch.compile, Numba, Warp and Dr.Jit, side by side on a CPU.
 
     python benchmarks/peers.py [--rounds 15] [--quick] [--out benchmarks/results]
 

@@ -3,6 +3,8 @@
 Lengths are 0 and 1, those around 8, below which a loop stays whole, and those around 64, where a strip ends.
 """
 
+# pyright: reportInvalidTypeForm=false
+
 import pytest
 import torch
 

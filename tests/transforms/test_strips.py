@@ -64,7 +64,9 @@ def test_a_loop_of_known_length():
 
 STAYS = {
     "of what the loop carries": of(store(Y, "r", exp(local("t"))), assign("t", X["s"])),
-    "of a local with two values": of(assign("a", X["s"]), assign("a", local("a") * 2.0), store(Y, "r", exp(local("a")))),
+    "of a local with two values": of(
+        assign("a", X["s"]), assign("a", local("a") * 2.0), store(Y, "r", exp(local("a")))
+    ),
     "of a local from a branch": of(branch(X["s"] > 0.0, [assign("a", X["s"])]), store(Y, "r", exp(local("a")))),
     "of an array that the loop changes": of(store(Y, "s", exp(Y["r"]))),
     "in a branch": of(branch(X["s"] > 0.0, [store(Y, "r", exp(X["s"]))])),

@@ -193,14 +193,14 @@ class _Writer:
 
         def found(expr: nodes.Expr) -> nodes.Expr:
             array = arrays.get(expr) if isinstance(expr, nodes.Unary) else None
-            return walk.rebuilt(expr, found) if array is None else nodes.Load(array, (lane,), (), "f32")
+            return walk.rebuilt(expr, found) if array is None else nodes.Load(array, (lane,), (), expr.type)
 
         index = _assign(nodes.Local(loop.names[0], "i32"), _int("+", first, lane))
         return _loop(lane, size, (index, *(walk.changed(one, found) for one in loop.body)))
 
     def array(self, function: nodes.Unary) -> str:
-        name = self.local(f"{function.operator}_ahead", "f32").name
-        self._declared.append(nodes.LocalArray(name, "f32", LENGTH))
+        name = self.local(f"{function.operator}_ahead", function.type).name
+        self._declared.append(nodes.LocalArray(name, function.type, LENGTH))
         return name
 
     def local(self, wish: str, kind: str = "i32") -> nodes.Local:
