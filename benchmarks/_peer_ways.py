@@ -149,10 +149,10 @@ def warp_ways() -> dict[str, Way]:
         light: wp.array2d(dtype=float),
     ):
         r = wp.tid()
-        through = 1.0
-        red = 0.0
-        green = 0.0
-        blue = 0.0
+        through = float(1.0)  # noqa: UP018 - a variable to Warp, where a literal is a constant
+        red = float(0.0)  # noqa: UP018 - a variable to Warp, where a literal is a constant
+        green = float(0.0)  # noqa: UP018 - a variable to Warp, where a literal is a constant
+        blue = float(0.0)  # noqa: UP018 - a variable to Warp, where a literal is a constant
         for s in range(density.shape[1]):
             e = wp.exp(-density[r, s] * step[r, s])
             weight = through * (1.0 - e)
