@@ -1,5 +1,7 @@
 """Functions by arithmetic alone, against torch in float64."""
 
+# pyright: reportInvalidTypeForm=false
+
 import math
 
 import pytest
