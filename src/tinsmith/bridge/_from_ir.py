@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
-from ..engines import Compiled, Language
+from ..engines import Compiled, Engine, Language
+from ..kernels import arithmetic_exp
 from ..source import build
 from ..source.ir import NotCovered, nodes, printed, types
-from ..transforms import batched, flat, has_elements_at_top, serialized
+from ..transforms import batched, flat, has_elements_at_top, serialized, strip_functions
 from ._uncompiled import reverse_remedy
 
 if TYPE_CHECKING:
@@ -34,9 +35,18 @@ def lowered_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what:
 
 
 def compile_ir(
-    stage: Stage, variant: Variant, kernel: nodes.Kernel, fields: Mapping[str, Any], words: str, remedy: str
+    stage: Stage,
+    variant: Variant,
+    kernel: nodes.Kernel,
+    fields: Mapping[str, Any],
+    words: str,
+    remedy: str,
+    *,
+    is_same: bool = False,
 ) -> Compiled:
     """Compile a kernel's IR. Raises KernelError with `words` where the engine does not take it.
+
+    One that `is_same` reads and changes what the user's does; others got statements of ours.
 
     One that uses numbers of vectors outside of loops is compiled on arrays of numbers: engines end the process on it
     otherwise, printed number by number.
@@ -55,10 +65,13 @@ def compile_ir(
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
     texts |= dict.fromkeys(fields, "_lang.template()")
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
+    if stage.engine.device_type() == "cpu" and not variant.adjoint and not stage.is_checked:
+        kernel = strip_functions(kernel)
     tree = printed(kernel, texts, defaults)
-    function, stage.texts[variant] = build(tree, {"_lang": stage.engine.lang}, f"{kernel.name}, rewritten")
-    # A batched kernel does what the user's does; what else is printed from IR got statements of ours.
-    is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if variant.batched else (True, True)
+    function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
+    # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
+    is_users = is_same or bool(variant.batched)
+    is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
     options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": is_careful, "is_aliased": is_aliased}
     try:
         return replace(stage.engine.compile(function, dict(fields), **options), is_flat=is_flat)
@@ -68,6 +81,17 @@ def compile_ir(
         rows = [("kernel", kernel.name), (stage.engine.name, str(cause).strip().splitlines()[-1])]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
+
+
+def namespace_of(engine: Engine) -> dict[str, Any]:
+    """What printed kernels find under the names that they have: the engine, and functions that it lacks."""
+    if engine.name not in _FUNCTIONS:
+        _FUNCTIONS[engine.name] = {"_exp": arithmetic_exp(engine.lang)}
+    return {"_lang": engine.lang, **_FUNCTIONS[engine.name]}
+
+
+_FUNCTIONS: dict[str, dict[str, Any]] = {}
+"""Functions of printed kernels, by the engine's name."""
 
 
 def over_samples(kernel: nodes.Kernel, variant: Variant) -> nodes.Kernel:
@@ -86,6 +110,18 @@ def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot run a batch", remedy)
     words = f"the kernel of op `{op}` does not compile for a batch"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
+
+
+def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel whose inner loops work out their functions ahead (`transforms.strip_functions`).
+
+    Raises:
+        KernelError: the engine does not compile it.
+    """
+    remedy = "take the exponential in a function of Python instead"
+    kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot work out its functions ahead", remedy)
+    words = f"the kernel of op `{op}` does not compile with its functions worked out ahead"
+    return compile_ir(stage, variant, kernel, fields, words, sentence(remedy), is_same=True)
 
 
 def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

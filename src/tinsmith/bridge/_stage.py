@@ -27,6 +27,7 @@ from ..source import (
     roles_of,
     runs_in_blocks,
     subscript_arity,
+    takes_exponentials,
 )
 from ..source.ir import Lowered, NotCovered, lower, nodes, types
 from ..transforms import (
@@ -46,6 +47,7 @@ from ..transforms import (
     simplify_tree,
     split_gradients,
     store_results,
+    strip_functions,
     write_out_divisions,
     write_out_products,
 )
@@ -54,6 +56,7 @@ from ._from_ir import (
     compile_divisions,
     compile_moved,
     compile_products,
+    compile_strips,
     misread_reverse,
     over_samples,
 )
@@ -387,7 +390,23 @@ class Stage:
             return compile_batched
         if not variant.adjoint and multiplies_atomically(self.source, self.home):
             return compile_products
-        return compile_divisions if is_misread else None
+        if is_misread:
+            return compile_divisions
+        return compile_strips if not variant.adjoint and self._has_strips(variant, values) else None
+
+    def _has_strips(self, variant: Variant, values: Mapping[str, Any]) -> bool:
+        """Whether inner loops of the kernel can work out functions ahead, which CPUs are faster with.
+
+        False too where the IR does not cover the kernel: the engine compiles it as it is then.
+        """
+        is_cpu = self.engine.device_type() == "cpu"
+        if not is_cpu or variant.is_simd or not takes_exponentials(self.source, self.home):
+            return False
+        try:
+            kernel = self.lowered(variant, values).kernel
+        except NotCovered:
+            return False
+        return strip_functions(kernel) is not kernel
 
     def _compile_source(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         function = self._function(variant)

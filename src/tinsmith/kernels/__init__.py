@@ -5,6 +5,7 @@ both, and what is static is fixed when the kernel is built. The factories import
 """
 
 from ._activations import ACTIVATIONS
+from ._arithmetic import arithmetic_exp
 from ._composite import composite
 from ._counting_sort import counting_sort, move_rows
 from ._distortion import distortion
@@ -29,6 +30,7 @@ __all__ = [
     "NetworkShape",
     "RUNS",
     "accumulate",
+    "arithmetic_exp",
     "backward_networks",
     "composite",
     "counting_sort",

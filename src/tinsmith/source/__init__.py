@@ -19,6 +19,7 @@ from ._calls import (
     reached,
     returns_from_atomics,
     runs_in_blocks,
+    takes_exponentials,
 )
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, carried, definitions, sources
@@ -117,6 +118,7 @@ __all__ = [
     "spots",
     "static_size",
     "subscript_arity",
+    "takes_exponentials",
     "tasks",
     "walk",
 ]

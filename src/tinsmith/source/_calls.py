@@ -108,6 +108,11 @@ def multiplies_atomically(source: Source, engine: Followed) -> bool:
     return engine_call(source, engine, ("atomic_mul",)) is not None
 
 
+def takes_exponentials(source: Source, engine: Followed) -> bool:
+    """Whether `ti.exp` is called anywhere in a kernel."""
+    return engine_call(source, engine, ("exp",)) is not None
+
+
 def returns_from_atomics(source: Source, engine: Followed) -> bool:
     """Whether what an atomic returns is used anywhere in a kernel."""
     return engine_call(source, engine, _ATOMIC, is_used=True) is not None

@@ -9,6 +9,7 @@ from ._products import write_out_products
 from ._rearrayed import rearrayed
 from ._seeded import draws, seeded
 from ._slopes import Slope, slopes
+from ._strips import strip_functions
 from .blocks import run_blocks_in_order, spread_blocks
 from .polish import declare_locals, eliminate_dead_code_of_tasks
 from .tangent import Tangent, tangent
@@ -68,6 +69,7 @@ __all__ = [
     "split_gradients",
     "spread_blocks",
     "store_results",
+    "strip_functions",
     "tangent",
     "write_out_divisions",
     "write_out_products",

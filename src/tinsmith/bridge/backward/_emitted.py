@@ -12,7 +12,17 @@ from ..._errors import EngineError, TinsmithError, internal_error
 from ...engines import COMPILING, DTYPES, Compiled, Language, Parameter, array_text
 from ...source import build
 from ...source.ir import commented, nodes, printed, types, walk
-from ...transforms import RECORD, bounded, flat, has_aliases, has_elements_at_top, is_swept, spread_blocks
+from ...transforms import (
+    RECORD,
+    bounded,
+    flat,
+    has_aliases,
+    has_elements_at_top,
+    is_swept,
+    spread_blocks,
+    strip_functions,
+)
+from .._from_ir import namespace_of
 from .._guarded import guarded, record_of
 from .._stage import Stage
 from .._steps import Entry, Step
@@ -91,7 +101,9 @@ class Emitted:
         kernel, sites = bounded(plain) if self.stage.is_checked else (plain, ())
         kernel = spread_blocks(kernel) if engine.device_type() == "cpu" else kernel
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
-        function, text = build(self._tree(kernel), {"_lang": engine.lang}, self.kernel.name)
+        if engine.device_type() == "cpu" and not self.stage.is_checked:
+            kernel = strip_functions(kernel)
+        function, text = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
         # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
         is_aliased = is_swept(self.kernel.body)
         key = None if fields else (engine.name, engine.options(), is_aliased, text)

@@ -93,6 +93,8 @@ class Statements:
                 return lambda _: CONTINUE
             case nodes.Barrier():
                 raise AssertionError("blocks were to be run in order")
+            case nodes.LocalArray():
+                raise AssertionError("strips are made when a kernel is printed")
 
     def block(self, body: Iterable[nodes.Stmt]) -> Step:
         """A function that runs statements in order."""

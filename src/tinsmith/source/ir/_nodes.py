@@ -153,6 +153,17 @@ class Decompose:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalArray:
+    """Declare an array that an iteration has to itself, of rank 1, zero at first. Stands inside a loop."""
+
+    name: str
+    type: str
+    length: int
+    line: int = 0
+    number: int = NUMBER
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """Give an element of an array a value, cast to the array's type."""
 
@@ -250,7 +261,9 @@ class Barrier:
     number: int = NUMBER
 
 
-Stmt: TypeAlias = Assign | Draw | Decompose | Store | Atomic | If | For | While | Break | Continue | Barrier
+Stmt: TypeAlias = (
+    Assign | Draw | Decompose | LocalArray | Store | Atomic | If | For | While | Break | Continue | Barrier
+)
 
 # Kernels ----------------------------------------------------------------------------------------
 

@@ -44,9 +44,12 @@ _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
 }
 _CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
 """Operations that the engines call otherwise than the IR."""
+ARITHMETIC = {"arithmetic_exp": "_exp"}
+"""Functions by arithmetic alone, which no engine has, and what printed source calls them."""
 _Single: TypeAlias = (
     nodes.Assign
     | nodes.Draw
+    | nodes.LocalArray
     | nodes.Store
     | nodes.Atomic
     | nodes.If
@@ -151,6 +154,10 @@ class _Writer:
                 return _assign(ast.Name(one.name, ast.Store()), value)
             case nodes.Draw():
                 return _assign(ast.Name(one.name, ast.Store()), _call("random", _lang(one.type)))
+            case nodes.LocalArray():
+                zeros = ast.BinOp(ast.List([ast.Constant(0.0)], ast.Load()), ast.Mult(), ast.Constant(one.length))
+                vector = ast.Call(_lang("Vector"), [zeros], [ast.keyword("dt", _lang(one.type))])
+                return _assign(ast.Name(one.name, ast.Store()), vector)
             case nodes.Store():
                 return _assign(self.element(one), self.expression(one.value))
             case nodes.Atomic():
@@ -239,6 +246,8 @@ class _Writer:
         operator = _OPERATORS.get(one.operator)
         if isinstance(operator, ast.unaryop):
             return ast.UnaryOp(operator, value)
+        if one.operator in ARITHMETIC:
+            return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), [value], [])
         call = _call(_CALLS.get(one.operator, one.operator), value)
         if one.operator == "norm":  # no engine's function is it; whoever lowers the tree again must know
             vars(call)["is_norm"] = True

@@ -1,0 +1,241 @@
+"""Strips: a loop in pieces of 64 iterations, of which the exponentials are worked out first, in a loop of their own.
+
+    for s in range(a, b):                     for strip in range((b - a + 63) >> 6):
+        e = exp(-density[r, s])                   first = a + (strip << 6); count = min(64, b - first)
+        light += t * (1 - e)            ->        for lane in range(count):
+        t *= e                                        ahead[lane] = exp(-density[r, first + lane])
+                                                  for lane in range(count):
+                                                      s = first + lane; e = ahead[lane]; light += ...; t *= e
+
+The compilers of both engines vectorise the first of the inner loops: it carries nothing from one iteration to the next,
+calls no library, and stores to memory that nothing else can point to (docs/about/decisions/vector-speed.md). The second
+does the rest in its old order. This is for CPUs, and for float32.
+
+A function moves where its value depends on nothing that the loop changes: on the index, on what was there before the
+loop, on arrays that the loop does not change, and on locals made of these in each iteration. A loop that may be left
+early or skip a part of an iteration is left alone: its test may be what keeps an index inside an array.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, count
+
+from ..source.ir import nodes, walk
+
+LENGTH = 64
+"""Iterations of a strip."""
+_SHIFT = 6
+"""The power of two that `LENGTH` is."""
+_SHORTEST = 8
+"""A loop of fewer iterations stays whole. Of 4, strips took 0.9 to 1.9 times as long, of 8 they took 0.6 to 0.95."""
+_FUNCTIONS = {"exp": "arithmetic_exp"}
+"""Functions that move, and the same by arithmetic alone."""
+
+Names = Mapping[str, str]
+
+
+def strip_functions(kernel: nodes.Kernel) -> nodes.Kernel:
+    """A kernel whose inner loops work out their functions ahead, for machine vectors; the same kernel where none can.
+
+    It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass.
+    """
+    given = (name for one in walk.statements(kernel.body) for name in walk.assigned(one))
+    taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *given}
+    writer = _Writer(dict(kernel.locals), taken, frozenset(kernel.cells))
+    body = tuple(writer.task(one) for one in kernel.body)
+    return kernel if body == kernel.body else replace(kernel, body=body, locals=writer.kinds)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What moves out of a loop: functions, and the locals that they need, in the order of the loop's text."""
+
+    functions: tuple[nodes.Unary, ...]
+    needed: Mapping[str, nodes.Expr]
+
+
+def plan_strips(loop: nodes.For, outside: frozenset[str]) -> _Plan:
+    """Find the functions that can be worked out before the rest of a loop. `outside` are arrays never to load ahead."""
+    if not _is_plain(loop):
+        return _Plan((), {})
+    changed = outside | {store.array for store in walk.stores(loop.body)}
+    given = Counter(name for one in walk.statements(loop.body) for name in walk.assigned(one))
+    known: dict[str, nodes.Expr] = {}
+
+    def is_ahead(expr: nodes.Expr) -> bool:
+        loads = (one for one in walk.parts(expr) if isinstance(one, nodes.Load))
+        names = walk.locals_in([expr])
+        return all(name in known or name not in given for name in names) and all(a.array not in changed for a in loads)
+
+    functions: dict[nodes.Unary, None] = {}
+    for one in loop.body:
+        for expr in walk.expressions(one):
+            functions |= dict.fromkeys(part for part in _functions_in(expr) if is_ahead(part.value))
+        if isinstance(one, nodes.Assign) and given[one.name] == 1 and is_ahead(one.value):
+            known[one.name] = one.value
+    return _Plan(tuple(functions), _needed(functions, known))
+
+
+def _needed(functions: Mapping[nodes.Unary, None], known: Mapping[str, nodes.Expr]) -> Mapping[str, nodes.Expr]:
+    names = walk.locals_in([*functions])
+    for name in reversed([*known]):  # a local needs none that comes after it
+        if name in names:
+            names |= walk.locals_in([known[name]])
+    return {name: value for name, value in known.items() if name in names}
+
+
+def _is_plain(loop: nodes.For) -> bool:
+    """Whether a loop is an innermost one that runs all its iterations, and may be a long one."""
+    inner = (nodes.For, nodes.While, nodes.Break, nodes.Continue)
+    if loop.is_parallel or len(loop.names) > 1 or any(isinstance(one, inner) for one in walk.statements(loop.body)):
+        return False
+    length = _known_length(loop)
+    return length is None or length >= _SHORTEST
+
+
+def _known_length(loop: nodes.For) -> float | None:
+    match loop.bounds[0]:
+        case (nodes.Const(first), nodes.Const(end)):
+            return end - first
+        case _:
+            return None
+
+
+def _functions_in(expr: nodes.Expr) -> Iterator[nodes.Unary]:
+    return (one for one in walk.parts(expr) if isinstance(one, nodes.Unary) and _moves(one))
+
+
+def _moves(one: nodes.Unary) -> bool:
+    return one.operator in _FUNCTIONS and one.type == "f32" and one.value.type == "f32"
+
+
+class _Writer:
+    """Writes the strips of one kernel.
+
+    `kinds` are the types of its locals, to which those of strips are added; names that are `taken` are not used again.
+    """
+
+    def __init__(self, kinds: dict[str, str], taken: set[str], cells: frozenset[str]) -> None:
+        self.kinds = kinds
+        self.taken = taken
+        self.cells = cells
+        self._declared: list[nodes.Stmt] = []
+
+    def task(self, one: nodes.Stmt) -> nodes.Stmt:
+        """A statement of the top level, where no array can be declared: engines would put it into memory of all."""
+        if not isinstance(one, nodes.For):
+            return one
+        before: list[nodes.Stmt] = []
+        body: list[nodes.Stmt] = []
+        for part in one.body:
+            self._declared = []
+            found = walk.rewritten([part], self.statement)
+            if isinstance(part, nodes.For) and len(found) > 1:  # its own strips: a short one needs no array
+                body += _with_arrays(found, self._declared)
+            else:  # once an iteration, not each time that a loop further in begins: the engines fill an array with 0
+                before += self._declared
+                body += found
+        return replace(one, body=(*before, *body))
+
+    def statement(self, one: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        plan = plan_strips(one, self.cells) if isinstance(one, nodes.For) else None
+        return self.strips(one, plan) if isinstance(one, nodes.For) and plan and plan.functions else [one]
+
+    def strips(self, loop: nodes.For, plan: _Plan) -> Sequence[nodes.Stmt]:
+        """A loop in strips: for each where it begins and how long it is, then its two loops. A short one is whole."""
+        begin, end, strip = (self.local(f"strip_{word}") for word in ("begin", "end", "of"))
+        first, size = self.local("strip_first"), self.local("strip_size")
+        arrays = {function: self.array(function) for function in plan.functions}
+        number = _int(">>", _int("+", _int("-", end, begin), _number(LENGTH - 1)), _number(_SHIFT))
+        body = (
+            _assign(first, _int("+", begin, _int("<<", strip, _number(_SHIFT)))),
+            _assign(size, _int("min", _number(LENGTH), _int("-", end, first))),
+            self.ahead(loop, plan, arrays, first, size),
+            self.rest(loop, arrays, first, size),
+        )
+        low, high = loop.bounds[0]
+        strips: nodes.Stmt = _loop(strip, number, body)
+        if _known_length(loop) is None:
+            is_short = nodes.Binary("<", _int("-", end, begin), _number(_SHORTEST), "u1")
+            strips = nodes.If(is_short, (replace(loop, bounds=((begin, end),)),), (strips,))
+        found = [_assign(begin, low), _assign(end, high), strips]
+        return [walk.changed(one, lambda expr: expr, lambda part: _at(part, loop.line)) for one in found]
+
+    def ahead(
+        self, loop: nodes.For, plan: _Plan, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
+    ) -> nodes.For:
+        """The loop of the functions, with locals of its own."""
+        lane, index = self.local("lane"), loop.names[0]
+        fresh: dict[str, nodes.Expr] = {index: self.local(index)}
+        fresh |= {name: self.local(name, self.kinds[name]) for name in plan.needed}
+
+        def renamed(expr: nodes.Expr) -> nodes.Expr:
+            if isinstance(expr, nodes.Local):
+                return fresh.get(expr.name, expr)
+            if isinstance(expr, nodes.Unary) and _moves(expr):
+                return replace(expr, operator=_FUNCTIONS[expr.operator], value=renamed(expr.value))
+            return walk.rebuilt(expr, renamed)
+
+        places = [_assign(fresh[index], _int("+", first, lane))]
+        values = [_assign(fresh[name], renamed(value)) for name, value in plan.needed.items()]
+        stores = [nodes.Store(array, (lane,), (), renamed(function)) for function, array in arrays.items()]
+        return _loop(lane, size, (*places, *values, *stores))
+
+    def rest(
+        self, loop: nodes.For, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
+    ) -> nodes.For:
+        """The loop of all else, which finds the functions' values in arrays."""
+        lane = self.local("lane")
+        self.kinds[loop.names[0]] = "i32"
+
+        def found(expr: nodes.Expr) -> nodes.Expr:
+            array = arrays.get(expr) if isinstance(expr, nodes.Unary) else None
+            return walk.rebuilt(expr, found) if array is None else nodes.Load(array, (lane,), (), expr.type)
+
+        index = _assign(nodes.Local(loop.names[0], "i32"), _int("+", first, lane))
+        return _loop(lane, size, (index, *(walk.changed(one, found) for one in loop.body)))
+
+    def array(self, function: nodes.Unary) -> str:
+        name = self.local(f"{function.operator}_ahead", function.type).name
+        self._declared.append(nodes.LocalArray(name, function.type, LENGTH))
+        return name
+
+    def local(self, wish: str, kind: str = "i32") -> nodes.Local:
+        """A local of a new name."""
+        name = next(one for one in chain([wish], (f"{wish}_{n}" for n in count(1))) if one not in self.taken)
+        self.taken.add(name)
+        self.kinds[name] = kind
+        return nodes.Local(name, kind)
+
+
+def _with_arrays(strips: Sequence[nodes.Stmt], arrays: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
+    """The statements of a loop in strips, with its arrays declared where it is not short."""
+    *bounds, last = strips
+    if isinstance(last, nodes.If):
+        return [*bounds, replace(last, orelse=(*arrays, *last.orelse))]
+    return [*bounds, *arrays, last]
+
+
+def _number(value: int) -> nodes.Const:
+    return nodes.Const(value, "i32")
+
+
+def _int(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
+    return nodes.Binary(operator, left, right, "i32")
+
+
+def _assign(local: nodes.Expr, value: nodes.Expr) -> nodes.Assign:
+    assert isinstance(local, nodes.Local)
+    return nodes.Assign(local.name, value)
+
+
+def _loop(index: nodes.Local, end: nodes.Expr, body: Sequence[nodes.Stmt]) -> nodes.For:
+    return nodes.For((index.name,), ((_number(0), end),), tuple(body))
+
+
+def _at(one: nodes.Stmt, line: int) -> nodes.Stmt:
+    """A statement of ours at the line of its loop; those of the loop's body have their own."""
+    return one if one.line else replace(one, line=line)

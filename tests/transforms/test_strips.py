@@ -1,0 +1,84 @@
+"""Which functions of a loop are worked out ahead, and what the loop becomes."""
+
+import ast
+
+import pytest
+
+from support.by_hand import DEFAULTS, array, assign, branch, kernel, local, loop, store, unary
+from tinsmith.source.ir import nodes, printed
+from tinsmith.transforms import strip_functions
+
+X, Y = array("x"), array("y")
+KINDS = {"a": "f32", "e": "f32", "t": "f32"}
+
+
+def exp(value):
+    return unary("exp", value)
+
+
+def of(*body, end=None, **kinds):
+    """A kernel of one parallel loop with one inner loop."""
+    inner = loop("s", X.size() if end is None else end, body)
+    return kernel([X, Y], [loop("r", Y.size(), [inner], is_parallel=True)], **KINDS, **kinds)
+
+
+def text(one):
+    found = printed(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
+    return ast.unparse(found)
+
+
+def test_a_loop_in_strips():
+    body = [assign("a", X["s"] * 2.0), assign("e", exp(local("a"))), store(Y, "r", Y["r"] + local("e"))]
+    assert text(strip_functions(of(*body))) == ast.unparse(
+        ast.parse("""
+def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray()):
+    for r in range(y.shape[0]):
+        strip_begin = 0
+        strip_end = x.shape[0]
+        if strip_end - strip_begin < 8:
+            for s in range(strip_begin, strip_end):
+                a = x[s] * 2.0
+                e = _lang.exp(a)
+                y[r] = y[r] + e
+        else:
+            exp_ahead = _lang.Vector([0.0] * 64, dt=_lang.f32)
+            for strip_of in range(strip_end - strip_begin + 63 >> 6):
+                strip_first = strip_begin + (strip_of << 6)
+                strip_size = _lang.min(64, strip_end - strip_first)
+                for lane in range(strip_size):
+                    s_1 = strip_first + lane
+                    a_1 = x[s_1] * 2.0
+                    exp_ahead[lane] = _exp(a_1)
+                for lane_1 in range(strip_size):
+                    s = strip_first + lane_1
+                    a = x[s] * 2.0
+                    e = exp_ahead[lane_1]
+                    y[r] = y[r] + e
+""")
+    )
+
+
+def test_a_loop_of_known_length():
+    assert "if" not in text(strip_functions(of(store(Y, "r", exp(X["s"])), end=8)))
+
+
+STAYS = {
+    "of what the loop carries": of(store(Y, "r", exp(local("t"))), assign("t", X["s"])),
+    "of a local with two values": of(
+        assign("a", X["s"]), assign("a", local("a") * 2.0), store(Y, "r", exp(local("a")))
+    ),
+    "of a local from a branch": of(branch(X["s"] > 0.0, [assign("a", X["s"])]), store(Y, "r", exp(local("a")))),
+    "of an array that the loop changes": of(store(Y, "s", exp(Y["r"]))),
+    "in a branch": of(branch(X["s"] > 0.0, [store(Y, "r", exp(X["s"]))])),
+    "in a loop that may end early": of(branch(X["s"] > 0.0, [nodes.Break()]), store(Y, "r", exp(X["s"]))),
+    "behind a `continue`": of(branch(X["s"] > 0.0, [nodes.Continue()]), store(Y, "r", exp(X["s"]))),
+    "of a short loop": of(store(Y, "r", exp(X["s"])), end=7),
+    "of float64": of(assign("d", exp(local("b", "f64"))), d="f64", b="f64"),
+    "another function": of(store(Y, "r", unary("sin", X["s"]))),
+    "without an inner loop": kernel([X, Y], [loop("r", Y.size(), [store(Y, "r", exp(X["r"]))], is_parallel=True)]),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_stays(name):
+    assert strip_functions(STAYS[name]) is STAYS[name]
