@@ -9,6 +9,7 @@ import torch
 
 from .._config import config
 from .._errors import DeviceError, DtypeError, KernelError, refusal
+from .._lazy import lazy
 from ..engines import COMPILING, HALVES
 from ..source import shared_memory
 from ..source.ir import Lowered
@@ -71,7 +72,6 @@ class Core:
 
     hidden: frozenset[str] = frozenset()
     hands_out: bool | None = None
-    operators: Operators
     content: str
     define: Callable[[Core], None]
 
@@ -99,11 +99,19 @@ class Core:
         """Whether a call's meaning depends on Python values outside its arguments."""
         return any(stage.varies for stage in self.signature.firsts)
 
+    @lazy
+    def operators(self) -> Operators:
+        """The torch operators. `define` sets them, here where it had to wait for names that the kernels use.
+
+        Every door asks for them by this name (transforms, second derivatives, records), so none can come too early.
+        """
+        self.define(self)
+        return vars(self)["operators"]
+
     @constant_when_traced
     def settle(self) -> None:
-        """Define the operators, where that had to wait for names that the kernels use."""
-        if "operators" not in vars(self):
-            self.define(self)
+        """Define the operators before a compiler reads a call, which it could not follow into their definition."""
+        self.operators  # noqa: B018  # asked for the sake of being worked out
 
     @property
     def has_state(self) -> bool:
