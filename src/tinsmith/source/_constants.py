@@ -167,6 +167,8 @@ class _Finder:
         self.gradient_use: tuple[str, str] | None = None
         self.is_complete = True
         self._seen: set[tuple[Any, Any]] = set()
+        self._sources: dict[Any, Source] = {}
+        self._entered: set[tuple[Any, int]] = set()
         self._depth = 0
 
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
@@ -289,12 +291,19 @@ class _Finder:
         )
 
     def _enter(self, function: Any, stem: _Path) -> None:
-        inner = read(function)
-        bound = self.engine.is_bound(stem.value(self.templates))
-        roots = {inner.parameters[0]: self._owner(stem)} if bound else {}
+        """Walk a function. One that calls itself, of the same object, has nothing new to show the second time."""
+        if function not in self._sources:  # one `Source` a function: paths into it are compared
+            self._sources[function] = read(function)
+        inner = self._sources[function]
+        owner = self._owner(stem) if self.engine.is_bound(stem.value(self.templates)) else None
+        key = function, 0 if owner is None else id(owner.value(self.templates))
+        if key in self._entered:
+            return
+        self._entered.add(key)
         self._depth += 1
-        self.walk(inner, roots)
+        self.walk(inner, {} if owner is None else {inner.parameters[0]: owner})
         self._depth -= 1
+        self._entered.remove(key)
 
     def _owner(self, stem: _Path) -> _Path:
         """The path to the object that a bound function belongs to."""
