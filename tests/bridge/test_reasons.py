@@ -156,3 +156,31 @@ def test_a_warning_names_the_caller_s_line(lang):
     ):
         squared(x).sum().backward()  # backward
     assert (found[0].filename, found[0].lineno) == (__file__, line_of("backward"))
+
+
+def test_a_stack_that_would_overflow_comes_second(lang, engine):
+    """Only Taichi has a stack of known depth; Quadrants compiles no `else` of a `while`."""
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def ended(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            v = x[i]
+            n = 0
+            while n < 3:  # ended
+                v = v * x[i]
+                n += 1
+            else:
+                v = v + 1.0
+            y[i] = v
+
+    place = f"test_reasons.py:{line_of('ended')}"
+    if engine == "quadrants":
+        with pytest.raises(ts.KernelError, match="'else' clause for 'while' not supported") as caught:
+            ended(torch.rand(3))
+        assert place in str(caught.value)
+        return
+    head, _, tail = refused(ended, torch.rand(3)).partition("Of taichi's own:\n")
+    assert "none can be generated from its source" in head
+    assert "`else` of a `while`" in head and place in head
+    assert "would overflow its gradient stack" in tail
