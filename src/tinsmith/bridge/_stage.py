@@ -57,7 +57,7 @@ from ._from_ir import (
 from ._guarded import compile_guarded
 from ._links import Links
 from ._structs import without_structs_of
-from ._uncompiled import places_of, remedy_of, reverse_remedy, telling, without_result
+from ._uncompiled import misfitting_loop, places_of, remedy_of, reverse_remedy, telling, without_result
 from ._variant import ArrayType, Variant
 
 NO_NAMES: Mapping[str, str] = {}
@@ -524,7 +524,12 @@ class Stage:
         places = places_of(cause, self.source, self._tree(variant), self.texts[variant])
         rows = [("kernel", f"{self.name} at {place}"), *places, (self.engine.name, telling(cause))]
         if not variant.adjoint:
-            return KernelError(refusal(f"the kernel of op `{op}` does not compile", rows, remedy_of(cause)))
+            ranks = {name: array.rank for name, array in variant.arrays}
+            misfit = misfitting_loop(self.source, ranks)
+            words, remedy = f"the kernel of op `{op}` does not compile", remedy_of(cause)
+            if misfit is not None:
+                rows, remedy = [*rows, misfit.row], f"{misfit.remedy} {remedy}"
+            return KernelError(refusal(words, rows, remedy))
         return GradientError(
             refusal(
                 f"{self.engine.name} cannot differentiate the kernel of op `{op}`",

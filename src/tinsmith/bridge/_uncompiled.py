@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from .._errors import sentence
 from ..engines import Engine
@@ -59,6 +60,31 @@ def remedy_of(cause: Exception) -> str:
     if _ARRAY_AS_NUMBER in str(cause):
         return f"A function takes an array as a template: annotate that parameter, `a: template()`. {report}"
     return report
+
+
+class MisfittingLoop(NamedTuple):
+    """A row for a refusal, and what to write instead."""
+
+    row: tuple[str, str]
+    remedy: str
+
+
+def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> MisfittingLoop | None:
+    """The first loop over an array that names more or fewer indices than the array has dims.
+
+    Engines say that a name is not defined, or nothing at all. `ranks` are those of the call's arrays.
+    """
+    for node in source.nodes:
+        if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Name) and isinstance(node.target, ast.Tuple)):
+            continue
+        name, count = node.iter.id, len(node.target.elts)
+        rank = ranks.get(name, count)
+        if rank != count:
+            loop = f"for {ast.unparse(node.target).strip('()')} in {name}"
+            row = (f"`{name}`", f"{rank} {'dim' if rank == 1 else 'dims'}, and `{loop}` names {count} indices")
+            remedy = f"Name one index for each dim, or give `{name}` {count} dims in the spec."
+            return MisfittingLoop((row[0], f"{row[1]}, at {source.place(node)}"), remedy)
+    return None
 
 
 def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
