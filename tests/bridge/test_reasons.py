@@ -1,6 +1,7 @@
 """What is said where a gradient cannot be had: first why none is generated, with the line, then the engine's rule."""
 
 import importlib
+import warnings
 
 import pytest
 import torch
@@ -184,3 +185,24 @@ def test_a_stack_that_would_overflow_comes_second(lang, engine):
     assert "none can be generated from its source" in head
     assert "`else` of a `while`" in head and place in head
     assert "would overflow its gradient stack" in tail
+
+
+def halved(v):
+    return v * 0.5
+
+
+def test_an_engine_s_warning_names_the_user_s_line_once(lang):
+    @ts.op("x[n] -> y[n]", adjoint="engine")
+    @lang.kernel
+    def calling(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = halved(x[i]) * x[i]  # plain Python
+
+    x = torch.rand(3, requires_grad=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        calling(x).sum().backward()
+        torch.func.vmap(calling)(x.detach().expand(2, 3))
+    found = [one for one in caught if "halved" in str(one.message)]
+    assert [(one.filename, one.lineno) for one in found] == [(__file__, line_of("plain Python"))]
+    assert "\x1b" not in str(found[0].message)

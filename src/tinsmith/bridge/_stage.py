@@ -57,7 +57,7 @@ from ._from_ir import (
 from ._guarded import compile_guarded
 from ._links import Links
 from ._structs import without_structs_of
-from ._uncompiled import misfitting_loop, places_of, remedy_of, reverse_remedy, telling, without_result
+from ._uncompiled import misfitting_loop, place_warnings, places_of, remedy_of, reverse_remedy, telling, without_result
 from ._variant import ArrayType, Variant
 
 NO_NAMES: Mapping[str, str] = {}
@@ -153,6 +153,7 @@ class Stage:
         self._batch_refusals: dict[Variant, str] = {}
         self._constants: Constants | None = None
         self._knows_names = False
+        self._warnings: set[tuple[str, str, int]] = set()
         self._captured: str | None = None
         self._surveyed: dict[tuple[Any, ...], Constants] = {}
         self._stamps: dict[int, tuple[Any, Any]] = {}
@@ -359,16 +360,18 @@ class Stage:
 
     def _compile_source(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         function = self._function(variant)
+        path = function.__code__.co_filename
         try:
-            return self.engine.compile(
-                function,
-                self.templates(values),
-                adjoint=variant.adjoint,
-                stack=variant.stack,
-                is_careful=self.is_careful(variant),
-                is_aliased=self.is_aliased(variant),
-                is_simd=variant.is_simd,
-            )
+            with place_warnings(self.source, self._tree(variant), self.texts[variant], path, self._warnings):
+                return self.engine.compile(
+                    function,
+                    self.templates(values),
+                    adjoint=variant.adjoint,
+                    stack=variant.stack,
+                    is_careful=self.is_careful(variant),
+                    is_aliased=self.is_aliased(variant),
+                    is_simd=variant.is_simd,
+                )
         except TinsmithError:
             raise
         except Exception as cause:

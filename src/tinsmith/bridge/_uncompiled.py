@@ -1,4 +1,4 @@
-"""Uncompiled: what an engine says of a kernel that it does not compile, in terms of the user's file.
+"""Uncompiled: what an engine says of a kernel that it does not compile, or warns of, in terms of the user's file.
 
 An engine is given a text that was made of the kernel's tree, one line a statement, and names the lines of that. The
 tree knows where they came from.
@@ -7,8 +7,10 @@ tree knows where they came from.
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -18,6 +20,7 @@ from ..source import Source, parse_statement
 
 _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
 """An engine's own frames end with a colon; those of Python's tracebacks, which it prints too, do not."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
 
 
@@ -44,6 +47,32 @@ def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str
             where = f"{path}:{line}"
         rows.append(("at", f"{where}: {one['code'].strip()}"))
     return rows
+
+
+@contextlib.contextmanager
+def place_warnings(
+    source: Source, tree: ast.FunctionDef, text: str, path: str, given: set[tuple[str, str, int]]
+) -> Iterator[None]:
+    """Give an engine's warnings of a text that was made of a kernel with the kernel's own lines, and each once.
+
+    Args:
+        source: the kernel.
+        tree: what `text` was made of.
+        text: what the engine was given.
+        path: what the engine takes for the file of `text`.
+        given: the warnings of the kernel so far; its variants would repeat them.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")  # the user's filters decide below, by the user's file
+        yield
+    lines = _lines(tree, text) if any(one.filename == path for one in caught) else {}
+    for one in caught:
+        where, words = (one.filename, one.lineno), _COLOURS.sub("", str(one.message))
+        if one.filename == path:
+            where = source.path, lines.get(one.lineno, source.tree.lineno)
+        if (words, *where) not in given:
+            given.add((words, *where))
+            warnings.warn_explicit(words, one.category, *where)
 
 
 def telling(cause: Exception) -> str:
