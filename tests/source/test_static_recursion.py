@@ -171,3 +171,29 @@ def test_fields_of_functions(lang64):
     torch.testing.assert_close(tin(a, b), reference(a, b))
     given, wanted = (torch.autograd.grad(run(a, b).sum(), (a, b)) for run in (tin, reference))
     torch.testing.assert_close(given, wanted)
+
+
+def test_a_recursion_without_an_end_is_refused(lang):
+    @lang.func
+    def first(v):
+        return second(v) * v
+
+    @lang.func
+    def second(v):
+        r = v
+        if v > 0.5:
+            r = first(v)  # again
+        return r
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = first(x[i])
+
+    with pytest.raises(ts.KernelError) as caught:
+        ts.op("x[n] -> y[n]")(kernel)(torch.rand(3))
+    with open(__file__) as file:
+        line = next(number for number, text in enumerate(file, 1) if text.rstrip().endswith("# again"))
+    words = str(caught.value)
+    assert "function `first` calls itself, and nothing ends that while the kernel is compiled" in words
+    assert f"{__file__}:{line}" in words and "`if ti.static(...)`" in words
