@@ -51,7 +51,7 @@ def has_forward_mode() -> bool:
 def batch_levels(tensor: torch.Tensor) -> frozenset[int]:
     """The levels of `torch.func.vmap` over which a tensor is a batch."""
     # A batch of vmap hides its dimension, and nothing public says whether a tensor is one.
-    functorch: Any = torch._C._functorch
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]  # no stub
     found: set[int] = set()
     while functorch.is_functorch_wrapped_tensor(tensor):
         if functorch.is_batchedtensor(tensor):

@@ -37,9 +37,9 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
     device = _device(arch)
     names = (engine,) if engine != "auto" else loaded() or ("taichi",)
     engines = [get(name) for name in names]
-    translated = [{key: _of_engine(engine, key, value) for key, value in options.items()} for engine in engines]
-    for engine, own in zip(engines, translated, strict=True):
-        engine.start(device, **own)
+    translated = [{key: _of_engine(one, key, value) for key, value in options.items()} for one in engines]
+    for one, own in zip(engines, translated, strict=True):
+        one.start(device, **own)
     return names
 
 
