@@ -137,3 +137,54 @@ def test_a_backward_kernel_with_a_parameter_that_it_does_not_use(lang64):
     both = torch.func.vmap(torch.func.grad(lambda *given: op(*given).sum(), argnums=(0, 1)), in_dims=(0, None))(x, w)
     for found, expected in zip(both, (torch.ones_like(x), x), strict=True):
         cases.assert_close(found, expected)
+
+
+def owner_class(lang):
+    """A data-oriented class with both forms as methods: a function that calls a kernel, and the kernel itself."""
+
+    @lang.data_oriented
+    class Scaled:
+        def __init__(self, factor):
+            self.factor = factor
+
+        @lang.kernel
+        def cube(self, x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                y[i] = self.factor * x[i] ** 3 * w[i]
+
+        @lang.kernel
+        def cube_grad(self, x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                x.grad[i] += 10.0 * self.factor * x[i] * y.grad[i]
+                w.grad[i] = x[i] * y.grad[i]
+
+        @lang.ad.grad_replaced
+        def called(self, x, w, y):
+            self.cube(x, w, y)
+
+        @lang.ad.grad_for(called)
+        def called_grad(self, x, w, y):
+            self.cube_grad(x, w, y)
+
+        decorated = lang.ad.grad_replaced(cube)
+        lang.ad.grad_for(decorated)(cube_grad)
+
+    return Scaled
+
+
+@pytest.mark.parametrize("name", ["called", "decorated"])
+def test_methods(lang64, name):
+    scaled = owner_class(lang64)
+    x, w = (torch.rand(5, dtype=torch.float64).requires_grad_() for _ in range(2))
+    cotangent = torch.rand(5, dtype=torch.float64)
+    for factor in (2.0, 3.0):
+        op = ts.op("x[n], w[n] -> y[n]")(getattr(scaled(factor), name))
+        cases.assert_close(op(x, w), factor * x**3 * w)
+        found = torch.autograd.grad(op(x, w), (x, w), cotangent)
+        cases.assert_close(found, (10 * factor * x * cotangent, x * cotangent))
+
+
+@pytest.mark.parametrize("name", ["called", "decorated"])
+def test_a_method_without_its_object_is_refused(lang, name):
+    with pytest.raises(ts.ArgumentError, match=r"is a method.*\n.*bound method: ts.op\(spec\)\(owner\."):
+        ts.op("x[n], w[n] -> y[n]")(getattr(owner_class(lang), name))

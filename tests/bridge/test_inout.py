@@ -250,9 +250,12 @@ def test_transforms(lang64):
 
 
 def test_vmap_refuses_an_update_that_would_be_a_batch(lang64):
-    op, state = stepping(lang64), numbers(4)
-    with pytest.raises(RuntimeError, match="vmap: "):
+    op, state, states = stepping(lang64), numbers(4), numbers(2, 4)
+    words = rf"`state` of op `{op.name}` is updated in place under vmap, and is not batched as.*(\n.*)*`\.functional`"
+    with pytest.raises(ts.ArgumentError, match=words):
         torch.func.vmap(lambda x: op(x, state))(numbers(3, 4))
+    with pytest.raises(ts.ArgumentError, match=words):  # a batch at the inner level alone
+        torch.func.vmap(lambda x: torch.func.vmap(op, in_dims=(None, 0))(x, states))(numbers(3, 4))
 
 
 def test_compiled(lang64):

@@ -1,6 +1,7 @@
 """What is said where a gradient cannot be had: first why none is generated, with the line, then the engine's rule."""
 
 import importlib
+import warnings
 
 import pytest
 import torch
@@ -156,3 +157,52 @@ def test_a_warning_names_the_caller_s_line(lang):
     ):
         squared(x).sum().backward()  # backward
     assert (found[0].filename, found[0].lineno) == (__file__, line_of("backward"))
+
+
+def test_a_stack_that_would_overflow_comes_second(lang, engine):
+    """Only Taichi has a stack of known depth; Quadrants compiles no `else` of a `while`."""
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def ended(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            v = x[i]
+            n = 0
+            while n < 3:  # ended
+                v = v * x[i]
+                n += 1
+            else:
+                v = v + 1.0
+            y[i] = v
+
+    place = f"test_reasons.py:{line_of('ended')}"
+    if engine == "quadrants":
+        with pytest.raises(ts.KernelError, match="'else' clause for 'while' not supported") as caught:
+            ended(torch.rand(3))
+        assert place in str(caught.value)
+        return
+    head, _, tail = refused(ended, torch.rand(3)).partition("Of taichi's own:\n")
+    assert "none can be generated from its source" in head
+    assert "`else` of a `while`" in head and place in head
+    assert "would overflow its gradient stack" in tail
+
+
+def halved(v):
+    return v * 0.5
+
+
+def test_an_engine_s_warning_names_the_user_s_line_once(lang):
+    @ts.op("x[n] -> y[n]", adjoint="engine")
+    @lang.kernel
+    def calling(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = halved(x[i]) * x[i]  # plain Python
+
+    x = torch.rand(3, requires_grad=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        calling(x).sum().backward()
+        torch.func.vmap(calling)(x.detach().expand(2, 3))
+    found = [one for one in caught if "halved" in str(one.message)]
+    assert [(one.filename, one.lineno) for one in found] == [(__file__, line_of("plain Python"))]
+    assert "\x1b" not in str(found[0].message)

@@ -535,3 +535,17 @@ def test_what_an_engine_is_given_is_named_after_the_file(lang):
     ts.op("x[n] -> y[n]")(cut)(torch.ones(3))
     names = [name for name in linecache.cache if name.startswith("<tinsmith cut ")]
     assert names and all("of test_refusals_kernel.py" in name for name in names)
+
+
+def test_a_loop_that_names_more_indices_than_dims(lang):
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def pairs(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i, j in x:
+            y[i] = x[i] + j
+
+    with pytest.raises(ts.KernelError) as caught:
+        pairs(torch.rand(3))
+    words = str(caught.value)
+    assert "1 dim, and `for i, j in x` names 2 indices, at" in words
+    assert "Name one index for each dim, or give `x` 2 dims in the spec." in words

@@ -103,3 +103,23 @@ def test_ops_made_before_go_on_working(lang):
 def test_cuda_without_cuda_is_refused(lang):
     with pytest.raises(ts.EngineError, match=r"(?s)CUDA.*ts\.init\('cpu'\)"):
         ts.init("cuda", engine=lang.__name__)
+
+
+def test_dtypes_of_one_engine_go_to_all_that_are_started(lang):
+    """With both engines imported, `default_fp` is a value of one of them."""
+    import quadrants
+    import taichi
+
+    assert ts.init("cpu", default_fp=lang.f64, default_ip=lang.i64) == ("taichi", "quadrants")
+    assert precision(taichi) == precision(quadrants) == torch.float64
+
+
+def test_a_value_that_another_engine_does_not_have_is_refused(lang):
+    words = r"cannot give \w+ the option `default_fp`: it has nothing called `.*\n.*\n.*values of its own"
+    with pytest.raises(ts.EngineError, match=words):
+        ts.init("cpu", default_fp=lang.types.ndarray)
+
+
+def test_an_unknown_engine_is_refused():
+    with pytest.raises(ts.EngineError, match="there is no engine 'tachi'\n  engines  taichi, quadrants\nName one of"):
+        ts.init("cpu", engine="tachi")

@@ -9,6 +9,7 @@ import torch
 
 from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
+from .._lazy import lazy
 from ..engines import COMPILING, HALVES
 from ..source.ir import Lowered, NotCovered
 from ..spec import Sizing, fixed_sizing, sizing, solve
@@ -70,9 +71,8 @@ class Core:
 
     hidden: frozenset[str] = frozenset()
     hands_out: bool | None = None
-    operators: Operators
     content: str
-    define: Callable[[Core], None]
+    define: Callable[[Core], Operators]
 
     def __init__(self, signature: Signature, reverse: Reverse) -> None:
         self.signature = signature
@@ -98,11 +98,15 @@ class Core:
         """Whether a call's meaning depends on Python values outside its arguments."""
         return any(stage.varies for stage in self.signature.firsts)
 
+    @lazy
+    def operators(self) -> Operators:
+        """The torch operators, defined when they are first asked for: names that the kernels use are there by then."""
+        return self.define(self)
+
     @constant_when_traced
     def settle(self) -> None:
-        """Define the operators, where that had to wait for names that the kernels use."""
-        if "operators" not in vars(self):
-            self.define(self)
+        """Define the operators before a compiler reads a call, which it could not follow into their definition."""
+        self.operators  # noqa: B018  # asked for the sake of being worked out
 
     @property
     def has_state(self) -> bool:

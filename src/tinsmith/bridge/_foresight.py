@@ -64,7 +64,7 @@ class Foresight:
         Raises:
             GradientError: the stack would overflow, of which the process would die.
         """
-        return self._reverse.stacks(shapes, values)
+        return self._reverse.stacks(frozenset(self._signature.arrays), shapes, values)
 
 
 def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> Iterator[Outside]:

@@ -100,7 +100,7 @@ class Plan:
             return ()
         kind = self.kind
         shapes = {name: kind.sizing.evaluate(name, numbers)[name in kind.batched :] for name in kind.names}
-        return self.reverse.stacks(shapes, {**scalars, **kind.case.templates})
+        return self.reverse.stacks(active, shapes, {**scalars, **kind.case.templates})
 
     def _make_backward(self, wish: Wish) -> Pass:
         with COMPILING:

@@ -26,7 +26,7 @@ def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]
     found = replaced(candidate)
     if found is None:
         return candidate, options
-    kernel = _kernel_in(found.function)
+    kernel = _kernel_in(found.function, found.owner)
     name = of_kernel(kernel).function_of(kernel).__name__
     if found.gradient is None:
         words = f"the gradient of kernel `{name}` is replaced, and by nothing yet"
@@ -35,29 +35,48 @@ def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]
         words = f"kernel `{name}` has two gradients: of `backward=`, and of `grad_for`"
         raise ArgumentError(refusal(words, remedy="Leave one of them out."))
     otherwise = "Make the op of the kernel itself, without `grad_replaced`: its gradient is generated then."
-    gradient = _kernel_in(found.gradient)
+    gradient = _kernel_in(found.gradient, found.owner)
     return kernel, replace(options, backward=gradient, replaces_gradient=True, otherwise=otherwise)
 
 
-def _kernel_in(function: Callable[..., Any]) -> Any:
-    """The kernel that a function is, or calls with its own arguments and does nothing else."""
+def _kernel_in(function: Callable[..., Any], owner: Any) -> Any:
+    """The kernel that a function is, or calls with its own arguments and does nothing else; bound to a method's object.
+
+    Args:
+        function: it.
+        owner: the object that it is a method of; None for other functions.
+    """
     if is_kernel(function):
-        return function
+        engine = of_kernel(function)
+        if not engine.is_method(function):
+            return function
+        if owner is None:
+            raise _unbound(engine.function_of(function).__name__)
+        return engine.bind(function, owner)
     source = read(function)
     body = source.tree.body[ast.get_docstring(source.tree, clean=False) is not None :]
     if len(body) != 1 or not isinstance(body[0], ast.Expr) or not isinstance(body[0].value, ast.Call):
         raise _does_more(source, body[1] if len(body) > 1 else body[0])
     call = body[0].value
-    kernel = called_function(source, call.func)
+    wanted = source.parameters if owner is None else source.parameters[1:]
+    if owner is None and source.parameters[:1] == ("self",):
+        raise _unbound(source.name)
+    kernel = called_function(source, call.func, owner)
     given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
-    if call.keywords or not is_kernel(kernel) or tuple(given) != source.parameters:
+    if call.keywords or not is_kernel(kernel) or tuple(given) != wanted:
         raise _does_more(source, call)
-    own = tuple(read(of_kernel(kernel).function_of(kernel)).parameters)
-    if own != source.parameters:
+    engine = of_kernel(kernel)
+    own = tuple(read(engine.function_of(kernel)).parameters)[engine.is_method(kernel) :]
+    if own != wanted:
         words = f"function `{source.name}` has other names for the parameters of its kernel"
-        rows = [("function", ", ".join(source.parameters)), ("kernel", ", ".join(own)), ("at", source.place(call))]
+        rows = [("function", ", ".join(wanted)), ("kernel", ", ".join(own)), ("at", source.place(call))]
         raise KernelError(refusal(words, rows, "Give both the same: gradients are found by name."))
     return kernel
+
+
+def _unbound(name: str) -> ArgumentError:
+    words = f"`{name}`, whose gradient `grad_replaced` replaces, is a method, and no object is known"
+    return ArgumentError(refusal(words, remedy=f"Make the op of the bound method: ts.op(spec)(owner.{name})."))
 
 
 def _does_more(source: Source, node: ast.AST) -> KernelError:

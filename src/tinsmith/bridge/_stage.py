@@ -63,7 +63,7 @@ from ._from_ir import (
 from ._guarded import compile_guarded
 from ._links import Links
 from ._structs import without_structs_of
-from ._uncompiled import places_of, remedy_of, reverse_remedy, telling
+from ._uncompiled import misfitting_loop, place_warnings, places_of, remedy_of, reverse_remedy, telling
 from ._variant import ArrayType, Variant
 
 NO_NAMES: Mapping[str, str] = {}
@@ -161,6 +161,7 @@ class Stage:
         self._batch_refusals: dict[Variant, str] = {}
         self._constants: Constants | None = None
         self._knows_names = False
+        self._warnings: set[tuple[str, str, int]] = set()
         self._captured: str | None = None
         self._surveyed: dict[tuple[Any, ...], Constants] = {}
         self._stamps: dict[int, tuple[Any, Any]] = {}
@@ -410,16 +411,18 @@ class Stage:
 
     def _compile_source(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         function = self._function(variant)
+        path = function.__code__.co_filename
         try:
-            return self.engine.compile(
-                function,
-                self.templates(values),
-                adjoint=variant.adjoint,
-                stack=variant.stack,
-                is_careful=self.is_careful(variant),
-                is_aliased=self.is_aliased(variant),
-                is_simd=variant.is_simd,
-            )
+            with place_warnings(self.source, self._tree(variant), self.texts[variant], path, self._warnings):
+                return self.engine.compile(
+                    function,
+                    self.templates(values),
+                    adjoint=variant.adjoint,
+                    stack=variant.stack,
+                    is_careful=self.is_careful(variant),
+                    is_aliased=self.is_aliased(variant),
+                    is_simd=variant.is_simd,
+                )
         except TinsmithError:
             raise
         except Exception as cause:
@@ -587,7 +590,12 @@ class Stage:
         places = places_of(cause, self.source, self._tree(variant), self.texts[variant])
         rows = [("kernel", f"{self.name} at {place}"), *places, (self.engine.name, telling(cause))]
         if not variant.adjoint:
-            return KernelError(refusal(f"the kernel of op `{op}` does not compile", rows, remedy_of(cause)))
+            ranks = {name: array.rank for name, array in variant.arrays}
+            misfit = misfitting_loop(self.source, ranks)
+            words, remedy = f"the kernel of op `{op}` does not compile", remedy_of(cause)
+            if misfit is not None:
+                rows, remedy = [*rows, misfit.row], f"{misfit.remedy} {remedy}"
+            return KernelError(refusal(words, rows, remedy))
         return GradientError(
             refusal(
                 f"{self.engine.name} cannot differentiate the kernel of op `{op}`",

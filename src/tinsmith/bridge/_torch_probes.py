@@ -227,6 +227,18 @@ def _constants_are_marked() -> bool:
     return vars(tracing.constant_when_traced(ours)) == vars(torch.compiler.assume_constant_result(theirs))
 
 
+def _batches_are_seen() -> bool:
+    plain = torch.ones(2)
+    seen: list[int] = [len(tracing.batch_levels(plain))]
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        seen.extend([len(tracing.batch_levels(x)), len(tracing.batch_levels(plain))])
+        return x.sum()
+
+    vmap(vmap(grad(ask)))(torch.ones(1, 1, 2))
+    return seen == [0, 2, 0]
+
+
 def _older_tracer_is_seen() -> bool:
     seen: list[bool] = []
 
@@ -292,6 +304,11 @@ _FACTS = (
         "a batch of is_grads_batched=True can be taken apart",
         _batched_cotangents,
         "torch.autograd.grad(is_grads_batched=True) and jacobian(vectorize=True) fail for every op",
+    ),
+    _Fact(
+        "a batch of torch.func.vmap is seen",
+        _batches_are_seen,
+        "an argument that is updated in place, and is no batch under vmap, is refused in torch's words",
     ),
     _Fact(
         "tensors can be made outside transforms and inference mode",

@@ -48,6 +48,18 @@ def has_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
+def batch_levels(tensor: torch.Tensor) -> frozenset[int]:
+    """The levels of `torch.func.vmap` over which a tensor is a batch."""
+    # A batch of vmap hides its dimension, and nothing public says whether a tensor is one.
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]  # no stub
+    found: set[int] = set()
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            found.add(functorch.maybe_get_level(tensor))
+        tensor = functorch.get_unwrapped(tensor)
+    return frozenset(found)
+
+
 def may_be_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether somebody may ask for a derivative in one of these tensors."""
     return is_transformed() or (torch.is_grad_enabled() and any([one.requires_grad for one in tensors]))  # noqa: C419

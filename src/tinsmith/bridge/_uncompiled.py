@@ -1,4 +1,4 @@
-"""Uncompiled: what an engine says of a kernel that it does not compile, in terms of the user's file.
+"""Uncompiled: what an engine says of a kernel that it does not compile, or warns of, in terms of the user's file.
 
 An engine is given a text that was made of the kernel's tree, one line a statement, and names the lines of that. The
 tree knows where they came from.
@@ -7,8 +7,11 @@ tree knows where they came from.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from .._errors import sentence
 from ..engines import Engine
@@ -16,6 +19,7 @@ from ..source import Source, parse_statement
 
 _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
 """An engine's own frames end with a colon; those of Python's tracebacks, which it prints too, do not."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
 
 
@@ -44,6 +48,32 @@ def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str
     return rows
 
 
+@contextlib.contextmanager
+def place_warnings(
+    source: Source, tree: ast.FunctionDef, text: str, path: str, given: set[tuple[str, str, int]]
+) -> Iterator[None]:
+    """Give an engine's warnings of a text that was made of a kernel with the kernel's own lines, and each once.
+
+    Args:
+        source: the kernel.
+        tree: what `text` was made of.
+        text: what the engine was given.
+        path: what the engine takes for the file of `text`.
+        given: the warnings of the kernel so far; its variants would repeat them.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")  # the user's filters decide below, by the user's file
+        yield
+    lines = _lines(tree, text) if any(one.filename == path for one in caught) else {}
+    for one in caught:
+        where, words = (one.filename, one.lineno), _COLOURS.sub("", str(one.message))
+        if one.filename == path:
+            where = source.path, lines.get(one.lineno, source.tree.lineno)
+        if (words, *where) not in given:
+            given.add((words, *where))
+            warnings.warn_explicit(words, one.category, *where)
+
+
 def telling(cause: Exception) -> str:
     """The line of an engine's report that says what is wrong: the one from its compiler, or the last with words."""
     words = [line.strip() for line in str(cause).splitlines()]
@@ -58,6 +88,31 @@ def remedy_of(cause: Exception) -> str:
     if _ARRAY_AS_NUMBER in str(cause):
         return f"A function takes an array as a template: annotate that parameter, `a: template()`. {report}"
     return report
+
+
+class MisfittingLoop(NamedTuple):
+    """A row for a refusal, and what to write instead."""
+
+    row: tuple[str, str]
+    remedy: str
+
+
+def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> MisfittingLoop | None:
+    """The first loop over an array that names more or fewer indices than the array has dims.
+
+    Engines say that a name is not defined, or nothing at all. `ranks` are those of the call's arrays.
+    """
+    for node in source.nodes:
+        if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Name) and isinstance(node.target, ast.Tuple)):
+            continue
+        name, count = node.iter.id, len(node.target.elts)
+        rank = ranks.get(name, count)
+        if rank != count:
+            loop = f"for {ast.unparse(node.target).strip('()')} in {name}"
+            row = (f"`{name}`", f"{rank} {'dim' if rank == 1 else 'dims'}, and `{loop}` names {count} indices")
+            remedy = f"Name one index for each dim, or give `{name}` {count} dims in the spec."
+            return MisfittingLoop((row[0], f"{row[1]}, at {source.place(node)}"), remedy)
+    return None
 
 
 def reverse_remedy(engine: Engine, *, is_op: bool) -> str:

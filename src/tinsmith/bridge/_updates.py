@@ -19,7 +19,7 @@ from ._core import Core
 from ._make_core import make_overwriting_core
 from ._options import OpOptions
 from ._route import Routes
-from ._tracing import is_plain, is_tracing
+from ._tracing import batch_levels, is_plain, is_tracing, is_transformed
 from .derived import SeededCore
 
 Run = Callable[[Bound], Sequence[torch.Tensor]]
@@ -64,6 +64,8 @@ class Updates:
         for place in self._places if is_kept else ():
             given[place] = given[place].clone()  # a graph keeps the old value, and the argument is changed below
         made = run(bound.with_tensors(tuple(given)))
+        if not is_tracing() and is_transformed():
+            self._refuse_unbatched(targets, made)
         for target, new in zip(targets, made[: len(targets)], strict=True):
             target.copy_(new)
         return made[len(targets) :]
@@ -87,6 +89,18 @@ class Updates:
             if not one.is_inference():
                 torch.autograd.graph.increment_version(one)
         return made
+
+    def _refuse_unbatched(self, targets: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
+        """Refuse new values of which there are several, under `vmap`, for an argument of which there is one."""
+        for name, target, new in zip(self._names, targets, made, strict=False):
+            if batch_levels(new) - batch_levels(target):
+                op = self._core.signature.op
+                words = f"`{name}` of op `{op}` is updated in place under vmap, and is not batched as other inputs are"
+                remedy = (
+                    f"Pass one `{name}` a sample, `{name}.expand(size, ...).clone()`, with its dim in `in_dims`; "
+                    "or call the op's `.functional`, which returns the new values and changes nothing."
+                )
+                raise ArgumentError(refusal(words, [(name, "one"), ("new values", "one a sample")], remedy))
 
     def _refuse_overlap(self, targets: Sequence[torch.Tensor]) -> None:
         """Refuse two arguments that are updated in one memory: one update would be lost."""

@@ -35,7 +35,8 @@ def started() -> tuple[str, ...]:
 def get(name: str) -> Engine:
     """The engine called `name`. Raises EngineError for an unknown or missing one."""
     if name not in _ENGINES:
-        raise EngineError(refusal(f"there is no engine {name!r}", [("engines", ", ".join(_ENGINES))]))
+        remedy = "Name one of these, or leave `engine` out."
+        raise EngineError(refusal(f"there is no engine {name!r}", [("engines", ", ".join(_ENGINES))], remedy))
     if name not in installed():
         remedy = (
             f'Install it: pip install "tinsmith[{name}]".'

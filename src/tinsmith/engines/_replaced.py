@@ -7,25 +7,31 @@ decorators' code: tests/bridge/test_grad_replaced.py holds both engines to it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from ._contract import Engine
 
 
 class Replaced(NamedTuple):
-    """What is under `grad_replaced`, and what is under its `grad_for`; None where there is none yet."""
+    """What is under `grad_replaced`, and what is under its `grad_for`; None where there is none yet.
+
+    `owner` is the object of a bound method, None of a function.
+    """
 
     function: Callable[..., Any]
     gradient: Callable[..., Any] | None
+    owner: Any
 
 
 def replaced_of(engine: Engine, candidate: object) -> Replaced | None:
-    """What a function of `grad_replaced` consists of; None for anything else."""
-    if not isinstance(candidate, FunctionType) or candidate.__code__ not in _inner(engine.lang.ad.grad_replaced):
+    """What a function or bound method of `grad_replaced` consists of; None for anything else."""
+    function = candidate.__func__ if isinstance(candidate, MethodType) else candidate
+    if not isinstance(function, FunctionType) or function.__code__ not in _inner(engine.lang.ad.grad_replaced):
         return None
-    gradient = getattr(candidate, "grad", None)
-    return Replaced(_wrapped(candidate), None if gradient is None else _wrapped(gradient))
+    gradient = getattr(function, "grad", None)
+    owner = candidate.__self__ if isinstance(candidate, MethodType) else None
+    return Replaced(_wrapped(function), None if gradient is None else _wrapped(gradient), owner)
 
 
 def _inner(decorator: FunctionType) -> list[CodeType]:

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 
 from .._errors import EngineError, refusal
+from ._contract import Engine
 from ._language import Language
-from ._registry import get, loaded
+from ._registry import get, loaded, public_name
+from ._shared import belongs_to
 
 
 def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str, ...]:
@@ -20,12 +22,13 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
     Args:
         arch: "cpu", "cuda", or "auto": CUDA if torch has it, else the CPU.
         engine: "taichi", "quadrants", or "auto": every engine imported so far, else Taichi.
-        options: handed to the engine's own `init`. Unless given, floats default to torch's
-            default dtype and the CPU uses as many threads as torch; Quadrants gets its
-            gradient stack.
+        options: handed to the engine's own `init`. A dtype of one engine is the one of that name in the
+            others that are started. Unless given, floats default to torch's default dtype and the CPU
+            uses as many threads as torch; Quadrants gets its gradient stack.
 
     Raises:
-        EngineError: the engine is not installed, or the arch is not one that torch has.
+        EngineError: the engine is not installed, the arch is not one that torch has, or an engine has no
+            value of the name that an option's has in another.
 
     Example:
         >>> ts.init("cpu", engine="taichi")
@@ -33,9 +36,25 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
     """
     device = _device(arch)
     names = (engine,) if engine != "auto" else loaded() or ("taichi",)
-    for name in names:
-        get(name).start(device, **options)
+    engines = [get(name) for name in names]
+    translated = [{key: _of_engine(one, key, value) for key, value in options.items()} for one in engines]
+    for one, own in zip(engines, translated, strict=True):
+        one.start(device, **own)
     return names
+
+
+def _of_engine(engine: Engine, option: str, value: Any) -> Any:
+    """An option's value as an engine knows it: of a value of another engine, its own of the same name."""
+    others = [one for one in loaded() if one != engine.name]
+    if not any(belongs_to(value, other) for other in others):
+        return value
+    name = public_name(value) or getattr(value, "name", "")  # a dtype's, or an enumeration's
+    found = getattr(engine.lang, name, None) if name else None
+    if found is None:
+        words = f"ts.init cannot give {engine.name} the option `{option}`: it has nothing called `{name or value}`"
+        remedy = f'Start each engine with values of its own: ts.init(engine="{engine.name}", {option}=...).'
+        raise EngineError(refusal(words, [("came", repr(value))], remedy))
+    return found
 
 
 def init_quietly(arch: str, engine: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
+from types import CellType, SimpleNamespace
 from typing import Any
 
 from ..source import Source, Unrun, called_function
@@ -56,7 +56,8 @@ class UnrunSource(Source):
     names: Mapping[str, Any] = field(default_factory=dict)
 
     def lookup(self, name: str) -> Any:
-        return self.names[name]
+        value = self.names[name]
+        return value.cell_contents if isinstance(value, CellType) else value  # of a function that calls itself
 
     def is_template(self, parameter: str) -> bool:
         note = self.annotation(parameter)

@@ -33,11 +33,12 @@ def remade(source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> C
     Args:
         source: the old one.
         tree: what becomes of it. Its lines stay those of the user's file: `read` gives this tree.
-        names: those that it sees besides; they have no parameter of the old one's that the tree has left out.
+        names: those that it sees besides; they have no parameter of the old one's that the tree has left out. A value
+            that is a cell is used as it is.
     """
     old = source.function
     cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
-    cells |= {name: CellType(value) for name, value in names.items()}
+    cells |= {name: value if isinstance(value, CellType) else CellType(value) for name, value in names.items()}
     around = parse_statement(f"def around({', '.join(sorted(cells))}): pass")
     assert isinstance(around, ast.FunctionDef)
     around.body = [tree]

@@ -16,10 +16,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import Engine
+from ..engines import Engine, Language
 from ._calls import lent_arguments
 from ._field_uses import FieldUses, field_uses, is_item
+from ._nodes import called
 from ._pictures import MISSING, Item, describe, is_plain_object, owner_step, picture
 from ._read import Source, read
 
@@ -167,6 +169,8 @@ class _Finder:
         self.gradient_use: tuple[str, str] | None = None
         self.is_complete = True
         self._seen: set[tuple[Any, Any]] = set()
+        self._sources: dict[Any, Source] = {}
+        self._entered: dict[tuple[Any, int], Source] = {}
         self._depth = 0
 
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
@@ -289,12 +293,36 @@ class _Finder:
         )
 
     def _enter(self, function: Any, stem: _Path) -> None:
-        inner = read(function)
-        bound = self.engine.is_bound(stem.value(self.templates))
-        roots = {inner.parameters[0]: self._owner(stem)} if bound else {}
+        """Walk a function. One that calls itself, of the same object, has nothing new to show the second time."""
+        if function not in self._sources:  # one `Source` a function: paths into it are compared
+            self._sources[function] = read(function)
+        inner = self._sources[function]
+        owner = self._owner(stem) if self.engine.is_bound(stem.value(self.templates)) else None
+        key = function, 0 if owner is None else id(owner.value(self.templates))
+        if key in self._entered:
+            self._refuse_endless(key, stem)
+            return
+        self._entered[key] = inner
         self._depth += 1
-        self.walk(inner, roots)
+        self.walk(inner, {} if owner is None else {inner.parameters[0]: owner})
         self._depth -= 1
+        del self._entered[key]
+
+    def _refuse_endless(self, key: tuple[Any, int], stem: _Path) -> None:
+        """Refuse functions that call each other without end: engines compile for minutes, or until Python's stack ends.
+
+        A real function is compiled once, and calls itself while it runs.
+        """
+        if Language(self.engine).is_real(stem.value(self.templates)):
+            return
+        circle = list(self._entered.values())[list(self._entered).index(key) :]
+        if any(called(call) == "static" for one in circle for call in one.calls):
+            return
+        name, caller = self._entered[key].name, circle[-1]
+        calls = (call for call in caller.calls if _chains_in(call.func)[:1] and _chains_in(call.func)[0][-1] == name)
+        words = f"function `{name}` calls itself, and nothing ends that while the kernel is compiled"
+        remedy = "Put the call under `if ti.static(...)` on a template parameter that comes to an end, or write a loop."
+        raise KernelError(refusal(words, [("at", caller.place(next(calls, caller.tree)))], remedy))
 
     def _owner(self, stem: _Path) -> _Path:
         """The path to the object that a bound function belongs to."""

@@ -11,6 +11,7 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import CellType
 from typing import Any, NamedTuple
 
 from .._lazy import lazy
@@ -83,7 +84,10 @@ class Hands(ABC):
 
     @abstractmethod
     def made(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-        """An engine function from a changed tree. `names` are those that it sees besides its own."""
+        """An engine function from a changed tree. `names` are those that it sees besides its own.
+
+        A cell among their values is one of a function that calls itself: the name means what will be in it.
+        """
 
 
 class Handed(NamedTuple):
@@ -108,7 +112,7 @@ class _Callee(NamedTuple):
     @property
     def key(self) -> tuple[Any, ...]:
         objects = tuple(sorted((name, id(value)) for name, value in self.scope.objects.items()))
-        return (self.scope.source.function or self.scope.source.tree, objects)
+        return (self.scope.source.identity, objects)
 
 
 def handed(source: Source, objects: Mapping[str, Any], hands: Hands) -> Handed:
@@ -170,11 +174,11 @@ class _Hander:
         key = callee.key
         if key not in self._used:
             self._kept.append(callee)
-            self._used[key] = ()  # a function that calls itself is none that an engine compiles
-            self._used[key] = tuple(dict.fromkeys(self._uses(callee.scope)))
+            self._used[key] = tuple(dict.fromkeys(self._uses(callee.scope, {key})))
         return self._used[key]
 
-    def _uses(self, scope: Scope) -> Iterator[str]:
+    def _uses(self, scope: Scope, seen: set[tuple[Any, ...]]) -> Iterator[str]:
+        """`seen` are keys of functions on the way: one may call itself, and end while the kernel is compiled."""
         for node in scope.source.nodes:
             if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and (array := self.hands.array(scope, node)):
                 yield array
@@ -183,12 +187,16 @@ class _Hander:
                 yield from [array] if array else []
             if isinstance(node, ast.For):
                 yield from self.hands.members(scope, node.iter)[:1]
-            if isinstance(node, ast.Call) and (callee := self.callee(scope, node)) is not None:
-                yield from self.used(callee)
+            callee = self.callee(scope, node) if isinstance(node, ast.Call) else None
+            if callee is not None and callee.key not in seen:
+                self._kept.append(callee)
+                seen.add(callee.key)
+                yield from self._uses(callee.scope, seen)
 
     def made(self, callee: _Callee) -> Any:
-        """The function with a parameter for each array, before its own."""
+        """The function with a parameter for each array, before its own. Inside of itself, the cell that it comes to."""
         if callee.key not in self._made:
+            cell = self._made[callee.key] = CellType()
             scope, taken = callee.scope, set(callee.scope.names)
             own = {array: free(array, taken) for array in self.used(callee)}
             found = self.handed(scope, own)
@@ -196,7 +204,8 @@ class _Hander:
             mine = [argument for argument in tree.args.args if argument.arg not in callee.dropped]
             tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
             names = {**found.names, **{name: scope.objects[name] for name in callee.dropped}}
-            self._made[callee.key] = self.hands.made(scope.source, ast.fix_missing_locations(tree), names)
+            function = self.hands.made(scope.source, ast.fix_missing_locations(tree), names)
+            self._made[callee.key] = cell.cell_contents = function
         return self._made[callee.key]
 
 

@@ -35,6 +35,11 @@ class Source:
     def parameters(self) -> tuple[str, ...]:
         return tuple(argument.arg for argument in self.tree.args.args)
 
+    @property
+    def identity(self) -> Any:
+        """What tells functions apart, however often they are read: the function, the tree of one that nobody ran."""
+        return self.function or self.tree
+
     def is_constant(self, name: str) -> bool:
         """Whether a name is never assigned to in the body."""
         return name not in self.assigned

@@ -39,10 +39,18 @@ _READING_METHODS = frozenset(
 """Methods of vectors and matrices that leave them as they are."""
 
 
-def reference_kinds(source: Source, parameter: str, engine: Followed, depth: int = 0) -> tuple[Kind, ...]:
+def reference_kinds(source: Source, parameter: str, engine: Followed) -> tuple[Kind, ...]:
     """What a function does with a parameter, a read first; () where it gets a copy of what it is given."""
-    if not source.is_template(parameter):
-        return ()
+    found = _reference_kinds(source, parameter, engine, set())
+    order: tuple[Kind, ...] = ("read", "write", "add")
+    return tuple(kind for kind in order if kind in found)
+
+
+def _reference_kinds(source: Source, parameter: str, engine: Followed, seen: set[tuple[Any, str]]) -> set[Kind]:
+    """`seen` are functions and parameters that were looked at: once is enough, also where a function calls itself."""
+    if not source.is_template(parameter) or (source.identity, parameter) in seen:
+        return set()
+    seen.add((source.identity, parameter))
     found: set[Kind] = set()
     changed: set[int] = set()
     for node in source.nodes:
@@ -50,16 +58,15 @@ def reference_kinds(source: Source, parameter: str, engine: Followed, depth: int
             if root(target) == parameter:
                 found.add(kind)
                 changed |= {id(part) for part in walk(target)}
-    for callee in (callee_of(source, call, engine) for call in source.calls if depth < 16):
+    for callee in (callee_of(source, call, engine) for call in source.calls):
         for name, argument in callee.arguments.items() if callee else ():
             if callee and root(argument) == parameter:
-                found |= set(reference_kinds(callee.source, name, engine, depth + 1))
+                found |= _reference_kinds(callee.source, name, engine, seen)
                 changed |= {id(part) for part in walk(argument)} if callee.source.is_template(name) else set()
     loads = (n for n in source.nodes if isinstance(n, ast.Name) and n.id == parameter and id(n) not in changed)
     if any(isinstance(node.ctx, ast.Load) for node in loads):
         found.add("read")
-    order: tuple[Kind, ...] = ("read", "write", "add")
-    return tuple(kind for kind in order if kind in found)
+    return found
 
 
 def lent_names(source: Source, engine: Followed, owner: Any = None) -> frozenset[str]:

@@ -41,6 +41,9 @@ def roles_of(
     roles = {name: Roles(changing=changing, rank=ranks.get(name)) for name in names}
     walker = _Walker(source, roles, engine, owner)
     walker.run()
+    for role in roles.values():
+        if role.repeats and role.of("write", "add"):
+            role.escapes = role.escapes or role.repeats  # what the calls further inside overwrite is not known
     return walker.roles
 
 
@@ -66,6 +69,7 @@ class _Walker(ast.NodeVisitor):
         self.engine = engine
         self.owner = owner
         self.depth: int = caller.depth + 1 if caller else 0
+        self._open: tuple[Any, ...] = (*(caller._open if caller else ()), source.identity)
         self.loops: tuple[EnclosingLoop, ...] = caller.loops if caller else ()
         self.order: int = caller.order if caller else 0
         self.names = IndexReader(source.tree, {})
@@ -236,10 +240,14 @@ class _Walker(ast.NodeVisitor):
         if callee is None or self.depth > 16 or any(isinstance(argument, ast.Starred) for argument in node.args):
             return False
         whole = {n: a.id for n, a in callee.arguments.items() if isinstance(a, ast.Name) and a.id in self.roles}
+        is_repeated = callee.source.identity in self._open  # a recursion that ends while the kernel is compiled
         for name, argument in callee.arguments.items():
             if name not in whole:
                 self._argument(callee.source, name, argument)
-        if whole:
+        if is_repeated:
+            for array in whole.values():
+                self.roles[array].repeats = self.source.place(node)
+        elif whole:
             self._enter(callee, whole)
         return True
 

@@ -44,12 +44,15 @@ class Roles:
 
     Attributes:
         escapes: a place that we could not follow, or "".
+        repeats: where a function that is given the array calls itself, or "": by which indices the calls further inside
+            use it is not followed.
         changing: arrays that the kernel changes, and that an index read from them may change with.
         rank: how many axes the array has; None where that is not known.
     """
 
     accesses: list[Access] = field(default_factory=list)
     escapes: str = ""
+    repeats: str = ""
     changing: frozenset[str] = frozenset()
     rank: int | None = None
 
@@ -73,7 +76,7 @@ class Roles:
         if not (in_reverse or self.is_written):
             return False
         stems = [tuple(part.terms for part in access.index) for access in self.accesses]
-        return bool(self.escapes) or any(stem != stems[0] for stem in stems)
+        return bool(self.escapes or self.repeats) or any(stem != stems[0] for stem in stems)
 
     @property
     def fetched(self) -> Access | None:

@@ -86,6 +86,7 @@ class _Reader:
     """Reads one text from left to right, each method one rule of the grammar."""
 
     def __init__(self, text: str, side: str) -> None:
+        self.text = text
         self.at = Tokens(text)
         self.side = side  # of the arrow: "input", "output", or "scratch"
         self.item = self.bracket = Token("end", "", 0)  # the name of the item being read, and its opening bracket
@@ -97,6 +98,8 @@ class _Reader:
         inputs = () if self.at.here.text == "->" else self.items()
         if self.at.here.kind == "end":
             remedy = f"Write the inputs left of `->` and the outputs right of it: `{EXAMPLE}`."
+            if any(item.is_updated for item in inputs):
+                remedy = f"Nothing needs to stand right of it where arguments are updated: `{self.text.strip()} ->`."
             self.refuse("The spec has no `->`.", remedy)
         self.refuse_unless("->")
         self.side = "output"

@@ -50,7 +50,9 @@ class EngineReverse(KernelReverse):
     def needs_stacks(self, active: frozenset[str]) -> bool:
         return any(self._nests.values())
 
-    def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
+    def stacks(
+        self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
+    ) -> tuple[int, ...]:
         return tuple([self._stack(stage, shapes, values) for stage in self.signature.stages])
 
     def _stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:

@@ -55,10 +55,13 @@ class ReverseAt(ABC):
         """Whether sizes decide how deep an engine's gradient stacks are, and so if there is a gradient at all."""
         return False
 
-    def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
+    def stacks(
+        self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
+    ) -> tuple[int, ...]:
         """How deep they are for a call: for each kernel, 0 where there is none to set.
 
         Args:
+            active: inputs that want a gradient.
             shapes: of all arrays, without batch.
             values: of scalar and template arguments.
         """

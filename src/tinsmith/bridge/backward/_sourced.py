@@ -315,8 +315,11 @@ class AutoAt(ReverseAt):
     def needs_stacks(self, active: frozenset[str]) -> bool:
         return self.chosen(active).needs_stacks(active)
 
-    def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
-        return self.engine.stacks(shapes, values)
+    def stacks(
+        self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
+    ) -> tuple[int, ...]:
+        with self._source_first(active):
+            return self.engine.stacks(active, shapes, values)
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
         reason = self.source.refusal(wish.active)

@@ -271,10 +271,10 @@ def define_operators(core: Core, content: Callable[[], str], label: str = "") ->
         core.settle()
 
 
-def _define(content: Callable[[], str], label: str, core: Core) -> None:
+def _define(content: Callable[[], str], label: str, core: Core) -> Operator:
     with COMPILING:
         core.content = content()
-        core.operators = _take(core, f"{identifier(core.signature.op)}{label}_{core.content}")
+        return _take(core, f"{identifier(core.signature.op)}{label}_{core.content}")
 
 
 def _take(core: Core, name: str) -> Operator:

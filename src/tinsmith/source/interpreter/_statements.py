@@ -91,10 +91,8 @@ class Statements:
                 return lambda _: BREAK
             case nodes.Continue():
                 return lambda _: CONTINUE
-            case nodes.Barrier():
-                raise AssertionError("blocks were to be run in order")
-            case nodes.LocalArray():
-                raise AssertionError("strips are made when a kernel is printed")
+            case nodes.Barrier() | nodes.LocalArray():
+                raise AssertionError(f"{stmt}: blocks were to be run in order, and strips are for printing alone")
 
     def block(self, body: Iterable[nodes.Stmt]) -> Step:
         """A function that runs statements in order."""

@@ -62,7 +62,7 @@ class Operations:
         """A known number of a type of its own."""
         if isinstance(value, int) and not types.fits(value, kind):
             raise Misfit(f"the number {value} (beyond {kind})")
-        return nodes.Const(value, kind)
+        return nodes.Const(_own_number(value), kind)
 
     def tensor(self, value: Any) -> Matrix | Scalar:
         """A value as an expression or a matrix of them: lists and Python-scope matrices too."""
@@ -170,6 +170,16 @@ class Operations:
     def _check(self, operator: str, *kinds: str) -> None:
         if not types.accepts(operator, *kinds):
             raise Misfit(f"`{operator}` of {' and '.join(kinds)}")
+
+
+def _own_number(value: bool | float) -> bool | int | float:
+    """A number of a subclass, as members of an `IntEnum` are, as Python's own.
+
+    A constant is printed, compared and kept as a key: a subclass may do all of that differently.
+    """
+    if isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, int) else float(value)
 
 
 def _cast_constant(value: nodes.Const, kind: str) -> Scalar:

@@ -29,7 +29,8 @@ def is_quiet(low: Lowering, *expressions: ast.AST | None) -> bool:
 
     if any(low.fact(_assigns, one) for one in expressions if one is not None):
         return False
-    return all(_are_calls_quiet(low, expression, value, 0) for expression in expressions if expression is not None)
+    seen: set[Any] = set()
+    return all(_are_calls_quiet(low, expression, value, seen) for expression in expressions if expression is not None)
 
 
 def without_last_change(low: Lowering, statement: ast.AST) -> list[ast.AST]:
@@ -41,8 +42,9 @@ def without_last_change(low: Lowering, statement: ast.AST) -> list[ast.AST]:
     return [*call.args] if is_atomic else [statement]
 
 
-def _are_calls_quiet(low: Lowering, tree: ast.AST, meaning: Callable[[ast.expr], Any], depth: int) -> bool:
-    return all(_is_call_quiet(low, node, meaning, depth) for node in low.fact(_calls, tree))
+def _are_calls_quiet(low: Lowering, tree: ast.AST, meaning: Callable[[ast.expr], Any], seen: set[Any]) -> bool:
+    """`seen` are functions that were looked into: once is enough, also where one calls itself."""
+    return all(_is_call_quiet(low, node, meaning, seen) for node in low.fact(_calls, tree))
 
 
 def _calls(tree: ast.AST) -> tuple[ast.Call, ...]:
@@ -53,7 +55,7 @@ def _assigns(tree: ast.AST) -> bool:
     return any(isinstance(node, ast.NamedExpr) for node in walk(tree))
 
 
-def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], Any], depth: int) -> bool:
+def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], Any], seen: set[Any]) -> bool:
     name = called(node)
     if name.startswith(_CHANGING):
         return False
@@ -65,7 +67,10 @@ def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], 
         return (
             low.language.name_of(value) != "" or not callable(value) or hasattr(builtins, name) or _is_type(low, value)
         )
-    return depth < 16 and _is_function_quiet(low, low.read(function), depth)
+    if function in seen:
+        return True
+    seen.add(function)
+    return _is_function_quiet(low, low.read(function), seen)
 
 
 def _is_type(low: Lowering, value: Any) -> bool:
@@ -73,14 +78,14 @@ def _is_type(low: Lowering, value: Any) -> bool:
     return language.matrix_type(value) is not None or language.struct_type(value) is not None or low.engine.owns(value)
 
 
-def _is_function_quiet(low: Lowering, source: Source, depth: int) -> bool:
+def _is_function_quiet(low: Lowering, source: Source, seen: set[Any]) -> bool:
     references = {name for name in source.parameters if source.is_template(name)}  # the caller's own locals and arrays
     for node in source.nodes:
         for target in _targets(node):
             if not isinstance(target, ast.Name) or target.id in references:
                 return False
     return all(
-        _are_calls_quiet(low, statement, lambda node: _free(source, node), depth + 1) for statement in source.tree.body
+        _are_calls_quiet(low, statement, lambda node: _free(source, node), seen) for statement in source.tree.body
     )
 
 
