@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import _adjoint_kernels as kernels
+import _blend
 import tinsmith as ts
 from _splat_by_hand import splat_by_hand
 from _ways import Way
@@ -31,7 +32,7 @@ class Case:
         kernel: builds the kernel; what is compared are its gradients.
         by_hand: builds whole ops with a gradient by hand, by what kind they are; the bar is "by hand".
         twin: the same in plain torch.
-        inputs: makes random float32 inputs, few of them or as many as are timed.
+        inputs: makes random float32 inputs, few of them or as many as are timed; whole numbers have no gradient.
         named: sizes of outputs, likewise.
         bar: how many times as long as by hand the generated gradient may take.
     """
@@ -143,6 +144,17 @@ CASES = (
         gaussians,
         1.5,
         picture,
+    ),
+    Case(
+        "blend",
+        f"2000 Gaussians, {_blend.SIDE} x {_blend.SIDE}",
+        _blend.SPEC,
+        _blend.blend,
+        {"by hand": with_backward(_blend.SPEC, _blend.blend, _blend.blend_by_hand)},
+        _blend.blend_by_tiles,
+        _blend.sorted_gaussians,
+        1.4,
+        _blend.sides,
     ),
     Case(
         "compositing",

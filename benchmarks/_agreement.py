@@ -60,20 +60,26 @@ def outputs_of(way: Way, inputs: Sequence[Tensor], named: Any) -> tuple[Tensor, 
     return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
+def leaves_of(inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Copies of inputs, and those of them that get a gradient: all but whole numbers."""
+    arguments = [tensor.clone().requires_grad_(tensor.is_floating_point()) for tensor in inputs]
+    return arguments, [tensor for tensor in arguments if tensor.requires_grad]
+
+
 def _compare(engine: str, case: Case) -> None:
     lang = library(engine, engine, engine)
     ts.init("cpu", engine=engine, default_fp=lang.f64)
     torch.manual_seed(0)
-    inputs = [tensor.double() for tensor in case.inputs(True)]
+    inputs = [tensor.double() if tensor.is_floating_point() else tensor for tensor in case.inputs(True)]
     named = case.named(True)
     shapes = [made.shape for made in outputs_of(case.twin, inputs, named)]
     cotangents = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
     op: Any = case.generated(lang)
     right = list(ts.oracle(op, *inputs, cotangents=cotangents, **named).gradients.values())
     for name, way in ways(case, lang):
-        leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+        arguments, leaves = leaves_of(inputs)
         try:
-            found = torch.autograd.grad(outputs_of(way, leaves, named), leaves, cotangents)
+            found = torch.autograd.grad(outputs_of(way, arguments, named), leaves, cotangents)
         except ts.TinsmithError as refusal:
             said: dict[str, Any] = {"refusal": f"{refusal}".splitlines()[0]}
         else:

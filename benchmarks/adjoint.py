@@ -2,8 +2,8 @@
 
     python benchmarks/adjoint.py [--quick] [--rounds 15] [--only splat] [--out FOLDER]
 
-Four natural kernels (`_adjoint_kernels`, and the splat of `tinsmith fit-image`), one of them in two ways, on both
-engines. First every way's gradients are compared in float64, on few elements, with `ts.oracle` (`_agreement`): an
+Five natural kernels (`_adjoint_kernels`, `_blend`, and the splat of `tinsmith fit-image`), one of them in two ways, on
+both engines. First every way's gradients are compared in float64, on few elements, with `ts.oracle` (`_agreement`): an
 engine's reverse mode that is refused, wrong, or ends the process is named and not timed. Then all ways take turns in
 one process (`_harness`), in float32: forward and backward, and the backward pass alone. Cold is the first backward
 pass of an op less a later one, with nothing in an engine's offline cache: generation and compilation.
@@ -33,7 +33,7 @@ from torch import Tensor
 
 import tinsmith as ts
 from _adjoint_cases import CASES, Case
-from _agreement import ENGINES_OWN, GENERATED, TORCH, agreement, outputs_of, ways
+from _agreement import ENGINES_OWN, GENERATED, TORCH, agreement, leaves_of, outputs_of, ways
 from _harness import Call, Effort, Figure, Timing, ratio, timed
 from _report import Absent, Row, in_words, markdown, show
 from _tape import tape_of
@@ -68,14 +68,14 @@ class Setting:
         return f"{self.case.name}, {self.case.size}, {self.engine}"
 
     def outputs(self, way: Way) -> tuple[tuple[Tensor, ...], list[Tensor]]:
-        leaves = [tensor.clone().requires_grad_() for tensor in self.inputs]
-        return outputs_of(way, leaves, self.named), leaves
+        arguments, leaves = leaves_of(self.inputs)
+        return outputs_of(way, arguments, self.named), leaves
 
     def both(self, way: Way) -> Call:
-        leaves = [tensor.clone().requires_grad_() for tensor in self.inputs]
+        arguments, leaves = leaves_of(self.inputs)
 
         def call() -> None:
-            torch.autograd.grad(outputs_of(way, leaves, self.named), leaves, self.cotangents)
+            torch.autograd.grad(outputs_of(way, arguments, self.named), leaves, self.cotangents)
 
         return call
 
