@@ -10,7 +10,7 @@ from .._algebra import straight_through, times
 from .._names import Names
 from ..analysis import concurrent_loop, owned, tasks_of
 from ..extremes import Beside, Change, Entry, Extreme, Index, Search, extremes_in, extremes_of, write_in_order
-from ..polish import eliminate_dead_code, inline_sizes
+from ..polish import declare_locals, eliminate_dead_code, inline_sizes
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -60,6 +60,7 @@ class _Writing:
         like = {one.array.name: one.like for one in self.beside}
         cells = (*kernel.cells, *(name for name, array in like.items() if array in kernel.cells))
         kinds = {**kernel.locals, **self.names.types}
+        body = declare_locals(body, kinds)  # what a loop that was taken apart left out may have been a declaration
         whole = replace(kernel, body=body, arrays={**kernel.arrays, **more}, locals=kinds, cells=cells)
         return WrittenOut(whole, {name: of for name, of in like.items() if of not in kernel.cells}, self.room)
 
