@@ -92,16 +92,20 @@ class _Elimination(Liveness):
         match one:
             case nodes.If() if not bodies[0]:
                 return nodes.If(_denied(one.condition), bodies[1], (), one.line), before
-            case nodes.For() | nodes.While() if not _is_felt(bodies[0], live):
+            case nodes.For() | nodes.While() if not _is_felt(bodies[0], live, self.idle):
                 return None, live
         left = iter(bodies)
         return walk.with_bodies(one, lambda _: next(left)), before
 
 
-def _is_felt(body: Block, live: Live) -> bool:
-    """Whether a loop changes memory, or a local that is read after it. That it never ends is no effect."""
+def _is_felt(body: Block, live: Live, idle: Collection[str]) -> bool:
+    """Whether a loop changes memory that somebody reads, or a local that is read after it.
+
+    That it never ends is no effect, nor is an atomic on idle memory whose result the loop asks for itself.
+    """
     return any(
-        isinstance(one, nodes.Store | nodes.Atomic) or not live.isdisjoint(walk.assigned(one))
+        (isinstance(one, nodes.Store | nodes.Atomic) and one.array not in idle)
+        or not live.isdisjoint(walk.assigned(one))
         for one in walk.statements(body)
     )
 
