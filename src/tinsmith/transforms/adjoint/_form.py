@@ -153,6 +153,17 @@ def step_definitions(body: Sequence[Step]) -> Iterator[Definition]:
             yield from ((name, None) for name in walk.assigned(step))
 
 
+def collect_locals(body: Sequence[Step]) -> set[str]:
+    """Every local that steps give a value, and that loops among them have of their own."""
+    found: set[str] = set()
+    for step in steps_in(body):
+        if isinstance(step, Loop):
+            found |= {*step.names, *(name for one in step.carried for name in (one.head, one.last, one.cell))}
+        elif not isinstance(step, Branch):
+            found.update(walk.assigned(step))
+    return found
+
+
 def collect_expressions(body: Sequence[Step]) -> dict[str, list[nodes.Expr]]:
     """Every expression that a local is given: more than one where branches end with it."""
     found: dict[str, list[nodes.Expr]] = {}

@@ -21,7 +21,7 @@ from ...source.ir import nodes, types, walk
 from .._algebra import minus, over, plus, times
 from .._names import Names
 from ._chain_paths import LEAST_VALUE, find_exit_conditions, keeps_digits, match_factor
-from ._form import Branch, Carried, Loop, Step, loads_in, locals_read, steps_in, stores_in
+from ._form import Branch, Carried, Loop, Step, collect_locals, loads_in, locals_read, steps_in, stores_in
 
 Block = list[nodes.Stmt]
 Values = Mapping[str, nodes.Expr]
@@ -217,7 +217,7 @@ class _Undoing:
     def block(self, body: Sequence[Step], values: Values) -> Values | None:
         """The chain's value before steps by its name there, from the one after them; None where it is not to be had."""
         for place, step in reversed([*enumerate(body)]):
-            if values.keys().isdisjoint(_given(step)):
+            if values.keys().isdisjoint(collect_locals([step])):
                 continue
             if isinstance(step, Branch):
                 return self.branched(step, body[:place], values)
@@ -257,14 +257,3 @@ class _Undoing:
             arm.append(nodes.Assign(local.name, end[name], step.line))
         self.statements.append(nodes.If(step.condition, tuple(arms[0]), tuple(arms[1]), step.line))
         return {name: local}
-
-
-def _given(step: Step) -> set[str]:
-    """Locals that a step gives values, and those inside it."""
-    found: set[str] = set()
-    for one in steps_in([step]):
-        if isinstance(one, Loop):
-            found.update(carried.last for carried in one.carried)
-        elif not isinstance(one, Branch):
-            found.update(walk.assigned(one))
-    return found

@@ -15,7 +15,7 @@ from .._algebra import constant, plus, times
 from .._names import Names
 from .._slots import place_of, trips_of
 from ..analysis import affine, expanded, is_invariant
-from ._form import Branch, Loop, Step, collect_expressions, steps_in, stores_in
+from ._form import Branch, Loop, Step, collect_expressions, collect_locals, stores_in
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
@@ -61,7 +61,7 @@ def find_regular_log(loop: Loop, array: str) -> RegularLog | None:
         loop: the loop that logs.
         array: the array.
     """
-    found = _Finding(array, _definitions(loop.body), set(loop.names), _given(loop.body))
+    found = _Finding(array, _definitions(loop.body), set(loop.names), frozenset(collect_locals(loop.body)))
     if not found.block(loop.body, ()):
         return None
     stores: dict[int, LoggedStore] = {}
@@ -76,17 +76,6 @@ def find_regular_log(loop: Loop, array: str) -> RegularLog | None:
         stores[one.number] = LoggedStore(one, loops, plus(first, place))
         first = plus(first, count)
     return RegularLog(stores, first)
-
-
-def _given(body: Sequence[Step]) -> frozenset[str]:
-    """Locals that steps give values: not known outside of them."""
-    found: set[str] = set()
-    for step in steps_in(body):
-        if isinstance(step, Loop):
-            found |= {*step.names, *(name for one in step.carried for name in (one.head, one.last))}
-        elif not isinstance(step, Branch):
-            found.update(walk.assigned(step))
-    return frozenset(found)
 
 
 def _definitions(body: Sequence[Step]) -> dict[str, nodes.Expr]:

@@ -13,7 +13,7 @@ from ...source.ir import nodes, walk
 from .._algebra import constant, minus, plus
 from ..polish import eliminate_dead_code, live_before
 from ._accumulators import find_partial_sums
-from ._form import Carried, Loop, loads_in, steps_in, stores_in
+from ._form import Carried, Loop, collect_locals, loads_in, steps_in, stores_in
 from ._frame_reversal import Block, FrameReversal
 from ._inverses import Rerun, plan_rerun
 from ._order import overwrites
@@ -184,7 +184,7 @@ class Reversal(FrameReversal):
 
     def _own_of(self, loop: Loop, known: set[str]) -> set[str]:
         """Locals of a loop's reversed iteration that nothing outside of it asks for."""
-        own = _own_locals(loop)
+        own = collect_locals(loop.body) | {*loop.names, *(one.head for one in loop.carried)}
         own |= {adjoint for local, adjoint in self.adjoints.items() if local in own}
         return own | ({name for name in self.names.types if name not in known} - self._outer_adjoints(own))
 
@@ -262,14 +262,3 @@ class Reversal(FrameReversal):
             bounds.append((constant(0, "i32"), minus(end, first)))
             head.append(nodes.Assign(name, minus(minus(end, one), nodes.Local(back, "i32"))))
         return nodes.For(tuple(backs), tuple(bounds), (*head, *body), line=loop.line)
-
-
-def _own_locals(loop: Loop) -> set[str]:
-    """Every local of a loop's own, in inner loops too."""
-    own = {*loop.names, *(one.head for one in loop.carried)}
-    for step in steps_in(loop.body):
-        if isinstance(step, nodes.Assign | nodes.Decompose):
-            own.update(walk.assigned(step))
-        elif isinstance(step, Loop):
-            own |= {*step.names, *(name for one in step.carried for name in (one.head, one.last, one.cell))}
-    return own

@@ -89,7 +89,7 @@ class BlockLevel:
         for name, value in self.single.items():
             if value is None or value.type != self.kinds[name]:
                 continue
-            if any(isinstance(part, nodes.Load) for part in walk.parts(value)):
+            if walk.reads_memory(value):
                 continue
             if all(one in known or one not in inner for one in walk.locals_in([value])):
                 found[name] = value

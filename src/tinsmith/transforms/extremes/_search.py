@@ -192,7 +192,7 @@ class Search:
         first: list[nodes.Stmt] = []
         here: list[nodes.Expr] = []
         for place in one.index:
-            if any(isinstance(part, nodes.Load) for part in walk.parts(place)):
+            if walk.reads_memory(place):
                 row = self.names.local(f"{one.array}_row", INTEGER)
                 first.append(nodes.Assign(row.name, place, one.line))
                 place = row

@@ -104,9 +104,7 @@ def _partner(body: Sequence[nodes.Stmt], place: int) -> int | None:
 
 def _is_unaffected(value: nodes.Expr, assigned: set[str]) -> bool:
     """Whether a value is the same before the branch."""
-    return not any(isinstance(one, nodes.Load) for one in walk.parts(value)) and assigned.isdisjoint(
-        walk.locals_in([value])
-    )
+    return not walk.reads_memory(value) and assigned.isdisjoint(walk.locals_in([value]))
 
 
 def start_sums(body: Sequence[nodes.Stmt]) -> Block:
