@@ -27,6 +27,7 @@ from ._tracing import (
     plain_apply,
 )
 from ._transfer import Copy, ManagedLoads, Transfer
+from .backward import refuse_race
 from .operators import is_distributed
 
 __all__ = [
@@ -68,5 +69,6 @@ __all__ = [
     "oracle",
     "plain_apply",
     "reference_to",
+    "refuse_race",
     "torch_probes",
 ]

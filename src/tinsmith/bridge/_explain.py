@@ -81,7 +81,7 @@ def _asked(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
                 yield from (f"    {line}".rstrip() for line in told(at, active, is_serial=is_serial))
                 continue
             yield f"    not generated: {reason.construct}, at {reason.place}"
-            if isinstance(reverse, AutoReverse):
+            if isinstance(reverse, AutoReverse) and reason.race is None:
                 yield f"    instead: {_ORIGINS['engine']}"
                 yield from (f"  {line}" for line in _saved(reverse.engine, active))
 

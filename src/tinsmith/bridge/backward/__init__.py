@@ -5,7 +5,7 @@ from ._engine_reverse import EngineReverse
 from ._generated import forward_layout
 from ._kernel_reverse import KernelReverse
 from ._reverse import Reverse, ReverseAt, Wish
-from ._sourced import AutoAt, AutoReverse, SourceAt, SourceReverse
+from ._sourced import AutoAt, AutoReverse, SourceAt, SourceReverse, refuse_race
 
 __all__ = [
     "AutoAt",
@@ -19,4 +19,5 @@ __all__ = [
     "SourceReverse",
     "Wish",
     "forward_layout",
+    "refuse_race",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 from ..._errors import GradientError, refusal
 from ..._warned import warn
 from ...engines import COMPILING, Language
-from ...source.ir import Lowered, NotCovered, nodes, walk
+from ...source.ir import Lowered, NotCovered, Race, nodes, walk
 from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread, unchanged_after
 from .._case import Case
 from .._kind import Kind
@@ -234,6 +234,8 @@ class SourceAt(ReverseAt):
         reason = self.refusal(active)
         if reason is None:
             return
+        if reason.race is not None:
+            raise refuse_race(f"op `{self.case.signature.op}`", reason, reason.race)
         words = f"op `{self.case.signature.op}` uses what its adjoint cannot be generated for"
         rows = [("construct", reason.construct), ("at", reason.place)]
         raise GradientError(
@@ -284,7 +286,9 @@ class AutoAt(ReverseAt):
 
     def chosen(self, active: frozenset[str]) -> ReverseAt:
         """The one that these inputs' gradients come from."""
-        return self.engine if self.source.refusal(active) else self.source
+        reason = self.source.refusal(active)
+        # The engine's gradient of a race is chance: the generated one's refusal says why.
+        return self.source if reason is None or reason.race is not None else self.engine
 
     def check(self, active: frozenset[str]) -> None:
         with self._source_first(active):
@@ -300,7 +304,7 @@ class AutoAt(ReverseAt):
             yield
         except GradientError as engines:
             reason = self.source.refusal(active)
-            if reason is None:
+            if reason is None or reason.race is not None:
                 raise
             op = self.engine.signature.op
             engine = self.engine.signature.stages[0].engine.name
@@ -323,11 +327,26 @@ class AutoAt(ReverseAt):
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
         reason = self.source.refusal(wish.active)
-        if reason is not None and wish.active not in self._told:
+        if reason is not None and reason.race is None and wish.active not in self._told:
             self._told.add(wish.active)
             warn(_engines_own(kind.signature.op, reason))
         with self._source_first(wish.active):
             return self.chosen(wish.active).backward(kind, wish)
+
+
+def refuse_race(owner: str, reason: NotCovered, race: Race) -> GradientError:
+    """The refusal of a gradient of what depends on the order of a parallel loop's iterations."""
+    words = f"{owner} has no gradient: its result depends on the order in which iterations of a parallel loop run"
+    rows = [
+        ("changed", f"`{race.change}` in line {race.change_line}"),
+        ("read", f"`{race.read}` in line {race.read_line}, which another iteration changes"),
+        ("at", reason.place),
+    ]
+    remedy = (
+        "Put `ti.loop_config(serialize=True)` above the loop, or an outer loop over one index around it: "
+        "`for _ in range(1):`. Its iterations then run in order."
+    )
+    return GradientError(refusal(words, rows, remedy))
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:

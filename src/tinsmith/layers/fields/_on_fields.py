@@ -17,7 +17,7 @@ import torch
 
 from ..._errors import GradientError, TinsmithError, refusal
 from ..._warned import warn
-from ...bridge import Adjoint, Examined, is_transformed
+from ...bridge import Adjoint, Examined, is_transformed, refuse_race
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK
 from ._call import run
@@ -76,6 +76,8 @@ class OnFields:
             found = self._choose(launches, active)
             if isinstance(found, ArrayProgram):
                 return found(launches, memory)
+            if active and isinstance(found, NotCovered) and found.race is not None:
+                raise refuse_race(self.layer, found, found.race)
             with self._source_first(found):
                 results = run(self.program, launches, memory)
             if active and found is not None and not (isinstance(found, NoArray) or self.program.is_unforeseen):

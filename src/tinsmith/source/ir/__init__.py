@@ -9,12 +9,13 @@ from ._cells import with_cells
 from ._commented import commented
 from ._lower import Lowered, lower
 from ._print import printed
-from ._refusals import NotCovered
+from ._refusals import NotCovered, Race
 
 __all__ = [
     "BLOCK_SIZE",
     "Lowered",
     "NotCovered",
+    "Race",
     "commented",
     "decompositions",
     "iteration_number",

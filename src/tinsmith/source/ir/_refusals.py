@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class Race(NamedTuple):
+    """Two accesses of iterations of a parallel loop to one element: what the loop computes depends on their order.
+
+    Attributes:
+        change: the element that an iteration changes, as source: `y[i]`.
+        read: the element that another iteration reads, as source: `y[i - 1]`.
+        change_line, read_line: their lines.
+    """
+
+    change: str
+    change_line: int
+    read: str
+    read_line: int
+
 
 class NotCovered(Exception):
     """A kernel uses what the front end does not know.
@@ -9,13 +26,16 @@ class NotCovered(Exception):
     Attributes:
         construct: the source that it cannot lower, or what is wrong with it.
         line, place: where; `place` is "file:line".
+        race: two accesses that certainly race, where that is the reason: then no gradient is right, the engine's
+            neither.
     """
 
-    def __init__(self, construct: str, line: int, place: str) -> None:
+    def __init__(self, construct: str, line: int, place: str, race: Race | None = None) -> None:
         super().__init__(f"{construct}, at {place}")
         self.construct = construct
         self.line = line
         self.place = place
+        self.race = race
 
 
 class Misfit(Exception):

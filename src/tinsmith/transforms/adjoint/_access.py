@@ -33,15 +33,20 @@ class InOrder(NamedTuple):
 
 
 def sequential(
-    steps: Sequence[Step], arrays: Mapping[str, nodes.Array], own: frozenset[str], names: Names, path: str
+    steps: Sequence[Step],
+    arrays: Mapping[str, nodes.Array],
+    own: frozenset[str],
+    names: Names,
+    path: str,
+    races: Mapping[str, NotCovered],
 ) -> InOrder:
-    """Put the atomics of a task in order.
+    """Put the atomics of a task in order. `races` are the refusals of `find_races`.
 
     Raises:
         NotCovered: one whose value has a gradient changes what other parallel iterations change too.
     """
     loaded = frozenset(load.array for load in loads_in(steps))
-    found = _Sequential(loaded, _used_in_order(steps), arrays, own, names, path)
+    found = _Sequential(loaded, _used_in_order(steps), arrays, own, names, path, races)
     return InOrder(found.block(steps), found.unknown)
 
 
@@ -68,6 +73,7 @@ class _Sequential:
         own: frozenset[str],
         names: Names,
         path: str,
+        races: Mapping[str, NotCovered],
     ) -> None:
         self.loaded = loaded
         self.in_order = in_order
@@ -75,6 +81,7 @@ class _Sequential:
         self.own = own
         self.names = names
         self.path = path
+        self.races = races
         self.unknown: dict[str, NotCovered] = {}
 
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
@@ -114,6 +121,8 @@ class _Sequential:
             name = self.names.shared(f"unknown_{one.result}")
             self.unknown[name] = reason
             before = [nodes.Assign(one.result, nodes.Load(name, (), (), kind), one.line)]
+        if one.array in self.races:
+            raise self.races[one.array]
         if one.array in self.loaded:
             raise self.refused(
                 f"`{one.array}`, read in the parallel loop that changes it by atomic_{one.operator}", one

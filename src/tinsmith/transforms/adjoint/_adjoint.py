@@ -60,6 +60,8 @@ def adjoint(
     wanted = Wanted(active, given, detached, order)
     tasks = reversibles(parts, adjoints, wanted)
     activities = wanted.activities([task.steps for task in tasks], [task.source for task in tasks])
+    for task, activity in zip(tasks, activities, strict=True):
+        _check_order(task, activity)
     check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
     tasks = [unordered(task, activity) for task, activity in zip(tasks, activities, strict=True)]
     numbers = count(1)
@@ -79,6 +81,13 @@ def adjoint(
     program = _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
     _check_known(program, {name: reason for task in tasks for name, reason in task.unknown.items()})
     return program
+
+
+def _check_order(task: Reversible, activity: Activity) -> None:
+    """Refuse a parallel loop whose result depends on the order of its iterations, where it has a gradient."""
+    for array, reason in task.races.items():
+        if activity.has_array(array):
+            raise reason
 
 
 def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:

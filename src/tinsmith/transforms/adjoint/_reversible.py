@@ -16,6 +16,7 @@ from ._disjoint import find_disjoint_arrays
 from ._form import Step, loads_in
 from ._formed import Forming
 from ._prelude import Prelude, search_of
+from ._races import find_races
 from ._tasks import Parts
 
 Block = tuple[nodes.Stmt, ...]
@@ -32,6 +33,7 @@ class Reversible:
         beside: memory that it works on, at 0 before it.
         part: its number among the tasks of the kernel.
         unknown: arrays that stand for what only the forward pass knew, with the refusal for who reads one.
+        races: arrays in which parallel iterations certainly race, with the refusal where they have a gradient.
     """
 
     kernel: nodes.Kernel
@@ -44,6 +46,7 @@ class Reversible:
     beside: tuple[Beside, ...] = ()
     part: int = 0
     unknown: Mapping[str, NotCovered] = field(default_factory=dict)
+    races: Mapping[str, NotCovered] = field(default_factory=dict)
 
     @property
     def changed(self) -> frozenset[str]:
@@ -129,10 +132,12 @@ class _Making:
         names = _names(kernel, self.adjoints, f"{self.mark}{mark}")
         steps = Forming(kernel, names).task(statements)
         own = owned(steps) | find_disjoint_arrays(steps)
-        steps, unknown = sequential(steps, kernel.arrays, own, names, kernel.path)
+        races = find_races(kernel, steps, own, names)
+        steps, unknown = sequential(steps, kernel.arrays, own, names, kernel.path, races)
         arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
         kernel = replace(kernel, arrays={**kernel.arrays, **arrays})
-        return Reversible(kernel, self.source, self.statements, steps, own, names, part=self.part, unknown=unknown)
+        made = Reversible(kernel, self.source, self.statements, steps, own, names, part=self.part)
+        return replace(made, unknown=unknown, races=races)
 
 
 def _floats(kernel: nodes.Kernel) -> frozenset[str]:

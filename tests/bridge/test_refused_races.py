@@ -1,0 +1,116 @@
+"""A parallel loop in which iterations certainly race has no gradient; one in which they may not race keeps its own."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.written import written
+
+RACES = {  # the loop, and the accesses that the refusal names
+    "guarded sum": ("for i in range(x.shape[0]):\n        if i > 0:\n            y[i] += 0.5 * y[i - 1]", "y[i - 1]"),
+    "guarded store": ("for i in x:\n        if i > 0:\n            y[i] = y[i - 1] + x[i]", "y[i - 1]"),
+    "a bound": ("for i in range(1, x.shape[0]):\n        y[i] += y[i - 1] * x[i]", "y[i - 1]"),
+    "from above": ("for i in x:\n        if i < x.shape[0] - 1:\n            y[i] += y[i + 1] * x[i]", "y[i + 1]"),
+    "not the first": ("for i in x:\n        if i != 0:\n            y[i] = y[i - 1] * x[i]", "y[i - 1]"),
+    "else": (
+        "for i in x:\n        if i == 0:\n            y[i] = x[i]\n        else:\n            y[i] += y[i - 1]",
+        "y[i - 1]",
+    ),
+    "an offset": ("for i in x:\n        if i >= k:\n            y[i] += 0.5 * y[i - k]", "y[i - k]"),
+    "a loop inside": (
+        "for i in x:\n        for _ in range(3):\n            if i > 0:\n                y[i] += y[i - 1]",
+        "y[i - 1]",
+    ),
+}
+APART = {  # what may be in order: an adjoint is generated, as before
+    "even and odd": "for i in x:\n        if i > 0 and i % 2 == 1:\n            y[i] = y[i - 1] * x[i]",
+    "strides": "for i in range(x.shape[0] // 2):\n        y[2 * i + 1] = y[2 * i] * x[i]",
+    "one half from the other": "for i in x:\n        if i < k:\n            y[i + k] = y[i] * x[i]",
+    "one element": "for i in x:\n        if i == 3:\n            y[i] = y[i - 1] * x[i]",
+}
+
+
+def make_kernel(lang, loop):
+    return written(
+        lang,
+        f"""
+def kernel(x: lang.types.ndarray(ndim=1), k: lang.i32, y: lang.types.ndarray(ndim=1)):
+    for i in x:
+        y[i] = x[i] * x[i]
+    {loop}
+""",
+    )
+
+
+@pytest.mark.parametrize("adjoint", ["auto", "source"])
+@pytest.mark.parametrize("form", RACES)
+def test_a_race_is_refused(lang64, form, adjoint):
+    loop, read = RACES[form]
+    op = ts.op("x[n] -> y[n]", adjoint=adjoint)(make_kernel(lang64, loop))
+    with pytest.raises(ts.GradientError) as refused:
+        op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
+    words = str(refused.value)
+    assert "no gradient: its result depends on the order in which iterations of a parallel loop run" in words
+    assert "changed  `y[i]` in line " in words
+    assert f"read     `{read}` in line " in words
+    assert "`ti.loop_config(serialize=True)`" in words
+    assert "`for _ in range(1):`" in words
+    assert "`kernel`" in words.partition("\n")[0]
+
+
+def test_a_race_in_two_dimensions_is_refused(lang64):
+    @ts.op("x[n, m] -> y[n, m]")
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i, j in lang64.ndrange(x.shape[0], x.shape[1]):
+            y[i, j] += x[i, j]
+            if i > 0 and j > 0:
+                y[i, j] += x[i, j] * y[i - 1, j - 1]
+
+    with pytest.raises(ts.GradientError, match=r"(?s)changed  `y\[i, j\]` .*read     `y\[i - 1, j - 1\]`"):
+        kernel(torch.rand(4, 4, dtype=torch.float64).requires_grad_()).sum().backward()
+
+
+def test_the_engines_gradient_may_be_asked_for(lang64):
+    op = ts.op("x[n] -> y[n]", adjoint="engine")(make_kernel(lang64, RACES["guarded sum"][0]))
+    x = torch.rand(8, dtype=torch.float64).requires_grad_()
+    op(x, 1).sum().backward()
+    assert x.grad is not None  # what it is, is chance
+
+
+def test_a_race_in_a_function_is_refused(lang64):
+    @lang64.func
+    def step(y: lang64.template(), i: lang64.i32):
+        y[i] += 0.5 * y[i - 1]
+
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i]
+        for i in range(1, x.shape[0]):
+            step(y, i)
+
+    with pytest.raises(ts.GradientError, match=r"(?s)changed  `y\[i\]` .*read     `y\[i - 1\]`"):
+        kernel(torch.rand(8, dtype=torch.float64).requires_grad_()).sum().backward()
+
+
+def test_a_race_needs_no_gradient_to_run(lang64):
+    op = ts.op("x[n] -> y[n]")(make_kernel(lang64, RACES["guarded sum"][0]))
+    assert op(torch.rand(8, dtype=torch.float64), 1).shape == (8,)
+
+
+@pytest.mark.parametrize("form", RACES)
+def test_in_order_it_has_a_gradient(lang64, form):
+    op = ts.op("x[n] -> y[n]", adjoint="source")(
+        make_kernel(lang64, f"lang.loop_config(serialize=True)\n    {RACES[form][0]}")
+    )
+    x = torch.rand(6, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: op(x, 1), x)
+
+
+@pytest.mark.parametrize("form", APART)
+def test_what_may_be_apart_is_not_refused(lang64, form):
+    op = ts.op("x[n] -> y[n]")(make_kernel(lang64, APART[form]))
+    x = torch.rand(8, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: op(x, 4), x)
