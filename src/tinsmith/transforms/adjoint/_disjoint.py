@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ...source.ir import nodes, types, walk
 from ..analysis import affine, expanded
-from ._form import Branch, Loop, Step, collect_expressions, steps_in, stores_in
+from ._form import Branch, Loop, Step, repeatable_definitions, steps_in, stores_in
 from ._inverses import find_dependents
 
 Place = tuple[nodes.Expr, ...]
@@ -55,13 +55,8 @@ class _Reading:
 
     def __post_init__(self) -> None:
         changed = {one.array for one in stores_in(self.steps)}
-        given = {name: values[0] for name, values in collect_expressions(self.steps).items() if len(values) == 1}
         self.own_values = self._own_values()
-        self.definitions: Mapping[str, nodes.Expr] = {
-            name: value
-            for name, value in given.items()
-            if not any(isinstance(part, nodes.Load) and part.array in changed for part in walk.parts(value))
-        }
+        self.definitions: Mapping[str, nodes.Expr] = repeatable_definitions(steps_in(self.steps), changed)
 
     def uses(self, body: Sequence[Step], names: Mapping[str, nodes.Expr], *, is_sure: bool) -> Iterator[_Use]:
         """Accesses of steps; `is_sure` says that every iteration of the loops around them runs them."""

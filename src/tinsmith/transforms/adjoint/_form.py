@@ -8,12 +8,12 @@ stands under an `if`, and a loop that may end early has an `exit`, asked after e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
-from ..analysis import Definition
+from ..analysis import Definition, single_definitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,3 +171,13 @@ def collect_expressions(body: Sequence[Step]) -> dict[str, list[nodes.Expr]]:
         if isinstance(step, nodes.Assign):
             found.setdefault(step.name, []).append(step.value)
     return found
+
+
+def repeatable_definitions(steps: Iterable[Step], changed: Collection[str]) -> dict[str, nodes.Expr]:
+    """What locals with one definition are worked out from, if it can be done again: no array in `changed` is read."""
+    given = single_definitions((one.name, one.value) for one in steps if isinstance(one, nodes.Assign))
+    return {name: value for name, value in given.items() if not _loads_any(value, changed)}
+
+
+def _loads_any(expr: nodes.Expr, arrays: Collection[str]) -> bool:
+    return any(isinstance(part, nodes.Load) and part.array in arrays for part in walk.parts(expr))

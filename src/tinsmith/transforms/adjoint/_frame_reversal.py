@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...source.ir import NotCovered, nodes, types, walk
+from ...source.ir import NotCovered, nodes, types
 from .._algebra import cast, compared, constant, either, is_constant, negated, plus
 from .._decompositions import adjoint_of
 from .._names import Names
@@ -19,7 +19,7 @@ from .._slopes import slopes
 from ..analysis import Activity
 from ._access import unread
 from ._accumulators import find_sums_in_place
-from ._form import Branch, Loop, Step, frame_locals, frame_steps
+from ._form import Branch, Loop, Step, frame_locals, frame_steps, repeatable_definitions
 from ._guards import Guards, put_under
 from ._sums import Frame, Sums
 
@@ -113,7 +113,7 @@ class FrameReversal(ABC):
             handed: adjoints that come in at its end, of the expressions they belong to.
         """
         mine = [*given, *frame_locals(body)]
-        frame = Frame(frozenset(mine), definitions(body, self.task.changed))
+        frame = Frame(frozenset(mine), repeatable_definitions(frame_steps(body), self.task.changed))
         self._unread |= unread(body)
         self._guards.append(Guards(frozenset(mine)))
         if not self.read_later:
@@ -321,15 +321,3 @@ class FrameReversal(ABC):
             raise NotCovered(words, atomic.line, f"{self.task.path}:{atomic.line}")
         adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
         return self.taken(atomic, negated(adjoint) if atomic.operator == "sub" else adjoint)
-
-
-def definitions(body: Sequence[Step], changed: frozenset[str]) -> dict[str, nodes.Expr]:
-    """What locals of a frame that get their value at one place are worked out from, if that can be done again."""
-    found: dict[str, nodes.Expr] = {}
-    again: set[str] = set()
-    for step in frame_steps(body):
-        if isinstance(step, nodes.Assign):
-            again |= {step.name} & found.keys()
-            if not any(isinstance(one, nodes.Load) and one.array in changed for one in walk.parts(step.value)):
-                found[step.name] = step.value
-    return {name: value for name, value in found.items() if name not in again}

@@ -15,7 +15,7 @@ from .._algebra import constant, plus, times
 from .._names import Names
 from .._slots import place_of, trips_of
 from ..analysis import affine, expanded, is_invariant
-from ._form import Branch, Loop, Step, collect_expressions, collect_locals, stores_in
+from ._form import Branch, Loop, Step, collect_locals, repeatable_definitions, steps_in, stores_in
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
@@ -80,10 +80,8 @@ def find_regular_log(loop: Loop, array: str) -> RegularLog | None:
 
 def _definitions(body: Sequence[Step]) -> dict[str, nodes.Expr]:
     """What locals with one definition are, where that is a whole number and is not read from memory."""
-    single = {name: values[0] for name, values in collect_expressions(body).items() if len(values) == 1}
-    return {
-        name: value for name, value in single.items() if not types.is_float(value.type) and not walk.reads_memory(value)
-    }
+    single = repeatable_definitions(steps_in(body), ()).items()
+    return {name: value for name, value in single if not types.is_float(value.type) and not walk.reads_memory(value)}
 
 
 def _are_apart(one: nodes.Store, other: nodes.Store) -> bool:

@@ -14,8 +14,17 @@ from ..analysis import Activity
 from ..polish import eliminate_dead_code, name_locals, simplify
 from ._counting import Counting, Formula
 from ._dependences import never_overwritten_after_read, never_written_where_read
-from ._form import Loop, Step, collect_expressions, loads_in, steps_in, stores_in
-from ._frame_reversal import Task, definitions
+from ._form import (
+    Loop,
+    Step,
+    collect_expressions,
+    frame_steps,
+    loads_in,
+    repeatable_definitions,
+    steps_in,
+    stores_in,
+)
+from ._frame_reversal import Task
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal
 from ._tapes import Tape, tape_type
@@ -216,7 +225,8 @@ class _Writing:
     # Tapes ------------------------------------------------------------------------------------
 
     def reserve(self, tapes: list[Tape], read: set[str]) -> Reserve:
-        formulas = Formula(self.names, self.reversal.kept, definitions(self.given.steps, frozenset())).need(self.steps)
+        again = repeatable_definitions(frame_steps(self.given.steps), ())
+        formulas = Formula(self.names, self.reversal.kept, again).need(self.steps)
         sizes = []
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
