@@ -26,6 +26,7 @@ APART = {  # what may be in order: an adjoint is generated, as before
     "even and odd": "for i in x:\n        if i > 0 and i % 2 == 1:\n            y[i] = y[i - 1] * x[i]",
     "strides": "for i in range(x.shape[0] // 2):\n        y[2 * i + 1] = y[2 * i] * x[i]",
     "one half from the other": "for i in x:\n        if i < k:\n            y[i + k] = y[i] * x[i]",
+    "an offset": "for i in x:\n        if i >= k:\n            y[i] = y[i - k] * x[i]",
     "one element": "for i in x:\n        if i == 3:\n            y[i] = y[i - 1] * x[i]",
 }
 

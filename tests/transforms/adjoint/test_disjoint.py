@@ -130,3 +130,129 @@ def kernel(
     torch.testing.assert_close(found, ts.oracle(op, w, start, k, cotangents=c).gradients["w"], rtol=1e-11, atol=1e-13)
     source = adjoint_source(op)
     assert ("atomic_add(grad_w" in source) == is_atomic, source
+
+
+HEADS = (
+    """
+def first(
+    w: lang.types.ndarray(ndim=1), start: lang.types.ndarray(lang.i32, ndim=1), y: lang.types.ndarray(ndim=1)
+):
+    for r in range(start.shape[0] - 1):
+        t = 1.0
+        for s in range({first}, start[r + 1]):
+            y[s] = t * w[s]
+            t *= 0.5 + w[s]
+""",
+    """
+def second(
+    w: lang.types.ndarray(ndim=1), start: lang.types.ndarray(lang.i32, ndim=1), y: lang.types.ndarray(ndim=1),
+    z: lang.types.ndarray(ndim=1){argument}
+):
+    for ray in range({rays}):
+        total = 0.0
+        {body}
+        z[ray] = total
+""",
+)
+OTHERS = {  # what the second kernel does, and whether it adds to the gradient of `y` atomically
+    "the same range": ("for k in range(start[ray], start[ray + 1]):\n total += y[k] * y[k]", False),
+    "from the range's first": (
+        "for k in range(start[ray + 1] - start[ray]):\n total += y[start[ray] + k] * y[k + start[ray]]",
+        True,
+    ),
+    "ends early": (
+        "for k in range(start[ray], start[ray + 1]):\n total += y[k] * y[k]\n if total > 0.2:\n  break",
+        False,
+    ),
+    "one more": ("for k in range(start[ray], start[ray + 1] + 1):\n total += y[k % 9] * y[k % 9]", True),
+    "with what is added": ("for k in range(start[ray], start[ray + 1]):\n total += y[k] * y[k] + y[8]", True),
+    "pairs": (
+        "for k in range(start[ray], start[ray + 1]):\n for j in range(start[ray], start[ray + 1]):\n"
+        "  total += y[k] * y[j]",
+        True,
+    ),
+    "sums of pairs": (
+        "for k in range(start[ray], start[ray + 1]):\n for j in range(start[ray], start[ray + 1]):\n"
+        "  total += y[(k + j) // 2] * y[k]",
+        True,
+    ),
+}
+
+
+def chained(lang, body, *, first="start[r]", rays="start.shape[0] - 1", argument="", changes=None):
+    body = textwrap.indent(body, " " * 8).strip()
+    texts = [one.format(first=first, body=body, rays=rays, argument=argument) for one in HEADS]
+    kernels = [written(lang, one) for one in texts]
+    if changes is not None:
+        kernels.insert(1, written(lang, changes))
+    return kernels
+
+
+def assert_chain_is_right(op, *, is_atomic, **named):
+    torch.manual_seed(0)
+    w = torch.rand(9, dtype=torch.float64)
+    start = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
+    c = torch.rand(3, dtype=torch.float64)
+    leaf = w.clone().requires_grad_()
+    (found,) = torch.autograd.grad(op(leaf, start, **named), leaf, c)
+    wanted = ts.oracle(op, w, start, cotangents=c, **named).gradients["w"]
+    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-13)
+    source = adjoint_source(op)
+    assert ("atomic_add(grad_y" in source) == is_atomic, source
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_what_one_kernel_stores_holds_in_the_next(lang64, form):
+    body, is_atomic = OTHERS[form]
+    op = ts.chain("w[n], start[r]: i32 -> z[r - 1]", chained(lang64, body), scratch="y[n]", adjoint="source")
+    assert_chain_is_right(op, is_atomic=is_atomic)
+
+
+def test_a_range_that_an_argument_decides_is_not_the_same_in_the_next_kernel(lang64):
+    body, _ = OTHERS["the same range"]
+    kernels = chained(lang64, body, rays="m", argument=", m: lang.i32")
+    op = ts.chain("w[n], start[r]: i32 -> z[r - 1]", kernels, scratch="y[n]", adjoint="source")
+    assert_chain_is_right(op, is_atomic=True, m=3)
+
+
+def test_a_range_that_a_kernel_changes_is_not_the_same_in_the_next_one(lang64):
+    body, _ = OTHERS["the same range"]
+    kernels = chained(
+        lang64,
+        body.replace("start", "begin"),
+        changes="""
+def between(start: lang.types.ndarray(lang.i32, ndim=1), begin: lang.types.ndarray(lang.i32, ndim=1)):
+    for i in begin:
+        begin[i] = 9 * (i % 2)
+""",
+    )
+    kernels[0] = written(lang64, HEADS[0].format(first="start[r]").replace("start", "begin"))
+    kernels[2] = written(
+        lang64,
+        HEADS[1]
+        .format(body=textwrap.indent(body, " " * 8).strip(), rays="start.shape[0] - 1", argument="")
+        .replace("start", "begin"),
+    )
+    copy = written(
+        lang64,
+        """
+def copy(start: lang.types.ndarray(lang.i32, ndim=1), begin: lang.types.ndarray(lang.i32, ndim=1)):
+    for i in start:
+        begin[i] = start[i]
+""",
+    )
+    op = ts.chain("w[n], start[r]: i32 -> z[r - 1]", [copy, *kernels], scratch="y[n], begin[r]: i32", adjoint="source")
+    torch.manual_seed(0)
+    w = torch.rand(9, dtype=torch.float64).requires_grad_()
+    start = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
+    c = torch.rand(3, dtype=torch.float64)
+    (found,) = torch.autograd.grad(op(start, w), w, c)
+    wanted = ts.oracle(op, start, w.detach(), cotangents=c).gradients["w"]
+    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-13)
+    assert "atomic_add(grad_y" in adjoint_source(op)
+
+
+def test_an_element_of_a_segment_is_cleared_for_nobody(lang64):
+    body, _ = OTHERS["the same range"]
+    op = ts.chain("w[n], start[r]: i32 -> z[r - 1]", chained(lang64, body), scratch="y[n]", adjoint="source")
+    assert "grad_y[s] = 0.0" not in adjoint_source(op)

@@ -72,7 +72,7 @@ def adjoint(
     gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
     counts = Counter(order)
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
-    once = written_once([task.steps for task in tasks], active, repeated)
+    once = written_once([task.steps for task in tasks], [task.own for task in tasks], active, repeated)
     found = []
     for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}

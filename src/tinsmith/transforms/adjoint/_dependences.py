@@ -28,12 +28,17 @@ class _Use:
     loops: tuple[EnclosingLoop, ...]
     order: int
     task: int = 0
+    is_own: bool = False
 
     @property
     def is_elsewhere_each_time(self) -> bool:
-        """Whether no two iterations use one element: every loop variable moves an axis of its own."""
-        names = [name for loop in self.loops for name in loop.variables]
-        is_counted = all(loop.variables for loop in self.loops)
+        """Whether no two iterations use one element: every loop variable moves an axis of its own.
+
+        Where parallel iterations are known to use different elements (`is_own`), the loops inside have to.
+        """
+        loops = [loop for loop in self.loops if not (self.is_own and loop.is_parallel)]
+        names = [name for loop in loops for name in loop.variables]
+        is_counted = all(loop.variables for loop in loops)
         return is_counted and each_moves_an_axis(names, [self.index], is_invariant)
 
     def never_meets(self, other: _Use) -> bool:
@@ -42,13 +47,13 @@ class _Use:
         return self.of.entry != other.of.entry or any(one.never_equals(two, is_invariant) for one, two in pairs)
 
 
-def _uses_by_array(steps: Sequence[Step], task: int = 0) -> dict[str, list[_Use]]:
-    """Every use of each array by a task's steps."""
+def _uses_by_array(steps: Sequence[Step], task: int = 0, own: Collection[str] = frozenset()) -> dict[str, list[_Use]]:
+    """Every use of each array by a task's steps; of those in `own`, no two parallel iterations use one element."""
     found: dict[str, list[_Use]] = {}
     known = whole_definitions(step_definitions(steps))
     for order, (of, loops) in enumerate(_accesses(steps, ())):
         index = tuple([affine(one, known) for one in of.index])
-        found.setdefault(of.array, []).append(_Use(of, index, loops, order, task))
+        found.setdefault(of.array, []).append(_Use(of, index, loops, order, task, of.array in own))
     return found
 
 
@@ -67,7 +72,10 @@ def _accesses(
             case Loop():
                 # The last of several names is the fastest: a nest of loops with one each.
                 names = [(name,) for name in step.names] or [()]
-                inner = [EnclosingLoop(f"{step.number} {at}", one, bool(one)) for at, one in enumerate(names)]
+                inner = [
+                    EnclosingLoop(f"{step.number} {at}", one, bool(one), step.is_parallel)
+                    for at, one in enumerate(names)
+                ]
                 yield from _accesses(step.body, (*loops, *inner))
             case _:
                 pass
@@ -118,18 +126,22 @@ def _without(
 
 
 def written_once(
-    tasks: Sequence[Sequence[Step]], kept: Collection[str] = (), repeated: Collection[int] = ()
+    tasks: Sequence[Sequence[Step]],
+    own: Sequence[Collection[str]],
+    kept: Collection[str] = (),
+    repeated: Collection[int] = (),
 ) -> frozenset[int]:
     """Numbers of stores to elements that nothing wrote or read before: there is no earlier value to clear for.
 
     Args:
         tasks: the steps of each, in the order in which they run.
+        own: for each, arrays of which no two parallel iterations use one element.
         kept: arrays of which somebody wants to know the adjoint that they had before all tasks.
         repeated: numbers of tasks that run again later: what they store to may have been used the time before.
     """
     uses: dict[str, list[_Use]] = {}
-    for number, steps in enumerate(tasks):
-        for name, found in _uses_by_array(steps, number).items():
+    for number, (steps, arrays) in enumerate(zip(tasks, own, strict=True)):
+        for name, found in _uses_by_array(steps, number, arrays).items():
             uses.setdefault(name, []).extend(found)
     chosen = (found for name, found in uses.items() if name not in kept)
     return frozenset(number for found in chosen for number in _firsts(found, repeated))

@@ -146,6 +146,10 @@ class _Search:
         distances = self.distances(change, load)
         if not distances or all(one.number == 0 for one in distances.values()):
             return False
+        # A store at an argument's distance, `y[i] = y[i + k]`, is one of whole segments for k that are large enough. An
+        # atomic's order decides over its result.
+        if isinstance(change.of, nodes.Store) and any(one.number is None for one in distances.values()):
+            return False
         return all(self.may_both_run(change, load, *one) for one in distances.items())
 
     def distances(self, change: _Access, load: _Access) -> dict[str, AffineIndex] | None:

@@ -40,8 +40,8 @@ class Reversible:
     source: int
     statements: Block
     steps: tuple[Step, ...]
-    own: frozenset[str]
     names: Names
+    own: frozenset[str] = frozenset()
     prelude: Prelude | None = None
     beside: tuple[Beside, ...] = ()
     part: int = 0
@@ -92,7 +92,18 @@ def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wan
     for number, (source, kernel, statements) in enumerate(plain):
         making = _Making(source, places[number], statements, adjoints, marks[number])
         found += making.expanded(kernel, extremes[number], own[number])
-    return found
+    disjoint = find_disjoint_arrays([task.steps for task in found])
+    return [_put_in_order(task, arrays) for task, arrays in zip(found, disjoint, strict=True)]
+
+
+def _put_in_order(task: Reversible, disjoint: frozenset[str]) -> Reversible:
+    """A task whose atomics are loads and stores where order matters; `disjoint` is what stores promise."""
+    own, kernel = owned(task.steps) | disjoint, task.kernel
+    races = find_races(kernel, task.steps, own, task.names)
+    steps, unknown = sequential(task.steps, kernel.arrays, own, task.names, kernel.path, races)
+    arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
+    kernel = replace(kernel, arrays={**kernel.arrays, **arrays})
+    return replace(task, kernel=kernel, steps=steps, own=own, unknown=unknown, races=races)
 
 
 @dataclass(frozen=True)
@@ -131,13 +142,7 @@ class _Making:
         """Statements that are reversed in its place, in form."""
         names = _names(kernel, self.adjoints, f"{self.mark}{mark}")
         steps = Forming(kernel, names).task(statements)
-        own = owned(steps) | find_disjoint_arrays(steps)
-        races = find_races(kernel, steps, own, names)
-        steps, unknown = sequential(steps, kernel.arrays, own, names, kernel.path, races)
-        arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
-        kernel = replace(kernel, arrays={**kernel.arrays, **arrays})
-        made = Reversible(kernel, self.source, self.statements, steps, own, names, part=self.part)
-        return replace(made, unknown=unknown, races=races)
+        return Reversible(kernel, self.source, self.statements, steps, names, part=self.part)
 
 
 def _floats(kernel: nodes.Kernel) -> frozenset[str]:

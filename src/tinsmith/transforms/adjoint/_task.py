@@ -190,7 +190,8 @@ class _Writing:
         given = self.given
         before = self.before() if self.parallel is not None else ()
         kinds = dict(self.names.types)
-        statements = _sized_by_gradients(simplify((*before, *body), kinds), given)
+        written = simplify((*before, *body), kinds, {*given.gradients.values()})
+        statements = _sized_by_gradients(written, given)
         arguments = dict(given.kernel.arguments)
         if reserve is not None:
             arguments |= {size.depth[0]: ("i32", ()) for size in reserve.tapes if size.depth}

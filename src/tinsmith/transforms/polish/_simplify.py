@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from ...source.ir import nodes
+from ._additions import combine_additions
 from ._branches import merge_branches, sink_constants, start_sums
 from ._coalesce import coalesce_locals
 from ._copies import eliminate_common_loads, propagate_copies
@@ -14,17 +15,18 @@ from ._declarations import declare_locals
 Block = tuple[nodes.Stmt, ...]
 
 
-def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
+def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str], adjoints: Collection[str] = ()) -> Block:
     """Statements that do the same, with every local declared where an engine sees it.
 
     Args:
         body: the statements.
         kinds: types of locals.
+        adjoints: arrays of which it does not matter in which order an element's terms are added.
     """
     found, before = eliminate_dead_code(body), None
     while found != before:
         before = found
         found = merge_branches(sink_constants(found))
     found = propagate_copies(eliminate_common_loads(start_sums(found), kinds), kinds)
-    found = eliminate_dead_code(found)
+    found = combine_additions(eliminate_dead_code(found), adjoints)
     return declare_locals(eliminate_dead_code(coalesce_locals(found, kinds)), kinds)

@@ -1,0 +1,113 @@
+"""Additions to one element, combined: three plain ones load and store it three times, three atomic ones wait thrice."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from ...source.ir import nodes, walk
+from .._algebra import minus, negated, plus
+
+Block = tuple[nodes.Stmt, ...]
+Element = tuple[str, tuple[nodes.Expr, ...], tuple[int, ...], bool]
+"""An array, an index, an entry, and whether the addition is atomic."""
+
+
+@dataclass(frozen=True)
+class _Addition:
+    element: Element
+    value: nodes.Expr
+    place: int
+
+
+def combine_additions(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> Block:
+    """Statements in which what is added to an element is added once, where the last of the additions stands.
+
+    Only the order of floating-point additions changes.
+
+    Args:
+        body: the statements.
+        arrays: those to which this is done.
+    """
+    found: list[nodes.Stmt | None] = []
+    waiting: dict[Element, _Addition] = {}
+    for one in body:
+        element = _element(one)
+        if element is None or element[0] not in arrays:
+            one = walk.with_bodies(one, lambda inner: combine_additions(inner, arrays))
+            _forget(waiting, one)
+        elif (value := _added(one)) is not None:
+            # Additions to other elements of the array may come before or after this one.
+            before = waiting.get(element)
+            if before is not None:
+                found[before.place] = None
+                value = _sum(before.value, value)
+                one = _with_value(one, value)
+            waiting[element] = _Addition(element, value, len(found))
+        found.append(one)
+    return tuple(one for one in found if one is not None)
+
+
+def _element(one: nodes.Stmt) -> Element | None:
+    """The element that a statement adds to; None if it does something else."""
+    match one:
+        case nodes.Atomic("add", array, index, entry, value, None):
+            is_atomic = True
+        case nodes.Store(array, index, entry, nodes.Binary("+" | "-", nodes.Load(other, at, part), value)):
+            is_atomic = False
+            if (array, index, entry) != (other, at, part):
+                return None
+        case _:
+            return None
+    # What is added, and where, must still be known at the last addition.
+    return None if any(map(walk.reads_memory, (*index, value))) else (array, index, entry, is_atomic)
+
+
+def _added(one: nodes.Stmt) -> nodes.Expr | None:
+    """What a statement adds to its element."""
+    match one:
+        case nodes.Atomic():
+            return one.value
+        case nodes.Store(value=nodes.Binary("+", _, value)):
+            return value
+        case nodes.Store(value=nodes.Binary("-", _, value)):
+            return negated(value)
+        case _:
+            return None
+
+
+def _sum(first: nodes.Expr, second: nodes.Expr) -> nodes.Expr:
+    match first:
+        case nodes.Unary("neg", value, kind) if value.type == kind:
+            return minus(second, value)
+        case _:
+            return plus(first, second)
+
+
+def _with_value(one: nodes.Stmt, value: nodes.Expr) -> nodes.Stmt:
+    match one:
+        case nodes.Atomic():
+            return replace(one, value=value)
+        case nodes.Store(value=nodes.Binary(_, old, _)):
+            return replace(one, value=plus(old, value))
+        case _:
+            raise AssertionError(one)
+
+
+def _forget(waiting: dict[Element, _Addition], one: nodes.Stmt) -> None:
+    """Leave additions where they are that may not come after a statement."""
+    if not waiting:
+        return
+    inside = list(walk.statements([one]))
+    changed = {name for part in inside for name in walk.assigned(part)}
+    touched: set[str] = set()
+    for part in inside:
+        if _element(part) is None:  # an addition, to whichever element, may come before those that wait
+            exprs = (one for expr in walk.expressions(part) for one in walk.parts(expr))
+            touched |= {expr.array for expr in exprs if isinstance(expr, nodes.Load)}
+            touched |= {part.array} if isinstance(part, nodes.Store | nodes.Atomic) else set()
+    is_border = any(isinstance(part, nodes.Break | nodes.Continue | nodes.Barrier) for part in inside)
+    for element, addition in list(waiting.items()):
+        array, index, _, _ = element
+        if is_border or array in touched or not changed.isdisjoint(walk.locals_in([*index, addition.value])):
+            del waiting[element]
