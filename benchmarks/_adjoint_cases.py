@@ -29,11 +29,12 @@ class Case:
     Attributes:
         size: of what is timed, in words.
         spec: of the op.
-        kernel: builds the kernel; what is compared are its gradients.
+        kernel: builds the kernel, or those of a chain; what is compared are its gradients.
         by_hand: builds whole ops with a gradient by hand, by what kind they are; the bar is "by hand".
         twin: the same in plain torch.
         inputs: makes random float32 inputs, few of them or as many as are timed; whole numbers have no gradient.
         named: sizes of outputs, likewise.
+        scratch: of a chain.
         bar: how many times as long as by hand the generated gradient may take.
     """
 
@@ -46,10 +47,13 @@ class Case:
     inputs: Callable[[bool], tuple[Tensor, ...]]
     bar: float
     named: Callable[[bool], Mapping[str, int]] = field(default=lambda is_small: {})
+    scratch: str | None = None
 
     def generated(self, lang: Any, adjoint: str = "source") -> Way:
         """The op, its gradient from the kernel's source, or from the engine, right or wrong."""
-        return ts.op(self.spec, adjoint=adjoint, trust_engine=True)(self.kernel(lang))
+        kernels = self.kernel(lang)
+        kernels = kernels if isinstance(kernels, list) else [kernels]
+        return ts.chain(self.spec, kernels, scratch=self.scratch, adjoint=adjoint, trust_engine=True)
 
 
 def with_backward(spec: str, forward: Callable[[Any], Any], backward: Callable[[Any], Any], **options: Any) -> Any:
@@ -125,6 +129,38 @@ def in_place(lang: Any) -> Any:
     return kernels.chain_in_place(lang, STEPS)
 
 
+# Distortion of ragged rays ----------------------------------------------------------------
+DISTORTION = "w[s], t[s], d[s], rays[r, 2]: i32 -> loss[r]"
+BETWEEN = "weights[s], moments[s], terms[s]"
+
+
+def distorted(w: Tensor, t: Tensor, rays: Tensor, d: Tensor) -> Tensor:
+    """Arguments as a call of the chain has them."""
+    starts, ends = rays.long().unbind(1)
+    counts = ends - starts
+
+    def before(values: Tensor) -> Tensor:
+        whole = functional.pad(values.cumsum(0), (1, 0))
+        return whole[:-1] - torch.repeat_interleave(whole[starts], counts)
+
+    terms = 2.0 * w * (t * before(w) - before(w * t)) + w * w * d / 3.0
+    ray = torch.repeat_interleave(torch.arange(len(counts)), counts)
+    return torch.zeros(len(counts), dtype=w.dtype).index_add(0, ray, terms)
+
+
+def ragged(is_small: bool) -> tuple[Tensor, ...]:
+    counts = torch.randint(0, 5, (4,)) if is_small else torch.randint(32, 96, (8192,))
+    ends = counts.cumsum(0)
+    samples = int(ends[-1])
+    rays = torch.stack([ends - counts, ends], 1).to(torch.int32)
+    return torch.rand(samples), torch.rand(samples), rays, torch.rand(samples)
+
+
+def distortion_by_hand(lang: Any) -> Way:
+    backward = kernels.distortion_by_hand(lang)
+    return ts.chain(DISTORTION, kernels.distortion(lang), scratch=BETWEEN, backward=backward)
+
+
 # Online softmax ---------------------------------------------------------------------------
 SOFTMAX = "x[r, n] -> y[r, n]"
 
@@ -150,7 +186,10 @@ CASES = (
         f"2000 Gaussians, {_blend.SIDE} x {_blend.SIDE}",
         _blend.SPEC,
         _blend.blend,
-        {"by hand": with_backward(_blend.SPEC, _blend.blend, _blend.blend_by_hand)},
+        {
+            "by hand": with_backward(_blend.SPEC, _blend.blend, _blend.blend_by_hand),
+            "deterministic": lambda lang: ts.op(_blend.SPEC, deterministic=True)(_blend.blend(lang)),
+        },
         _blend.blend_by_tiles,
         _blend.sorted_gaussians,
         1.4,
@@ -193,6 +232,17 @@ CASES = (
         last_time,
         springs,
         2.0,
+    ),
+    Case(
+        "distortion",
+        "chain of three, 8192 rays, 520,000 samples",
+        DISTORTION,
+        kernels.distortion,
+        {"by hand": distortion_by_hand},
+        distorted,
+        ragged,
+        1.3,
+        scratch=BETWEEN,
     ),
     Case(
         "online softmax",

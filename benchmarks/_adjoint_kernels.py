@@ -262,3 +262,70 @@ def softmax_in_closed_form(lang: Any) -> Any:
                 grad_x[r, j] = y[r, j] * (grad_y[r, j] - mean)
 
     return softmax_in_closed_form
+
+
+# Distortion of ragged rays, as a chain of three ------------------------------------------------
+
+
+def distortion(lang: Any) -> list[Any]:
+    """Sums along rays, a term for each sample, and the terms of each ray summed."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def sums_before(w: array, t: array, rays: array, weights: array, moments: array):
+        for r in range(rays.shape[0]):
+            weight = 0.0
+            moment = 0.0
+            for s in range(rays[r, 0], rays[r, 1]):
+                weights[s] = weight
+                moments[s] = moment
+                weight += w[s]
+                moment += w[s] * t[s]
+
+    @lang.kernel
+    def terms_of_samples(w: array, t: array, d: array, weights: array, moments: array, terms: array):
+        for s in w:
+            terms[s] = 2.0 * w[s] * (t[s] * weights[s] - moments[s]) + w[s] * w[s] * d[s] / 3.0
+
+    @lang.kernel
+    def sum_of_terms(terms: array, rays: array, loss: array):
+        for r in range(rays.shape[0]):
+            total = 0.0
+            for s in range(rays[r, 0], rays[r, 1]):
+                total += terms[s]
+            loss[r] = total
+
+    return [sums_before, terms_of_samples, sum_of_terms]
+
+
+def distortion_by_hand(lang: Any) -> Any:
+    """All three in one sweep from the last sample to the first."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def distortion_back(
+        w: array,
+        t: array,
+        d: array,
+        rays: array,
+        weights: array,
+        moments: array,
+        grad_loss: array,
+        grad_w: array,
+        grad_t: array,
+        grad_d: array,
+    ):
+        for r in range(rays.shape[0]):
+            g = grad_loss[r]
+            behind = 0.0
+            moment_behind = 0.0
+            for back in range(rays[r, 1] - rays[r, 0]):
+                s = rays[r, 1] - 1 - back
+                slope = 2.0 * (t[s] * weights[s] - moments[s]) + 2.0 * w[s] * d[s] / 3.0
+                grad_d[s] = g * w[s] * w[s] / 3.0
+                grad_w[s] = g * slope + behind + moment_behind * t[s]
+                grad_t[s] = g * 2.0 * w[s] * weights[s] + moment_behind * w[s]
+                behind += g * 2.0 * w[s] * t[s]
+                moment_behind -= g * 2.0 * w[s]
+
+    return distortion_back

@@ -33,7 +33,10 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
     """
     spec = signature.spec
     parts = [__version__, spec.text, spec.scratch_text, *signature.order, repr(sorted(signature.init.items()))]
-    parts += [repr(sorted(signature.detached)), repr((options.adjoint, options.trust_engine, options.half))]
+    parts += [
+        repr(sorted(signature.detached)),
+        repr((options.adjoint, options.trust_engine, options.half, options.deterministic)),
+    ]
     for stage in (*signature.stages, *([] if backward is None else [backward])):
         parts += _parts_of(stage)
     return digest_of(*parts)

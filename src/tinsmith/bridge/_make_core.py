@@ -40,8 +40,13 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
     # Every element of a new value is a copy before anything else happens.
     init = {**dict.fromkeys(after, "empty"), **(options.init or {})}
     signature = match(name, spec, stages, init, options.detached, order=order, is_run=is_run, updates=after)
-    refuses_half = options.half == "refuse"
-    signature = settled(replace(signature, trusts_engine=options.trust_engine, refuses_half=refuses_half))
+    signature = replace(
+        signature,
+        trusts_engine=options.trust_engine,
+        is_deterministic=options.deterministic,
+        refuses_half=options.half == "refuse",
+    )
+    signature = settled(signature)
     for engine in {stage.engine for stage in stages}:
         engine.settle()
     if options.order is None:
@@ -80,7 +85,8 @@ def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options
         order=signature.order,
         overwrites=updated,
     )
-    return _core(settled(replace(found, refuses_half=signature.refuses_half)), EngineReverse(found))
+    found = replace(found, is_deterministic=signature.is_deterministic, refuses_half=signature.refuses_half)
+    return _core(settled(found), EngineReverse(found))
 
 
 def _core(signature: Signature, reverse: Reverse) -> Core:

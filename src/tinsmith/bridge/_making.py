@@ -27,6 +27,7 @@ def op(
     name: str | None = None,
     order: Order | None = None,
     returns: type[Result] | None = None,
+    deterministic: bool = False,
 ) -> Callable[[Any], Op[Result]]:
     """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
 
@@ -55,6 +56,9 @@ def op(
             outputs of the same names (`v` and `v_new`) and dims stand in different orders.
         returns: of an op with several outputs, a `NamedTuple` class with their names as its fields: calls give it, and
             type checkers know it. Without it they take a call's result for a tensor.
+        deterministic: give the same bits in each run, forward and backward, derivatives of higher order included:
+            kernels with atomics whose order decides over the last digits run on one thread. Refused where that
+            cannot be had: for the engine's own gradient, and on GPUs for such kernels.
 
     Raises:
         SpecError: the spec does not parse, or does not fit the kernel's parameters.
@@ -83,6 +87,7 @@ def op(
         name=name,
         order=order,
         returns=returns,
+        deterministic=deterministic,
     )
     parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
 
@@ -112,6 +117,7 @@ def chain(
     name: str | None = None,
     order: Order | None = None,
     returns: type[Result] | None = None,
+    deterministic: bool = False,
 ) -> Op[Result]:
     """One op out of several kernels that run in order, and in reverse in the backward pass.
 
@@ -156,6 +162,7 @@ def chain(
         name=name,
         order=order,
         returns=returns,
+        deterministic=deterministic,
     )
     pairs = [(one.kernel, one._options.backward) if isinstance(one, Op) else (one, None) for one in kernels]
     check_links(name or "", pairs)

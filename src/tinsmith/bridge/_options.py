@@ -16,7 +16,7 @@ Order: TypeAlias = Literal["kernel", "spec"]
 
 @dataclass(frozen=True)
 class OpOptions:
-    """How an op is made. The first eleven are arguments of `tinsmith.op`, which says what they mean.
+    """How an op is made. The first twelve are arguments of `tinsmith.op`, which says what they mean.
 
     The others this library alone gives:
 
@@ -49,6 +49,7 @@ class OpOptions:
     name: str | None = None
     order: Order | None = None
     returns: type[Any] | None = None
+    deterministic: bool = False
 
     links: Sequence[Links] | None = None
     detached: Sequence[str] = ()

@@ -61,8 +61,10 @@ class Plan:
             return self._forward[is_serial]
 
     def _executor(self, layout: Layout, is_serial: bool) -> Pass:
-        # each launch would wake the thread pool: a thousand short ones take long together, and gain nothing
-        return executor(layout, self.kind, self._pace if is_serial else None)
+        # Each launch would wake the thread pool: a thousand short ones take long together, and gain nothing. A
+        # deterministic op takes one thread or several by its sizes alone: the two may differ in the last digit.
+        is_learning = is_serial and not self.signature.is_deterministic
+        return executor(layout, self.kind, self._pace if is_learning else None)
 
     # Backward -----------------------------------------------------------------------------
     def saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:

@@ -32,6 +32,7 @@ class Signature:
         init: "zeros", "empty" or "workspace" of outputs, scratch and gradients (`grad_x`); of others "zeros".
         detached: outputs and scratch that get no gradient, and let none through.
         trusts_engine: whether the engine's gradient is taken where it is known to go wrong.
+        is_deterministic: whether each run gives the same bits.
         refuses_half: whether an array that a kernel annotates as float32 takes no half precision.
         updates: outputs that are new values of inputs, with the names of these.
         overwrites: inputs whose memory the kernels change.
@@ -48,6 +49,7 @@ class Signature:
     init: dict[str, str]
     detached: frozenset[str] = frozenset()
     trusts_engine: bool = False
+    is_deterministic: bool = False
     refuses_half: bool = False
     hidden_sizes: tuple[str, ...] = ()
     updates: Mapping[str, str] = field(default_factory=dict)

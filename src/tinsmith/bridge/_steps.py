@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..engines import Launch
+from ._determinism import is_order_fixed_serially
 from ._elements import element_of
 from ._kind import Kind
 from ._stage import Stage
@@ -90,6 +91,9 @@ class StageLaunch:
         stage, uses = self.stage, self.uses
         types = {use.parameter: _type(kind, stage, use) for use in uses}
         variant = Variant(tuple(types.items()), self.adjoint, self.is_serial, _fingerprint(kind, stage), self.stack)
+        if kind.signature.is_deterministic and not variant.is_serial:
+            is_serial = is_order_fixed_serially(stage, variant, kind.case.templates, kind.signature.op)
+            variant = replace(variant, is_serial=is_serial)
         is_split = bool(variant.batched) and bool(stage.batch_refusal(variant, kind.case.templates))
         variant = variant.single if is_split else variant
         is_plain = not (self.adjoint or variant.batched or is_split)

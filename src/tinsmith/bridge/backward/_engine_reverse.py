@@ -124,6 +124,10 @@ class EngineReverse(KernelReverse):
 
     def check(self, active: frozenset[str], known: Mapping[str, int] = MappingProxyType({})) -> None:
         """Refuse what would be wrong. `known` are arguments that every call brings."""
+        if self.signature.is_deterministic:
+            words = f"op `{self.signature.op}` is deterministic, and the engine's own gradient is not"
+            remedy = "Use the generated gradient, or a `backward=` kernel; or leave out `deterministic=True`."
+            raise GradientError(refusal(words, remedy=remedy))
         key = (active, frozenset(known.items()))
         if key in self._checked or self.signature.trusts_engine:
             return

@@ -14,6 +14,7 @@ from ...engines import COMPILING, Language
 from ...source.ir import Lowered, NotCovered, Race, nodes, walk
 from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread, unchanged_after
 from .._case import Case
+from .._determinism import fix_order
 from .._kind import Kind
 from .._layout import Layout
 from .._lowered import Launched, launched
@@ -227,7 +228,9 @@ class SourceAt(ReverseAt):
         with COMPILING:
             stage = self.case.signature.stages[run.source]
             fields = self.kernels[self.launched.launches[run.source]].fields
-            found = self._emitted[run.kernel] = Emitted(run.kernel, stage, fields, self.case.signature.op)
+            signature = self.case.signature
+            kernel = fix_order(run.kernel, stage, signature.op) if signature.is_deterministic else run.kernel
+            found = self._emitted[run.kernel] = Emitted(kernel, stage, fields, signature.op)
         return found
 
     def check(self, active: frozenset[str]) -> None:

@@ -4,7 +4,7 @@ from .._evaluated import can_evaluate, evaluated, formula_text
 from ._adjoint import adjoint
 from ._dependences import unchanged_after
 from ._flops import count_flops
-from ._one_thread import on_one_thread
+from ._one_thread import on_one_thread, serial_twin
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
 from ._recorded import Records, records_of
 
@@ -24,5 +24,6 @@ __all__ = [
     "formula_text",
     "on_one_thread",
     "records_of",
+    "serial_twin",
     "unchanged_after",
 ]

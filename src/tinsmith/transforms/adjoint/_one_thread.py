@@ -15,6 +15,11 @@ def on_one_thread(program: Program) -> Program:
     return replace(program, actions=tuple(twins.action(action) for action in program.actions))
 
 
+def serial_twin(kernel: nodes.Kernel) -> nodes.Kernel:
+    """The same kernel without parallel loops, and without atomic additions."""
+    return replace(kernel, body=tuple(walk.changed(one, lambda expr: expr, _plain) for one in kernel.body))
+
+
 class _Twins:
     """Serial twins of launches; launches of one kernel share its twin."""
 
@@ -34,8 +39,7 @@ class _Twins:
     def _run(self, run: Run) -> Run:
         twin = self._found.get(run.kernel)
         if twin is None:
-            body = tuple(walk.changed(one, lambda expr: expr, _plain) for one in run.kernel.body)
-            twin = self._found[run.kernel] = replace(run.kernel, body=body)
+            twin = self._found[run.kernel] = serial_twin(run.kernel)
         return replace(run, kernel=twin)
 
 

@@ -13,6 +13,7 @@ from ._definitions import (
 )
 from ._indices import affine, concurrent_loop, is_invariant, owned, owned_by
 from ._liveness import Live, Liveness
+from ._order import find_ordered_atomic
 from ._ranges import Range, Ranges
 from ._tasks import tasks_of
 
@@ -32,6 +33,7 @@ __all__ = [
     "definitions",
     "edges_of",
     "expanded",
+    "find_ordered_atomic",
     "is_invariant",
     "mentioned",
     "owned",

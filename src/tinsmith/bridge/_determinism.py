@@ -1,0 +1,63 @@
+"""Determinism: launches of an op that gives the same bits in each run.
+
+Threads that add to one element do so in an order that is chance, and floats are rounded in between. So a kernel that
+has such atomics runs on one thread, where it has them; others run as ever. Which of them, and how, hangs on a call's
+sizes alone, and not on how long earlier calls took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .._errors import KernelError, refusal
+from ..source import multiplies_atomically
+from ..source.ir import NotCovered, nodes
+from ..transforms.adjoint import serial_twin
+from ..transforms.analysis import find_ordered_atomic
+from ._stage import Stage
+from ._variant import Variant
+
+
+def fix_order(kernel: nodes.Kernel, stage: Stage, op: str) -> nodes.Kernel:
+    """A generated kernel of a deterministic op as it is run.
+
+    Raises:
+        KernelError: its order cannot be fixed, on a GPU.
+    """
+    atomic = find_ordered_atomic(kernel)
+    if atomic is None:
+        return kernel
+    _refuse_gpu(stage, op, f"{kernel.path}:{atomic.line}")
+    return serial_twin(kernel)
+
+
+def is_order_fixed_serially(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> bool:
+    """Whether a kernel of a deterministic op runs on one thread, since its result depends on the iterations' order.
+
+    Raises:
+        KernelError: its order cannot be fixed: on a GPU, or where it multiplies atomically.
+    """
+    try:
+        kernel, _ = stage.lowered(variant.single, values)
+    except NotCovered as reason:
+        # Nothing is known of its atomics.
+        place = reason.place
+    else:
+        atomic = find_ordered_atomic(kernel)
+        if atomic is None:
+            return False
+        place = f"{kernel.path}:{atomic.line}"
+    _refuse_gpu(stage, op, place)
+    if multiplies_atomically(stage.source, stage.home):
+        words = f"op `{op}` is deterministic, and its kernel multiplies atomically"
+        raise KernelError(refusal(words, [("at", place)], "Write `a[i] *= v` in a loop that runs in order."))
+    return True
+
+
+def _refuse_gpu(stage: Stage, op: str, place: str) -> None:
+    if stage.engine.device_type() == "cpu":
+        return
+    words = f"op `{op}` is deterministic, and its result would depend on the order of a GPU's threads"
+    remedy = "Run it on the CPU, or leave out `deterministic=True`."
+    raise KernelError(refusal(words, [("kernel", stage.name), ("at", place)], remedy))
