@@ -104,3 +104,15 @@ def test_kernels_that_were_launched_before_are_counted():
     assert pace.serial_below == 1000
     pace.note(1.0, 10, (first, second))
     assert pace.serial_below == 10
+
+
+def test_a_slow_backward_pass_leaves_the_forward_pass_alone(lang, monkeypatch):
+    op = ts.op("x[n] -> y[n]")(squares(lang))
+    x = torch.ones(100, requires_grad=True)
+    y = op(x).sum()
+    monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)
+    for _ in range(2 * _pace.SLOW_LAUNCHES):
+        y.backward(retain_graph=True)
+    forward, backward = op._core._paces
+    assert backward.serial_below == 200  # elements of both arrays
+    assert forward.serial_below > 200

@@ -83,7 +83,7 @@ class Core:
         self.plans: Cache[Any, Plan] = Cache()
         self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self._sizings: Cache[Any, Sizing] = Cache()
-        self._pace = Pace(config().serial_below)
+        self._paces = Pace(config().serial_below), Pace(config().serial_below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
         self.contents = FieldContents(signature)
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
@@ -157,7 +157,7 @@ class Core:
             if found is None:
                 self.check_device(device)
                 kind = Kind(self.case(call), device, call.sizing)
-                found = self.plans.keep(key, Plan(kind, call.reverse, self._layouts(call, kind), self._pace))
+                found = self.plans.keep(key, Plan(kind, call.reverse, self._layouts(call, kind), self._paces))
             return found
 
     def sizing(self, call: Call) -> Sizing:

@@ -1,4 +1,4 @@
-"""Pace: which calls are so short that their launches had better use one thread."""
+"""Pace: which passes are so short that their launches had better use one thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOW_LAUNCHES = 4
 
 @dataclass(eq=False)
 class Pace:
-    """What all plans of an op have learned about serial launches.
+    """What all plans of an op have learned about serial launches: of its forward pass, or of its backward passes.
 
     Size alone does not tell how long a kernel takes. An op whose serial launches turn out slow
     uses the thread pool from that size on, in every plan. `_started` are kernels that were launched before.

@@ -28,8 +28,10 @@ class Plan:
         steady_outputs: places among the outputs of those without a gradient.
     """
 
-    def __init__(self, kind: Kind, reverse: ReverseAt, layouts: tuple[Layout, Layout], pace: Pace) -> None:
-        """`layouts` are the forward pass, on several threads and on one."""
+    def __init__(
+        self, kind: Kind, reverse: ReverseAt, layouts: tuple[Layout, Layout], paces: tuple[Pace, Pace]
+    ) -> None:
+        """`layouts` are the forward pass, on several threads and on one; `paces` are those of the two passes."""
         signature = kind.signature
         self.kind = kind
         self.signature = signature
@@ -41,7 +43,7 @@ class Plan:
         self.steady_outputs = tuple(place for place, name in pairs if name not in kind.floats)
         self.looks: tuple[Look, ...] | None = None  # asked for by the first call that may have a gradient
         self._moving = tuple((place, name) for place, name in pairs if name in kind.floats)
-        self._pace = pace
+        self._pace, self._backward_pace = paces
         self._is_cpu = kind.device.type == "cpu"
         self._layouts = layouts
         self._forward: dict[bool, Pass] = {}
@@ -57,14 +59,13 @@ class Plan:
     def _make_forward(self, is_serial: bool) -> Pass:
         with COMPILING:
             if is_serial not in self._forward:
-                self._forward[is_serial] = self._executor(self._layouts[is_serial], is_serial)
+                self._forward[is_serial] = self._executor(self._layouts[is_serial], self._pace if is_serial else None)
             return self._forward[is_serial]
 
-    def _executor(self, layout: Layout, is_serial: bool) -> Pass:
+    def _executor(self, layout: Layout, pace: Pace | None) -> Pass:
         # Each launch would wake the thread pool: a thousand short ones take long together, and gain nothing. A
         # deterministic op takes one thread or several by its sizes alone: the two may differ in the last digit.
-        is_learning = is_serial and not self.signature.is_deterministic
-        return executor(layout, self.kind, self._pace if is_learning else None)
+        return executor(layout, self.kind, None if self.signature.is_deterministic else pace)
 
     # Backward -----------------------------------------------------------------------------
     def saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:
@@ -89,7 +90,7 @@ class Plan:
         self, active: frozenset[str], given: frozenset[str] | None, numbers: Numbers, scalars: Scalars
     ) -> Pass:
         """The backward pass for the inputs that want a gradient, from all outputs or those `given`."""
-        is_serial = self._is_cpu and numbers[-1] < self._pace.serial_below
+        is_serial = self._is_cpu and numbers[-1] < self._backward_pace.serial_below
         # As `Wish` compares; making one takes half a microsecond of each backward pass.
         found = self._backward.get((active, given, is_serial, ()))
         if found is not None:
@@ -107,7 +108,9 @@ class Plan:
     def _make_backward(self, wish: Wish) -> Pass:
         with COMPILING:
             if wish not in self._backward:
-                self._backward[wish] = self._executor(self.reverse.backward(self.kind, wish), wish.is_serial)
+                self._backward[wish] = self._executor(
+                    self.reverse.backward(self.kind, wish), self._backward_pace if wish.is_serial else None
+                )
             return self._backward[wish]
 
     def backward(
