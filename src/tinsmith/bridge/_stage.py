@@ -22,6 +22,7 @@ from ..source import (
     build,
     constants_of,
     divides,
+    has_plain_loop,
     lent_names,
     multiplies_atomically,
     roles_of,
@@ -396,12 +397,14 @@ class Stage:
         return compile_strips if not variant.adjoint and self._has_strips(variant, values) else None
 
     def _has_strips(self, variant: Variant, values: Mapping[str, Any]) -> bool:
-        """Whether inner loops of the kernel can work out functions ahead, which CPUs are faster with.
+        """Whether loops of the kernel can work out functions or stored values ahead, which CPUs are faster with.
 
         False too where the IR does not cover the kernel: the engine compiles it as it is then.
         """
         is_cpu = self.engine.device_type() == "cpu"
-        if not is_cpu or variant.is_simd or not takes_exponentials(self.source, self.home):
+        if not is_cpu or variant.is_simd:
+            return False
+        if not (takes_exponentials(self.source, self.home) or has_plain_loop(self.source)):
             return False
         try:
             kernel = self.lowered(variant, values).kernel

@@ -113,6 +113,15 @@ def takes_exponentials(source: Source, engine: Followed) -> bool:
     return engine_call(source, engine, ("exp",)) is not None
 
 
+def has_plain_loop(source: Source) -> bool:
+    """Whether a loop of a kernel's top level has none inside it, no branch and no `while`."""
+    loops = (one for one in source.tree.body if isinstance(one, ast.For))
+    return any(not any(isinstance(one, _CONTROL) for part in loop.body for one in ast.walk(part)) for loop in loops)
+
+
+_CONTROL = (ast.For, ast.While, ast.If)
+
+
 def returns_from_atomics(source: Source, engine: Followed) -> bool:
     """Whether what an atomic returns is used anywhere in a kernel."""
     return engine_call(source, engine, _ATOMIC, is_used=True) is not None

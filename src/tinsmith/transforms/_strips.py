@@ -21,32 +21,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
 
 from ..source.ir import nodes, walk
+from ._elementwise import strip_elementwise
+from ._strip_parts import (
+    FUNCTIONS,
+    LENGTH,
+    SHORTEST,
+    Names,
+    assign,
+    bounds_of_strip,
+    integer,
+    moves,
+    number,
+    run_lanes,
+    strips_between,
+)
 
-LENGTH = 64
-"""Iterations of a strip."""
-_SHIFT = 6
-"""The power of two that `LENGTH` is."""
-_SHORTEST = 8
-"""A loop of fewer iterations stays whole. Of 4, strips took 0.9 to 1.9 times as long, of 8 they took 0.6 to 0.95."""
-_FUNCTIONS = {"exp": "arithmetic_exp"}
-"""Functions that move, and the same by arithmetic alone."""
-
-Names = Mapping[str, str]
+_LANES = 8
+"""Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
 
 
 def strip_functions(kernel: nodes.Kernel) -> nodes.Kernel:
-    """A kernel whose inner loops work out their functions ahead, for machine vectors; the same kernel where none can.
+    """A kernel that works out functions and stored values ahead, for machine vectors; the same one where none can be.
 
     It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass.
     """
     given = (name for one in walk.statements(kernel.body) for name in walk.assigned(one))
     taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *given}
-    writer = _Writer(dict(kernel.locals), taken, frozenset(kernel.cells))
-    body = tuple(writer.task(one) for one in kernel.body)
-    return kernel if body == kernel.body else replace(kernel, body=body, locals=writer.kinds)
+    names = Names(dict(kernel.locals), taken)
+    writer = _Writer(names, frozenset(kernel.cells))
+    body = tuple(strip_elementwise(one, kernel, names) or writer.task(one) for one in kernel.body)
+    return kernel if body == kernel.body else replace(kernel, body=body, locals=names.kinds)
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,7 @@ def _is_plain(loop: nodes.For) -> bool:
     if loop.is_parallel or len(loop.names) > 1 or any(isinstance(one, inner) for one in walk.statements(loop.body)):
         return False
     length = _known_length(loop)
-    return length is None or length >= _SHORTEST
+    return length is None or length >= SHORTEST
 
 
 def _known_length(loop: nodes.For) -> float | None:
@@ -105,22 +111,14 @@ def _known_length(loop: nodes.For) -> float | None:
 
 
 def _functions_in(expr: nodes.Expr) -> Iterator[nodes.Unary]:
-    return (one for one in walk.parts(expr) if isinstance(one, nodes.Unary) and _moves(one))
-
-
-def _moves(one: nodes.Unary) -> bool:
-    return one.operator in _FUNCTIONS and one.type == "f32" and one.value.type == "f32"
+    return (one for one in walk.parts(expr) if isinstance(one, nodes.Unary) and moves(one))
 
 
 class _Writer:
-    """Writes the strips of one kernel.
+    """Writes the strips of one kernel, with locals of new `names`; `cells` are the kernel's own memory."""
 
-    `kinds` are the types of its locals, to which those of strips are added; names that are `taken` are not used again.
-    """
-
-    def __init__(self, kinds: dict[str, str], taken: set[str], cells: frozenset[str]) -> None:
-        self.kinds = kinds
-        self.taken = taken
+    def __init__(self, names: Names, cells: frozenset[str]) -> None:
+        self.names = names
         self.cells = cells
         self._declared: list[nodes.Stmt] = []
 
@@ -145,70 +143,81 @@ class _Writer:
         return self.strips(one, plan) if isinstance(one, nodes.For) and plan and plan.functions else [one]
 
     def strips(self, loop: nodes.For, plan: _Plan) -> Sequence[nodes.Stmt]:
-        """A loop in strips: for each where it begins and how long it is, then its two loops. A short one is whole."""
-        begin, end, strip = (self.local(f"strip_{word}") for word in ("begin", "end", "of"))
-        first, size = self.local("strip_first"), self.local("strip_size")
+        """A loop in strips: for each where it begins and how long it is, then its loops. A short one is whole."""
+        begin, end, strip = (self.names.local(f"strip_{word}") for word in ("begin", "end", "of"))
+        first, size = self.names.local("strip_first"), self.names.local("strip_size")
         arrays = {function: self.array(function) for function in plan.functions}
-        number = _int(">>", _int("+", _int("-", end, begin), _number(LENGTH - 1)), _number(_SHIFT))
         body = (
-            _assign(first, _int("+", begin, _int("<<", strip, _number(_SHIFT)))),
-            _assign(size, _int("min", _number(LENGTH), _int("-", end, first))),
-            self.ahead(loop, plan, arrays, first, size),
+            *bounds_of_strip(strip, begin, end, first, size),
+            *self.ahead(loop, plan, arrays, first, size),
             self.rest(loop, arrays, first, size),
         )
         low, high = loop.bounds[0]
-        strips: nodes.Stmt = _loop(strip, number, body)
+        strips: nodes.Stmt = run_lanes(strip, number(0), strips_between(begin, end), body)
         if _known_length(loop) is None:
-            is_short = nodes.Binary("<", _int("-", end, begin), _number(_SHORTEST), "u1")
+            is_short = nodes.Binary("<", integer("-", end, begin), number(SHORTEST), "u1")
             strips = nodes.If(is_short, (replace(loop, bounds=((begin, end),)),), (strips,))
-        found = [_assign(begin, low), _assign(end, high), strips]
+        found = [assign(begin, low), assign(end, high), strips]
         return [walk.changed(one, lambda expr: expr, lambda part: _at(part, loop.line)) for one in found]
 
     def ahead(
         self, loop: nodes.For, plan: _Plan, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
+    ) -> Sequence[nodes.Stmt]:
+        """The functions: of whole vectors by arithmetic, then of what is left, for which the library is quicker."""
+        known = _known_length(loop)
+        if known is not None and known % _LANES == 0:
+            return [self.filled(loop, plan, arrays, first, (number(0), size), FUNCTIONS)]
+        whole = self.names.local("strip_whole")
+        return [
+            assign(whole, integer("&", size, number(-_LANES))),
+            self.filled(loop, plan, arrays, first, (number(0), whole), FUNCTIONS),
+            self.filled(loop, plan, arrays, first, (whole, size), {}),
+        ]
+
+    def filled(
+        self,
+        loop: nodes.For,
+        plan: _Plan,
+        arrays: Mapping[nodes.Unary, str],
+        first: nodes.Local,
+        lanes: tuple[nodes.Expr, nodes.Expr],
+        instead: Mapping[str, str],
     ) -> nodes.For:
-        """The loop of the functions, with locals of its own."""
-        lane, index = self.local("lane"), loop.names[0]
-        fresh: dict[str, nodes.Expr] = {index: self.local(index)}
-        fresh |= {name: self.local(name, self.kinds[name]) for name in plan.needed}
+        """A loop of functions, with locals of its own, and with other functions `instead` of some."""
+        lane, index = self.names.local("lane"), loop.names[0]
+        fresh: dict[str, nodes.Expr] = {index: self.names.local(index)}
+        fresh |= {name: self.names.local(name, self.names.kinds[name]) for name in plan.needed}
 
         def renamed(expr: nodes.Expr) -> nodes.Expr:
             if isinstance(expr, nodes.Local):
                 return fresh.get(expr.name, expr)
-            if isinstance(expr, nodes.Unary) and _moves(expr):
-                return replace(expr, operator=_FUNCTIONS[expr.operator], value=renamed(expr.value))
+            if isinstance(expr, nodes.Unary) and moves(expr):
+                return replace(expr, operator=instead.get(expr.operator, expr.operator), value=renamed(expr.value))
             return walk.rebuilt(expr, renamed)
 
-        places = [_assign(fresh[index], _int("+", first, lane))]
-        values = [_assign(fresh[name], renamed(value)) for name, value in plan.needed.items()]
+        places = [assign(fresh[index], integer("+", first, lane))]
+        values = [assign(fresh[name], renamed(value)) for name, value in plan.needed.items()]
         stores = [nodes.Store(array, (lane,), (), renamed(function)) for function, array in arrays.items()]
-        return _loop(lane, size, (*places, *values, *stores))
+        return run_lanes(lane, *lanes, (*places, *values, *stores))
 
     def rest(
         self, loop: nodes.For, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
     ) -> nodes.For:
         """The loop of all else, which finds the functions' values in arrays."""
-        lane = self.local("lane")
-        self.kinds[loop.names[0]] = "i32"
+        lane = self.names.local("lane")
+        self.names.kinds[loop.names[0]] = "i32"
 
         def found(expr: nodes.Expr) -> nodes.Expr:
             array = arrays.get(expr) if isinstance(expr, nodes.Unary) else None
             return walk.rebuilt(expr, found) if array is None else nodes.Load(array, (lane,), (), expr.type)
 
-        index = _assign(nodes.Local(loop.names[0], "i32"), _int("+", first, lane))
-        return _loop(lane, size, (index, *(walk.changed(one, found) for one in loop.body)))
+        index = assign(nodes.Local(loop.names[0], "i32"), integer("+", first, lane))
+        return run_lanes(lane, number(0), size, (index, *(walk.changed(one, found) for one in loop.body)))
 
     def array(self, function: nodes.Unary) -> str:
-        name = self.local(f"{function.operator}_ahead", function.type).name
+        name = self.names.local(f"{function.operator}_ahead", function.type).name
         self._declared.append(nodes.LocalArray(name, function.type, LENGTH))
         return name
-
-    def local(self, wish: str, kind: str = "i32") -> nodes.Local:
-        """A local of a new name."""
-        name = next(one for one in chain([wish], (f"{wish}_{n}" for n in count(1))) if one not in self.taken)
-        self.taken.add(name)
-        self.kinds[name] = kind
-        return nodes.Local(name, kind)
 
 
 def _with_arrays(strips: Sequence[nodes.Stmt], arrays: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
@@ -217,23 +226,6 @@ def _with_arrays(strips: Sequence[nodes.Stmt], arrays: Sequence[nodes.Stmt]) -> 
     if isinstance(last, nodes.If):
         return [*bounds, replace(last, orelse=(*arrays, *last.orelse))]
     return [*bounds, *arrays, last]
-
-
-def _number(value: int) -> nodes.Const:
-    return nodes.Const(value, "i32")
-
-
-def _int(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
-    return nodes.Binary(operator, left, right, "i32")
-
-
-def _assign(local: nodes.Expr, value: nodes.Expr) -> nodes.Assign:
-    assert isinstance(local, nodes.Local)
-    return nodes.Assign(local.name, value)
-
-
-def _loop(index: nodes.Local, end: nodes.Expr, body: Sequence[nodes.Stmt]) -> nodes.For:
-    return nodes.For((index.name,), ((_number(0), end),), tuple(body))
 
 
 def _at(one: nodes.Stmt, line: int) -> nodes.Stmt:

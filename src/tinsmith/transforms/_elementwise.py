@@ -1,0 +1,210 @@
+"""Elementwise: a loop of the top level that only works out numbers and stores them, in strips of 64 iterations.
+
+    for i in range(n):                        for strip in range((n + 63) >> 6):
+        z[i] = 2.5 * x[i] + y[i]                  first = strip << 6; size = min(64, n - first)
+                                       ->         for lane in range(size):
+                                                      i = first + lane; ahead[lane] = 2.5 * x[i] + y[i]
+                                                  for lane in range(size):
+                                                      z[first + lane] = ahead[lane]
+
+Strips run in the place of iterations, in parallel where those did. The first of the inner loops stores to memory that
+nothing else can point to, so compilers vectorise it (docs/about/decisions/vector-speed.md); the second copies. Of a
+loop over several names the last one is in strips: a strip divides by the sizes of the others once, where each iteration
+did. There a short strip may be all of a row, and runs as it was.
+
+A strip reads all that it needs before it stores anything. So an array that the loop changes must be read at the very
+place that the same iteration stores to, and before it does: then no order of iterations can be told from another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..source.ir import nodes, walk
+from ._strip_parts import (
+    FUNCTIONS,
+    LENGTH,
+    SHORTEST,
+    Names,
+    assign,
+    bounds_of_strip,
+    integer,
+    moves,
+    number,
+    run_lanes,
+    strips_between,
+)
+
+_KINDS = frozenset({"f32", "f64", "i32"})
+"""Types of arrays: of others no gain was measured."""
+_UNARY = frozenset({"neg", "not", "~", "sqrt", "abs", "floor", "ceil"})
+"""Operations that are machine vectors' own."""
+_BINARY = frozenset(
+    {"+", "-", "*", "min", "max", "&", "|", "^", "<<", ">>", "and", "or", "==", "!=", "<", "<=", ">", ">="}
+)
+
+
+Index = tuple[nodes.Expr, ...]
+
+
+@dataclass(frozen=True)
+class _Access:
+    """Statements that touch arrays, each with what it reads and where it stores, in the loop's own names."""
+
+    statement: nodes.Stmt
+    reads: tuple[tuple[str, Index], ...]
+    place: Index | None
+
+
+def strip_elementwise(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> nodes.Stmt | None:
+    """A statement of the top level in strips; None where it is no such loop, or a machine has no vectors for it."""
+    if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
+        return None
+    accesses = _accesses(task)
+    if not (_is_side_by_side(task, accesses) and _may_read_first(accesses) and all(map(_is_vector, _worked_out(task)))):
+        return None
+    return _strips(task, accesses, kernel, names)
+
+
+def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
+    """Whether a loop has no branches, and works on plain arrays of a launch."""
+    is_plain = all(isinstance(one, nodes.Assign | nodes.Store) for one in loop.body)
+    bounds = [bound for pair in loop.bounds for bound in pair]
+    match loop.bounds[-1]:
+        case (nodes.Const(first), nodes.Const(end)) if end - first < SHORTEST:
+            return False
+        case _:
+            pass
+    if not (is_plain and not loop.block_size and all(map(walk.is_invariant, bounds))):
+        return False
+    arrays = [kernel.arrays[name] for name in walk.touched(loop.body)]
+    return (
+        any(isinstance(one, nodes.Store) for one in loop.body)
+        and not set(_given(loop)) & set(loop.names)
+        and all(one.type in _KINDS and not one.label and not one.element for one in arrays)
+        and not any(one.is_of_blocks or one.name in kernel.cells for one in arrays)
+    )
+
+
+def _accesses(loop: nodes.For) -> list[_Access]:
+    found: list[_Access] = []
+    known: dict[str, nodes.Expr] = {}  # of whole numbers alone, of which indices are made
+    for one in loop.body:
+        parts = [part for expr in walk.expressions(one) for part in walk.parts(expr)]
+        loads = [(part.array, part.index) for part in parts if isinstance(part, nodes.Load)]
+        reads = tuple((array, tuple(walk.substituted(part, known) for part in index)) for array, index in loads)
+        place = tuple(walk.substituted(part, known) for part in one.index) if isinstance(one, nodes.Store) else None
+        found.append(_Access(one, reads, place))
+        if isinstance(one, nodes.Assign) and one.value.type == "i32":
+            known[one.name] = walk.substituted(one.value, known)
+    return found
+
+
+def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
+    """Whether stores, and loads that change with the last name, move one element when that name grows by one."""
+    inside = {loop.names[-1], *_given(loop)}
+
+    def is_one_for_all(index: Index) -> bool:
+        return not walk.locals_in(index) & inside
+
+    def steps_by_one(index: Index) -> bool:
+        return bool(index) and _is_shifted(index[-1], loop.names[-1]) and is_one_for_all(index[:-1])
+
+    reads = [index for access in accesses for _, index in access.reads]
+    places = [access.place for access in accesses if access.place is not None]
+    return all(steps_by_one(place) and not any(map(walk.reads_memory, place)) for place in places) and all(
+        steps_by_one(index) or is_one_for_all(index) for index in reads
+    )
+
+
+def _given(loop: nodes.For) -> list[str]:
+    return [name for one in loop.body for name in walk.assigned(one)]
+
+
+def _is_shifted(expr: nodes.Expr, name: str) -> bool:
+    """Whether an index is a name, plus or minus what no iteration changes."""
+    match expr:
+        case nodes.Local():
+            return expr.name == name
+        case nodes.Binary("+", left, right) if walk.is_invariant(left):
+            return _is_shifted(right, name)
+        case nodes.Binary("+" | "-", left, right) if walk.is_invariant(right):
+            return _is_shifted(left, name)
+        case _:
+            return False
+
+
+def _may_read_first(accesses: Sequence[_Access]) -> bool:
+    """Whether what the loop changes is read where the same iteration stores to, before it does, or not at all."""
+    places: dict[str, set[Index]] = {}
+    for access in accesses:
+        if isinstance(access.statement, nodes.Store) and access.place is not None:
+            places.setdefault(access.statement.array, set()).add(access.place)
+    stored: set[str] = set()
+    for access in accesses:
+        for array, index in access.reads:
+            if array in stored or places.get(array, {index}) != {index}:
+                return False
+        if isinstance(access.statement, nodes.Store):
+            stored.add(access.statement.array)
+    return True
+
+
+def _worked_out(loop: nodes.For) -> list[nodes.Expr]:
+    return [part for one in loop.body for expr in walk.expressions(one) for part in walk.parts(expr)]
+
+
+def _is_vector(one: nodes.Expr) -> bool:
+    """Whether machines have a vector operation for it: not for division of integers, nor for most functions."""
+    match one:
+        case nodes.Unary():
+            return one.operator in _UNARY or moves(one)
+        case nodes.Binary("/"):
+            return one.type in ("f32", "f64")
+        case nodes.Binary():
+            return one.operator in _BINARY
+        case nodes.Load() | nodes.Cast() | nodes.Local():
+            return one.type in _KINDS or one.type == "u1"
+        case _:
+            return True
+
+
+def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, names: Names) -> nodes.For:
+    (begin, end), strip = loop.bounds[-1], names.local("strip_of")
+    first, size, lane, again = (names.local(wish) for wish in ("strip_first", "strip_size", "lane", "lane"))
+    index, names.kinds[loop.names[-1]] = nodes.Local(loop.names[-1], "i32"), "i32"
+    fresh = {name: names.local(name, names.kinds[name]) for name in dict.fromkeys([*loop.names[-1:], *_given(loop)])}
+    arrays: list[nodes.Stmt] = []
+    ahead: list[nodes.Stmt] = [assign(fresh[index.name], integer("+", first, lane))]
+    copies: list[nodes.Stmt] = [assign(index, integer("+", first, again))]
+
+    def renamed(expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Local):
+            return fresh.get(expr.name, expr)
+        if isinstance(expr, nodes.Unary) and moves(expr):
+            return replace(expr, operator=FUNCTIONS[expr.operator], value=renamed(expr.value))
+        return walk.rebuilt(expr, renamed)
+
+    for access in accesses:
+        match access.statement:
+            case nodes.Assign() as one:
+                ahead.append(replace(one, name=fresh[one.name].name, value=renamed(one.value)))
+            case nodes.Store() as one:
+                kind = kernel.arrays[one.array].type
+                array = names.local(f"{one.array}_ahead", kind).name
+                value = one.value if one.value.type == kind else nodes.Cast(one.value, kind)
+                arrays.append(nodes.LocalArray(array, kind, LENGTH))
+                ahead.append(nodes.Store(array, (lane,), (), renamed(value), one.line))
+                copies.append(replace(one, index=access.place or (), value=nodes.Load(array, (again,), (), kind)))
+            case other:
+                raise AssertionError(f"{other} is no statement of an elementwise loop")
+    lanes: list[nodes.Stmt] = [run_lanes(lane, number(0), size, ahead), run_lanes(again, number(0), size, copies)]
+    lanes = [*arrays, *lanes]
+    if len(loop.names) > 1:
+        whole = run_lanes(index, first, integer("+", first, size), loop.body)
+        lanes = [nodes.If(nodes.Binary("<", size, number(SHORTEST), "u1"), (whole,), tuple(lanes))]
+    body = (*bounds_of_strip(strip, begin, end, first, size), *lanes)
+    bounds = (*loop.bounds[:-1], (number(0), strips_between(begin, end)))
+    found = replace(loop, names=(*loop.names[:-1], strip.name), bounds=bounds, body=body)
+    return walk.changed(found, lambda expr: expr, lambda part: part if part.line else replace(part, line=loop.line))  # type: ignore[return-value]

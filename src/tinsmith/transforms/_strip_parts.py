@@ -1,0 +1,71 @@
+"""What strips of loops are written with: their length, the functions that move, names and small statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, count
+
+from ..source.ir import nodes
+
+LENGTH = 64
+"""Iterations of a strip."""
+SHIFT = 6
+"""The power of two that `LENGTH` is."""
+SHORTEST = 8
+"""A loop of fewer iterations stays whole: strips of it take longer (docs/about/decisions/vector-speed.md)."""
+FUNCTIONS = {"exp": "arithmetic_exp"}
+"""Functions that move, and the same by arithmetic alone."""
+
+
+def moves(one: nodes.Unary) -> bool:
+    """Whether there is arithmetic for a function, which is there for float32 alone."""
+    return one.operator in FUNCTIONS and one.type == "f32" and one.value.type == "f32"
+
+
+class Names:
+    """Gives new locals their names. `kinds` are the types of a kernel's locals; those in `taken` are not used again."""
+
+    def __init__(self, kinds: dict[str, str], taken: set[str]) -> None:
+        self.kinds = kinds
+        self.taken = taken
+
+    def local(self, wish: str, kind: str = "i32") -> nodes.Local:
+        """A local of a new name."""
+        name = next(one for one in chain([wish], (f"{wish}_{n}" for n in count(1))) if one not in self.taken)
+        self.taken.add(name)
+        self.kinds[name] = kind
+        return nodes.Local(name, kind)
+
+
+def number(value: int) -> nodes.Const:
+    return nodes.Const(value, "i32")
+
+
+def integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
+    return nodes.Binary(operator, left, right, "i32")
+
+
+def strips_between(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
+    """How many strips there are from one index to before another."""
+    size = end if begin == number(0) else integer("-", end, begin)
+    return integer(">>", integer("+", size, number(LENGTH - 1)), number(SHIFT))
+
+
+def bounds_of_strip(
+    strip: nodes.Expr, begin: nodes.Expr, end: nodes.Expr, first: nodes.Local, size: nodes.Local
+) -> tuple[nodes.Stmt, nodes.Stmt]:
+    """Statements that find the first index of a strip and its number of iterations."""
+    place = integer("<<", strip, number(SHIFT))
+    return (
+        assign(first, place if begin == number(0) else integer("+", begin, place)),
+        assign(size, integer("min", number(LENGTH), integer("-", end, first))),
+    )
+
+
+def assign(local: nodes.Expr, value: nodes.Expr) -> nodes.Assign:
+    assert isinstance(local, nodes.Local)
+    return nodes.Assign(local.name, value)
+
+
+def run_lanes(index: nodes.Local, begin: nodes.Expr, end: nodes.Expr, body: Sequence[nodes.Stmt]) -> nodes.For:
+    return nodes.For((index.name,), ((begin, end),), tuple(body))

@@ -1,0 +1,136 @@
+"""Elementwise kernels, which CPUs run in strips: the values and gradients of float64 at any length.
+
+Lengths are those around 8, below which a row stays whole, around 64, where a strip ends, and one beyond what runs on
+one thread.
+"""
+
+# pyright: reportInvalidTypeForm=false
+
+import pytest
+import torch
+
+import tinsmith as ts
+
+LENGTHS = (0, 1, 7, 8, 63, 64, 65, 1000, 70_001)
+ROWS = ((3, 0), (0, 5), (5, 1), (4, 7), (4, 8), (3, 65), (700, 101))
+
+
+def sigmoid(lang):
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, w: array, y: array):
+        for i in range(x.shape[0]):
+            a = w[i] * x[i]
+            y[i] = w[i] / (1.0 + lang.exp(-a)) + lang.sqrt(w[i])
+
+    return kernel, lambda x, w: w * torch.sigmoid(w * x) + w.sqrt()
+
+
+def clipped(lang):
+    """Choices, and a number that all iterations read."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, w: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] = lang.select(x[i] > 0.0, lang.min(x[i], w[i]), 0.1 * x[i]) + lang.abs(x[i])
+
+    return kernel, lambda x, w: torch.where(x > 0, torch.minimum(x, w), 0.1 * x) + x.abs()
+
+
+def from_the_end(lang):
+    """An index that goes down is none that goes up by one."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, w: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] = w[i] * x[x.shape[0] - 1 - i]
+
+    return kernel, lambda x, w: w * x.flip(0)
+
+
+def compare(op, twin, inputs):
+    inputs = [one.requires_grad_() for one in inputs]
+    exact = [one.detach().double().requires_grad_() for one in inputs]
+    y, wanted = op(*inputs), twin(*exact)
+    torch.testing.assert_close(y.double(), wanted, rtol=1e-6, atol=1e-7)
+    cotangent = torch.rand(y.shape)
+    found = torch.autograd.grad(y, inputs, cotangent)
+    for one, other in zip(found, torch.autograd.grad(wanted, exact, cotangent.double()), strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("make", [sigmoid, clipped, from_the_end])
+def test_values_and_gradients(lang, make, length):
+    kernel, twin = make(lang)
+    torch.manual_seed(length)
+    compare(ts.op("x[n], w[n] -> y[n]")(kernel), twin, [torch.randn(length), 0.1 + torch.rand(length)])
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_rows(lang, rows):
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, w: array, y: array):
+        for i, j in x:
+            y[i, j] = x[i, j] * lang.exp(-x[i, j]) + w[j]
+
+    torch.manual_seed(rows[1])
+    op = ts.op("x[n, m], w[m] -> y[n, m]")(kernel)
+    x, w = torch.rand(rows), torch.rand(rows[1])
+    torch.testing.assert_close(op(x, w), x * torch.exp(-x) + w)
+
+
+def test_a_row_that_iterations_of_other_rows_store_to_ends_as_in_order(lang):
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def last_row(x: array, y: array):
+        lang.loop_config(serialize=True)
+        for i, j in lang.ndrange(x.shape[0], x.shape[1]):
+            y[j] = x[i, j]
+
+    x = torch.rand(7, 100)
+    assert torch.equal(ts.op("x[n, m] -> y[m]")(last_row)(x), x[-1])
+
+
+def test_a_scan_in_order_is_none(lang):
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def sums(x: array, y: array):
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            y[i + 1] = y[i] + x[i]
+
+    x = torch.rand(200)
+    torch.testing.assert_close(ts.op("x[n] -> y[n + 1]")(sums)(x)[1:], x.cumsum(0))
+
+
+def test_whole_numbers_and_truths(lang):
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] = lang.select((x[i] > 3) & (x[i] < 90), x[i] * 2 - i, x[i] >> 1)
+
+    x = torch.arange(150, dtype=torch.int32)
+    wanted = torch.where((x > 3) & (x < 90), x * 2 - x, x >> 1)
+    assert torch.equal(ts.op("x[n]: i32 -> y[n]: i32")(kernel)(x), wanted)
+
+
+def test_float64(lang64):
+    array = lang64.types.ndarray()
+
+    @lang64.kernel
+    def kernel(x: array, w: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] = 2.5 * x[i] + w[i] * w[i]
+
+    x, w = torch.rand(500, dtype=torch.float64), torch.rand(500, dtype=torch.float64)
+    torch.testing.assert_close(ts.op("x[n], w[n] -> y[n]")(kernel)(x, w), 2.5 * x + w * w, rtol=1e-15, atol=0)

@@ -1,0 +1,83 @@
+"""Which loops of the top level are taken in strips, and what they become."""
+
+import ast
+
+import pytest
+
+from support.by_hand import DEFAULTS, array, assign, binary, branch, kernel, local, loop, store, unary
+from tinsmith.source.ir import printed
+from tinsmith.transforms import strip_functions
+
+X, Y = array("x"), array("y")
+K, J = array("k_of", "i32"), array("m", rank=2)
+KINDS = {"a": "f32", "k": "i32"}
+
+
+def of(*body, arrays=(X, Y), end=None, **settings):
+    return kernel([*arrays], [loop("r", Y.size() if end is None else end, body, is_parallel=True, **settings)], **KINDS)
+
+
+def text(one):
+    found = printed(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
+    return ast.unparse(found)
+
+
+def test_a_loop_in_strips():
+    body = [assign("a", X["r"] * 2.0), store(Y, "r", Y["r"] + unary("exp", local("a")))]
+    assert text(strip_functions(of(*body))) == ast.unparse(
+        ast.parse("""
+def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray()):
+    for strip_of in range(y.shape[0] + 63 >> 6):
+        strip_first = strip_of << 6
+        strip_size = _lang.min(64, y.shape[0] - strip_first)
+        y_ahead = _lang.Vector([0.0] * 64, dt=_lang.f32)
+        for lane in range(strip_size):
+            r_1 = strip_first + lane
+            a_1 = x[r_1] * 2.0
+            y_ahead[lane] = y[r_1] + _exp(a_1)
+        for lane_1 in range(strip_size):
+            r = strip_first + lane_1
+            y[r] = y_ahead[lane_1]
+""")
+    )
+
+
+GOES = {
+    "a copy": of(store(Y, "r", X["r"])),
+    "an element beside": of(store(Y, "r", X[local("r", "i32") + 1])),
+    "an element for all": of(store(Y, "r", X[0] * X["r"])),
+    "in place": of(store(X, "r", X["r"] * 2.0)),
+    "a place by a local": of(assign("k", local("r", "i32") + 1), store(Y, local("k", "i32"), X["r"])),
+    "a serial loop": kernel([X, Y], [loop("r", Y.size(), [store(Y, "r", X["r"])])]),
+}
+
+
+@pytest.mark.parametrize("name", GOES)
+def test_what_goes(name):
+    assert "strip_of" in text(strip_functions(GOES[name]))
+
+
+STAYS = {
+    "with a branch": of(branch(X["r"] > 0.0, [store(Y, "r", X["r"])])),
+    "of a short loop": of(store(Y, "r", X["r"]), end=7),
+    "of what another iteration changes": of(store(X, local("r", "i32") + 1, X["r"])),
+    "of what this iteration changed": of(store(Y, "r", X["r"]), store(X, "r", Y["r"])),
+    "of an array that is stored to at two places": of(
+        store(X, local("r", "i32") + 1, 1.0), store(X, "r", X["r"] * 2.0)
+    ),
+    "to a place from memory": of(store(Y, K["r"], X["r"]), arrays=(X, Y, K)),
+    "from a place from memory": of(store(Y, "r", X[K["r"]]), arrays=(X, Y, K)),
+    "to one place": of(store(Y, 0, X["r"])),
+    "down a column": of(store(Y, "r", J["r", 0]), arrays=(X, Y, J)),
+    "every second element": of(store(Y, "r", X[local("r", "i32") * 2])),
+    "of a function that there is no arithmetic for": of(store(Y, "r", unary("asin", X["r"]))),
+    "of whole numbers divided": of(store(K, "r", binary("//", K["r"], 3)), arrays=(K, Y)),
+    "of a field": of(store(Y, "r", array("f", label="f")["r"]), arrays=(X, Y, array("f", label="f"))),
+    "of vectors": of(store(Y, "r", array("v", element=(3,)).at("r", (0,))), arrays=(X, Y, array("v", element=(3,)))),
+    "of half precision": of(store(Y, "r", array("h", "f16")["r"]), arrays=(X, Y, array("h", "f16"))),
+}
+
+
+@pytest.mark.parametrize("name", STAYS)
+def test_what_stays(name):
+    assert strip_functions(STAYS[name]) is STAYS[name]
