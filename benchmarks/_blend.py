@@ -133,9 +133,12 @@ def blend_by_tiles(
     return torch.cat(rows, 0)
 
 
-def sorted_gaussians(is_small: bool) -> tuple[Tensor, ...]:
-    """Gaussians of a few pixels all over the picture, in the order of their depth, and the list of each tile."""
-    n, side = (12, TILE) if is_small else (2000, SIDE)
+def sorted_gaussians(is_small: bool, side: int = SIDE) -> tuple[Tensor, ...]:
+    """Gaussians of a few pixels all over the picture, in the order of their depth, and the list of each tile.
+
+    A small picture is one tile; others have `side` pixels a side.
+    """
+    n, side = (12, TILE) if is_small else (2000, side)
     mean, scale = torch.rand(n, 2) * side, 1.0 + 2.0 * torch.rand(n)
     conic = torch.stack([1 / scale**2, 0.1 / scale**2 * torch.randn(n), 1 / scale**2], 1)
     lists = [

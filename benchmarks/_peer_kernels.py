@@ -8,6 +8,8 @@ Annotations here are values that the engines read: this file must not say `from 
 from typing import Any
 
 import tinsmith as ts
+from _blend import SPEC
+from _blend import blend as blend_kernel
 
 
 def saxpy(lang: Any) -> ts.Op:
@@ -82,6 +84,10 @@ def splat(lang: Any) -> ts.Op:
                         image[y, x, c] += alpha * colour[i, c]
 
     return ts.op("place[n, 2], sharp[n], colour[n, 3] -> image[h, w, 3]")(splat)
+
+
+def blend(lang: Any) -> ts.Op:
+    return ts.op(SPEC, init={"image": "empty"})(blend_kernel(lang))
 
 
 def march(lang: Any) -> ts.Op:

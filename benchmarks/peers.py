@@ -1,11 +1,16 @@
 """The same kernels in tinsmith on both engines, torch, torch.compile, Numba, Warp and Dr.Jit, side by side on a CPU.
 
-    python benchmarks/peers.py [--rounds 15] [--quick] [--out benchmarks/results]
+    python benchmarks/peers.py [--rounds 15] [--threads N] [--only saxpy blend] [--quick] [--out benchmarks/results]
 
-saxpy of 10 million; compositing of 8,192 rays, dense and ragged; an additive splat; a ray march with a `while` that
-depends on data; a step of masses and springs. Forward, and forward and backward where a peer differentiates by itself.
-Values and gradients are compared with plain torch first: who computes something else is not timed. Peers that are not
-installed are left out and named. Ways take turns in one process; what is compared are ratios of medians.
+saxpy of 10 million; compositing of 8,192 rays, dense and ragged; an additive splat; a blend of sorted Gaussians over
+tile lists; a ray march with a `while` that depends on data; a step of masses and springs. Forward, and forward and
+backward where a peer differentiates. Each is written as well as we know in every way (`_peer_kernels`, `_peer_cases`
+for torch, `_peer_numba`, `_peer_warp`, `_peer_drjit`).
+
+Values and gradients are compared with plain torch in float64 first: who computes something else is named and not
+timed. Peers that are not installed are named, too: `./scripts/peers` runs this where all are. Ways take turns in one
+process; what is compared are ratios of medians. `--quick` tries everything on a few small calls; its numbers mean
+nothing, so it writes only where `--out` says.
 """
 
 from __future__ import annotations
@@ -13,131 +18,115 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
+os.environ |= {"ENABLE_TAICHI_HEADER_PRINT": "False", "ENABLE_QUADRANTS_HEADER_PRINT": "False"}
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+import setuptools  # noqa: F401 - before Quadrants, after which torch.compile fails otherwise (docs/about/limits.md)
 import torch
-from torch import Tensor
 
 import _peer_kernels as kernels
-import _peer_ways as peers
 import tinsmith as ts
 from _harness import Call, Effort, Timing, keep_memory, ratio, timed
+from _peer_cases import ABOUT, COMPILED, NAMES, TORCH, Given, Way, given, reference, torch_way
+from _peer_drjit import drjit_ways
+from _peer_numba import numba_ways
+from _peer_warp import warp_ways
 from _report import machine
 
 RESULTS = Path(__file__).parent / "results"
 ENGINES = ("taichi", "quadrants")
-NAMES = ("saxpy", "compositing", "ragged", "splat", "march", "springs")
-FIXED = {"splat": {"reach": 8, "h": 218, "w": 256}}
-Way = Callable[..., Any]
+CLOSE = 2e-4
+"""How far all numbers may be from float64, as a share of them, by their 2-norms. A threshold may fall differently for a
+pixel, and Warp takes a power where others add up steps."""
+Makes = Callable[[Given], Way]
 
 
-def inputs_of(name: str, scale: float) -> list[Tensor]:
-    """Inputs of one kernel; `scale` shrinks them."""
-    n, k = max(1, int(8192 * scale)), 64
-    match name:
-        case "saxpy":
-            return [torch.rand(int(1e7 * scale)) for _ in range(2)]
-        case "compositing":
-            return [torch.rand(n, k) * 2, torch.rand(n, k) * 0.05, torch.rand(n, k, 3)]
-        case "ragged":
-            counts = torch.randint(0, 2 * k + 1, (n,))
-            s = int(counts.sum())
-            rays = torch.stack([counts.cumsum(0) - counts, counts], 1).int()
-            return [torch.rand(s) * 2, torch.rand(s) * 0.05, torch.rand(s, 3), rays]
-        case "splat":
-            count = max(1, int(2000 * scale))
-            return [torch.rand(count, 2) * 200, 0.05 + 0.1 * torch.rand(count), torch.rand(count, 3)]
-        case "march":
-            return [torch.randn(8 * n), torch.randn(8 * n)]
-        case _:
-            return [torch.arange(64 * n) * 1.01, torch.randn(64 * n), torch.rand(64 * n)]
+@dataclass
+class Page:
+    """What was found: a table for each kernel, what each way takes of ours, and what was not timed, and why."""
+
+    tables: list[str] = field(default_factory=list)
+    shares: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
 
 
-def others(given: dict[str, list[Tensor]], absent: list[str]) -> dict[str, dict[str, Way]]:
-    """The ways of each peer that is installed, by kernel."""
-    made: dict[str, Callable[[], dict[str, Way]]] = {
-        "Numba": peers.numba_ways,
-        "Warp": peers.warp_ways,
-        "Dr.Jit": lambda: peers.drjit_ways(given),
-    }
-    found = {}
-    for peer, make in made.items():
+def makes_of_ways(threads: int, page: Page) -> dict[str, Mapping[str, Makes]]:
+    """Who makes the ways of each kernel, by the way's name."""
+    found: dict[str, Mapping[str, Makes]] = {}
+    for engine in ENGINES:
+        lang = import_module(engine)
+        found[f"tinsmith, {engine}"] = {
+            name: lambda at, lang=lang: torch_way(at, getattr(kernels, at.name)(lang)) for name in NAMES
+        }
+    found["torch"] = {name: lambda at: torch_way(at, TORCH[at.name]) for name in NAMES}
+    found["torch.compile"] = {name: lambda at: torch_way(at, torch.compile(TORCH[at.name])) for name in COMPILED}
+    peers = {"Numba": lambda: numba_ways(threads), "Warp": warp_ways, "Dr.Jit": lambda: drjit_ways(threads)}
+    for peer, make in peers.items():
         try:
             found[peer] = make()
         except ImportError as reason:
-            absent.append(f"{peer}: {reason}")
+            page.left_out.append(f"{peer} ({reason}; `./scripts/peers` runs this in an environment that has it)")
     return found
 
 
-def ways_of(name: str, found: dict[str, dict[str, Way]]) -> dict[str, Way]:
-    """Who computes a kernel, the reference first: plain torch, or where it has none, the first engine."""
+def checked(at: Given, makes: Mapping[str, Mapping[str, Makes]], page: Page) -> tuple[dict[str, Way], dict[str, float]]:
+    """The ways that compute what the reference does, and how far from it each is at most."""
     ways: dict[str, Way] = {}
-    if name in peers.TORCH:
-        ways["torch"] = peers.TORCH[name]
-        if name not in ("march", "ragged"):  # sizes and lengths that depend on data break its graph
-            ways["torch.compile"] = torch.compile(peers.TORCH[name])
-    for engine in ENGINES:
-        op = getattr(kernels, name)(import_module(engine))
-        ways[f"tinsmith, {engine}"] = lambda *x, op=op: op(*x, **FIXED.get(name, {}))
-    return ways | {peer: way[name] for peer, way in found.items() if name in way}
+    errors: dict[str, float] = {}
+    outputs, gradients = reference(at)
+    for who, by_name in makes.items():
+        if at.name not in by_name:
+            continue
+        way = by_name[at.name](at)
+        pairs = [*zip(way.tensors(way.forward()), outputs, strict=True)]
+        # Twice: what a second run adds to what is left of the first is wrong too.
+        for _ in range(2 if way.both else 0):
+            assert way.both is not None
+            pairs += zip(way.tensors(way.both()), gradients, strict=True)
+        # Not as numbers of a few: where a test falls differently, one of them is off, and all others are right.
+        far = max(((one.double().reshape(other.shape) - other).norm() / other.norm()).item() for one, other in pairs)
+        if far > CLOSE:
+            page.left_out.append(f"{at.name} in {who} (computes something else: {far:.1e} of all numbers)")
+            continue
+        ways[who], errors[who] = way, far
+    return ways, errors
 
 
-def tensors_of(found: Any) -> list[Tensor]:
-    return [found] if isinstance(found, Tensor) else [*found]
-
-
-def forward(way: Way, inputs: Sequence[Tensor]) -> Call:
-    def run() -> list[Tensor]:
-        with torch.no_grad():
-            return tensors_of(way(*inputs))
-
-    return run
-
-
-def backward(way: Way, inputs: Sequence[Tensor]) -> Call:
-    leaves = [one.clone().requires_grad_(one.is_floating_point()) for one in inputs]
-    wanted = [one for one in leaves if one.requires_grad]
-    torch.manual_seed(1)
-    cotangents = [torch.randn_like(one) for one in tensors_of(way(*leaves))]
-
-    def run() -> Sequence[Tensor]:
-        return torch.autograd.grad(tensors_of(way(*leaves)), wanted, cotangents)
-
-    return run
-
-
-def require_agreement(name: str, calls: dict[str, Call]) -> None:
-    """Raise where one computes something else than the first; float32 sums in another order may differ by a little."""
-    results = {who: list(call()) for who, call in calls.items()}  # type: ignore[call-overload]
-    first = next(iter(results.values()))
-    for who, found in results.items():
-        for one, other in zip(found, first, strict=True):
-            difference = (one - other).abs().max().item()
-            if difference > 5e-3 * max(other.abs().max().item(), 1e-3):
-                raise SystemExit(f"{name}: {who} computes something else: differs by {difference:.1e}")
-
-
-def measure(name: str, ways: dict[str, Way], inputs: Sequence[Tensor], effort: Effort) -> list[str]:
-    differentiable = {who: way for who, way in ways.items() if who.startswith(("torch", "tinsmith"))}
-    timings: dict[str, dict[str, Timing]] = {}
-    for asked, make, chosen in (("forward", forward, ways), ("forward and backward", backward, differentiable)):
-        calls = {who: make(way, inputs) for who, way in chosen.items()}
-        require_agreement(f"{name}, {asked}", calls)
-        timings[asked] = timed(calls, effort)
-    lines = [f"| {name} | forward, ms | of tinsmith on Taichi | forward and backward, ms | of tinsmith on Taichi |"]
-    lines.append("|---|---:|---:|---:|---:|")
+def measure(at: Given, makes: Mapping[str, Mapping[str, Makes]], effort: Effort, page: Page) -> None:
+    """One kernel in all ways."""
+    ways, errors = checked(at, makes, page)
+    forward = timed({who: way.forward for who, way in ways.items()}, effort)
+    both = timed({who: way.both for who, way in ways.items() if way.both}, effort)
+    page.tables += [f"## {at.name}", "", f"{ABOUT[at.name][0].upper()}{ABOUT[at.name][1:]}.", ""]
+    heads = ("way", "forward", "of ours", "forward and backward", "of ours", "furthest from float64")
+    page.tables += [f"| {' | '.join(heads)} |", "|---|---:|---:|---:|---:|---:|"]
     for who in ways:
-        cells = []
-        for of in timings.values():
-            ours = of["tinsmith, taichi"]
-            cells += [f"{of[who].median * 1e3:.2f}", f"{ratio(of[who], ours).middle:.2f}"] if who in of else ["", ""]
+        cells = [cell for timings in (forward, both) for cell in _cells(who, timings)]
+        page.tables.append(f"| {who} | {' | '.join(cells)} | {errors[who]:.0e} |")
+        page.shares.setdefault(who, {})[at.name] = [cells[1], cells[3]]
+    page.tables.append("")
+
+
+def _cells(who: str, timings: Mapping[str, Timing]) -> list[str]:
+    """A time, and how many times the faster of our two it is."""
+    if who not in timings:
+        return ["", ""]
+    ours = min((timings[f"tinsmith, {engine}"] for engine in ENGINES), key=lambda one: one.median)
+    return [f"{timings[who].median * 1e3:.3g} ms", f"{ratio(timings[who], ours).middle:.2f}"]
+
+
+def summary(page: Page, names: list[str]) -> list[str]:
+    """Times as multiples of the faster of ours, forward / forward and backward; below 1 we lose."""
+    lines = ["| times the faster of ours | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
+    for who, by_name in page.shares.items():
+        cells = [" / ".join(filter(None, by_name.get(name, []))) for name in names]
         lines.append(f"| {who} | {' | '.join(cells)} |")
-    return [*lines, ""]
+    return lines
 
 
 def limits() -> str:
@@ -155,35 +144,52 @@ def limits() -> str:
 
     bandwidth = 12 * len(x) / best(lambda: torch.add(x, y, out=out)) / 1e9
     flops = 2 * 1024**3 / best(lambda: a @ b) / 1e9
-    return f"Limits, by torch: {bandwidth:.0f} GB/s of memory, {flops:.0f} Gflop/s in float32."
+    saxpy = 120e6 / bandwidth / 1e6
+    words = f"Limits of the machine, by torch: {bandwidth:.0f} GB/s of memory, {flops:.0f} Gflop/s in float32"
+    return f"{words}. At that bandwidth a saxpy of 10 million takes {saxpy:.2g} ms."
+
+
+HOW = """\
+Times are medians of {rounds} interleaved rounds in one process; *of ours* is how many times as long it takes as the
+faster of tinsmith's two, so that below 1 tinsmith is the slower one. Values and gradients of every way were compared
+with plain torch in float64 first. torch, Numba and tinsmith make a tensor for each result; Warp and Dr.Jit work on
+arrays of their own that are there before, and Warp fills the same outputs again. Warp runs on one thread, Numba's splat
+too. Numba does not differentiate; torch.compile is left out where sizes or the number of steps depend on data. What is
+measured, and how: `benchmarks/peers.py`."""
 
 
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     asked.add_argument("--rounds", type=int, default=15)
+    asked.add_argument("--threads", type=int, default=torch.get_num_threads())
     asked.add_argument("--only", nargs="*", default=NAMES, choices=NAMES)
-    asked.add_argument("--quick", action="store_true", help="little of everything: does it run?")
-    asked.add_argument("--out", type=Path, default=RESULTS)
+    asked.add_argument("--quick", action="store_true", help="everything once, small, to see that it works")
+    asked.add_argument("--out", type=Path, help="folder for the results; benchmarks/results unless --quick or --only")
     options = asked.parse_args()
+    out = options.out or (None if options.quick or tuple(options.only) != NAMES else RESULTS)
     load = os.getloadavg()[0]  # before ours
-    torch.manual_seed(0)
     keep_memory()
+    torch.set_num_threads(options.threads)
     for engine in ENGINES:
         import_module(engine)
-    ts.init("cpu")
+    ts.init("cpu", cpu_max_num_threads=options.threads)
     effort = Effort(2 if options.quick else options.rounds, moment=0.02, patience=30)
-    lines, absent = [limits(), ""], list[str]()
-    given = {name: inputs_of(name, 0.01 if options.quick else 1.0) for name in NAMES}
-    found = others(given, absent)
+    page = Page()
+    can = limits()
+    makes = makes_of_ways(options.threads, page)
     for name in options.only:
-        table = measure(name, ways_of(name, found), given[name], effort)
-        print("\n".join(table), flush=True)
-        lines += table
-    head = f"{machine()}. Load average before: {load:.1f}. Medians of {effort.rounds} interleaved rounds."
-    left_out = [f"Left out: {reason}" for reason in dict.fromkeys(absent)]
-    options.out.mkdir(exist_ok=True)
-    text = "\n".join(["# Peers on a CPU", "", head, "", *lines, *left_out])
-    (options.out / "peers-cpu.md").write_text(text.rstrip() + "\n", encoding="utf-8")
+        start = len(page.tables)
+        measure(given(name, is_small=options.quick), makes, effort, page)
+        print("\n".join(page.tables[start:]), flush=True)
+    head = f"{machine()}. Load average before: {load:.1f}."
+    left_out = ["## Left out", "", *[f"- {one}" for one in page.left_out], ""] if page.left_out else []
+    lines = ["# Kernels in tinsmith and its peers, on cpu", "", HOW.format(rounds=effort.rounds), "", head, "", can, ""]
+    lines += [*summary(page, list(options.only)), "", *left_out, *page.tables]
+    if out is None:
+        print("\n".join(left_out), "Nothing was written: --out says where to.")
+        return 0
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "peers-cpu.md").write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
     return 0
 
 
