@@ -159,7 +159,7 @@ def _look(name: str) -> dict[str, object]:
 
 def machine() -> str:
     """The machine and the versions that made the numbers."""
-    names = ("torch", "taichi", "quadrants", "stannum", "warp-lang")
+    names = ("torch", "taichi", "quadrants", "stannum", "warp-lang", "drjit", "numba")
     versions = [f"{name} {metadata.version(name)}" for name in names if _is_installed(name)]
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
     cores = f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()} threads"

@@ -1,4 +1,4 @@
-"""The pages with benchmarks' numbers, between marks: what every file of results holds and misses; those of networks."""
+"""The pages with benchmarks' numbers, between marks: what every file of results holds and misses, networks, peers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from .results import Bar, bars_of, files, machine, table_of, text_of, title_of
 PAGE = ROOT / "docs" / "about" / "benchmarks.md"
 NETWORKS = ROOT / "docs" / "how-to" / "networks.md"
 _OF_NETWORKS = "networks-cpu.md"
+_OF_PEERS = "peers-cpu.md"
 
 
 def pages() -> dict[Path, str]:
     """The pages with their texts."""
-    own = {"machine": "\n\n".join(machine()), "counts": _counts(), "misses": _misses()}
+    own = {
+        "machine": "\n\n".join(machine()),
+        "counts": _counts(),
+        "misses": _misses(),
+        "peers": _peers(),
+        "lost": _lost(),
+    }
     networks = {"steps": _steps(), "scattered": _scattered(), "memory": _memory()}
     return {PAGE: _filled(PAGE, own), NETWORKS: _filled(NETWORKS, networks)}
 
@@ -44,6 +51,25 @@ def _scattered() -> str:
     return _table(
         ["what", "against", "ratio"], [[row[0], row[2], row[3]] for row in rows if "points scattered" in row[0]]
     )
+
+
+def _peers() -> str:
+    heads, *rows = table_of(text_of(_OF_PEERS), "")
+    return _table(heads, rows)
+
+
+def _lost() -> str:
+    """Who is faster than the faster of ours, and what of its time ours takes."""
+    heads, *rows = table_of(text_of(_OF_PEERS), "")
+    lines = []
+    for who, *cells in rows:
+        cases = []
+        for kernel, cell in zip(heads[1:], cells, strict=True):
+            for what, times in zip(("forward", "forward and backward"), cell.split(" / "), strict=False):
+                if not who.startswith("tinsmith") and times and float(times) < 1:
+                    cases.append(f"{kernel} {what}, {times}")
+        lines += [f"- **{who}**: {'; '.join(cases)}."] if cases else []
+    return "\n".join(lines) or "Nobody, on this machine."
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:

@@ -39,6 +39,17 @@ def clipped(lang):
     return kernel, lambda x, w: torch.where(x > 0, torch.minimum(x, w), 0.1 * x) + x.abs()
 
 
+def entropy(lang):
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, w: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] = lang.tanh(x[i]) - w[i] * lang.log(w[i])
+
+    return kernel, lambda x, w: x.tanh() - w * w.log()
+
+
 def from_the_end(lang):
     """An index that goes down is none that goes up by one."""
     array = lang.types.ndarray()
@@ -63,7 +74,7 @@ def compare(op, twin, inputs):
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("make", [sigmoid, clipped, from_the_end])
+@pytest.mark.parametrize("make", [sigmoid, clipped, entropy, from_the_end])
 def test_values_and_gradients(lang, make, length):
     kernel, twin = make(lang)
     torch.manual_seed(length)

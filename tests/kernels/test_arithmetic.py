@@ -8,12 +8,14 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.kernels import arithmetic_exp
+from tinsmith.kernels import arithmetic_exp, arithmetic_log, arithmetic_tanh
+
+LEAST = 2.0**-126
+"""The least number that is not 0 to both engines."""
 
 
-@pytest.fixture
-def exp(lang):
-    function = arithmetic_exp(lang)
+def op_of(lang, make):
+    function = make(lang)
 
     @lang.kernel
     def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -23,11 +25,36 @@ def exp(lang):
     return ts.op("x[n] -> y[n]")(kernel)
 
 
+@pytest.fixture
+def exp(lang):
+    return op_of(lang, arithmetic_exp)
+
+
+@pytest.fixture
+def log(lang):
+    return op_of(lang, arithmetic_log)
+
+
+@pytest.fixture
+def tanh(lang):
+    return op_of(lang, arithmetic_tanh)
+
+
+def numbers_between(low, high, step):
+    """Every so manyth float32 from one to another, of one sign."""
+    ends = torch.tensor([low, high]).view(torch.int32).tolist()
+    return torch.arange(ends[0], ends[1] + 1, step, dtype=torch.int32).view(torch.float32)
+
+
+def furthest(found, wanted):
+    """Units in the last place by which numbers are off at most."""
+    unit = 2.0 ** (torch.frexp(wanted)[1].double() - 24)
+    return ((found.double() - wanted).abs() / unit).max().item()
+
+
 def test_exp_is_within_two_units_in_the_last_place(exp):
     x = torch.linspace(-87.0, 88.72, 1_000_003)
-    wanted = x.double().exp()
-    unit = 2.0 ** (torch.frexp(wanted)[1].double() - 24)
-    assert ((exp(x).double() - wanted).abs() / unit).max() < 2
+    assert furthest(exp(x), x.double().exp()) < 2
 
 
 def test_exp_of_small_numbers_and_zero(exp):
@@ -39,3 +66,39 @@ def test_exp_of_small_numbers_and_zero(exp):
 def test_exp_at_its_ends(exp, x):
     x = torch.full((5,), x)
     assert torch.equal(exp(x).nan_to_num(7.0, 8.0), x.exp().nan_to_num(7.0, 8.0))
+
+
+@pytest.mark.parametrize("between", [(LEAST, 3.4028235e38, 1999), (0.5, 2.0, 17)], ids=["all", "around 1"])
+def test_log_is_within_two_units_in_the_last_place(log, between):
+    x = numbers_between(*between)
+    assert furthest(log(x), x.double().log()) < 2
+
+
+@pytest.mark.parametrize("x", [0.0, -0.0, 1.0, math.inf, -math.inf, math.nan, -1.0, -1e-30, -3e38, LEAST])
+def test_log_at_its_ends(log, x):
+    x = torch.full((5,), x)
+    torch.testing.assert_close(log(x), x.log(), rtol=1e-7, atol=0, equal_nan=True)
+
+
+def test_log_of_numbers_too_small_for_an_exponent_is_the_engines_own(log, lang):
+    @lang.kernel
+    def library(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            if x.shape[0] > 0:  # a branch, so that no strip takes it
+                y[i] = lang.log(x[i])
+
+    x = torch.tensor([1e-45, 1e-40, -1e-40, 1.1754942e-38])
+    assert torch.equal(log(x), ts.op("x[n] -> y[n]")(library)(x))
+
+
+@pytest.mark.parametrize("between", [(LEAST, 3.4028235e38, 1999), (0.5, 1.0, 7)], ids=["all", "where it bends"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_tanh_is_within_two_units_in_the_last_place(tanh, between, sign):
+    x = sign * numbers_between(*between)
+    assert furthest(tanh(x), x.double().tanh()) < 2
+
+
+@pytest.mark.parametrize("x", [0.0, math.inf, -math.inf, math.nan, 1e30, -1e30, 9.0, -44.0, 1e-45])
+def test_tanh_at_its_ends(tanh, x):
+    x = torch.full((5,), x)
+    assert torch.allclose(tanh(x), x.tanh(), rtol=1e-7, atol=LEAST, equal_nan=True)

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from support.by_hand import DEFAULTS, array, assign, binary, branch, kernel, local, loop, store, unary
+from support.by_hand import DEFAULTS, array, assign, binary, branch, cast, kernel, local, loop, store, unary
 from tinsmith.source.ir import printed
 from tinsmith.transforms import strip_functions
 
@@ -72,6 +72,7 @@ STAYS = {
     "every second element": of(store(Y, "r", X[local("r", "i32") * 2])),
     "of a function that there is no arithmetic for": of(store(Y, "r", unary("asin", X["r"]))),
     "of whole numbers divided": of(store(K, "r", binary("//", K["r"], 3)), arrays=(K, Y)),
+    "that cuts off digits": of(assign("k", cast(X["r"], "i32")), store(Y, "r", local("k", "i32") * 1.0)),
     "of a field": of(store(Y, "r", array("f", label="f")["r"]), arrays=(X, Y, array("f", label="f"))),
     "of vectors": of(store(Y, "r", array("v", element=(3,)).at("r", (0,))), arrays=(X, Y, array("v", element=(3,)))),
     "of half precision": of(store(Y, "r", array("h", "f16")["r"]), arrays=(X, Y, array("h", "f16"))),

@@ -28,7 +28,7 @@ from ..source import (
     roles_of,
     runs_in_blocks,
     subscript_arity,
-    takes_exponentials,
+    takes_functions,
 )
 from ..source.ir import Lowered, NotCovered, lower, nodes, types
 from ..transforms import (
@@ -404,7 +404,7 @@ class Stage:
         is_cpu = self.engine.device_type() == "cpu"
         if not is_cpu or variant.is_simd:
             return False
-        if not (takes_exponentials(self.source, self.home) or has_plain_loop(self.source)):
+        if not (takes_functions(self.source, self.home) or has_plain_loop(self.source)):
             return False
         try:
             kernel = self.lowered(variant, values).kernel

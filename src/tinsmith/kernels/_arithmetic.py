@@ -1,14 +1,11 @@
 """Functions of one number by arithmetic alone, for loops that machine vectors run.
 
-Both engines call the C library for `exp`, one number at a time (Taichi 1.7.4, Quadrants 1.3.3), and a loop with such a
+Both engines call the C library for them, one number at a time (Taichi 1.7.4, Quadrants 1.3.3), and a loop with such a
 call is never vectorised. In a loop that is not vectorised anyway these take longer than the library's.
 """
 
 from types import ModuleType
 from typing import Any
-
-FUNCTIONS = ("exp",)
-"""Functions that there are, by the engine's names."""
 
 
 def arithmetic_exp(lang: ModuleType) -> Any:
@@ -50,3 +47,65 @@ def arithmetic_exp(lang: ModuleType) -> Any:
         return lang.select(c >= f32(-104.0), found, c)  # else NaN
 
     return exp
+
+
+def arithmetic_log(lang: ModuleType) -> Any:
+    """Build the function `log(x)` for float32: at 0, below it, at infinity and NaN what the library's is.
+
+    It is within 2 units in the last place.
+
+    With x = 2^e m, and m from sqrt(1/2) to sqrt(2):   log(x) = e log 2 + log(m)
+
+    The logarithm of m is a polynomial of m - 1. A float32 of log 2 is good to 3e-9 of it: no second part is needed.
+    """
+    f32, i32 = lang.f32, lang.i32
+
+    @lang.func
+    def log(x):
+        bits = lang.bit_cast(x, i32)
+        e = (bits - 0x3F3504F3) >> 23
+        f = lang.bit_cast(bits - (e << 23), f32) - f32(1.0)
+        p = f32(7.0376836292e-2)
+        p = p * f - f32(1.1514610310e-1)
+        p = p * f + f32(1.1676998740e-1)
+        p = p * f - f32(1.2420140846e-1)
+        p = p * f + f32(1.4249322787e-1)
+        p = p * f - f32(1.6668057665e-1)
+        p = p * f + f32(2.0000714765e-1)
+        p = p * f - f32(2.4999993993e-1)
+        p = p * f + f32(3.3333331174e-1)
+        z = f * f
+        whole = lang.cast(e, f32)
+        part = f + (f * z * p - f32(0.5) * z)
+        # It is never below -1: a choice, so that the greatest number is added last, whatever fast arithmetic reorders.
+        found = lang.select(part < f32(-1.0), f32(-1.0), part) + whole * f32(0.69314718)
+        # Numbers below 2^-126 are 0 to both engines, of the library's logarithm too.
+        least = f32(1.17549435e-38)
+        outside = lang.select(lang.abs(x) < least, -lang.math.inf, lang.math.nan)
+        return lang.select(x >= least, lang.select(x > f32(3.4028234e38), x, found), outside)
+
+    return log
+
+
+def arithmetic_tanh(lang: ModuleType) -> Any:
+    """Build the function `tanh(x)` for float32, within 2 units in the last place.
+
+    Up to 0.625 it is a polynomial, beyond:   tanh(x) = 1 - 2 / (exp(2 x) + 1)
+    """
+    f32 = lang.f32
+    exp = arithmetic_exp(lang)
+
+    @lang.func
+    def tanh(x):
+        size = lang.abs(x)
+        z = x * x
+        p = f32(-5.70498872745e-3)
+        p = p * z + f32(2.06390887954e-2)
+        p = p * z - f32(5.37397155531e-2)
+        p = p * z + f32(1.33314422036e-1)
+        p = p * z - f32(3.33332819422e-1)
+        small = x + x * (z * p)
+        large = f32(1.0) - f32(2.0) / (exp(size + size) + f32(1.0))
+        return lang.select(size < f32(0.625), small, lang.select(x < f32(0.0), -large, large))
+
+    return tanh

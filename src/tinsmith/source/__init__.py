@@ -20,7 +20,7 @@ from ._calls import (
     reached,
     returns_from_atomics,
     runs_in_blocks,
-    takes_exponentials,
+    takes_functions,
 )
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, carried, definitions, sources
@@ -120,7 +120,7 @@ __all__ = [
     "spots",
     "static_size",
     "subscript_arity",
-    "takes_exponentials",
+    "takes_functions",
     "tasks",
     "walk",
 ]

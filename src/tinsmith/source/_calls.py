@@ -108,9 +108,9 @@ def multiplies_atomically(source: Source, engine: Followed) -> bool:
     return engine_call(source, engine, ("atomic_mul",)) is not None
 
 
-def takes_exponentials(source: Source, engine: Followed) -> bool:
-    """Whether `ti.exp` is called anywhere in a kernel."""
-    return engine_call(source, engine, ("exp",)) is not None
+def takes_functions(source: Source, engine: Followed) -> bool:
+    """Whether `ti.exp`, `ti.log` or `ti.tanh` is called anywhere in a kernel."""
+    return engine_call(source, engine, ("exp", "log", "tanh")) is not None
 
 
 def has_plain_loop(source: Source) -> bool:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..source.ir import nodes, walk
+from ..source.ir import nodes, types, walk
 from ._strip_parts import (
     FUNCTIONS,
     LENGTH,
@@ -164,6 +164,9 @@ def _is_vector(one: nodes.Expr) -> bool:
             return one.type in ("f32", "f64")
         case nodes.Binary():
             return one.operator in _BINARY
+        case nodes.Cast() if not one.keeps_bits and types.promoted(one.type, one.value.type) != one.type:
+            # It may be the source's own, or the engine's, which warns that digits are lost where it sees the source.
+            return False
         case nodes.Load() | nodes.Cast() | nodes.Local():
             return one.type in _KINDS or one.type == "u1"
         case _:

@@ -13,7 +13,7 @@ SHIFT = 6
 """The power of two that `LENGTH` is."""
 SHORTEST = 8
 """A loop of fewer iterations stays whole: strips of it take longer (docs/about/decisions/vector-speed.md)."""
-FUNCTIONS = {"exp": "arithmetic_exp"}
+FUNCTIONS = {"exp": "arithmetic_exp", "log": "arithmetic_log", "tanh": "arithmetic_tanh"}
 """Functions that move, and the same by arithmetic alone."""
 
 
