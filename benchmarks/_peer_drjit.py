@@ -164,7 +164,9 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
                     dr.enqueue(dr.ADMode.Backward, one)
                 dr.traverse(dr.ADMode.Backward)
                 gradients = [dr.grad(one) for one in leaves]
-                dr.eval(gradients, outputs)  # who asks for gradients alone gets the forward pass only where they need it
+                dr.eval(
+                    gradients, outputs
+                )  # who asks for gradients alone gets the forward pass only where they need it
                 dr.sync_thread()
                 dr.disable_grad(*leaves)
                 return gradients

@@ -6,6 +6,8 @@ one thread.
 
 # pyright: reportInvalidTypeForm=false
 
+import math
+
 import pytest
 import torch
 
@@ -45,9 +47,9 @@ def entropy(lang):
     @lang.kernel
     def kernel(x: array, w: array, y: array):
         for i in range(x.shape[0]):
-            y[i] = lang.tanh(x[i]) - w[i] * lang.log(w[i])
+            y[i] = lang.tanh(x[i]) - w[i] * lang.log(w[i]) + lang.sin(2.0 * x[i]) * lang.cos(w[i])
 
-    return kernel, lambda x, w: x.tanh() - w * w.log()
+    return kernel, lambda x, w: x.tanh() - w * w.log() + (2 * x).sin() * w.cos()
 
 
 def from_the_end(lang):
@@ -66,7 +68,7 @@ def compare(op, twin, inputs):
     inputs = [one.requires_grad_() for one in inputs]
     exact = [one.detach().double().requires_grad_() for one in inputs]
     y, wanted = op(*inputs), twin(*exact)
-    torch.testing.assert_close(y.double(), wanted, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(y.double(), wanted, rtol=1e-6, atol=5e-7)
     cotangent = torch.rand(y.shape)
     found = torch.autograd.grad(y, inputs, cotangent)
     for one, other in zip(found, torch.autograd.grad(wanted, exact, cotangent.double()), strict=True):
@@ -94,6 +96,33 @@ def test_rows(lang, rows):
     op = ts.op("x[n, m], w[m] -> y[n, m]")(kernel)
     x, w = torch.rand(rows), torch.rand(rows[1])
     torch.testing.assert_close(op(x, w), x * torch.exp(-x) + w)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_turns_beyond_what_arithmetic_takes_are_the_librarys(lang, name):
+    function = getattr(lang, name)
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def elements(x: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] = function(x[i])
+
+    @lang.kernel
+    def sums(x: array, y: array):
+        for r in range(x.shape[0]):
+            for s in range(x.shape[1]):
+                y[r] += function(x[r, s] + x[r, 0] * 0.0)
+
+    wanted = getattr(torch, name)
+    x = torch.randn(300) * 10
+    x[[3, 70, 71, 299]] = torch.tensor([3e38, 1048576.0, -5e7, 1e20])
+    y = ts.op("x[n] -> y[n]")(elements)(x)
+    torch.testing.assert_close(y.double(), wanted(x.double()), rtol=0, atol=1.2e-7)
+    assert ts.op("x[n] -> y[n]")(elements)(torch.tensor([1.0, math.inf, -math.inf, math.nan] * 4)).isnan().sum() == 12
+    rows = x[:292].reshape(4, 73)
+    y = ts.op("x[n, m] -> y[n]")(sums)(rows)
+    torch.testing.assert_close(y.double(), wanted(rows.double()).sum(1), rtol=0, atol=2e-5)
 
 
 def test_a_row_that_iterations_of_other_rows_store_to_ends_as_in_order(lang):

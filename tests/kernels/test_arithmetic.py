@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.kernels import arithmetic_exp, arithmetic_log, arithmetic_tanh
+from tinsmith.kernels import arithmetic_cos, arithmetic_exp, arithmetic_log, arithmetic_sin, arithmetic_tanh
 
 LEAST = 2.0**-126
 """The least number that is not 0 to both engines."""
@@ -102,3 +102,23 @@ def test_tanh_is_within_two_units_in_the_last_place(tanh, between, sign):
 def test_tanh_at_its_ends(tanh, x):
     x = torch.full((5,), x)
     assert torch.allclose(tanh(x), x.tanh(), rtol=1e-7, atol=LEAST, equal_nan=True)
+
+
+TURNS = {
+    "all": numbers_between(LEAST, 1048575.9, 499),
+    "negative": -numbers_between(LEAST, 1048575.9, 499),
+    "of a few turns": torch.linspace(-20.0, 20.0, 400_003),
+    "closest to quarters": (torch.arange(1, 600_000).double() * (math.pi / 2)).float(),
+}
+
+
+@pytest.mark.parametrize("which", TURNS)
+@pytest.mark.parametrize(("make", "exact"), [(arithmetic_sin, torch.sin), (arithmetic_cos, torch.cos)])
+def test_sine_and_cosine_are_within_two_units_in_the_last_place(lang, make, exact, which):
+    x = TURNS[which]
+    assert furthest(op_of(lang, make)(x), exact(x.double())) < 2
+
+
+def test_sine_of_zero(lang):
+    x = torch.tensor([0.0, -0.0, 1e-40])
+    assert op_of(lang, arithmetic_sin)(x).abs().max() < LEAST

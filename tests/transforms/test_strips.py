@@ -79,7 +79,7 @@ STAYS = {
     "behind a `continue`": of(branch(X["s"] > 0.0, [nodes.Continue()]), store(Y, "r", exp(X["s"]))),
     "of a short loop": of(store(Y, "r", exp(X["s"])), end=7),
     "of float64": of(assign("d", exp(local("b", "f64"))), d="f64", b="f64"),
-    "another function": of(store(Y, "r", unary("sin", X["s"]))),
+    "another function": of(store(Y, "r", unary("asin", X["s"]))),
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..engines import Compiled, Engine, Language
-from ..kernels import arithmetic_exp, arithmetic_log, arithmetic_tanh
+from ..kernels import arithmetic_cos, arithmetic_exp, arithmetic_log, arithmetic_sin, arithmetic_tanh
 from ..source import build
 from ..source.ir import NotCovered, nodes, printed, types
 from ..transforms import batched, flat, has_elements_at_top, serialized, strip_functions
@@ -86,8 +86,8 @@ def compile_ir(
 def namespace_of(engine: Engine) -> dict[str, Any]:
     """What printed kernels find under the names that they have: the engine, and functions that it lacks."""
     if engine.name not in _FUNCTIONS:
-        makes = {"_exp": arithmetic_exp, "_log": arithmetic_log, "_tanh": arithmetic_tanh}
-        _FUNCTIONS[engine.name] = {name: make(engine.lang) for name, make in makes.items()}
+        makes = (arithmetic_cos, arithmetic_exp, arithmetic_log, arithmetic_sin, arithmetic_tanh)
+        _FUNCTIONS[engine.name] = {make.__name__.removeprefix("arithmetic"): make(engine.lang) for make in makes}
     return {"_lang": engine.lang, **_FUNCTIONS[engine.name]}
 
 
@@ -119,7 +119,7 @@ def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op
     Raises:
         KernelError: the engine does not compile it.
     """
-    remedy = "take `exp`, `log` and `tanh` in a function of Python instead"
+    remedy = "take `exp` and its like in a function of Python instead"
     kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot work out its functions ahead", remedy)
     words = f"the kernel of op `{op}` does not compile with its functions worked out ahead"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy), is_same=True)

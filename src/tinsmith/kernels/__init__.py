@@ -5,7 +5,7 @@ both, and what is static is fixed when the kernel is built. The factories import
 """
 
 from ._activations import ACTIVATIONS
-from ._arithmetic import arithmetic_exp, arithmetic_log, arithmetic_tanh
+from ._arithmetic import arithmetic_cos, arithmetic_exp, arithmetic_log, arithmetic_sin, arithmetic_tanh
 from ._composite import composite
 from ._counting_sort import counting_sort, move_rows
 from ._distortion import distortion
@@ -30,8 +30,10 @@ __all__ = [
     "NetworkShape",
     "RUNS",
     "accumulate",
+    "arithmetic_cos",
     "arithmetic_exp",
     "arithmetic_log",
+    "arithmetic_sin",
     "arithmetic_tanh",
     "backward_networks",
     "composite",

@@ -109,3 +109,57 @@ def arithmetic_tanh(lang: ModuleType) -> Any:
         return lang.select(size < f32(0.625), small, lang.select(x < f32(0.0), -large, large))
 
     return tanh
+
+
+def arithmetic_sin(lang: ModuleType) -> Any:
+    """Build the function `sin(x)` for float32, within 2 units in the last place where x is less than 2^20 in size."""
+    of_quarter = _of_quarter(lang)
+
+    @lang.func
+    def sin(x):
+        return of_quarter(x, 0)
+
+    return sin
+
+
+def arithmetic_cos(lang: ModuleType) -> Any:
+    """Build the function `cos(x)` for float32, within 2 units in the last place where x is less than 2^20 in size."""
+    of_quarter = _of_quarter(lang)
+
+    @lang.func
+    def cos(x):
+        return of_quarter(x, 1)
+
+    return cos
+
+
+def _of_quarter(lang: ModuleType) -> Any:
+    """Build the sine of x plus so many quarters of a turn.
+
+    With n = round(x / (pi / 2)) and r = x - n pi / 2, it is sin(r), cos(r) or one of them negated, by n. In float64,
+    and with pi / 2 in two parts of which the first times n is exact, r has all digits of a float32 even where x is
+    closest to a multiple of pi / 2.
+    """
+    f32, f64, i32 = lang.f32, lang.f64, lang.i32
+
+    @lang.func
+    def of_quarter(x, quarters: lang.template()):
+        wide = lang.cast(x, f64)
+        whole = lang.floor(wide * f64(0.6366197723675814) + f64(0.5))
+        first = wide - whole * f64(1.5707963267341256)
+        # It is never below -1. What is a choice cannot be reordered, which would lose the digits of the second part.
+        r = lang.cast(lang.select(first < f64(-1.0), f64(-1.0), first) - whole * f64(6.077100506506192e-11), f32)
+        n = lang.cast(whole, i32) + quarters
+        z = r * r
+        s = f32(-1.9515295891e-4)
+        s = s * z + f32(8.3321608736e-3)
+        s = s * z - f32(1.6666654611e-1)
+        sine = r + r * (z * s)
+        c = f32(2.443315711809948e-5)
+        c = c * z - f32(1.388731625493765e-3)
+        c = c * z + f32(4.166664568298827e-2)
+        cosine = f32(1.0) - (f32(0.5) * z - z * z * c)
+        found = lang.select((n & 1) == 0, sine, cosine)
+        return lang.select((n & 2) == 0, found, -found)
+
+    return of_quarter

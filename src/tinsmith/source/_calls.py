@@ -109,8 +109,8 @@ def multiplies_atomically(source: Source, engine: Followed) -> bool:
 
 
 def takes_functions(source: Source, engine: Followed) -> bool:
-    """Whether `ti.exp`, `ti.log` or `ti.tanh` is called anywhere in a kernel."""
-    return engine_call(source, engine, ("exp", "log", "tanh")) is not None
+    """Whether one of the functions that `kernels` has by arithmetic is called anywhere in a kernel."""
+    return engine_call(source, engine, ("cos", "exp", "log", "sin", "tanh")) is not None
 
 
 def has_plain_loop(source: Source) -> bool:

@@ -34,6 +34,7 @@ from ._strip_parts import (
     number,
     run_lanes,
     strips_between,
+    within_limits,
 )
 
 _KINDS = frozenset({"f32", "f64", "i32"})
@@ -202,8 +203,8 @@ def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, 
                 copies.append(replace(one, index=access.place or (), value=nodes.Load(array, (again,), (), kind)))
             case other:
                 raise AssertionError(f"{other} is no statement of an elementwise loop")
-    lanes: list[nodes.Stmt] = [run_lanes(lane, number(0), size, ahead), run_lanes(again, number(0), size, copies)]
-    lanes = [*arrays, *lanes]
+    values = within_limits(run_lanes(lane, number(0), size, ahead), names)
+    lanes: list[nodes.Stmt] = [*arrays, *values, run_lanes(again, number(0), size, copies)]
     if len(loop.names) > 1:
         whole = run_lanes(index, first, integer("+", first, size), loop.body)
         lanes = [nodes.If(nodes.Binary("<", size, number(SHORTEST), "u1"), (whole,), tuple(lanes))]

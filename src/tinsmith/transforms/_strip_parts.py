@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain, count
 
-from ..source.ir import nodes
+from ..source.ir import nodes, walk
 
 LENGTH = 64
 """Iterations of a strip."""
@@ -13,8 +14,13 @@ SHIFT = 6
 """The power of two that `LENGTH` is."""
 SHORTEST = 8
 """A loop of fewer iterations stays whole: strips of it take longer (docs/about/decisions/vector-speed.md)."""
-FUNCTIONS = {"exp": "arithmetic_exp", "log": "arithmetic_log", "tanh": "arithmetic_tanh"}
+FUNCTIONS = {name: f"arithmetic_{name}" for name in ("cos", "exp", "log", "sin", "tanh")}
 """Functions that move, and the same by arithmetic alone."""
+
+
+LIMITS = {"arithmetic_cos": 1048576.0, "arithmetic_sin": 1048576.0}
+"""Numbers that some take must be less than that in size; NaN is not."""
+_LIBRARY = {arithmetic: name for name, arithmetic in FUNCTIONS.items()}
 
 
 def moves(one: nodes.Unary) -> bool:
@@ -65,6 +71,34 @@ def bounds_of_strip(
 def assign(local: nodes.Expr, value: nodes.Expr) -> nodes.Assign:
     assert isinstance(local, nodes.Local)
     return nodes.Assign(local.name, value)
+
+
+def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
+    """A loop of functions, and if a number was beyond the limits of one, the loop once more, by the library.
+
+    It stores to memory that nobody has read yet. A sum of tests lets it run in vectors, which a branch would not.
+    """
+    far = names.local("is_far")
+    body: list[nodes.Stmt] = []
+    for one in lanes.body:
+        body.append(one)
+        parts = [part for expr in walk.expressions(one) for part in walk.parts(expr)]
+        for part in dict.fromkeys(part for part in parts if isinstance(part, nodes.Unary) and part.operator in LIMITS):
+            limit = nodes.Const(LIMITS[part.operator], "f32")
+            is_near = nodes.Binary("<", nodes.Unary("abs", part.value, "f32"), limit, "u1")
+            test = nodes.Cast(nodes.Unary("not", is_near, "u1"), "i32")
+            body.append(assign(far, integer("|", far, test)))
+    if len(body) == len(lanes.body):
+        return [lanes]
+    library = walk.changed(lanes, _by_library)
+    again = nodes.If(nodes.Binary("!=", far, number(0), "u1"), (library,))
+    return [assign(far, number(0)), replace(lanes, body=tuple(body)), again]
+
+
+def _by_library(expr: nodes.Expr) -> nodes.Expr:
+    if isinstance(expr, nodes.Unary) and expr.operator in _LIBRARY:
+        return replace(expr, operator=_LIBRARY[expr.operator], value=_by_library(expr.value))
+    return walk.rebuilt(expr, _by_library)
 
 
 def run_lanes(index: nodes.Local, begin: nodes.Expr, end: nodes.Expr, body: Sequence[nodes.Stmt]) -> nodes.For:

@@ -36,6 +36,7 @@ from ._strip_parts import (
     number,
     run_lanes,
     strips_between,
+    within_limits,
 )
 
 _LANES = 8
@@ -166,11 +167,11 @@ class _Writer:
         """The functions: of whole vectors by arithmetic, then of what is left, for which the library is quicker."""
         known = _known_length(loop)
         if known is not None and known % _LANES == 0:
-            return [self.filled(loop, plan, arrays, first, (number(0), size), FUNCTIONS)]
+            return within_limits(self.filled(loop, plan, arrays, first, (number(0), size), FUNCTIONS), self.names)
         whole = self.names.local("strip_whole")
         return [
             assign(whole, integer("&", size, number(-_LANES))),
-            self.filled(loop, plan, arrays, first, (number(0), whole), FUNCTIONS),
+            *within_limits(self.filled(loop, plan, arrays, first, (number(0), whole), FUNCTIONS), self.names),
             self.filled(loop, plan, arrays, first, (whole, size), {}),
         ]
 

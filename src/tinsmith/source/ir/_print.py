@@ -44,7 +44,7 @@ _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
 }
 _CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
 """Operations that the engines call otherwise than the IR."""
-ARITHMETIC = {"arithmetic_exp": "_exp", "arithmetic_log": "_log", "arithmetic_tanh": "_tanh"}
+ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in ("cos", "exp", "log", "sin", "tanh")}
 """Functions by arithmetic alone, which no engine has, and what printed source calls them."""
 _Single: TypeAlias = (
     nodes.Assign
