@@ -106,7 +106,9 @@ def test_turns_beyond_what_arithmetic_takes_are_the_librarys(lang, name):
     @lang.kernel
     def elements(x: array, y: array):
         for i in range(x.shape[0]):
-            y[i] = function(x[i])
+            a = x[i]
+            a = function(a)
+            y[i] = a
 
     @lang.kernel
     def sums(x: array, y: array):
@@ -149,6 +151,21 @@ def test_a_scan_in_order_is_none(lang):
 
     x = torch.rand(200)
     torch.testing.assert_close(ts.op("x[n] -> y[n + 1]")(sums)(x)[1:], x.cumsum(0))
+
+
+def test_a_local_that_iterations_hand_on(lang):
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def sums(x: array, y: array):
+        total = 0.0
+        lang.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            total += x[i]
+            y[i] = total
+
+    x = torch.rand(200)
+    torch.testing.assert_close(ts.op("x[n] -> y[n]")(sums)(x), x.cumsum(0))
 
 
 def test_whole_numbers_and_truths(lang):

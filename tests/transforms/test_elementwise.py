@@ -34,7 +34,8 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray()):
         for lane in range(strip_size):
             r_1 = strip_first + lane
             a_1 = x[r_1] * 2.0
-            y_ahead[lane] = y[r_1] + _exp(a_1)
+            y_value = y[r_1] + _exp(a_1)
+            y_ahead[lane] = y_value
         for lane_1 in range(strip_size):
             r = strip_first + lane_1
             y[r] = y_ahead[lane_1]
@@ -48,6 +49,7 @@ GOES = {
     "an element for all": of(store(Y, "r", X[0] * X["r"])),
     "in place": of(store(X, "r", X["r"] * 2.0)),
     "a place by a local": of(assign("k", local("r", "i32") + 1), store(Y, local("k", "i32"), X["r"])),
+    "what this iteration changed": of(store(Y, "r", X["r"]), store(X, "r", Y["r"])),
     "a serial loop": kernel([X, Y], [loop("r", Y.size(), [store(Y, "r", X["r"])])]),
 }
 
@@ -57,11 +59,17 @@ def test_what_goes(name):
     assert "strip_of" in text(strip_functions(GOES[name]))
 
 
+def test_what_an_iteration_stored_it_reads_from_a_local():
+    body = [store(Y, "r", Y["r"] + X["r"]), store(Y, "r", Y["r"] * 2.0), store(X, "r", Y["r"])]
+    lines = [line.strip() for line in text(strip_functions(of(*body))).splitlines()]
+    assert "y_value_1 = y_value * 2.0" in lines and "x_value = y_value_1" in lines
+    assert lines[-2:] == ["y[r] = y_ahead[lane_1]", "x[r] = x_ahead[lane_1]"]
+
+
 STAYS = {
     "with a branch": of(branch(X["r"] > 0.0, [store(Y, "r", X["r"])])),
     "of a short loop": of(store(Y, "r", X["r"]), end=7),
     "of what another iteration changes": of(store(X, local("r", "i32") + 1, X["r"])),
-    "of what this iteration changed": of(store(Y, "r", X["r"]), store(X, "r", Y["r"])),
     "of an array that is stored to at two places": of(
         store(X, local("r", "i32") + 1, 1.0), store(X, "r", X["r"] * 2.0)
     ),
@@ -73,6 +81,11 @@ STAYS = {
     "of a function that there is no arithmetic for": of(store(Y, "r", unary("asin", X["r"]))),
     "of whole numbers divided": of(store(K, "r", binary("//", K["r"], 3)), arrays=(K, Y)),
     "that cuts off digits": of(assign("k", cast(X["r"], "i32")), store(Y, "r", local("k", "i32") * 1.0)),
+    "of a local that iterations hand on": kernel(
+        [X, Y],
+        [assign("a", 0.0), loop("r", Y.size(), [assign("a", local("a") + X["r"]), store(Y, "r", local("a"))])],
+        **KINDS,
+    ),
     "of a field": of(store(Y, "r", array("f", label="f")["r"]), arrays=(X, Y, array("f", label="f"))),
     "of vectors": of(store(Y, "r", array("v", element=(3,)).at("r", (0,))), arrays=(X, Y, array("v", element=(3,)))),
     "of half precision": of(store(Y, "r", array("h", "f16")["r"]), arrays=(X, Y, array("h", "f16"))),

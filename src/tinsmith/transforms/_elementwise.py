@@ -13,7 +13,8 @@ loop over several names the last one is in strips: a strip divides by the sizes 
 did. There a short strip may be all of a row, and runs as it was.
 
 A strip reads all that it needs before it stores anything. So an array that the loop changes must be read at the very
-place that the same iteration stores to, and before it does: then no order of iterations can be told from another.
+place that the same iteration stores to: then no order of iterations can be told from another. What an iteration reads
+after it stored is the value itself.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ _BINARY = frozenset(
     {"+", "-", "*", "min", "max", "&", "|", "^", "<<", ">>", "and", "or", "==", "!=", "<", "<=", ">", ">="}
 )
 
-
 Index = tuple[nodes.Expr, ...]
 
 
@@ -63,7 +63,7 @@ def strip_elementwise(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> n
     if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
         return None
     accesses = _accesses(task)
-    if not (_is_side_by_side(task, accesses) and _may_read_first(accesses) and all(map(_is_vector, _worked_out(task)))):
+    if not (_is_side_by_side(task, accesses) and _reads_its_own(accesses) and all(map(_is_vector, _worked_out(task)))):
         return None
     return _strips(task, accesses, kernel, names)
 
@@ -80,9 +80,14 @@ def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
     if not (is_plain and not loop.block_size and all(map(walk.is_invariant, bounds))):
         return False
     arrays = [kernel.arrays[name] for name in walk.touched(loop.body)]
+    given = set(_given(loop))
+    top = [one for one in kernel.body if not isinstance(one, nodes.For)]
+    # A local of the top level goes on from one iteration of a serial loop to the next.
+    carried = given & {name for one in walk.statements(top) for name in walk.assigned(one)}
     return (
         any(isinstance(one, nodes.Store) for one in loop.body)
-        and not set(_given(loop)) & set(loop.names)
+        and not carried
+        and not given & set(loop.names)
         and all(one.type in _KINDS and not one.label and not one.element for one in arrays)
         and not any(one.is_of_blocks or one.name in kernel.cells for one in arrays)
     )
@@ -97,8 +102,10 @@ def _accesses(loop: nodes.For) -> list[_Access]:
         reads = tuple((array, tuple(walk.substituted(part, known) for part in index)) for array, index in loads)
         place = tuple(walk.substituted(part, known) for part in one.index) if isinstance(one, nodes.Store) else None
         found.append(_Access(one, reads, place))
-        if isinstance(one, nodes.Assign) and one.value.type == "i32":
-            known[one.name] = walk.substituted(one.value, known)
+        if isinstance(one, nodes.Assign):
+            value = walk.substituted(one.value, known)
+            known.pop(one.name, None)
+            known |= {one.name: value} if one.value.type == "i32" else {}
     return found
 
 
@@ -136,20 +143,14 @@ def _is_shifted(expr: nodes.Expr, name: str) -> bool:
             return False
 
 
-def _may_read_first(accesses: Sequence[_Access]) -> bool:
-    """Whether what the loop changes is read where the same iteration stores to, before it does, or not at all."""
+def _reads_its_own(accesses: Sequence[_Access]) -> bool:
+    """Whether what the loop changes is read where the same iteration stores to, or not at all."""
     places: dict[str, set[Index]] = {}
     for access in accesses:
         if isinstance(access.statement, nodes.Store) and access.place is not None:
             places.setdefault(access.statement.array, set()).add(access.place)
-    stored: set[str] = set()
-    for access in accesses:
-        for array, index in access.reads:
-            if array in stored or places.get(array, {index}) != {index}:
-                return False
-        if isinstance(access.statement, nodes.Store):
-            stored.add(access.statement.array)
-    return True
+    reads = [read for access in accesses for read in access.reads]
+    return all(places.get(array, {index}) == {index} for array, index in reads)
 
 
 def _worked_out(loop: nodes.For) -> list[nodes.Expr]:
@@ -179,13 +180,16 @@ def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, 
     first, size, lane, again = (names.local(wish) for wish in ("strip_first", "strip_size", "lane", "lane"))
     index, names.kinds[loop.names[-1]] = nodes.Local(loop.names[-1], "i32"), "i32"
     fresh = {name: names.local(name, names.kinds[name]) for name in dict.fromkeys([*loop.names[-1:], *_given(loop)])}
-    arrays: list[nodes.Stmt] = []
+    stored: dict[str, nodes.Local] = {}
+    arrays: dict[tuple[str, Index], nodes.LocalArray] = {}
     ahead: list[nodes.Stmt] = [assign(fresh[index.name], integer("+", first, lane))]
     copies: list[nodes.Stmt] = [assign(index, integer("+", first, again))]
 
     def renamed(expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):
             return fresh.get(expr.name, expr)
+        if isinstance(expr, nodes.Load) and expr.array in stored:
+            return stored[expr.array]
         if isinstance(expr, nodes.Unary) and moves(expr):
             return replace(expr, operator=FUNCTIONS[expr.operator], value=renamed(expr.value))
         return walk.rebuilt(expr, renamed)
@@ -195,16 +199,19 @@ def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, 
             case nodes.Assign() as one:
                 ahead.append(replace(one, name=fresh[one.name].name, value=renamed(one.value)))
             case nodes.Store() as one:
-                kind = kernel.arrays[one.array].type
-                array = names.local(f"{one.array}_ahead", kind).name
-                value = one.value if one.value.type == kind else nodes.Cast(one.value, kind)
-                arrays.append(nodes.LocalArray(array, kind, LENGTH))
-                ahead.append(nodes.Store(array, (lane,), (), renamed(value), one.line))
-                copies.append(replace(one, index=access.place or (), value=nodes.Load(array, (again,), (), kind)))
+                kind, place = kernel.arrays[one.array].type, access.place or ()
+                value = names.local(f"{one.array}_value", kind)
+                ahead.append(nodes.Assign(value.name, renamed(one.value), one.line))
+                stored[one.array] = value
+                if (one.array, place) not in arrays:
+                    array = names.local(f"{one.array}_ahead", kind).name
+                    arrays[one.array, place] = nodes.LocalArray(array, kind, LENGTH)
+                    copies.append(replace(one, index=place, value=nodes.Load(array, (again,), (), kind)))
+                ahead.append(nodes.Store(arrays[one.array, place].name, (lane,), (), value, one.line))
             case other:
                 raise AssertionError(f"{other} is no statement of an elementwise loop")
     values = within_limits(run_lanes(lane, number(0), size, ahead), names)
-    lanes: list[nodes.Stmt] = [*arrays, *values, run_lanes(again, number(0), size, copies)]
+    lanes: list[nodes.Stmt] = [*arrays.values(), *values, run_lanes(again, number(0), size, copies)]
     if len(loop.names) > 1:
         whole = run_lanes(index, first, integer("+", first, size), loop.body)
         lanes = [nodes.If(nodes.Binary("<", size, number(SHORTEST), "u1"), (whole,), tuple(lanes))]

@@ -81,13 +81,13 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
     far = names.local("is_far")
     body: list[nodes.Stmt] = []
     for one in lanes.body:
-        body.append(one)
         parts = [part for expr in walk.expressions(one) for part in walk.parts(expr)]
         for part in dict.fromkeys(part for part in parts if isinstance(part, nodes.Unary) and part.operator in LIMITS):
             limit = nodes.Const(LIMITS[part.operator], "f32")
             is_near = nodes.Binary("<", nodes.Unary("abs", part.value, "f32"), limit, "u1")
             test = nodes.Cast(nodes.Unary("not", is_near, "u1"), "i32")
             body.append(assign(far, integer("|", far, test)))
+        body.append(one)  # after the tests: it may give a local that they read another value
     if len(body) == len(lanes.body):
         return [lanes]
     library = walk.changed(lanes, _by_library)
