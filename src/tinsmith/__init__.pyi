@@ -38,6 +38,7 @@ from .layers import (
     output,
     weight,
 )
+from .time import scan
 
 __all__ = [
     "Answer",
@@ -85,5 +86,6 @@ __all__ = [
     "output",
     "render",
     "sanitize",
+    "scan",
     "weight",
 ]

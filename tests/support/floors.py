@@ -34,6 +34,7 @@ FLOORS = {
     "layers": 5,
     "doctor": 5,
     "nn": 5,
+    "time": 5,
     "render": 6,
     "apps": 7,
     "cli": 8,

@@ -116,6 +116,7 @@ class Op(Generic[Result]):
         self._routes = Routes(self._core)
         is_updating = bool(self._spec.updated) and not self._options.functional
         self._updates = Updates(self._core, *made_of) if is_updating else None
+        self._functional: Op[Any] | None = None
 
     def example(self, make: Callable[[], Any]) -> Callable[[], Any]:
         """Register a function that gives example inputs, under its own name. A decorator; see `examples`."""
@@ -262,6 +263,11 @@ class Op(Generic[Result]):
         """
         if self._updates is None:
             return self
+        if self._functional is None:  # kept, since a simulation asks for it again and again
+            self._functional = self._make_functional()
+        return self._functional
+
+    def _make_functional(self) -> Op[Any]:
         return Op(self._kernels, self._text, replace(self._options, functional=True, returns=None))
 
     @property
@@ -300,6 +306,11 @@ class Op(Generic[Result]):
     def arguments(self) -> tuple[str, ...]:
         """Names of what a call takes, in order; sizes that a call gives by keyword are not among them."""
         return self._structs.order
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of what a call returns, in order."""
+        return tuple(self._result_names)
 
     @property
     def examples(self) -> dict[str, Callable[[], Any]]:

@@ -1,0 +1,48 @@
+"""Numbers that are not finite, and the step that made them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from .._errors import CheckError, refusal
+from ._steps import CallStep
+
+if TYPE_CHECKING:
+    from ._job import Job
+
+
+def check_finite(
+    job: Job,
+    number: int,
+    state: Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    following: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+) -> None:
+    """Refuse results of step `number` that are not finite."""
+    pairs = (*zip(job.state, following, strict=True), *zip(job.outputs, outputs, strict=True))
+    for like, one in pairs:
+        if one.dtype.is_floating_point and not bool(one.isfinite().all()):
+            raise CheckError(_words(job, number, like.name, one, (*state, *inputs)))
+
+
+def _words(job: Job, number: int, name: str, tensor: Tensor, before: Sequence[Tensor]) -> str:
+    odd = ~tensor.isfinite()
+    place = tuple(odd.nonzero()[0].tolist())
+    was_finite = all(bool(one.isfinite().all()) for one in before if one.dtype.is_floating_point)
+    words = f"step {number} of a scan over `{job.step.name}` made numbers that are not finite"
+    rows = [
+        ("first", f"{name}{list(place) if place else ''} = {tensor[place].item()}"),
+        ("in all", f"{int(odd.sum())} of {odd.numel()}"),
+        ("before", "state and inputs were finite" if was_finite else "state or inputs were not finite either"),
+    ]
+    look = (
+        "ts.sanitize(op, *arguments)" if isinstance(job.step, CallStep) else "ts.sanitize(op, ...) of an op in the step"
+    )
+    remedy = (
+        f"Scan {number} steps, `length={number}`, for the state before it; {look} names the operation and its line."
+    )
+    return refusal(words, rows, remedy)

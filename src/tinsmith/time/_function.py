@@ -1,0 +1,166 @@
+"""A scan as one Function of autograd, and its gradient as another.
+
+Both run without a graph. The gradient of the gradient, which few ask for, is taken through a plain loop over the steps,
+of which autograd keeps everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._errors import GradientError, refusal
+from ..bridge import has_older_batch, into_older_batch, older_batches
+from ._job import Arguments, Job, is_differentiable
+from ._replayed import Replay
+
+
+class Scan(torch.autograd.Function):
+    """The results of a scan: states, then outputs."""
+
+    @staticmethod
+    def forward(job: Job, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(runner(job, tensors).forward())
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.job, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*[one for one in output if not is_differentiable(one)])
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+        tensors = ctx.saved_tensors
+        wanted = tuple(ctx.needs_input_grad[1:])
+        if all(one is None for one in cotangents):
+            return (None,) * (1 + len(tensors))
+        if has_older_batch(cotangents):
+            return (None, *_one_by_one(ctx.job, wanted, tensors, cotangents))
+        return (None, *gradients(ctx.job, wanted, tensors, cotangents))
+
+
+class ScanBackward(torch.autograd.Function):
+    """The gradients of a scan that are wanted, from its arguments and the cotangents that there are."""
+
+    @staticmethod
+    def forward(job: Job, wanted: tuple[bool, ...], given: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+        count = len(wanted)
+        found = iter(tensors[count:])
+        cotangents = [next(found) if is_given else None for is_given in given]
+        made = runner(job, tensors[:count]).backward(cotangents, wanted)
+        pairs = zip(made, tensors, wanted, strict=False)
+        return tuple(_own(one, like, tensors) for one, like, wants in pairs if wants)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:  # torch's
+        ctx.job, ctx.wanted, ctx.given, *tensors = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *directions: Tensor | None) -> Any:
+        job, wanted, given = ctx.job, ctx.wanted, ctx.given
+        tensors = ctx.saved_tensors
+        count = len(wanted)
+        if job.arguments(tensors[:count]).captured and torch.is_grad_enabled():
+            words = f"a scan over `{job.step.name}` has no third derivative, for its step uses a captured tensor"
+            raise GradientError(refusal(words, remedy="Pass it in `parameters`."))
+        with torch.enable_grad():
+            # Arguments may depend on each other outside, which is no business of this gradient.
+            alias = _alias if torch.is_grad_enabled() and not job.arguments(tensors[:count]).captured else _detach
+            own = [alias(one) if place < sum(job.sizes) or place >= count else one for place, one in enumerate(tensors)]
+            results = loop(job, own[:count])
+            cotangents = iter(own[count:])
+            ends = [(y, next(cotangents)) for y, is_given in zip(results, given, strict=True) if is_given]
+            leaves = [one for one, wants in zip(own, wanted, strict=False) if wants]
+            first = _pull_back(ends, leaves, create_graph=True)
+            seconds = [(g, d) for g, d in zip(first, directions, strict=True) if g is not None and d is not None]
+        needs = ctx.needs_input_grad[3:]
+        asked = [one for one, needed in zip(own, needs, strict=True) if needed]
+        found = iter(_pull_back(seconds, asked, create_graph=torch.is_grad_enabled()))
+        return (None, None, None, *(next(found) if needed else None for needed in needs))
+
+
+def gradients(
+    job: Job, wanted: tuple[bool, ...], tensors: Sequence[Tensor], cotangents: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Gradients of all arguments, None where they are not wanted."""
+    given = tuple(one is not None for one in cotangents)
+    there = [one for one in cotangents if one is not None]
+    found: Any = iter(ScanBackward.apply(job, wanted, given, *tensors, *there))
+    return [next(found) if wants else None for wants in wanted]
+
+
+def runner(job: Job, tensors: Sequence[Tensor]) -> Replay:
+    """What runs the steps of a job."""
+    return Replay(job, tensors)
+
+
+def loop(job: Job, tensors: Sequence[Any]) -> list[Tensor]:
+    """The results of a scan by torch's own means: each step is seen by whatever differentiates or transforms."""
+    given: Arguments = job.arguments(tensors)
+    state = list(given.state)
+    if job.changes_state:
+        state = [one.clone() for one in state]
+    rows = list(zip(*(one.unbind(0) for one in given.inputs), strict=True)) or [()] * job.length
+    states: list[Sequence[Tensor]] = []
+    outputs: list[Sequence[Tensor]] = []
+    for number in range(job.length):
+        state, made = job.step(state, rows[number], given.parameters)
+        job.check_state(state, number)
+        job.check_outputs(made, number)
+        outputs.append(made)
+        if job.row(number + 1) is not None:
+            states.append([one.clone() for one in state] if job.changes_state else state)
+    last = [torch.stack(column) for column in zip(*states, strict=True)] if job.every is not None else state
+    return [*last, *(torch.stack(column) for column in zip(*outputs, strict=True))]
+
+
+def _own(gradient: Tensor | None, like: Tensor, given: Sequence[Tensor]) -> Tensor:
+    """A gradient as a tensor of its own: autograd takes no argument of a Function as its result."""
+    if gradient is None:
+        return torch.zeros_like(like)
+    return gradient.clone() if any(gradient is one for one in given) else gradient
+
+
+def _alias(tensor: Tensor) -> Tensor:
+    return tensor.view_as(tensor)
+
+
+def _detach(tensor: Tensor) -> Tensor:
+    return tensor.detach().requires_grad_(tensor.requires_grad)
+
+
+def _pull_back(
+    ends: Sequence[tuple[Tensor, Tensor]], leaves: Sequence[Tensor], *, create_graph: bool
+) -> list[Tensor | None]:
+    """Gradients of leaves; None where nothing depends on them."""
+    active = [one for one in leaves if one.requires_grad]
+    ends = [pair for pair in ends if pair[0].requires_grad]
+    if not ends or not active:
+        return [None] * len(leaves)
+    results, cotangents = zip(*ends, strict=True)
+    found = iter(
+        torch.autograd.grad(
+            results, active, cotangents, create_graph=create_graph, allow_unused=True, retain_graph=True
+        )
+    )
+    return [next(found) if one.requires_grad else None for one in leaves]
+
+
+def _one_by_one(
+    job: Job, wanted: tuple[bool, ...], tensors: Sequence[Tensor], cotangents: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Gradients for cotangents that are batches of torch's older vmap (`is_grads_batched`): each sample by itself."""
+    level, whole, dims = older_batches(cotangents)
+    size = next(c.shape[0] for c, dim in zip(whole, dims, strict=True) if c is not None and dim is not None)
+    found = []
+    for sample in range(size):
+        alone = [c if c is None or dim is None else c[sample] for c, dim in zip(whole, dims, strict=True)]
+        found.append(gradients(job, wanted, tensors, alone))
+    columns = zip(*found, strict=True)
+    return [None if column[0] is None else into_older_batch(torch.stack(column), level) for column in columns]

@@ -1,0 +1,342 @@
+"""`scan`: a simulation, step after step, differentiable as a whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._errors import ArgumentError, ShapeError, refusal
+from ..bridge import is_tracing, is_transformed
+from ._captured import captured_leaves
+from ._environment import RandomStates, note_autocast
+from ._function import Scan, loop
+from ._job import Arguments, Job, Like
+from ._schedule import Schedule
+from ._steps import FunctionStep, Given, step_of
+from ._trees import Tree, take_apart
+
+DEFAULT_MEMORY = "1GB"
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+class Prepared(NamedTuple):
+    """A call of `scan`, checked: its job, its tensors, and the structure of its state."""
+
+    job: Job
+    given: Arguments
+    tree: Tree
+
+
+def scan(
+    step: Any,
+    state: Any,
+    inputs: Any = None,
+    *,
+    length: int | None = None,
+    parameters: Any = (),
+    keep: Literal["last", "all"] | int = "last",
+    checkpoint: Literal["auto", "all"] | int = "auto",
+    memory: str | int | None = None,
+    unroll: int = 1,
+    check_finite: bool = False,
+) -> tuple[Any, Any]:
+    """Run a step thousands of times, as one differentiable operation whose memory is bounded.
+
+        for t in range(length):
+            state, outputs[t] = step(state, inputs[t], *parameters)
+
+    What the backward pass needs of the states in between it computes again, from those that are kept. Gradients go to
+    the initial state, the inputs and the parameters, and are the same, bit for bit, whatever is kept.
+
+    How `step` is called:
+
+    - **A Python function** is called as `step(state, inputs, *parameters)` and returns `(state, outputs)`, as in
+      `jax.lax.scan`. The state has the user's structure: a tensor, or tuples, lists and dicts of tensors. `inputs` are
+      those of one step, None where there are none; `outputs` may be None. `parameters` that are a dict are passed by
+      name. So is a `torch.nn.Module` that is no layer of this library.
+    - **An op, a chain or a layer** is called with the state, the inputs and the parameters as its arguments, in the
+      order of `op.arguments`. What is given as a dict is passed by name, and the others fill the arguments that are
+      left. The first results are the next state, in the order of the arguments; the others are outputs. Arguments
+      that an op updates (`inout`) belong to the state, and their new values are the next state. Nothing of the
+      caller's is changed.
+
+    Args:
+        step: an op, a chain, a layer, or a Python function.
+        state: the initial state. Floats are differentiable.
+        inputs: tensors with time as their first dim, a row for each step. Differentiable.
+        length: how many steps; left out, it is that of the inputs.
+        parameters: what does not change from step to step: a tensor, or a tuple or dict of tensors, and of numbers.
+            Tensors are differentiable; their gradient is summed over the steps.
+        keep: which states are returned: the `"last"`, `"all"`, or every so manyth.
+        checkpoint: which states the backward pass finds: `"all"`, every so manyth, or `"auto"`: all if they fit into
+            `memory`, else as many as fit, chosen so that the fewest steps are run again.
+        memory: for the states that are kept, `"2GB"`, `"100MiB"` or bytes; 1 GB if left out. For `"auto"` alone.
+        unroll: how many steps of a Python function the backward pass records at once. More of them take more memory
+            and less time.
+        check_finite: look at the numbers that each step makes, and raise CheckError with the step that first made
+            infinities or NaN.
+
+    Returns:
+        The state and the outputs. The state has the structure of the initial one, with time as the first dim of its
+        tensors unless `keep` is `"last"`; row `i` is the state after `i + 1` steps (after `(i + 1) * keep`). Outputs
+        have time as their first dim; None where the step has none. Of an op one output is a tensor, several are a dict.
+
+    Raises:
+        ArgumentError: the arguments do not fit the step, or the step returns another structure than it was given.
+        ShapeError, DtypeError: a step changes the shape or dtype of its state, or inputs have different lengths.
+        GradientError: a step uses a tensor that needs a gradient, is no argument, and was not used in the first step.
+        CheckError: with `check_finite`, a step made numbers that are not finite.
+
+    Tensors of a closure or a module that a Python function uses get their gradients too. Torch's random numbers and
+    its autocast are the same when a step is run again. Second derivatives, and Python functions under `torch.func` or
+    in forward mode, are those of the loop above, and take its memory.
+
+    Example:
+        >>> @ts.op("x[n], v[n], stiffness[] -> x_next[n], v_next[n]")
+        ... @ti.kernel
+        ... def swing(
+        ...     x: ti.types.ndarray(), v: ti.types.ndarray(), stiffness: ti.types.ndarray(),
+        ...     x_next: ti.types.ndarray(), v_next: ti.types.ndarray(),
+        ... ):
+        ...     for i in x:
+        ...         w = v[i] - 0.01 * stiffness[None] * x[i]
+        ...         v_next[i] = w
+        ...         x_next[i] = x[i] + 0.01 * w
+        >>> stiffness = torch.tensor(4.0, requires_grad=True)
+        >>> begin = torch.ones(1), torch.zeros(1)
+        >>> (x, v), _ = ts.scan(swing, begin, length=1000, parameters=stiffness)
+        >>> x.sum().backward()
+        >>> x.detach(), stiffness.grad
+        (tensor([0.3986]), tensor(-2.2942))
+    """
+    arguments = step, state, inputs, length, parameters, keep, checkpoint, memory, unroll, check_finite
+    # A compiler would write the steps out, one after the other, and take hours for a thousand of them.
+    run: Any = torch.compiler.disable(_run) if is_tracing() else _run
+    return run(*arguments)
+
+
+def _run(*arguments: Any) -> tuple[Any, Any]:
+    """A call that is run."""
+    job, given, tree = _prepare(*arguments)
+    tensors = given.flat
+    if is_transformed():
+        results = loop(job, tensors)
+    else:
+        results = list(Scan.apply(job, *tensors))
+    count = job.sizes[0]
+    outputs = job.step.outputs
+    return tree.put_together(results[:count]), None if outputs is None else outputs.put_together(results[count:])
+
+
+def explain(
+    step: Any,
+    state: Any,
+    inputs: Any = None,
+    *,
+    length: int | None = None,
+    parameters: Any = (),
+    keep: Literal["last", "all"] | int = "last",
+    checkpoint: Literal["auto", "all"] | int = "auto",
+    memory: str | int | None = None,
+    unroll: int = 1,
+    check_finite: bool = False,
+) -> str:
+    """What a call of `scan` with these arguments keeps, and how many steps its backward pass runs again.
+
+    Nothing is run but the first step, to see what it returns.
+
+    Example:
+        >>> def decay(x, _):
+        ...     return 0.99 * x, None
+        >>> print(ts.scan.explain(decay, torch.ones(250_000), length=10_000, memory="100MB"))
+        scan over `decay`: 10000 steps, a state of 1.00 MB
+        forward:  10000 steps, 100 states kept, 100.00 MB
+        backward: 14647 steps run again to find the others, at most 100 states kept at once, 100.00 MB
+                  10000 steps recorded for autograd, 1 at a time
+    """
+    job = _prepare(step, state, inputs, length, parameters, keep, checkpoint, memory, unroll, check_finite).job
+    size = _bytes_of(job.state)
+    counts = job.schedule.counts
+    kept = len(job.schedule.kept) - 1
+    again = min(counts.again * job.unroll, job.length * max(counts.again, 1))
+    lines = [
+        f"scan over `{job.step.name}`: {job.length} steps, a state of {_megabytes(size)}",
+        f"forward:  {job.length} steps, {kept} states kept, {_megabytes(kept * size)}",
+        f"backward: {again} steps run again to find the others, at most {counts.kept} states kept at once, "
+        f"{_megabytes(counts.kept * size)}",
+        f"          {job.length} steps recorded for autograd, {job.unroll} at a time",
+    ]
+    return "\n".join(lines)
+
+
+setattr(scan, "explain", explain)  # noqa: B010  # a function has no such attribute, to pyright
+
+
+def _prepare(
+    step: Any,
+    state: Any,
+    inputs: Any,
+    length: int | None,
+    parameters: Any,
+    keep: str | int,
+    checkpoint: str | int,
+    memory: str | int | None,
+    unroll: int,
+    check_finite: bool,
+) -> Prepared:
+    """Check a call, and look at what its first step makes."""
+    begin, rows, others = (Given(*take_apart(one)) for one in (state, inputs, parameters))
+    _check_tensors(begin, rows)
+    count = _length(length, rows)
+    made = step_of(step, begin, rows, others)
+    names = begin.tree.names("state")
+    like = [Like(name, one.shape, one.dtype) for name, one in zip(names, begin.leaves, strict=True)]
+    unroll = _positive("unroll", unroll)
+    stretches = -(-count // unroll)
+    job = Job(
+        step=made,
+        length=count,
+        every=_every(keep, count),
+        unroll=unroll,
+        schedule=_schedule(stretches, unroll, _bytes_of(like), checkpoint, memory),
+        sizes=(len(begin.leaves), len(rows.leaves), len(others.tensors)),
+        state=like,
+        outputs=[],
+        random=RandomStates([*begin.leaves, *rows.leaves, *others.tensors]),
+        autocast=note_autocast([*begin.leaves, *rows.leaves, *others.tensors]),
+        checks=check_finite,
+    )
+    given = Arguments(begin.leaves, rows.leaves, others.tensors)
+    captured = _look(job, given) if count else ()
+    return Prepared(job, given._replace(captured=captured), begin.tree)
+
+
+def _look(job: Job, given: Arguments) -> Sequence[Tensor]:
+    """Run the first step to see what it returns and whether it changes its arguments. Returns what it captured."""
+    is_recorded = torch.is_grad_enabled() and not is_transformed() and isinstance(job.step, FunctionStep)
+    state, row = [one.clone() for one in given.state], [one[0].clone() for one in given.inputs]
+    parameters = list(given.parameters)
+    if is_recorded:
+        state, row, parameters = ([one.detach() for one in group] for group in (state, row, parameters))
+    groups = {"state": state, "inputs": row, "parameters": parameters}
+    before = {what: [one._version for one in group] for what, group in groups.items()}
+    with job.random.undisturbed(), torch.set_grad_enabled(is_recorded):
+        following, outputs = job.step(state, row, parameters)
+    changed = [what for what, group in groups.items() if [one._version for one in group] != before[what]]
+    for what in changed:
+        if what != "state":
+            words = f"step `{job.step.name}` of a scan changes its {what} in place"
+            raise ArgumentError(refusal(words, remedy="They are the caller's: change a `.clone()` of them."))
+    job.changes_state = "state" in changed
+    job.check_state(following, 0)
+    tree = job.step.outputs
+    names = tree.names("outputs") if tree is not None else []
+    job.outputs = [Like(name, one.shape, one.dtype) for name, one in zip(names, outputs, strict=True)]
+    return captured_leaves([*following, *outputs], ()) if is_recorded else ()
+
+
+def _check_tensors(state: Given, inputs: Given) -> None:
+    for what, given in (("state", state), ("inputs", inputs)):
+        for name, leaf in zip(given.tree.names(what), given.leaves, strict=True):
+            if not isinstance(leaf, Tensor):
+                words = f"`{name}` of a scan must be a tensor"
+                remedy = "Pass `torch.as_tensor(...)`; numbers that do not change belong to `parameters`."
+                raise ArgumentError(refusal(words, [("came", f"{type(leaf).__name__} {leaf!r:.60}")], remedy))
+    if not state.leaves:
+        raise ArgumentError(
+            refusal("the state of a scan is empty", remedy="Pass a tensor, or a tuple or dict of them.")
+        )
+
+
+def _length(length: int | None, inputs: Given) -> int:
+    names = inputs.tree.names("inputs")
+    for name, leaf in zip(names, inputs.leaves, strict=True):
+        if leaf.dim() == 0:
+            words = f"`{name}` of a scan has no time dim"
+            remedy = "Inputs have a row for each step; what does not change belongs to `parameters`."
+            raise ShapeError(refusal(words, [(name, "()")], remedy))
+    lengths = [leaf.shape[0] for leaf in inputs.leaves]
+    if length is None and not lengths:
+        raise ArgumentError(
+            refusal("a scan without inputs needs `length`", remedy="Pass `length=`, the number of steps.")
+        )
+    wanted = lengths[0] if length is None else length
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
+        words = "`length` of a scan must be a number of steps"
+        raise ArgumentError(refusal(words, [("came", f"{type(wanted).__name__} {wanted!r}")], "Pass an integer."))
+    if any(one != wanted for one in lengths):
+        rows = [] if length is None else [("length", str(length))]
+        rows += [
+            (name, f"{tuple(leaf.shape)}: {leaf.shape[0]} steps")
+            for name, leaf in zip(names, inputs.leaves, strict=True)
+        ]
+        remedy = "Time is the first dim of inputs: `.transpose(0, 1)`, or cut them with `[:length]`."
+        raise ShapeError(refusal("`length` and the inputs of a scan do not agree", rows, remedy))
+    return wanted
+
+
+def _positive(name: str, value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    words = f"`{name}` of a scan must be a positive integer"
+    raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], "Pass 1 or more."))
+
+
+def _every(keep: str | int, length: int) -> int | None:
+    if keep == "last":
+        return None
+    if keep == "all":
+        return 1
+    if isinstance(keep, str):
+        words = f"`keep` of a scan does not know {keep!r}"
+        raise ArgumentError(refusal(words, [("known", '"last", "all", or a number of steps')], 'Pass keep="last".'))
+    found = _positive("keep", keep)
+    if found > length:
+        words = "`keep` of a scan is more than its steps, so that no state would be returned"
+        raise ArgumentError(refusal(words, [("keep", str(keep)), ("length", str(length))], 'Pass keep="last".'))
+    return found
+
+
+def _schedule(stretches: int, unroll: int, size: int, checkpoint: str | int, memory: str | int | None) -> Schedule:
+    if checkpoint != "auto" and memory is not None:
+        words = '`memory` of a scan is for checkpoint="auto" alone'
+        raise ArgumentError(refusal(words, [("checkpoint", repr(checkpoint))], "Leave out one of them."))
+    if checkpoint == "all":
+        return Schedule(stretches, every=1)
+    if isinstance(checkpoint, str) and checkpoint != "auto":
+        words = f"`checkpoint` of a scan does not know {checkpoint!r}"
+        raise ArgumentError(refusal(words, [("known", '"auto", "all", or a number of steps')], "Leave it out."))
+    if not isinstance(checkpoint, str):
+        return Schedule(stretches, every=-(-_positive("checkpoint", checkpoint) // unroll))
+    budget = _read_memory(DEFAULT_MEMORY if memory is None else memory)
+    slots = budget // max(size, 1)
+    if slots >= stretches - 1:
+        return Schedule(stretches, every=1)
+    if not slots:
+        words = "`memory` of a scan does not hold one state"
+        rows = [("memory", _megabytes(budget)), ("state", _megabytes(size))]
+        raise ArgumentError(refusal(words, rows, "Give it more: of ten states, 1000 steps are run 3.7 times at most."))
+    return Schedule(stretches, slots=slots)
+
+
+def _read_memory(memory: str | int) -> int:
+    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
+    unit = None if found is None else _UNITS.get(found[2].upper())
+    if found is None or unit is None:
+        words = "`memory` of a scan is no amount of memory"
+        raise ArgumentError(refusal(words, [("came", repr(memory))], 'Pass "500MB", "2GB", "100MiB", or bytes.'))
+    return int(float(found[1]) * unit)
+
+
+def _bytes_of(state: Sequence[Like]) -> int:
+    return sum(one.shape.numel() * one.dtype.itemsize for one in state)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.2f} MB"

@@ -1,0 +1,275 @@
+"""Steps: an op, a layer or a Python function, as a function of lists of tensors.
+
+However a user's step is called, here it takes the tensors of the state, those of this step's inputs and the
+parameters, and gives those of the next state and of its outputs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._errors import ArgumentError, refusal
+from ..bridge import Examinable, Op
+from ._trees import LEAF, NOTHING, Tree, take_apart
+
+
+class Given(NamedTuple):
+    """An argument of a scan, taken apart: `state`, `inputs` or `parameters`."""
+
+    leaves: list[Any]
+    tree: Tree
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """Its tensors: all but a parameter's numbers."""
+        return [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
+
+    def replaced(self, tensors: Sequence[Any]) -> list[Any]:
+        """The leaves, with others in place of its tensors."""
+        found = iter(tensors)
+        return [next(found) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves]
+
+
+class Step(ABC):
+    """One step.
+
+    Attributes:
+        name: for messages.
+        outputs: the structure of its outputs; None before the first call of a Python function.
+    """
+
+    name: str
+    outputs: Tree | None = None
+
+    @abstractmethod
+    def __call__(
+        self, state: Sequence[Any], inputs: Sequence[Any], parameters: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The tensors of the next state and of the outputs."""
+
+    @property
+    def op(self) -> Op[Any] | None:
+        """The op that it is."""
+        return None
+
+
+class FunctionStep(Step):
+    """`step(state, inputs, *parameters)` of Python, which returns the next state and the outputs."""
+
+    def __init__(self, function: Callable[..., Any], state: Given, inputs: Given, parameters: Given) -> None:
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self._function = function
+        self._state, self._inputs, self._parameters = state, inputs, parameters
+
+    def __call__(
+        self, state: Sequence[Any], inputs: Sequence[Any], parameters: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        given = self._parameters.tree.put_together(self._parameters.replaced(parameters))
+        now, row = self._state.tree.put_together(state), self._inputs.tree.put_together(inputs)
+        made = (
+            self._function(now, row, **given) if isinstance(given, dict) else self._function(now, row, *_tuple(given))
+        )
+        if not isinstance(made, tuple) or len(made) != 2:
+            words = f"step `{self.name}` of a scan must return the next state and the outputs of the step"
+            rows = [("expected", f"({self._state.tree}, outputs)"), ("returned", _describe(made))]
+            raise ArgumentError(refusal(words, rows, "Write `return state, outputs`, or `return state, None`."))
+        following, tree = take_apart(made[0])
+        if tree != self._state.tree:
+            words = f"step `{self.name}` of a scan returned a state with another structure than it was given"
+            rows = [("given", str(self._state.tree)), ("returned", str(tree))]
+            remedy = "Return a state with the tensors of the one given, in their order, and then the outputs or None."
+            raise ArgumentError(refusal(words, rows, remedy))
+        outputs, tree = take_apart(made[1])
+        self._check_outputs(outputs, tree)
+        return following, outputs
+
+    def _check_outputs(self, outputs: Sequence[Any], tree: Tree) -> None:
+        if self.outputs is None:
+            odd = next((one for one in outputs if not isinstance(one, Tensor)), None)
+            if odd is not None:
+                words = f"step `{self.name}` of a scan returned an output that is no tensor"
+                remedy = "Return tensors, `torch.as_tensor(...)`: outputs of all steps become one tensor."
+                raise ArgumentError(refusal(words, [("returned", _describe(odd))], remedy))
+            self.outputs = tree
+        elif tree != self.outputs:
+            words = f"step `{self.name}` of a scan returned outputs with another structure than in an earlier step"
+            rows = [("before", str(self.outputs)), ("now", str(tree))]
+            raise ArgumentError(refusal(words, rows, "Return the same tensors in every step: they are stacked."))
+
+
+class CallStep(Step):
+    """An op or a layer, whose arguments are state, inputs and parameters, and whose first results the next state.
+
+    Attributes:
+        arrange: from state, inputs and parameters to arguments by position and by name.
+        places: where each tensor of the state stands among the results.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arrange: Callable[..., tuple[list[Any], dict[str, Any]]],
+        places: Sequence[int],
+        op: Op[Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.arrange = arrange
+        self.places = tuple(places)
+        self._function = function
+        self._op = op
+        if op is not None:
+            names = [name for place, name in enumerate(op.results) if place not in self.places]
+            several = Tree(dict, tuple(names), (LEAF,) * len(names))
+            self.outputs = NOTHING if not names else LEAF if len(names) == 1 else several
+
+    @property
+    def op(self) -> Op[Any] | None:
+        return self._op
+
+    def __call__(
+        self, state: Sequence[Any], inputs: Sequence[Any], parameters: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        arguments, named = self.arrange(state, inputs, parameters)
+        made = self._function(*arguments, **named)
+        results = [made] if isinstance(made, Tensor) else list(made)
+        if len(results) < len(self.places):
+            words = f"step `{self.name}` of a scan has fewer results than its state has tensors"
+            rows = [("state", str(len(self.places))), ("results", str(len(results)))]
+            raise ArgumentError(refusal(words, rows, "Its first results are the next state."))
+        outputs = [one for place, one in enumerate(results) if place not in self.places]
+        if self.outputs is None:
+            several = Tree(tuple, (), (LEAF,) * len(outputs))
+            self.outputs = NOTHING if not outputs else LEAF if len(outputs) == 1 else several
+        return [results[place] for place in self.places], outputs
+
+
+def step_of(step: Any, state: Given, inputs: Given, parameters: Given) -> Step:
+    """A user's step. Raises ArgumentError."""
+    if isinstance(step, Op):
+        return _op_step(step, state, inputs, parameters)
+    if isinstance(step, torch.nn.Module) and isinstance(step, Examinable):
+        return _layer_step(step, state, inputs, parameters)
+    if not callable(step):
+        words = "a scan needs an op, a chain, a layer or a function as its step"
+        came = f"{type(step).__name__} {step!r:.60}"
+        raise ArgumentError(refusal(words, [("came", came)], "Make an op of a kernel: `ts.op(spec)(kernel)`."))
+    return FunctionStep(step, state, inputs, parameters)
+
+
+def _layer_step(layer: Any, state: Given, inputs: Given, parameters: Given) -> Step:
+    label = type(layer).__name__
+    for what, given in (("state", state), ("inputs", inputs), ("parameters", parameters)):
+        if given.tree.is_dict or not given.tree.is_flat:
+            words = f"`{what}` of a scan over a layer must be a tensor or a tuple of tensors"
+            remedy = "Pass them in the order in which the layer is called; or scan a Python function that calls it."
+            raise ArgumentError(refusal(words, [("came", str(given.tree))], remedy))
+
+    def arrange(*groups: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        now, row, others = groups
+        return [*now, *row, *parameters.replaced(others)], {}
+
+    return CallStep(label, layer, arrange, range(len(state.leaves)))
+
+
+def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Step:
+    """An op: arguments in its order, or by the keys of dicts."""
+    groups = {"state": state, "inputs": inputs, "parameters": parameters}
+    owner: dict[str, tuple[str, int]] = {}
+    sizes: dict[str, tuple[str, int]] = {}
+    for what, given in groups.items():
+        if not given.tree.is_flat:
+            words = f"`{what}` of a scan over op `{op.name}` must be a tensor, or a tuple or dict of tensors"
+            remedy = "An op has no nested arguments; a Python function that calls it may have such a state."
+            raise ArgumentError(refusal(words, [("came", str(given.tree))], remedy))
+        for place, key in enumerate(given.tree.keys):
+            known = owner if key in op.arguments else sizes if what == "parameters" else None
+            if known is None or key in owner or key in sizes:
+                problem = "is given twice" if known is not None else "is no argument"
+                words = f"`{key}` in `{what}` of a scan {problem} of op `{op.name}`"
+                raise ArgumentError(refusal(words, [("arguments", ", ".join(op.arguments))], "Use each name once."))
+            known[key] = what, place
+    left = [name for name in op.arguments if name not in owner]
+    for what, given in groups.items():
+        for place in range(0 if given.tree.is_dict else len(given.leaves)):
+            if not left:
+                raise ArgumentError(_misfit(op, groups, "has too many arguments"))
+            owner[left.pop(0)] = what, place
+    if left:
+        raise ArgumentError(_misfit(op, groups, f"misses `{left[0]}`"))
+
+    names = {place: name for name, (what, place) in owner.items() if what == "state"}
+    places = _results_of_state(op, [names[place] for place in range(len(state.leaves))])
+    order = [owner[name] for name in op.arguments]
+
+    def arrange(*given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        now, row, others = given
+        values = {"state": now, "inputs": row, "parameters": parameters.replaced(others)}
+        return [values[what][place] for what, place in order], {n: values[w][p] for n, (w, p) in sizes.items()}
+
+    return CallStep(op.name, op.functional, arrange, places, op.functional)
+
+
+def _results_of_state(op: Op[Any], names: Sequence[str]) -> list[int]:
+    """Where the next values of these arguments stand among the results of the functional op.
+
+    Those of updated arguments come first; others have the first results that are left, in the order of the arguments.
+    """
+    updated = [item.name for item in op.spec.updated]
+    results = op.functional.results
+    missing = [name for name in updated if name not in names]
+    if missing:
+        words = f"`{missing[0]}` of op `{op.name}` is updated in place, and is not in the state of the scan"
+        rows = [("state", ", ".join(names)), ("updated", ", ".join(updated))]
+        raise ArgumentError(refusal(words, rows, "Add it to the state, by name: `state={...}`."))
+    others = [name for name in op.arguments if name in names and name not in updated]
+    if len(others) + len(updated) > len(results):
+        words = f"the state of a scan over op `{op.name}` has more tensors than the op has results"
+        rows = [("state", ", ".join(names)), ("results", ", ".join(results))]
+        remedy = "What does not change from step to step belongs to `parameters`."
+        raise ArgumentError(refusal(words, rows, remedy))
+    places = {name: place for place, name in enumerate((*updated, *others))}
+    _refuse_swapped(op, others, results[len(updated) :])
+    return [places[name] for name in names]
+
+
+def _refuse_swapped(op: Op[Any], names: Sequence[str], results: Sequence[str]) -> None:
+    """Refuse results whose names say that they are the next values of other arguments."""
+    affixes: dict[tuple[str, str], dict[str, str]] = {}
+    for name in names:
+        for result in results:
+            head, middle, tail = result.partition(name)
+            if middle and (head or tail):
+                affixes.setdefault((head, tail), {})[name] = result
+    by_name = max(affixes.values(), key=len, default={})
+    by_place = dict(zip(names, results, strict=False))
+    if len(by_name) < len(names) or by_name == by_place:
+        return
+    words = f"the state of a scan over op `{op.name}` and the op's results are in different orders"
+    rows = [("arguments", ", ".join(names)), ("results", ", ".join(results))]
+    remedy = "Write the outputs of the spec in the order of the arguments: the first results are the next state."
+    raise ArgumentError(refusal(words, rows, remedy))
+
+
+def _misfit(op: Op[Any], groups: dict[str, Given], problem: str) -> str:
+    rows = [("arguments", ", ".join(op.arguments))]
+    rows += [(what, str(given.tree)) for what, given in groups.items()]
+    remedy = "It is called with state, inputs of the step and parameters, in this order or by the keys of dicts."
+    return refusal(f"a scan over op `{op.name}` {problem}", rows, remedy)
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, (Tensor, tuple, list, dict)) or value is None:
+        return str(take_apart(value)[1])
+    return f"{type(value).__name__} {value!r:.60}"

@@ -1,0 +1,101 @@
+"""Trees: a tensor, or tuples, lists and dicts of tensors, taken apart into a list and put together again.
+
+Autograd and the loops of a scan see lists of tensors. What a user's step is given and returns has the user's
+structure; two structures are equal where their containers, their lengths and their keys are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A structure.
+
+    Attributes:
+        kind: the container's class; None for a leaf, and the class of None for nothing at all.
+        keys: of a dict.
+        children: structures of what it contains.
+    """
+
+    kind: type | None = None
+    keys: tuple[Any, ...] = ()
+    children: tuple[Tree, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many leaves it has."""
+        return 1 if self.kind is None else sum(child.count for child in self.children)
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether it is a leaf, or a container of leaves alone."""
+        return all(child.kind is None for child in self.children)
+
+    @property
+    def is_dict(self) -> bool:
+        """Whether its leaves have names."""
+        return self.kind is not None and issubclass(self.kind, dict)
+
+    def put_together(self, leaves: Sequence[Any]) -> Any:
+        """The value with this structure and these leaves."""
+        return self._build(iter(leaves))
+
+    def _build(self, leaves: Iterator[Any]) -> Any:
+        if self.kind is None:
+            return next(leaves)
+        if self.kind is type(None):
+            return None
+        children = [child._build(leaves) for child in self.children]
+        if self.is_dict:
+            return dict(zip(self.keys, children, strict=True))
+        if hasattr(self.kind, "_fields"):
+            return self.kind(*children)
+        return children if issubclass(self.kind, list) else tuple(children)
+
+    def names(self, root: str) -> list[str]:
+        """How each leaf is reached from `root`: `state[0]`, `state['x']`."""
+        if self.kind is None:
+            return [root]
+        keys = self.keys or range(len(self.children))
+        return [
+            name for key, child in zip(keys, self.children, strict=True) for name in child.names(f"{root}[{key!r}]")
+        ]
+
+    def __str__(self) -> str:
+        """For messages: `(tensor, tensor)`."""
+        if self.kind is None:
+            return "tensor"
+        if self.kind is type(None):
+            return "None"
+        inner = [str(child) for child in self.children]
+        if self.is_dict:
+            return "{" + ", ".join(f"{key!r}: {one}" for key, one in zip(self.keys, inner, strict=True)) + "}"
+        if issubclass(self.kind, list):
+            return f"[{', '.join(inner)}]"
+        return f"({', '.join(inner)}{',' if len(inner) == 1 else ''})"
+
+
+LEAF = Tree()
+NOTHING = Tree(type(None))
+
+
+def take_apart(value: Any) -> tuple[list[Any], Tree]:
+    """The leaves of a value, in order, and its structure. What is no tuple, list, dict or None is a leaf."""
+    leaves: list[Any] = []
+    return leaves, _structure(value, leaves)
+
+
+def _structure(value: Any, leaves: list[Any]) -> Tree:
+    if value is None:
+        return NOTHING
+    if isinstance(value, dict):
+        return Tree(dict, tuple(value), tuple(_structure(one, leaves) for one in value.values()))
+    if isinstance(value, (tuple, list)):
+        kind = type(value) if hasattr(value, "_fields") else list if isinstance(value, list) else tuple
+        return Tree(kind, (), tuple(_structure(one, leaves) for one in value))
+    leaves.append(value)
+    return LEAF

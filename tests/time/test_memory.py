@@ -1,0 +1,87 @@
+"""A scan keeps no more states than its memory holds, and runs no more steps than its schedule says."""
+
+import subprocess
+import sys
+import weakref
+
+import pytest
+import torch
+
+import tinsmith as ts
+
+
+class Watched:
+    """A step that counts its calls, and how many of the states that it made are alive."""
+
+    def __init__(self):
+        self.calls = 0
+        self.most = 0
+        self._made = weakref.WeakSet()
+
+    def __call__(self, state, _):
+        self.calls += 1
+        following = 0.999 * state
+        self._made.add(following)
+        self.most = max(self.most, len(self._made))
+        return following, None
+
+
+@pytest.mark.parametrize(
+    ("length", "states", "passes"),
+    # of all steps, how many are run at most, in forward passes; besides, each is recorded once
+    [(1000, 30, 2.6), (500, 3, 11), (200, 200, 1), pytest.param(10_000, 100, 2.5, marks=pytest.mark.slow)],
+)
+def test_states_and_steps_are_bounded(length, states, passes):
+    x = torch.ones(250, requires_grad=True)  # 1 kB
+    step = Watched()
+    end, _ = ts.scan(step, x, length=length, memory=1000 * states)
+    end.sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((250,), 0.999**length))
+    assert step.calls <= passes * length + length + 1  # the last is the look at the first step
+    assert step.most <= 4  # kept are copies
+
+
+def test_the_graph_of_the_steps_is_not_kept():
+    step = Watched()
+    end, _ = ts.scan(step, torch.ones(250, requires_grad=True), length=300, checkpoint=100)
+    assert step.most <= 4
+    end.sum().backward()
+    assert step.most <= 4
+
+
+FULL = """
+import resource
+import torch
+import tinsmith as ts
+
+torch.set_num_threads(1)
+calls = 0
+
+
+def step(state, _):
+    global calls
+    calls += 1
+    return 0.9999 * state, None
+
+
+def run(length):
+    x = torch.ones(250_000, requires_grad=True)
+    end, _ = ts.scan(step, x, length=length, memory="100MB")
+    end.sum().backward()
+
+
+run(300)  # loads what torch needs
+before = int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
+calls = 0
+run(10_000)
+print(calls, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads what the process has resident from /proc")
+def test_ten_thousand_steps_of_a_megabyte_take_a_hundred_and_ten():
+    done = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, check=True)
+    calls, extra = map(int, done.stdout.split())
+    assert calls <= 2.5 * 10_000 + 10_000 + 1
+    assert extra <= 110e6
