@@ -15,6 +15,7 @@ from ._op import Op
 from ._options import Adjoint, OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
+from ._prepared import Backward, NotPrepared, PreparedPass, Stepping, prepare_stepping
 from ._streams import keep_order
 from ._torch_probes import torch_probes
 from ._tracing import (
@@ -36,6 +37,7 @@ from .operators import is_distributed
 __all__ = [
     "Adjoint",
     "Answer",
+    "Backward",
     "Bound",
     "Cache",
     "Copy",
@@ -47,9 +49,12 @@ __all__ = [
     "Launcher",
     "Links",
     "ManagedLoads",
+    "NotPrepared",
     "Op",
     "OpOptions",
+    "PreparedPass",
     "Reference",
+    "Stepping",
     "Transfer",
     "adjoint_source",
     "apart",
@@ -74,6 +79,7 @@ __all__ = [
     "op",
     "oracle",
     "plain_apply",
+    "prepare_stepping",
     "reference_to",
     "refuse_race",
     "torch_probes",

@@ -67,10 +67,10 @@ def executor(layout: Layout, kind: Kind, pace: Pace | None) -> Pass:
         kind: the kind of call.
         pace: what learns how long launches on one thread take; None where they use several.
     """
-    return _Writer(layout, kind, pace, may_vectorize=True).function()
+    return PassWriter(layout, kind, pace, may_vectorize=True).function()
 
 
-class _Writer:
+class PassWriter:
     """Writes a program as Python.
 
     Its variables: `n0`, `n1` are the numbers of sizes, `m2` is memory, `p2` its address.
@@ -161,7 +161,7 @@ class _Writer:
 
         def without_vectors(*arguments: Any) -> Any:
             if not run:
-                run.append(_Writer(self.layout, self.kind, self.pace, may_vectorize=False).function())
+                run.append(PassWriter(self.layout, self.kind, self.pace, may_vectorize=False).function())
             return run[0](*arguments)
 
         call = f"{self.bind(without_vectors, 'without_vectors')}(inputs, cotangents, numbers, scalars)"
@@ -277,11 +277,7 @@ class _Writer:
         if not self.group:
             return
         steps, self.group = self.group, []
-        for step in steps:
-            for parameter, memory in step.elements:
-                check = partial(check_element, self.kind.signature.op, parameter, "")
-                core = self.whole(memory)[memory in self.kind.batched :]
-                self.add(f"{self.bind(check, 'check')}({self.tuple_of(core)})")
+        self.check_elements(steps)
         if self.kind.device.type == "cuda":
             self.add(f"with {self.bind(keep_order, 'keep_order')}({self.device}):")
             self.indent += "    "
@@ -298,6 +294,14 @@ class _Writer:
             self.add(f"seconds = (clock() - begin) / {len(steps)}")
             slow = f"seconds > {self.pace.limit} or {pace}.slow_in_a_row"
             self.add(f"if {slow}: {pace}.note(seconds, elements, {launches})")
+
+    def check_elements(self, steps: Sequence[Step]) -> None:
+        """Hold sizes against the vectors of generated kernels."""
+        for step in steps:
+            for parameter, memory in step.elements:
+                check = partial(check_element, self.kind.signature.op, parameter, "")
+                core = self.whole(memory)[memory in self.kind.batched :]
+                self.add(f"{self.bind(check, 'check')}({self.tuple_of(core)})")
 
     def launch(self, step: Step) -> None:
         """One launch, or one for each sample."""

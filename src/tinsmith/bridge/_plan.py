@@ -49,6 +49,8 @@ class Plan:
         self._forward: dict[bool, Pass] = {}
         self._saved: dict[frozenset[str], tuple[tuple[int, ...], bool]] = {}
         self._backward: dict[tuple[Any, ...], Pass] = {}
+        self._backward_layouts: dict[Wish, Layout] = {}
+        self.prepared: dict[Any, Any] = {}  # kept by `_prepared.Stepping`
 
     def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
@@ -112,6 +114,33 @@ class Plan:
                     self.reverse.backward(self.kind, wish), self._backward_pace if wish.is_serial else None
                 )
             return self._backward[wish]
+
+    # Prepared passes, which `_prepared` makes of layouts --------------------------------------
+    def is_serial(self, numbers: Numbers) -> bool:
+        """Whether launches of calls with these sizes use one thread."""
+        return self._is_cpu and numbers[-1] < self._pace.serial_below
+
+    def note_pace(self, seconds: float, numbers: Numbers) -> None:
+        """Learn how long a launch took that used one thread."""
+        self._pace.note(seconds, numbers[-1])
+
+    def forward_layout(self, numbers: Numbers) -> Layout:
+        """The program of the forward pass."""
+        return self._layouts[self.is_serial(numbers)]
+
+    def backward_layout(
+        self, active: frozenset[str], given: frozenset[str], numbers: Numbers, scalars: Scalars
+    ) -> Layout:
+        """The program of the backward pass for `active` inputs, from the outputs that are `given` cotangents."""
+        groups: tuple[frozenset[str] | None, ...] = (None,)
+        if given < frozenset(name for _, name in self._moving):
+            groups = self.reverse.groups(active & self.kind.floats, given)
+        group = groups[0] if len(groups) == 1 else None
+        wish = Wish(active, group, self.is_serial(numbers), self._stacks(active, numbers, scalars))
+        with COMPILING:
+            if wish not in self._backward_layouts:
+                self._backward_layouts[wish] = self.reverse.backward(self.kind, wish)
+            return self._backward_layouts[wish]
 
     def backward(
         self,

@@ -5,11 +5,11 @@ asks for an `Engine` by name, or by handing over a kernel, and never imports an 
 user of one engine does not need the other.
 """
 
-from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, Launch, Parameter, Probe
+from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
 from ._language import Language, StructFacts
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, public_name, replaced, started
-from ._shared import COMPILING, DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text, one_at_a_time
+from ._shared import COMPILING, DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text, hold, one_at_a_time
 from ._start import init, init_in_fork, init_quietly
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "FLOATS",
     "FieldFacts",
     "HALVES",
+    "HeldLaunch",
     "Language",
     "Launch",
     "NAMES",
@@ -30,6 +31,7 @@ __all__ = [
     "StructFacts",
     "array_text",
     "get",
+    "hold",
     "init",
     "init_in_fork",
     "init_quietly",

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -22,6 +22,18 @@ ScalarArgument = tuple[str, Any, Any]
 """(setter: "float", "int", "uint" or "matrix", slot, value)."""
 
 Launch = Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], None]
+
+
+class HeldLaunch(NamedTuple):
+    """A launch whose arguments stay where they are, for a kernel that is launched many times.
+
+    Attributes:
+        put: give an array argument other memory; takes the parts of an `ArrayArgument`.
+        run: launch the kernel.
+    """
+
+    put: Callable[..., None]
+    run: Callable[[], None]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from torch import Tensor
 from .._errors import GradientError, refusal
 from ..bridge import has_older_batch, into_older_batch, older_batches
 from ._job import Arguments, Job, is_differentiable
+from ._launched import Launched, launches_of
 from ._replayed import Replay
 
 
@@ -23,7 +24,7 @@ class Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(job: Job, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(runner(job, tensors).forward())
+        return tuple(runner(job, tensors, job.wanted).forward())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -51,7 +52,7 @@ class ScanBackward(torch.autograd.Function):
         count = len(wanted)
         found = iter(tensors[count:])
         cotangents = [next(found) if is_given else None for is_given in given]
-        made = runner(job, tensors[:count]).backward(cotangents, wanted)
+        made = runner(job, tensors[:count], wanted).backward(cotangents, wanted)
         pairs = zip(made, tensors, wanted, strict=False)
         return tuple(_own(one, like, tensors) for one, like, wants in pairs if wants)
 
@@ -95,9 +96,10 @@ def gradients(
     return [next(found) if wants else None for wants in wanted]
 
 
-def runner(job: Job, tensors: Sequence[Tensor]) -> Replay:
-    """What runs the steps of a job."""
-    return Replay(job, tensors)
+def runner(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> Replay | Launched:
+    """What runs the steps of a job, of which `wanted` arguments need a gradient."""
+    launches = launches_of(job, tensors, wanted)
+    return Replay(job, tensors) if launches is None else Launched(job, launches, tensors)
 
 
 def loop(job: Job, tensors: Sequence[Any]) -> list[Tensor]:

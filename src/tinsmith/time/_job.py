@@ -56,6 +56,7 @@ class Job:
         random, autocast: what the steps depend on besides their arguments.
         changes_state: whether the step updates the state that it is given in place.
         checks: whether to look for numbers that are not finite.
+        wanted: arguments that need a gradient; empty where none does.
         kept: the states that the forward pass kept; None when a backward pass has used them up.
     """
 
@@ -71,6 +72,7 @@ class Job:
     autocast: list[Autocast]
     changes_state: bool = False
     checks: bool = False
+    wanted: tuple[bool, ...] = ()
     kept: Any = None
 
     def arguments(self, tensors: Sequence[Any]) -> Arguments:

@@ -123,6 +123,8 @@ def _run(*arguments: Any) -> tuple[Any, Any]:
     """A call that is run."""
     job, given, tree = _prepare(*arguments)
     tensors = given.flat
+    if not job.wanted:
+        job.schedule = Schedule(job.schedule.length)  # no backward pass follows, which would need the states
     if is_transformed():
         results = loop(job, tensors)
     else:
@@ -211,8 +213,10 @@ def _prepare(
         checks=check_finite,
     )
     given = Arguments(begin.leaves, rows.leaves, others.tensors)
-    captured = _look(job, given) if count else ()
-    return Prepared(job, given._replace(captured=captured), begin.tree)
+    given = given._replace(captured=_look(job, given) if count else ())
+    if torch.is_grad_enabled() and any(one.requires_grad for one in given.flat):
+        job.wanted = tuple(one.requires_grad for one in given.flat)
+    return Prepared(job, given, begin.tree)
 
 
 def _look(job: Job, given: Arguments) -> Sequence[Tensor]:

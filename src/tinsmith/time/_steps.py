@@ -108,6 +108,7 @@ class CallStep(Step):
     Attributes:
         arrange: from state, inputs and parameters to arguments by position and by name.
         places: where each tensor of the state stands among the results.
+        names: of an op, those of the arguments that state, inputs and tensors among the parameters are.
     """
 
     def __init__(
@@ -117,16 +118,17 @@ class CallStep(Step):
         arrange: Callable[..., tuple[list[Any], dict[str, Any]]],
         places: Sequence[int],
         op: Op[Any] | None = None,
+        names: tuple[Sequence[str], ...] = ((), (), ()),
     ) -> None:
         self.name = name
         self.arrange = arrange
         self.places = tuple(places)
+        self.names: tuple[Sequence[str], ...] = names
         self._function = function
         self._op = op
         if op is not None:
-            names = [name for place, name in enumerate(op.results) if place not in self.places]
-            several = Tree(dict, tuple(names), (LEAF,) * len(names))
-            self.outputs = NOTHING if not names else LEAF if len(names) == 1 else several
+            left = tuple(name for place, name in enumerate(op.results) if place not in self.places)
+            self.outputs = NOTHING if not left else LEAF if len(left) == 1 else Tree(dict, left, (LEAF,) * len(left))
 
     @property
     def op(self) -> Op[Any] | None:
@@ -203,8 +205,16 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
     if left:
         raise ArgumentError(_misfit(op, groups, f"misses `{left[0]}`"))
 
-    names = {place: name for name, (what, place) in owner.items() if what == "state"}
-    places = _results_of_state(op, [names[place] for place in range(len(state.leaves))])
+    placed = {one: name for name, one in owner.items()}
+    names = tuple(
+        [
+            placed[what, place]
+            for place, leaf in enumerate(given.leaves)
+            if isinstance(leaf, Tensor) and (what, place) in placed
+        ]
+        for what, given in groups.items()
+    )
+    places = _results_of_state(op, names[0])
     order = [owner[name] for name in op.arguments]
 
     def arrange(*given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -212,7 +222,7 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
         values = {"state": now, "inputs": row, "parameters": parameters.replaced(others)}
         return [values[what][place] for what, place in order], {n: values[w][p] for n, (w, p) in sizes.items()}
 
-    return CallStep(op.name, op.functional, arrange, places, op.functional)
+    return CallStep(op.name, op.functional, arrange, places, op.functional, names)
 
 
 def _results_of_state(op: Op[Any], names: Sequence[str]) -> list[int]:

@@ -1,0 +1,196 @@
+"""The backward pass of steps that are launches alone.
+
+The gradient of the state goes to and fro between two buffers. In each lie the gradients of the parameters from one
+step, too, so that one call zeroes all of it; they are added to their sums step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..bridge import PreparedPass
+from ._job import Job, is_differentiable
+from ._records import Move, Record, Rows
+
+if TYPE_CHECKING:
+    from ._launched import Launched, Launches
+
+
+class BackwardPass(NamedTuple):
+    """A prepared backward pass: what runs it, and what gives its arrays other memory.
+
+    Attributes:
+        state: by place in the state, those that it reads.
+        rows: what it reads of the inputs and of cotangents of outputs, and the gradients that it makes of inputs.
+        results: by name, arrays that the forward pass made and that it reads.
+    """
+
+    prepared: PreparedPass
+    state: list[tuple[int, Move]]
+    rows: list[tuple[Move, int, int]]
+    results: dict[str, Move]
+
+
+class LaunchedReversal:
+    """The gradient on its way back from the last step to the first."""
+
+    def __init__(
+        self,
+        job: Job,
+        launches: Launches,
+        steps: Launched,
+        cotangents: Sequence[Tensor | None],
+        wanted: Sequence[bool],
+    ) -> None:
+        names, count, given = launches.names, job.sizes[0], steps.given
+        self._job, self._steps, self._names = job, steps, names
+        self._states = cotangents[:count]
+        self._outputs = [None if one is None else one.contiguous() for one in cotangents[count:]]
+        sources = {n for n, one in zip(names.following, given.state, strict=True) if is_differentiable(one)}
+        sources |= {n for n, one in zip(names.outputs, self._outputs, strict=True) if one is not None}
+        self._backward = launches.stepping.backward(launches.active(given.state, wanted), frozenset(sources))
+        asked = {name for name, wants in zip(launches.order, wanted, strict=True) if wants}
+        # What all samples of a batch share has a gradient for each, which the pass makes room for itself.
+        self._summed = [name for name in launches.order if name in asked and self._backward.gradients[name][1]]
+        parameters = {n: o for n, o in zip(names.parameters, given.parameters, strict=True) if n in asked}
+        self._parameters = [name for name in parameters if name not in self._summed]
+        like = [(parameters[name].shape, parameters[name].dtype) for name in self._parameters]
+        self._records = Record([*steps.likes, *like]), Record([*steps.likes, *like])
+        self._parts = [record.tensors()[count:] for record in self._records]
+        self._sums = [torch.zeros_like(parameters[name]) for name in self._parameters]
+        self._wide: dict[str, Tensor] = {}
+        inputs = zip(names.inputs, given.inputs, strict=True)
+        self._inputs = {name: torch.zeros_like(one) for name, one in inputs if name in asked}
+        self._turn = 0
+        self._begin()
+        # Where the pass reads what the step made, that step is run once more, for these.
+        self._needs_results = bool({*self._backward.reads} - {*launches.stepping.inputs})
+        self._again = Record(steps.likes)
+        self._room = [torch.zeros_like(one) for one in steps.room]
+        self._passes = self._prepare(0), self._prepare(1)
+
+    def _begin(self) -> None:
+        """Put the gradients of the last state in place."""
+        if self._job.every is None:
+            for room, one in zip(self._records[0].tensors(), self._states, strict=False):
+                if one is not None:
+                    room.copy_(one)
+
+    # Preparing --------------------------------------------------------------------------------
+    def _prepare(self, turn: int) -> BackwardPass:
+        """The pass that takes the gradient from one buffer to the other."""
+        names, backward, steps = self._names, self._backward, self._steps
+        made = steps.stepping.prepare_backward(backward, {**self._values(), **self._gradients_at(turn)})
+        rows = [(n, one) for n, one in zip(names.inputs, steps.given.inputs, strict=True) if n in backward.reads]
+        rows += [(backward.gradients[n][0], one) for n, one in self._inputs.items() if n not in self._summed]
+        for name, one in zip(names.outputs, self._outputs, strict=True):
+            memory, is_spoiled = backward.cotangents.get(name, ("", True))
+            if one is not None and not is_spoiled:
+                rows.append((memory, one))
+        return BackwardPass(
+            made,
+            [(place, made.port(name)) for place, name in enumerate(names.state) if name in backward.reads],
+            [_moved_by_rows(made, name, one) for name, one in rows],
+            {name: made.port(name) for name in backward.reads if name not in steps.stepping.inputs},
+        )
+
+    def _gradients_at(self, turn: int) -> dict[str, Tensor]:
+        """Memory of gradients and cotangents, by name; of what changes from step to step, that of any step."""
+        names, backward, count = self._names, self._backward, self._job.sizes[0]
+        present, following = self._records[turn].tensors(), self._records[1 - turn].tensors()
+        sources = [*zip(names.following, present[:count], strict=True), *zip(names.outputs, self._room, strict=True)]
+        targets = [*zip([*names.state, *self._parameters], following, strict=True)]
+        targets += [(name, one[0]) for name, one in self._inputs.items() if name not in self._summed]
+        found = {backward.cotangents[name][0]: room for name, room in sources if name in backward.cotangents}
+        return found | {backward.gradients[name][0]: room for name, room in targets if name in backward.gradients}
+
+    def _values(self) -> dict[str, Tensor]:
+        """Memory of what the pass reads, by name; of what changes from step to step, that of any step."""
+        names, given, steps = self._names, self._steps.given, self._steps
+        found: dict[str, Tensor] = {}
+        if self._needs_results:
+            self._again.clear()
+            found |= steps.run_again(0, steps.initial, self._again.addresses()).memory
+            found |= dict(zip(names.following, self._again.tensors(), strict=True))
+        found |= dict(zip(names.parameters, given.parameters, strict=True))
+        found |= {name: one[0] for name, one in zip(names.inputs, given.inputs, strict=True)}
+        found |= dict(zip(names.state, given.state, strict=True))
+        return {name: found[name] for name in self._backward.reads}
+
+    # Going back -------------------------------------------------------------------------------
+    def pull_back(self, number: int, state: list[int]) -> None:
+        """From the state after a step to the one before it, which is at these addresses."""
+        turn = self._turn
+        one = self._passes[turn]
+        if self._job.every is not None:
+            self._add_row(self._records[turn], number)
+        if self._needs_results:
+            self._run_again(one, number, state)
+        for place, move in one.state:
+            move(state[place])
+        for move, first, stride in one.rows:
+            move(first + number * stride)
+        if self._outputs:
+            self._copy_cotangents(number)
+        self._records[1 - turn].clear()
+        one.prepared.run()
+        for total, part in zip(self._sums, self._parts[1 - turn], strict=True):
+            total.add_(part)
+        if self._summed:
+            self._sum_samples(one.prepared, number)
+        self._turn = 1 - turn
+
+    def _add_row(self, record: Record, number: int) -> None:
+        """Add the gradient of a state that the scan returned."""
+        row = self._job.row(number + 1)
+        for room, one in zip(record.tensors() if row is not None else (), self._states, strict=False):
+            if one is not None:
+                room.add_(one[row])
+
+    def _run_again(self, one: BackwardPass, number: int, state: list[int]) -> None:
+        """Run a step for what its backward pass reads of its results."""
+        self._again.clear()
+        memory = self._steps.run_again(number, state, self._again.addresses()).memory
+        found = {name: room.data_ptr() for name, room in memory.items()}
+        found |= dict(zip(self._names.following, self._again.addresses(), strict=True))
+        for name, move in one.results.items():
+            move(found[name])
+
+    def _copy_cotangents(self, number: int) -> None:
+        """Copy those of outputs that the pass writes to; zeros where there are none."""
+        for name, cotangent, room in zip(self._names.outputs, self._outputs, self._room, strict=True):
+            if name not in self._backward.cotangents:
+                continue
+            if cotangent is None:
+                room.zero_()
+            elif self._backward.cotangents[name][1]:
+                room.copy_(cotangent[number])
+
+    def _sum_samples(self, made: PreparedPass, number: int) -> None:
+        """Gradients of arguments that all samples of a batch share."""
+        for name in self._summed:
+            found = made.memory[self._backward.gradients[name][0]]
+            if name in self._inputs:
+                torch.sum(found, 0, out=self._inputs[name][number])
+            elif name in self._wide:
+                self._wide[name].add_(found)
+            else:
+                self._wide[name] = found.clone()
+
+    def gradients(self) -> list[Tensor | None]:
+        """Of all arguments."""
+        count = self._job.sizes[0]
+        sums = dict(zip(self._parameters, self._sums, strict=True))
+        sums |= {name: one.sum(0) for name, one in self._wide.items()}
+        state = [one.clone() for one in self._records[self._turn].tensors()[:count]]
+        inputs = [self._inputs.get(name) for name in self._names.inputs]
+        return [*state, *inputs, *(sums.get(name) for name in self._names.parameters)]
+
+
+def _moved_by_rows(made: PreparedPass, name: str, tensor: Tensor) -> tuple[Move, int, int]:
+    rows = Rows.of(tensor)
+    return made.port(name), rows.first, rows.stride

@@ -1,0 +1,59 @@
+"""Memory that a scan makes once: buffers for states, side by side."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+ALIGNED = 64
+"""Bytes: addresses of tensors are multiples of that many."""
+Move = Callable[[int], None]
+"""Gives an array of a launch memory at another address."""
+
+
+class Record:
+    """Several tensors in one piece of memory, so that one call zeroes them all; several such pieces in a row.
+
+    Attributes:
+        columns: each tensor, with the pieces as its first dim.
+    """
+
+    def __init__(self, likes: Sequence[tuple[torch.Size, torch.dtype]], count: int = 1) -> None:
+        sizes = [shape.numel() * dtype.itemsize for shape, dtype in likes]
+        self._offsets = list(itertools.accumulate([-(-size // ALIGNED) * ALIGNED for size in sizes], initial=0))
+        self._size = self._offsets[-1]
+        self._memory = torch.zeros((count, self._size), dtype=torch.uint8)
+        self._first = self._memory.data_ptr()
+        self.columns = [
+            self._memory[:, start : start + size].view(dtype).view(count, *shape)
+            for (shape, dtype), start, size in zip(likes, self._offsets, sizes, strict=False)
+        ]
+
+    def addresses(self, piece: int = 0) -> list[int]:
+        """Where the tensors of a piece are."""
+        begin = self._first + piece * self._size
+        return [begin + offset for offset in self._offsets[:-1]]
+
+    def tensors(self, piece: int = 0) -> list[Tensor]:
+        """The tensors of a piece."""
+        return [column[piece] for column in self.columns]
+
+    def clear(self, piece: int = 0) -> None:
+        """Zero a piece."""
+        self._memory[piece].zero_()
+
+
+class Rows(NamedTuple):
+    """A tensor with time as its first dim: where its rows are."""
+
+    first: int
+    stride: int
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Rows:
+        """The rows of a contiguous tensor."""
+        return cls(tensor.data_ptr(), tensor[0].nbytes if len(tensor) else 0)
