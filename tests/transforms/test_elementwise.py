@@ -10,11 +10,12 @@ from tinsmith.transforms import strip_functions
 
 X, Y = array("x"), array("y")
 K, J = array("k_of", "i32"), array("m", rank=2)
-KINDS = {"a": "f32", "k": "i32"}
 
 
 def of(*body, arrays=(X, Y), end=None, **settings):
-    return kernel([*arrays], [loop("r", Y.size() if end is None else end, body, is_parallel=True, **settings)], **KINDS)
+    return kernel(
+        [*arrays], [loop("r", Y.size() if end is None else end, body, is_parallel=True, **settings)], a="f32", k="i32"
+    )
 
 
 def text(one):
@@ -84,7 +85,7 @@ STAYS = {
     "of a local that iterations hand on": kernel(
         [X, Y],
         [assign("a", 0.0), loop("r", Y.size(), [assign("a", local("a") + X["r"]), store(Y, "r", local("a"))])],
-        **KINDS,
+        a="f32",
     ),
     "of a field": of(store(Y, "r", array("f", label="f")["r"]), arrays=(X, Y, array("f", label="f"))),
     "of vectors": of(store(Y, "r", array("v", element=(3,)).at("r", (0,))), arrays=(X, Y, array("v", element=(3,)))),
