@@ -1,4 +1,4 @@
-"""Steps that are launches alone: ops of all kinds against a plain loop over the same op, and that they are launched so."""
+"""Steps that are launches alone: ops of all kinds against a loop over the same op, and that they are launched so."""
 
 import pytest
 import torch
@@ -221,7 +221,7 @@ def test_a_kernel_that_is_slow_on_one_thread_gets_several(lang, monkeypatch, run
     end, _ = ts.scan(step, x, length=20, checkpoint=3)
     end.sum().backward()
     assert end.tolist() == x.grad.tolist() == [2.0**20] * 4
-    assert step._core._pace.serial_below <= 8
+    assert step._core._paces[0].serial_below <= 8
 
 
 def test_an_op_without_a_gradient_is_refused_in_the_forward_pass(lang, runners):

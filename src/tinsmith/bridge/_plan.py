@@ -94,7 +94,7 @@ class Plan:
         """The backward pass for the inputs that want a gradient, from all outputs or those `given`."""
         is_serial = self._is_cpu and numbers[-1] < self._backward_pace.serial_below
         # As `Wish` compares; making one takes half a microsecond of each backward pass.
-        found = self._backward.get((active, given, is_serial, ()))
+        found = self._backward.get((active, given, is_serial, (), False))
         if found is not None:
             return found
         return self._make_backward(Wish(active, given, is_serial, self._stacks(active, numbers, scalars)))
@@ -136,7 +136,7 @@ class Plan:
         if given < frozenset(name for _, name in self._moving):
             groups = self.reverse.groups(active & self.kind.floats, given)
         group = groups[0] if len(groups) == 1 else None
-        wish = Wish(active, group, self.is_serial(numbers), self._stacks(active, numbers, scalars))
+        wish = Wish(active, group, self.is_serial(numbers), self._stacks(active, numbers, scalars), True)
         with COMPILING:
             if wish not in self._backward_layouts:
                 self._backward_layouts[wish] = self.reverse.backward(self.kind, wish)

@@ -77,6 +77,11 @@ class Signature:
         return Spec(self.spec.text, self.spec.scratch_text, *sides)
 
     @lazy
+    def kernel_items(self) -> dict[str, Item]:
+        """The arrays of the spec as the kernel sees them, by name."""
+        return {item.name: item for item in self.kernel_spec.items}
+
+    @lazy
     def size_names(self) -> tuple[str, ...]:
         """Dims that a call gives by keyword: free dims that are no scalar parameter."""
         own = (name for name in self.spec.free_dims if name not in self.scalars)

@@ -64,8 +64,10 @@ def forward_layout(case: Case, emit: Emit, program: Program, names: Sequence[str
     return Layout(given, tuple(makes), actions, results, program.arrays, case.is_looped)
 
 
-def backward_layout(case: Case, emit: Emit, program: Program, kind: Kind, active: frozenset[str]) -> Layout:
-    """A generated backward pass."""
+def backward_layout(
+    case: Case, emit: Emit, program: Program, kind: Kind, active: frozenset[str], whole: frozenset[str]
+) -> Layout:
+    """A generated backward pass, which stores every element of the gradients in `whole`."""
     signature = case.signature
     gradients = program.gradients
     reads = (Saved(name) for name in sorted(program.reads & {*kind.names}))
@@ -82,7 +84,7 @@ def backward_layout(case: Case, emit: Emit, program: Program, kind: Kind, active
     found = {**gradients, **missing}
     return Layout(
         (*reads, *cotangents),
-        tuple(Make(gradient, name) for name, gradient in shared.items()),
+        tuple(Make(gradient, name, is_zero=gradient not in whole) for name, gradient in shared.items()),
         (*own, *_actions(program, emit, signature)),
         tuple(Result(found[name]) if name in active else None for name in signature.arrays),
         program.arrays,

@@ -24,12 +24,14 @@ class Wish(NamedTuple):
         given: outputs that have a cotangent, None for all.
         is_serial: whether on one thread.
         stacks: depths of gradient stacks (`ReverseAt.stacks`).
+        adds: whether it adds to gradients that hold something already: the sums of earlier passes.
     """
 
     active: frozenset[str]
     given: frozenset[str] | None
     is_serial: bool
     stacks: tuple[int, ...] = ()
+    adds: bool = False
 
 
 class ReverseAt(ABC):

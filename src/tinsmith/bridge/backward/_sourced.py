@@ -12,7 +12,8 @@ from ..._errors import GradientError, refusal
 from ..._warned import warn
 from ...engines import COMPILING, Language
 from ...source.ir import Lowered, NotCovered, Race, nodes, walk
-from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread, unchanged_after
+from ...spec import Anything
+from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread, store_whole_gradients, unchanged_after
 from .._case import Case
 from .._determinism import fix_order
 from .._kind import Kind
@@ -100,6 +101,7 @@ class SourceAt(ReverseAt):
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[nodes.Kernel, Emitted] = {}
         self._forward: Program | None = None
+        self._whole: dict[tuple[frozenset[str], frozenset[str] | None, bool], tuple[Program, frozenset[str]]] = {}
 
     @property
     def launched(self) -> Launched:
@@ -254,11 +256,43 @@ class SourceAt(ReverseAt):
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
-        active, given, is_serial, _ = wish
+        active, given, is_serial, _, adds = wish
         self.check(active)
+        program, whole = self.launched_program(active, given, is_serial=is_serial, adds=adds)
+        return backward_layout(self.case, self.emitted, program, kind, active, whole)
+
+    def launched_program(
+        self,
+        active: frozenset[str],
+        given: frozenset[str] | None = None,
+        *,
+        is_serial: bool = False,
+        adds: bool = False,
+    ) -> tuple[Program, frozenset[str]]:
+        """The backward pass as it is launched, and the gradients that it stores and does not add to."""
         part = None if given is None else self._part(active, given, is_serial=is_serial)
         program = self.program(active, is_serial=is_serial) if part is None else part
-        return backward_layout(self.case, self.emitted, program, kind, active)
+        if adds or self.case.is_looped:  # samples that run one by one add to one gradient of an input that they share
+            return program, frozenset()
+        key = active, None if part is None else given, is_serial
+        if key not in self._whole:
+            made = active & {*self.case.signature.arrays}
+            self._whole[key] = store_whole_gradients(program, sorted(made), self._extent)
+        return self._whole[key]
+
+    def _extent(self, array: str, axis: int) -> object:
+        """What is equal for axes of arrays that the spec says are equally long."""
+        signature = self.case.signature
+        item = signature.kernel_items.get(array)
+        unknown = array, axis
+        if item is None or item.has_rest:
+            return unknown
+        if array in self.case.batched:
+            axis -= 1
+        if axis < 0:
+            return "the batch"
+        dim = item.dims[axis] if axis < len(item.dims) else Anything()
+        return unknown if isinstance(dim, Anything) else dim
 
 
 class AutoReverse(Reverse):

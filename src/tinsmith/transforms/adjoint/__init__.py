@@ -7,6 +7,7 @@ from ._flops import count_flops
 from ._one_thread import on_one_thread, serial_twin
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
 from ._recorded import Records, records_of
+from ._whole import store_whole_gradients
 
 __all__ = [
     "Action",
@@ -25,5 +26,6 @@ __all__ = [
     "on_one_thread",
     "records_of",
     "serial_twin",
+    "store_whole_gradients",
     "unchanged_after",
 ]

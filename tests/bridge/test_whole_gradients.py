@@ -1,0 +1,139 @@
+"""Gradients that a launch fills are stored into memory that nobody cleared: right, and only where it is so."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.written import written
+from tinsmith.bridge import adjoint_source
+
+HEAD = "def kernel(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):\n"
+VECTORS = "x[n, m], w[n, m] -> y[n, m]"
+FORMS = {  # a kernel, the spec, and whether the gradient of `x` is stored without a sum
+    "elementwise": ("for i, j in x:\n y[i, j] = x[i, j] * w[i, j]", VECTORS, True),
+    "by another array": ("for i, j in y:\n y[i, j] = x[i, j] * w[i, j] * x[i, j]", VECTORS, True),
+    "a loop inside": (
+        "for i in range(x.shape[0]):\n t = 1.0\n for j in range(x.shape[1]):\n  t *= x[i, j] + 0.5\n"
+        "  y[i, j] = t * w[i, j]",
+        VECTORS,
+        True,
+    ),
+    "turned": (
+        "for j, i in lang.ndrange(x.shape[1], w.shape[0]):\n y[i, j] = x[i, j] * w[i, j]",
+        VECTORS,
+        True,
+    ),
+    "all but one": (
+        "for i, j in lang.ndrange((1, x.shape[0]), x.shape[1]):\n y[i, j] = x[i, j] * w[i, j]",
+        VECTORS,
+        False,
+    ),
+    "a branch": ("for i, j in x:\n if w[i, j] > 0.5:\n  y[i, j] = x[i, j] * w[i, j]", VECTORS, False),
+    "ends early": (
+        "for i in range(x.shape[0]):\n for j in range(x.shape[1]):\n  y[i, j] = x[i, j] * w[i, j]\n"
+        "  if w[i, j] > 0.7:\n   break",
+        VECTORS,
+        False,
+    ),
+    "a row": ("for i, j in y:\n y[i, j] = x[i, 0] * w[i, j]", VECTORS, False),
+    "a diagonal": (
+        "for i, j in lang.ndrange(x.shape[0], x.shape[1]):\n y[i, j] = x[i, i % 3] * w[i, j]",
+        VECTORS,
+        False,
+    ),
+    "twice": (
+        "for i, j in x:\n y[i, j] = x[i, j] * w[i, j]\nfor i in range(x.shape[0]):\n y[i, 0] += x[i, 1] * w[i, 2]",
+        VECTORS,
+        False,
+    ),
+    "as long, says nobody": ("for i, j in y:\n y[i, j] = x[i, j] * w[i, j]", "x[_, _], w[n, m] -> y[n, m]", False),
+    "as long, says the spec": ("for i, j in y:\n y[i, j] = x[i, j] * w[i, j]", "x[n, 3], w[n, 3] -> y[n, 3]", True),
+}
+
+
+def leaves():
+    torch.manual_seed(0)
+    return [torch.rand(4, 3, dtype=torch.float64) for _ in range(2)]
+
+
+def spoil_memory():
+    """Fill what is handed out next with NaN."""
+    for _ in range(20):
+        torch.full((4, 3), torch.nan, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_gradient_is_stored_where_a_launch_fills_it(lang64, form):
+    body, spec, is_stored = FORMS[form]
+    op = ts.op(spec, adjoint="source")(written(lang64, HEAD + "".join(f"    {line}\n" for line in body.splitlines())))
+    given = leaves()
+    c = torch.rand(4, 3, dtype=torch.float64)
+    wanted = ts.oracle(op, *given, cotangents=[c]).gradients
+    for _ in range(2):
+        x, w = (one.clone().requires_grad_() for one in given)
+        y = op(x, w)
+        spoil_memory()
+        found = torch.autograd.grad(y, [x, w], c)
+        torch.testing.assert_close(dict(zip("xw", found, strict=True)), dict(wanted), rtol=1e-11, atol=1e-13)
+    lines = [line.strip() for line in adjoint_source(op).splitlines()]
+    stores = [line for line in lines if line.startswith("grad_x[")]
+    assert (bool(stores) and "= grad_x[" not in stores[0]) == is_stored, adjoint_source(op)
+
+
+def make_product(lang):
+    return ts.op(VECTORS, adjoint="source")(
+        written(lang, HEAD + "    for i, j in x:\n        y[i, j] = x[i, j] * w[i, j]\n")
+    )
+
+
+@pytest.mark.parametrize("dims", [(0, 0), (0, None), (None, 0)])
+def test_batches_sum_what_samples_share(lang64, dims):
+    op = make_product(lang64)
+    x, w = (torch.rand(*((5,) if dim == 0 else ()), 4, 3, dtype=torch.float64) for dim in dims)
+    x.requires_grad_()
+    w.requires_grad_()
+    c = torch.rand(5, 4, 3, dtype=torch.float64)
+    found = torch.autograd.grad(torch.vmap(op, dims)(x, w), [x, w], c)
+    spoil_memory()
+    torch.testing.assert_close(found, torch.autograd.grad(x * w, [x, w], c))
+
+
+def test_samples_that_run_one_by_one_too(lang64):
+    product = "    for i, j in x:\n        y[i, j] = x[i, j] * w[i, j]\n"
+    text = f"{HEAD}{product}    n = x.shape[0]\n    y[n - 1, 0] += 0.0 * w[0, 0]\n"
+    op = ts.op(VECTORS, adjoint="source")(written(lang64, text))
+    x, w = torch.rand(4, 3, dtype=torch.float64, requires_grad=True), torch.rand(5, 4, 3, dtype=torch.float64)
+    c = torch.rand(5, 4, 3, dtype=torch.float64)
+    (found,) = torch.autograd.grad(torch.vmap(op, (None, 0))(x, w), x, c)
+    torch.testing.assert_close(found, (w * c).sum(0))
+
+
+def test_a_kernel_that_is_launched_twice_adds(lang64):
+    step = written(
+        lang64,
+        "def step(x: lang.types.ndarray(), y: lang.types.ndarray()):\n"
+        "    for i in x:\n        y[i] += x[i] * x[i] + y[i]\n",
+    )
+    op = ts.chain("x[n] -> y[n]", [step, step], adjoint="source")
+    x = torch.rand(5, dtype=torch.float64, requires_grad=True)
+    y = op(x)
+    (found,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(y, 3 * x * x)
+    torch.testing.assert_close(found, 6 * x)
+
+
+def test_vectors_are_stored_entry_by_entry(lang64):
+    array = lang64.types.ndarray(dtype=lang64.types.vector(3, lang64.f64), ndim=1)
+
+    @ts.op("x[n, 3] -> y[n]", adjoint="source")
+    @lang64.kernel
+    def norms(x: array, y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i].dot(x[i]) * x[i][1]
+
+    x = torch.rand(6, 3, dtype=torch.float64, requires_grad=True)
+    y = norms(x)
+    spoil_memory()
+    (found,) = torch.autograd.grad(y.sum(), x)
+    (wanted,) = torch.autograd.grad(((x * x).sum(1) * x[:, 1]).sum(), x)
+    torch.testing.assert_close(found, wanted)
