@@ -1,4 +1,4 @@
-"""Steps that are launches alone: ops of all kinds against a loop over the same op, and that they are launched so."""
+"""Steps that are launches alone: ops of all kinds, against a plain loop over the same op."""
 
 import pytest
 import torch

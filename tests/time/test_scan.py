@@ -197,9 +197,33 @@ def test_a_tensor_that_is_captured_later_is_refused():
     def step(state, open_):
         return state * late if open_ else state * 1.0, None
 
-    end, _ = ts.scan(step, x, gate)
-    with pytest.raises(ts.GradientError, match=r"(?s)step 2 of a scan over `step` uses a tensor.*in `parameters`"):
+    words = r"(?s)step 2 of a scan over `step` uses a tensor.*in `parameters`"
+    with pytest.raises(ts.GradientError, match=words):
+        ts.scan(step, x, gate)
+    end, _ = ts.scan(step, x, gate, checkpoint=2)
+    with pytest.raises(ts.GradientError, match=words):
         end.sum().backward()
+
+
+@pytest.mark.parametrize("options", CHECKPOINTS, ids=str)
+def test_random_numbers_of_further_derivatives(options):
+    """Of a second backward pass, for which the forward pass may be run again, and of the second derivative."""
+    x = torch.rand(10, dtype=torch.float64, requires_grad=True)
+    torch.manual_seed(7)
+
+    def step(state, _):
+        return state * (state + torch.rand(10, dtype=torch.float64)), None
+
+    end, _ = ts.scan(step, x, length=4, **options)
+    torch.manual_seed(7)
+    right = x
+    for _ in range(4):
+        right, _ = step(right, None)
+    once, again, wanted = (torch.autograd.grad(one.sum(), x, create_graph=True)[0] for one in (end, end, right))
+    assert torch.equal(once, again)
+    torch.testing.assert_close(once, wanted)
+    second, wanted = (torch.autograd.grad(one.sum(), x)[0] for one in (again, wanted))
+    torch.testing.assert_close(second, wanted)
 
 
 @pytest.mark.parametrize("options", CHECKPOINTS, ids=str)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .._errors import GradientError, refusal
 from ..bridge import has_older_batch, into_older_batch, older_batches
+from ._environment import under_autocast
 from ._job import Arguments, Job, is_differentiable
 from ._launched import Launched, launches_of
 from ._replayed import Replay
@@ -70,7 +71,9 @@ class ScanBackward(torch.autograd.Function):
         if job.arguments(tensors[:count]).captured and torch.is_grad_enabled():
             words = f"a scan over `{job.step.name}` has no third derivative, for its step uses a captured tensor"
             raise GradientError(refusal(words, remedy="Pass it in `parameters`."))
-        with torch.enable_grad():
+        with job.random.undisturbed(), under_autocast(job.autocast), torch.enable_grad():
+            if job.begin is not None:
+                job.random.restore(job.begin)
             # Arguments may depend on each other outside, which is no business of this gradient.
             alias = _alias if torch.is_grad_enabled() and not job.arguments(tensors[:count]).captured else _detach
             own = [alias(one) if place < sum(job.sizes) or place >= count else one for place, one in enumerate(tensors)]

@@ -57,7 +57,9 @@ class Job:
         changes_state: whether the step updates the state that it is given in place.
         checks: whether to look for numbers that are not finite.
         wanted: arguments that need a gradient; empty where none does.
-        kept: the states that the forward pass kept; None when a backward pass has used them up.
+        keeps_graphs: whether the forward pass keeps what autograd records, besides or instead of states.
+        begin: a note of the random numbers that the first step draws.
+        kept: what the forward pass kept; None when a backward pass has used it up.
     """
 
     step: Step
@@ -73,6 +75,8 @@ class Job:
     changes_state: bool = False
     checks: bool = False
     wanted: tuple[bool, ...] = ()
+    keeps_graphs: bool = False
+    begin: Any = None
     kept: Any = None
 
     def arguments(self, tensors: Sequence[Any]) -> Arguments:

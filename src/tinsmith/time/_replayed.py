@@ -1,7 +1,8 @@
 """Steps run one by one by torch: a Python function, a layer, or an op that has no launches prepared.
 
 The forward pass runs without a graph. The backward pass runs each stretch of steps once more, with a graph, and asks
-autograd for the gradient of that stretch; the states in between come from the schedule.
+autograd for the gradient of that stretch; the states in between come from the schedule. Where there is memory for them,
+the graphs are recorded in the forward pass, and nothing is run again.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, refusal
-from ._captured import captured_leaves, refuse_unknown
 from ._environment import under_autocast
 from ._finite import check_finite
-from ._job import Arguments, Job, is_differentiable
+from ._job import Job
+from ._recorded import Recorder, Reversal, Stretch
 from ._schedule import Advance, Keep, Restore, Reverse
 
 
@@ -58,22 +59,30 @@ class Replay:
 
     # Forward ----------------------------------------------------------------------------------
     def forward(self) -> list[Tensor]:
-        """Run all steps; note the states that the schedule keeps. Returns states and then outputs."""
+        """Run all steps; keep the states that the schedule keeps, or what autograd records of the steps."""
         job = self._job
+        job.begin = job.random.note()
         kept_at = set(job.schedule.kept)
-        slots = Slots(self._state, job.schedule.capacity)
+        slots = Slots(self._state, job.schedule.capacity if not job.keeps_graphs else 0)
+        recorder = Recorder(job, self._given, self._rows, job.wanted) if job.keeps_graphs else None
+        graphs: list[Stretch] = []
         states, outputs = self._room()
-        for stretch in range(-(-job.length // job.unroll)):
-            if stretch in kept_at:
-                slots.push(self._state, job.random.note())
-            for number in job.steps(stretch):
-                made = self._step(number)
-                for room, one in zip(outputs, made, strict=True):
-                    room[number] = one
-                row = job.row(number + 1)
-                for room, one in zip(states if row is not None else (), self._state, strict=False):
-                    room[row] = one
-        job.kept = slots
+        for number in range(-(-job.length // job.unroll)):
+            if recorder is not None:
+                graphs.append(recorder.record(job.steps(number), self._state))
+                made = graphs[-1].results
+                self._state = [one.detach() for one in graphs[-1].last]
+            else:
+                if number in kept_at:
+                    slots.push(self._state, job.random.note())
+                made = [self._step(step) for step in job.steps(number)]
+            for step, (outs, now) in zip(job.steps(number), made, strict=True):
+                for room, one in zip(outputs, outs, strict=True):
+                    room[step] = one.detach()
+                row = job.row(step + 1)
+                for room, one in zip(states if row is not None else (), now, strict=False):
+                    room[row] = one.detach()
+        job.kept = slots if recorder is None else (recorder, graphs)
         # Of a state that nobody changes, autograd would otherwise get an argument back as a result.
         return [*(states if job.every is not None else [one.clone() for one in self._state]), *outputs]
 
@@ -86,8 +95,8 @@ class Replay:
         made = [first.new_empty((count, *like.shape), dtype=like.dtype) for count, like in (*rows, *outputs)]
         return made[: len(rows)], made[len(rows) :]
 
-    def _step(self, number: int) -> list[Tensor]:
-        """Run a step. Returns its outputs."""
+    def _step(self, number: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Run a step. Returns its outputs, and the state after it."""
         job, before = self._job, self._state
         given = [one.clone() for one in before] if job.changes_state and self._is_kept else before
         versions = [one._version for one in before] if self._is_kept else ()
@@ -99,7 +108,7 @@ class Replay:
         if job.checks:
             check_finite(job, number, given, self._rows[number], state, outputs)
         self._state, self._is_kept = state, False
-        return outputs
+        return outputs, state
 
     # Backward ---------------------------------------------------------------------------------
     def backward(self, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
@@ -107,120 +116,45 @@ class Replay:
         job = self._job
         with job.random.undisturbed(), under_autocast(job.autocast):
             if job.kept is None:
+                job.random.restore(job.begin)
                 self.forward()
-                self._state = list(self._given.state)
-            assert job.kept is not None
-            slots, job.kept = job.kept, None  # other states take the place of those that are used up
-            reversal = _Reversal(job, self._given, self._rows, cotangents, wanted)
-            for action in job.schedule.reversal():
-                match action:
-                    case Restore(slot):
-                        self._state, noted = slots.take(slot)
-                        self._is_kept = True
-                        job.random.restore(noted)
-                    case Advance(start, end):
-                        for stretch in range(start, end):
-                            for number in job.steps(stretch):
-                                self._step(number)
-                    case Keep():
-                        slots.push(self._state, job.random.note())
-                    case Reverse(stretch):
-                        reversal.pull_back(job.steps(stretch), self._state)
-            return reversal.gradients()
+            kept: Any = job.kept
+            job.kept = None  # other states take the place of those that are used up
+            if job.keeps_graphs:
+                return self._through_graphs(kept[0], kept[1], cotangents, wanted)
+            return self._through_slots(kept, cotangents, wanted)
 
+    def _through_graphs(
+        self, recorder: Recorder, graphs: list[Stretch], cotangents: Sequence[Tensor | None], wanted: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """Back through what autograd recorded in the forward pass."""
+        reversal = Reversal(self._job, self._given, recorder, cotangents, wanted)
+        while graphs:
+            reversal.pull_back(graphs.pop())
+        return reversal.gradients()
 
-class _Reversal:
-    """The gradient on its way back from the last step to the first."""
-
-    def __init__(
-        self,
-        job: Job,
-        given: Arguments,
-        rows: Sequence[Any],
-        cotangents: Sequence[Tensor | None],
-        wanted: Sequence[bool],
-    ) -> None:
-        count = job.sizes[0]
-        self._job = job
-        self._rows = rows
-        self._wanted = job.arguments(wanted)
-        self._state_cotangents, self._output_cotangents = cotangents[:count], cotangents[count:]
-        self._state: list[Tensor | None] = [None] * count if job.every is not None else list(cotangents[:count])
-        self._inputs = [
-            torch.zeros_like(one) if wants else None
-            for one, wants in zip(given.inputs, self._wanted.inputs, strict=True)
-        ]
-        self._parameters = [
-            _leaf(one, wants) for one, wants in zip(given.parameters, self._wanted.parameters, strict=True)
-        ]
-        self._captured = given.captured
-        self._sums: list[Tensor | None] = [None] * (len(given.parameters) + len(given.captured))
-
-    def gradients(self) -> list[Tensor | None]:
-        """Of all arguments."""
-        return [*self._state, *self._inputs, *self._sums]
-
-    def pull_back(self, steps: range, state: Sequence[Tensor]) -> None:
-        """From the state after a stretch of steps to the one before it."""
+    def _through_slots(
+        self, slots: Slots, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]
+    ) -> list[Tensor | None]:
+        """Back through kept states, and those that are computed again."""
         job = self._job
-        first = [_leaf(one, is_differentiable(one)) for one in state]
-        inputs = [[_leaf(one, w) for one, w in zip(self._rows[t], self._wanted.inputs, strict=True)] for t in steps]
-        ends: list[tuple[Tensor, Tensor]] = []
-        with torch.enable_grad():
-            # what a step updates in place must be no leaf
-            now: list[Tensor] = [one.clone() for one in first] if job.changes_state else first
-            for number, row in zip(steps, inputs, strict=True):
-                now, outputs = job.step(now, row, self._parameters)
-                ends += _pairs(outputs, [None if c is None else c[number] for c in self._output_cotangents])
-                at = job.row(number + 1)
-                if at is not None:
-                    ends += _pairs(now, [None if c is None else c[at] for c in self._state_cotangents])
-                if job.changes_state and number != steps[-1]:
-                    now = [one.clone() for one in now]  # the cotangent of a row belongs to what it was
-            ends += _pairs(now, self._state)
-        known = [*first, *(one for row in inputs for one in row), *self._parameters, *self._captured]
-        refuse_unknown(job.step.name, steps[0], captured_leaves([one for one, _ in ends], known))
-        rows = [one for row in inputs for one in row]
-        found = _gradients(ends, [*first, *rows, *self._parameters, *self._captured])
-        count = len(first)
-        self._state = found[:count]
-        self._put_inputs(steps, found[count : count + len(rows)])
-        for place, part in enumerate(found[count + len(rows) :]):
-            self._add(place, part)
-
-    def _put_inputs(self, steps: range, found: Sequence[Tensor | None]) -> None:
-        width = len(self._inputs)
-        for place, part in enumerate(found):
-            room = self._inputs[place % width]
-            if room is not None and part is not None:
-                room[steps[place // width]] = part
-
-    def _add(self, place: int, part: Tensor | None) -> None:
-        """Sum up, in place after the first."""
-        if part is None:
-            return
-        total = self._sums[place]
-        self._sums[place] = part.clone() if total is None else total.add_(part)
-
-
-def _leaf(tensor: Tensor, wants: bool) -> Tensor:
-    return tensor.detach().requires_grad_(wants and is_differentiable(tensor))
-
-
-def _pairs(results: Sequence[Tensor], cotangents: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
-    pairs = zip(results, cotangents, strict=True)
-    return [(one, cotangent) for one, cotangent in pairs if cotangent is not None and one.requires_grad]
-
-
-def _gradients(ends: Sequence[tuple[Tensor, Tensor]], leaves: Sequence[Tensor]) -> list[Tensor | None]:
-    """Gradients of the leaves, None for those that have none."""
-    active = [one for one in leaves if one.requires_grad]
-    if not ends or not active:
-        return [None] * len(leaves)
-    # A graph that a step shares with the outside, behind a captured tensor, is used again in the next step.
-    results, cotangents = zip(*ends, strict=True)
-    found = iter(torch.autograd.grad(results, active, cotangents, allow_unused=True, retain_graph=True))
-    return [next(found) if one.requires_grad else None for one in leaves]
+        recorder = Recorder(job, self._given, self._rows, wanted)
+        reversal = Reversal(job, self._given, recorder, cotangents, wanted)
+        for action in job.schedule.reversal():
+            match action:
+                case Restore(slot):
+                    self._state, noted = slots.take(slot)
+                    self._is_kept = True
+                    job.random.restore(noted)
+                case Advance(start, end):
+                    for stretch in range(start, end):
+                        for number in job.steps(stretch):
+                            self._step(number)
+                case Keep():
+                    slots.push(self._state, job.random.note())
+                case Reverse(stretch):
+                    reversal.pull_back(recorder.record(job.steps(stretch), self._state))
+        return reversal.gradients()
 
 
 def _changed_late(job: Job, number: int) -> ArgumentError:

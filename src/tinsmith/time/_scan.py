@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 from .._errors import ArgumentError, ShapeError, refusal
 from ..bridge import is_tracing, is_transformed
 from ._captured import captured_leaves
 from ._environment import RandomStates, note_autocast
 from ._function import Scan, loop
-from ._job import Arguments, Job, Like
+from ._job import Arguments, Job, Like, is_differentiable
 from ._schedule import Schedule
-from ._steps import FunctionStep, Given, step_of
+from ._steps import Given, step_of
 from ._trees import Tree, take_apart
 
 DEFAULT_MEMORY = "1GB"
@@ -124,6 +126,7 @@ def _run(*arguments: Any) -> tuple[Any, Any]:
     job, given, tree = _prepare(*arguments)
     tensors = given.flat
     if not job.wanted:
+        job.keeps_graphs = False
         job.schedule = Schedule(job.schedule.length)  # no backward pass follows, which would need the states
     if is_transformed():
         results = loop(job, tensors)
@@ -198,6 +201,7 @@ def _prepare(
     names = begin.tree.names("state")
     like = [Like(name, one.shape, one.dtype) for name, one in zip(names, begin.leaves, strict=True)]
     unroll = _positive("unroll", unroll)
+    budget = _read_memory(DEFAULT_MEMORY if memory is None else memory)
     stretches = -(-count // unroll)
     job = Job(
         step=made,
@@ -213,34 +217,75 @@ def _prepare(
         checks=check_finite,
     )
     given = Arguments(begin.leaves, rows.leaves, others.tensors)
-    given = given._replace(captured=_look(job, given) if count else ())
+    captured, recorded = _look(job, given) if count else ((), 0)
+    given = given._replace(captured=captured)
+    job.keeps_graphs = job.schedule.every == 1 and (checkpoint == "all" or recorded * count <= budget)
     if torch.is_grad_enabled() and any(one.requires_grad for one in given.flat):
         job.wanted = tuple(one.requires_grad for one in given.flat)
     return Prepared(job, given, begin.tree)
 
 
-def _look(job: Job, given: Arguments) -> Sequence[Tensor]:
-    """Run the first step to see what it returns and whether it changes its arguments. Returns what it captured."""
-    is_recorded = torch.is_grad_enabled() and not is_transformed() and isinstance(job.step, FunctionStep)
-    state, row = [one.clone() for one in given.state], [one[0].clone() for one in given.inputs]
-    parameters = list(given.parameters)
+def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
+    """Run the first step to see what it returns, whether it changes its arguments, and what autograd records.
+
+    Returns the tensors that it captured, and the bytes that autograd keeps of a step.
+    """
+    is_recorded = torch.is_grad_enabled() and not is_transformed()
+    state, row = list(given.state), [one[0] for one in given.inputs]
+    leaves: list[Tensor] = [*state, *row, *given.parameters]
     if is_recorded:
-        state, row, parameters = ([one.detach() for one in group] for group in (state, row, parameters))
-    groups = {"state": state, "inputs": row, "parameters": parameters}
-    before = {what: [one._version for one in group] for what, group in groups.items()}
+        # A state has a gradient where anything has.
+        wants = any(one.requires_grad for one in leaves)
+        asked = [wants] * len(state) + [one.requires_grad for one in leaves[len(state) :]]
+        pairs = zip(leaves, asked, strict=True)
+        leaves = [one.detach().requires_grad_(is_asked and is_differentiable(one)) for one, is_asked in pairs]
     with job.random.undisturbed(), torch.set_grad_enabled(is_recorded):
-        following, outputs = job.step(state, row, parameters)
+        own = job.arguments([one.clone() for one in leaves])  # no leaves, which may not be changed in place
+        saved = _Saved(own.flat if is_recorded else ())
+        groups = {"state": own.state, "inputs": own.inputs, "parameters": own.parameters}
+        before = {what: [one._version for one in group] for what, group in groups.items()}
+        with saved.noted(is_recorded):
+            following, outputs = job.step(own.state, own.inputs, own.parameters)
     changed = [what for what, group in groups.items() if [one._version for one in group] != before[what]]
     for what in changed:
         if what != "state":
-            words = f"step `{job.step.name}` of a scan changes its {what} in place"
-            raise ArgumentError(refusal(words, remedy="They are the caller's: change a `.clone()` of them."))
+            raise ArgumentError(_changes(job.step.name, what))
     job.changes_state = "state" in changed
     job.check_state(following, 0)
     tree = job.step.outputs
     names = tree.names("outputs") if tree is not None else []
     job.outputs = [Like(name, one.shape, one.dtype) for name, one in zip(names, outputs, strict=True)]
-    return captured_leaves([*following, *outputs], ()) if is_recorded else ()
+    ends = [*following, *outputs]
+    return (captured_leaves(ends, leaves), saved.bytes_with(ends)) if is_recorded else ((), 0)
+
+
+def _changes(step: str, what: str) -> str:
+    words = f"step `{step}` of a scan changes its {what} in place"
+    return refusal(words, remedy="They are the caller's: change a `.clone()` of them.")
+
+
+class _Saved:
+    """Memory that autograd keeps of a step, besides the arguments."""
+
+    def __init__(self, leaves: Sequence[Tensor]) -> None:
+        self._given = {one.untyped_storage().data_ptr() for one in leaves}
+        self._sizes: dict[int, int] = {}
+
+    def noted(self, is_recorded: bool) -> Any:
+        """Within, what is saved is noted. Transforms of torch.func take no hooks."""
+        return saved_tensors_hooks(self._note, lambda tensor: tensor) if is_recorded else contextlib.nullcontext()
+
+    def _note(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self._given:
+            self._sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    def bytes_with(self, results: Sequence[Tensor]) -> int:
+        """Bytes of what was saved and of the results."""
+        for one in results:
+            self._note(one)
+        return sum(self._sizes.values())
 
 
 def _check_tensors(state: Given, inputs: Given) -> None:

@@ -1,0 +1,151 @@
+"""Stretches of steps that autograd has recorded, and the gradient on its way back through them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ._captured import captured_leaves, refuse_unknown
+from ._finite import check_finite
+from ._job import Arguments, Job, is_differentiable
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Steps that autograd has recorded, from leaves of their own.
+
+    Attributes:
+        steps: which.
+        state, rows: the leaves: the state before the first step, and the inputs of each.
+        results: of each step the outputs, and the state after it where the scan returns that.
+        last: the state after the last step.
+    """
+
+    steps: range
+    state: list[Tensor]
+    rows: list[list[Tensor]]
+    results: list[tuple[list[Tensor], list[Tensor]]]
+    last: list[Tensor]
+
+
+class Recorder:
+    """Records the steps of a job.
+
+    Attributes:
+        parameters: leaves for these, which all stretches share.
+    """
+
+    def __init__(self, job: Job, given: Arguments, rows: Sequence[Sequence[Tensor]], wanted: Sequence[bool]) -> None:
+        self._job, self._rows = job, rows
+        self._wanted = job.arguments(wanted)
+        pairs = zip(given.parameters, self._wanted.parameters, strict=True)
+        self.parameters = [_leaf(one, wants) for one, wants in pairs]
+        self.captured = list(given.captured)
+
+    def record(self, steps: range, state: Sequence[Tensor]) -> Stretch:
+        """Run the steps of a stretch from this state. Raises GradientError for a tensor that step 0 did not use."""
+        job = self._job
+        first = [_leaf(one, is_differentiable(one)) for one in state]
+        rows = [[_leaf(one, w) for one, w in zip(self._rows[t], self._wanted.inputs, strict=True)] for t in steps]
+        results: list[tuple[list[Tensor], list[Tensor]]] = []
+        now = first
+        with torch.enable_grad():
+            for number, row in zip(steps, rows, strict=True):
+                # What a step updates in place is no leaf, and no state that is returned.
+                before = [one.clone() for one in now] if job.changes_state else now
+                now, outputs = job.step(before, row, self.parameters)
+                job.check_state(now, number)
+                job.check_outputs(outputs, number)
+                if job.checks:
+                    check_finite(job, number, before, row, now, outputs)
+                results.append((outputs, now if job.row(number + 1) is not None else []))
+        known = [*first, *(one for row in rows for one in row), *self.parameters, *self.captured]
+        ends = [one for outputs, states in results for one in (*outputs, *states)]
+        refuse_unknown(job.step.name, steps[0], captured_leaves([*ends, *now], known))
+        return Stretch(steps, first, rows, results, list(now))
+
+
+class Reversal:
+    """The gradient on its way back from the last step to the first."""
+
+    def __init__(
+        self,
+        job: Job,
+        given: Arguments,
+        recorder: Recorder,
+        cotangents: Sequence[Tensor | None],
+        wanted: Sequence[bool],
+    ) -> None:
+        count = job.sizes[0]
+        self._job = job
+        self._recorder = recorder
+        self._wanted = job.arguments(wanted)
+        self._state_cotangents, self._output_cotangents = cotangents[:count], cotangents[count:]
+        self._state: list[Tensor | None] = [None] * count if job.every is not None else list(cotangents[:count])
+        pairs = zip(given.inputs, self._wanted.inputs, strict=True)
+        self._inputs = [torch.zeros_like(one) if wants else None for one, wants in pairs]
+        self._sums: list[Tensor | None] = [None] * (len(given.parameters) + len(given.captured))
+
+    def gradients(self) -> list[Tensor | None]:
+        """Of all arguments."""
+        return [*self._state, *self._inputs, *self._sums]
+
+    def pull_back(self, stretch: Stretch) -> None:
+        """From the state after a stretch of steps to the one before it."""
+        job, shared = self._job, [*self._recorder.parameters, *self._recorder.captured]
+        ends: list[tuple[Tensor, Tensor]] = []
+        for number, (outputs, states) in zip(stretch.steps, stretch.results, strict=True):
+            ends += _pairs(outputs, [None if one is None else one[number] for one in self._output_cotangents])
+            row = job.row(number + 1)
+            if row is not None:
+                ends += _pairs(states, [None if one is None else one[row] for one in self._state_cotangents])
+        ends += _pairs(stretch.last, self._state)
+        rows = [one for row in stretch.rows for one in row]
+        wanted = [True] * len(stretch.state) + [*self._wanted.inputs] * len(stretch.rows)
+        wanted += [*self._wanted.parameters, *self._wanted.captured]
+        found = _gradients(ends, [*stretch.state, *rows, *shared], wanted)
+        count = len(stretch.state)
+        self._state = found[:count]
+        self._put_inputs(stretch.steps, found[count : count + len(rows)])
+        for place, part in enumerate(found[count + len(rows) :]):
+            self._add(place, part)
+
+    def _put_inputs(self, steps: range, found: Sequence[Tensor | None]) -> None:
+        width = len(self._inputs)
+        for place, part in enumerate(found):
+            room = self._inputs[place % width]
+            if room is not None and part is not None:
+                room[steps[place // width]] = part
+
+    def _add(self, place: int, part: Tensor | None) -> None:
+        """Sum up, in place after the first."""
+        if part is None:
+            return
+        total = self._sums[place]
+        self._sums[place] = part.clone() if total is None else total.add_(part)
+
+
+def _leaf(tensor: Tensor, wants: bool) -> Tensor:
+    return tensor.detach().requires_grad_(wants and is_differentiable(tensor))
+
+
+def _pairs(results: Sequence[Tensor], cotangents: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
+    pairs = zip(results, cotangents, strict=True)
+    return [(one, cotangent) for one, cotangent in pairs if cotangent is not None and one.requires_grad]
+
+
+def _gradients(
+    ends: Sequence[tuple[Tensor, Tensor]], leaves: Sequence[Tensor], wanted: Sequence[bool]
+) -> list[Tensor | None]:
+    """Gradients of the leaves that are wanted, None for those that have none."""
+    asked = [one.requires_grad and wants for one, wants in zip(leaves, wanted, strict=True)]
+    active = [one for one, is_asked in zip(leaves, asked, strict=True) if is_asked]
+    if not ends or not active:
+        return [None] * len(leaves)
+    # A graph that a step shares with the outside, behind a captured tensor, is used again in the next step.
+    results, cotangents = zip(*ends, strict=True)
+    found = iter(torch.autograd.grad(results, active, cotangents, allow_unused=True, retain_graph=True))
+    return [next(found) if is_asked else None for is_asked in asked]
