@@ -462,3 +462,26 @@ def test_a_number_that_is_not_finite_is_named_with_its_step():
     rows = torch.arange(8) == 5
     with pytest.raises(ts.CheckError, match=r"(?s)step 5 .*first   state\[1\] = nan.*in all  1 of 2.*were finite"):
         ts.scan(step, torch.tensor([1.0, -1.0]), rows, check_finite=True)
+
+
+def test_an_op_that_draws_numbers_of_the_engine_has_no_gradient(lang):
+    @lang.kernel
+    def step(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * lang.random()
+
+    @lang.kernel
+    def back(grad_y: lang.types.ndarray(), grad_x: lang.types.ndarray()):
+        for i in grad_y:
+            grad_x[i] = grad_y[i]
+
+    drawn = ts.op("x[n] -> y[n]", backward=back)(step)
+    ts.scan(drawn, torch.ones(3), length=4)
+    with pytest.raises(ts.GradientError, match=r"(?s)scan over op `step`.*draws random numbers of the engine"):
+        ts.scan(drawn, torch.ones(3, requires_grad=True), length=4)
+    seeded = ts.op("x[n] -> y[n]")(step)
+    x = torch.ones(3, requires_grad=True)
+    torch.manual_seed(1)
+    end, _ = ts.scan(seeded, x, length=4, checkpoint=2)
+    end.sum().backward()
+    torch.testing.assert_close(x.grad, end.detach())

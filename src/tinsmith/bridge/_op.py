@@ -31,7 +31,7 @@ from ._stage import FieldUse
 from ._structs import Structs
 from ._tracing import has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
-from .derived import SeededCore
+from .derived import SeededCore, has_draws
 from .operators import call_distributed, is_distributed
 
 _NOTHING: Mapping[str, Any] = {}
@@ -311,6 +311,11 @@ class Op(Generic[Result]):
     def results(self) -> tuple[str, ...]:
         """Names of what a call returns, in order."""
         return tuple(self._result_names)
+
+    @property
+    def draws_anew(self) -> bool:
+        """Whether its kernels draw random numbers of the engine, which no second run can draw again."""
+        return self._seeded is None and has_draws(self._core.signature)
 
     @property
     def examples(self) -> dict[str, Callable[[], Any]]:

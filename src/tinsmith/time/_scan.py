@@ -18,7 +18,7 @@ from ._environment import RandomStates, note_autocast
 from ._function import Scan, loop
 from ._job import Arguments, Job, Like, is_differentiable
 from ._schedule import Schedule
-from ._steps import Given, step_of
+from ._steps import Given, check_repeatable, step_of
 from ._trees import Tree, take_apart
 
 DEFAULT_MEMORY = "1GB"
@@ -173,8 +173,9 @@ def explain(
         f"forward:  {job.length} steps, {kept} states kept, {_megabytes(kept * size)}",
         f"backward: {again} steps run again to find the others, at most {counts.kept} states kept at once, "
         f"{_megabytes(counts.kept * size)}",
-        f"          {job.length} steps recorded for autograd, {job.unroll} at a time",
     ]
+    if job.step.op is None and not job.keeps_graphs:
+        lines.append(f"          {job.length} steps recorded for autograd, {job.unroll} at a time")
     return "\n".join(lines)
 
 
@@ -221,6 +222,7 @@ def _prepare(
     given = given._replace(captured=captured)
     job.keeps_graphs = job.schedule.every == 1 and (checkpoint == "all" or recorded * count <= budget)
     if torch.is_grad_enabled() and any(one.requires_grad for one in given.flat):
+        check_repeatable(job.step)
         job.wanted = tuple(one.requires_grad for one in given.flat)
     return Prepared(job, given, begin.tree)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._errors import ArgumentError, refusal
+from .._errors import ArgumentError, GradientError, refusal
 from ..bridge import Examinable, Op
 from ._trees import LEAF, NOTHING, Tree, take_apart
 
@@ -177,6 +177,17 @@ def _layer_step(layer: Any, state: Given, inputs: Given, parameters: Given) -> S
         return [*now, *row, *parameters.replaced(others)], {}
 
     return CallStep(label, layer, arrange, range(len(state.leaves)))
+
+
+def check_repeatable(step: Step) -> None:
+    """Refuse an op whose steps the backward pass would run again with other random numbers. Raises GradientError."""
+    if step.op is not None and step.op.draws_anew:
+        words = f"a scan over op `{step.name}` cannot have a gradient: its kernel draws random numbers of the engine"
+        rows = [("because", "a step that the backward pass runs again would draw other numbers")]
+        remedy = (
+            "Let the gradient be generated, `adjoint='source'`: the numbers follow torch's seed then. Or draw them "
+        )
+        raise GradientError(refusal(words, rows, remedy + "in torch, and pass them as `inputs`."))
 
 
 def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Step:
