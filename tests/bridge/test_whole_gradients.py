@@ -98,14 +98,19 @@ def test_batches_sum_what_samples_share(lang64, dims):
     torch.testing.assert_close(found, torch.autograd.grad(x * w, [x, w], c))
 
 
-def test_samples_that_run_one_by_one_too(lang64):
-    product = "    for i, j in x:\n        y[i, j] = x[i, j] * w[i, j]\n"
-    text = f"{HEAD}{product}    n = x.shape[0]\n    y[n - 1, 0] += 0.0 * w[0, 0]\n"
+def test_samples_that_run_one_by_one_add_to_what_they_share(lang64):
+    """A local of the top level that a loop adds to cannot be batched in one launch."""
+    total = "    s = 0.0\n    for i, j in w:\n        s += w[i, j]\n"
+    text = f"{HEAD}{total}    for i, j in x:\n        y[i, j] = x[i, j] * w[i, j] * s\n"
     op = ts.op(VECTORS, adjoint="source")(written(lang64, text))
-    x, w = torch.rand(4, 3, dtype=torch.float64, requires_grad=True), torch.rand(5, 4, 3, dtype=torch.float64)
+    x = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
+    w = torch.rand(5, 4, 3, dtype=torch.float64, requires_grad=True)
     c = torch.rand(5, 4, 3, dtype=torch.float64)
-    (found,) = torch.autograd.grad(torch.vmap(op, (None, 0))(x, w), x, c)
-    torch.testing.assert_close(found, (w * c).sum(0))
+    wanted = torch.autograd.grad(x * w * w.sum((1, 2), keepdim=True), [x, w], c)
+    torch.testing.assert_close(torch.autograd.grad(torch.vmap(op, (None, 0))(x, w), [x, w], c), wanted)
+    wanted = torch.autograd.grad(w * x * x.sum(), [x, w], c)
+    torch.testing.assert_close(torch.autograd.grad(torch.vmap(op, (0, None))(w, x), [x, w], c), wanted)
+    assert "one by one" in op.explain() or "sample" in op.explain()
 
 
 def test_a_kernel_that_is_launched_twice_adds(lang64):

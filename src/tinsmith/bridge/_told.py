@@ -10,7 +10,8 @@ from .backward import SourceAt
 
 def told(at: SourceAt, active: frozenset[str], *, is_serial: bool = False) -> Iterator[str]:
     """A backward pass, line by line; all that is no source is a comment. Raises NotCovered."""
-    program, _ = at.launched_program(active, is_serial=is_serial)
+    alone = active & {*at.case.signature.arrays}
+    program, _ = at.launched_program(active, None, alone, is_serial=is_serial)
     yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
     yield from (f"# {note}" for note in program.notes or ("tape: none, everything is worked out again",))
     for action in program.actions:

@@ -101,7 +101,7 @@ class SourceAt(ReverseAt):
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[nodes.Kernel, Emitted] = {}
         self._forward: Program | None = None
-        self._whole: dict[tuple[frozenset[str], frozenset[str] | None, bool], tuple[Program, frozenset[str]]] = {}
+        self._whole: dict[tuple[Any, ...], tuple[Program, frozenset[str]]] = {}
 
     @property
     def launched(self) -> Launched:
@@ -258,26 +258,33 @@ class SourceAt(ReverseAt):
     def backward(self, kind: Kind, wish: Wish) -> Layout:
         active, given, is_serial, _, adds = wish
         self.check(active)
-        program, whole = self.launched_program(active, given, is_serial=is_serial, adds=adds)
+        # Samples that run one by one add to the gradient of an input that they share.
+        alone = active & kind.batched if self.case.is_looped else active
+        alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
+        program, whole = self.launched_program(active, given, alone, is_serial=is_serial)
         return backward_layout(self.case, self.emitted, program, kind, active, whole)
 
     def launched_program(
         self,
         active: frozenset[str],
-        given: frozenset[str] | None = None,
+        given: frozenset[str] | None,
+        alone: frozenset[str],
         *,
         is_serial: bool = False,
-        adds: bool = False,
     ) -> tuple[Program, frozenset[str]]:
-        """The backward pass as it is launched, and the gradients that it stores and does not add to."""
+        """The backward pass as it is launched, and the gradients that it stores and does not add to.
+
+        Args:
+            active: inputs that want a gradient.
+            given: outputs that have a cotangent, None for all.
+            alone: inputs whose gradients one run of the pass makes.
+            is_serial: whether on one thread.
+        """
         part = None if given is None else self._part(active, given, is_serial=is_serial)
         program = self.program(active, is_serial=is_serial) if part is None else part
-        if adds or self.case.is_looped:  # samples that run one by one add to one gradient of an input that they share
-            return program, frozenset()
-        key = active, None if part is None else given, is_serial
+        key = active, None if part is None else given, alone, is_serial
         if key not in self._whole:
-            made = active & {*self.case.signature.arrays}
-            self._whole[key] = store_whole_gradients(program, sorted(made), self._extent)
+            self._whole[key] = store_whole_gradients(program, sorted(alone), self._extent)
         return self._whole[key]
 
     def _extent(self, array: str, axis: int) -> object:
@@ -287,7 +294,7 @@ class SourceAt(ReverseAt):
         unknown = array, axis
         if item is None or item.has_rest:
             return unknown
-        if array in self.case.batched:
+        if array in self.case.batched and not self.case.is_looped:
             axis -= 1
         if axis < 0:
             return "the batch"
