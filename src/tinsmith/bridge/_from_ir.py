@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..engines import Compiled, Engine, Language
-from ..kernels import arithmetic_cos, arithmetic_exp, arithmetic_log, arithmetic_sin, arithmetic_tanh
+from ..kernels import ARITHMETIC
 from ..source import build
 from ..source.ir import NotCovered, nodes, printed, types
 from ..transforms import batched, flat, has_elements_at_top, serialized, strip_functions
@@ -86,8 +86,7 @@ def compile_ir(
 def namespace_of(engine: Engine) -> dict[str, Any]:
     """What printed kernels find under the names that they have: the engine, and functions that it lacks."""
     if engine.name not in _FUNCTIONS:
-        makes = (arithmetic_cos, arithmetic_exp, arithmetic_log, arithmetic_sin, arithmetic_tanh)
-        _FUNCTIONS[engine.name] = {make.__name__.removeprefix("arithmetic"): make(engine.lang) for make in makes}
+        _FUNCTIONS[engine.name] = {f"_{name}": make(engine.lang) for name, make in ARITHMETIC.items()}
     return {"_lang": engine.lang, **_FUNCTIONS[engine.name]}
 
 

@@ -5,7 +5,7 @@ both, and what is static is fixed when the kernel is built. The factories import
 """
 
 from ._activations import ACTIVATIONS
-from ._arithmetic import arithmetic_cos, arithmetic_exp, arithmetic_log, arithmetic_sin, arithmetic_tanh
+from ._arithmetic import ARITHMETIC
 from ._composite import composite
 from ._counting_sort import counting_sort, move_rows
 from ._distortion import distortion
@@ -25,16 +25,12 @@ from ._volume_gradient import volume_gradient
 
 __all__ = [
     "ACTIVATIONS",
+    "ARITHMETIC",
     "ELEMENT_LOSSES",
     "March",
     "NetworkShape",
     "RUNS",
     "accumulate",
-    "arithmetic_cos",
-    "arithmetic_exp",
-    "arithmetic_log",
-    "arithmetic_sin",
-    "arithmetic_tanh",
     "backward_networks",
     "composite",
     "counting_sort",

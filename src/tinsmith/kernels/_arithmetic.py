@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 
-def arithmetic_exp(lang: ModuleType) -> Any:
+def _build_exp(lang: ModuleType) -> Any:
     """Build the function `exp(x)` for float32, which at infinities and NaN is what the library's is.
 
     It is within 2 units in the last place (1.3 was the most that was found, with the engines' fast arithmetic).
@@ -49,7 +49,7 @@ def arithmetic_exp(lang: ModuleType) -> Any:
     return exp
 
 
-def arithmetic_log(lang: ModuleType) -> Any:
+def _build_log(lang: ModuleType) -> Any:
     """Build the function `log(x)` for float32: at 0, below it, at infinity and NaN what the library's is.
 
     It is within 2 units in the last place.
@@ -87,13 +87,13 @@ def arithmetic_log(lang: ModuleType) -> Any:
     return log
 
 
-def arithmetic_tanh(lang: ModuleType) -> Any:
+def _build_tanh(lang: ModuleType) -> Any:
     """Build the function `tanh(x)` for float32, within 2 units in the last place.
 
     Up to 0.625 it is a polynomial, beyond:   tanh(x) = 1 - 2 / (exp(2 x) + 1)
     """
     f32 = lang.f32
-    exp = arithmetic_exp(lang)
+    exp = _build_exp(lang)
 
     @lang.func
     def tanh(x):
@@ -111,7 +111,7 @@ def arithmetic_tanh(lang: ModuleType) -> Any:
     return tanh
 
 
-def arithmetic_sin(lang: ModuleType) -> Any:
+def _build_sin(lang: ModuleType) -> Any:
     """Build the function `sin(x)` for float32, within 2 units in the last place where x is less than 2^20 in size."""
     of_quarter = _of_quarter(lang)
 
@@ -122,7 +122,7 @@ def arithmetic_sin(lang: ModuleType) -> Any:
     return sin
 
 
-def arithmetic_cos(lang: ModuleType) -> Any:
+def _build_cos(lang: ModuleType) -> Any:
     """Build the function `cos(x)` for float32, within 2 units in the last place where x is less than 2^20 in size."""
     of_quarter = _of_quarter(lang)
 
@@ -163,3 +163,7 @@ def _of_quarter(lang: ModuleType) -> Any:
         return lang.select((n & 2) == 0, found, -found)
 
     return of_quarter
+
+
+ARITHMETIC = {"cos": _build_cos, "exp": _build_exp, "log": _build_log, "sin": _build_sin, "tanh": _build_tanh}
+"""What builds each function, by the engines' names."""

@@ -10,6 +10,7 @@ from ._affine import (
 from ._arity import subscript_arity
 from ._build import build, remade, remade_function
 from ._calls import (
+    ARITHMETIC_FUNCTIONS,
     Followed,
     callee_of,
     divides,
@@ -52,6 +53,7 @@ from ._stacks import Nest, carrying_nests
 from ._walk import copied, walk
 
 __all__ = [
+    "ARITHMETIC_FUNCTIONS",
     "Access",
     "AffineIndex",
     "Constants",

@@ -21,6 +21,8 @@ _OF_BLOCKS = (
     "global_thread_idx",
 )
 """Functions of the engines' `simt.block`."""
+ARITHMETIC_FUNCTIONS = ("cos", "exp", "log", "sin", "tanh")
+"""Functions that `kernels` has by arithmetic alone, by the engines' names."""
 _ATOMIC = tuple(f"atomic_{word}" for word in ("add", "sub", "min", "max", "and", "or", "xor", "mul"))
 
 
@@ -110,7 +112,7 @@ def multiplies_atomically(source: Source, engine: Followed) -> bool:
 
 def takes_functions(source: Source, engine: Followed) -> bool:
     """Whether one of the functions that `kernels` has by arithmetic is called anywhere in a kernel."""
-    return engine_call(source, engine, ("cos", "exp", "log", "sin", "tanh")) is not None
+    return engine_call(source, engine, ARITHMETIC_FUNCTIONS) is not None
 
 
 def has_plain_loop(source: Source) -> bool:

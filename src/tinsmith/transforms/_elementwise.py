@@ -23,11 +23,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..source.ir import nodes, types, walk
+from ._names import Names
 from ._strip_parts import (
     FUNCTIONS,
     LENGTH,
     SHORTEST,
-    Names,
     assign,
     bounds_of_strip,
     integer,
@@ -37,6 +37,7 @@ from ._strip_parts import (
     strips_between,
     within_limits,
 )
+from .analysis import affine, defined
 
 _KINDS = frozenset({"f32", "f64", "i32"})
 """Types of arrays: of others no gain was measured."""
@@ -80,10 +81,9 @@ def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
     if not (is_plain and not loop.block_size and all(map(walk.is_invariant, bounds))):
         return False
     arrays = [kernel.arrays[name] for name in walk.touched(loop.body)]
-    given = set(_given(loop))
-    top = [one for one in kernel.body if not isinstance(one, nodes.For)]
+    given = defined(loop.body)
     # A local of the top level goes on from one iteration of a serial loop to the next.
-    carried = given & {name for one in walk.statements(top) for name in walk.assigned(one)}
+    carried = given & defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return (
         any(isinstance(one, nodes.Store) for one in loop.body)
         and not carried
@@ -111,7 +111,7 @@ def _accesses(loop: nodes.For) -> list[_Access]:
 
 def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
     """Whether stores, and loads that change with the last name, move one element when that name grows by one."""
-    inside = {loop.names[-1], *_given(loop)}
+    inside = {loop.names[-1], *defined(loop.body)}
 
     def is_one_for_all(index: Index) -> bool:
         return not walk.locals_in(index) & inside
@@ -126,21 +126,11 @@ def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
     )
 
 
-def _given(loop: nodes.For) -> list[str]:
-    return [name for one in loop.body for name in walk.assigned(one)]
-
-
 def _is_shifted(expr: nodes.Expr, name: str) -> bool:
     """Whether an index is a name, plus or minus what no iteration changes."""
-    match expr:
-        case nodes.Local():
-            return expr.name == name
-        case nodes.Binary("+", left, right) if walk.is_invariant(left):
-            return _is_shifted(right, name)
-        case nodes.Binary("+" | "-", left, right) if walk.is_invariant(right):
-            return _is_shifted(left, name)
-        case _:
-            return False
+    terms = affine(expr, {}).terms
+    others = [atom for atom in terms if atom != name]
+    return terms.get(name) == 1 and not any(isinstance(atom, str) or not walk.is_invariant(atom) for atom in others)
 
 
 def _reads_its_own(accesses: Sequence[_Access]) -> bool:
@@ -176,32 +166,33 @@ def _is_vector(one: nodes.Expr) -> bool:
 
 
 def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, names: Names) -> nodes.For:
-    (begin, end), strip = loop.bounds[-1], names.local("strip_of")
-    first, size, lane, again = (names.local(wish) for wish in ("strip_first", "strip_size", "lane", "lane"))
-    index, names.kinds[loop.names[-1]] = nodes.Local(loop.names[-1], "i32"), "i32"
-    fresh = {name: names.local(name, names.kinds[name]) for name in dict.fromkeys([*loop.names[-1:], *_given(loop)])}
+    (begin, end), strip = loop.bounds[-1], names.local("strip_of", "i32")
+    first, size, lane, again = (names.local(wish, "i32") for wish in ("strip_first", "strip_size", "lane", "lane"))
+    index, names.types[loop.names[-1]] = nodes.Local(loop.names[-1], "i32"), "i32"
+    given = [name for one in loop.body for name in walk.assigned(one)]
+    fresh = {name: names.local(name, names.types[name]) for name in dict.fromkeys([*loop.names[-1:], *given])}
     stored: dict[str, nodes.Local] = {}
     arrays: dict[tuple[str, Index], nodes.LocalArray] = {}
     ahead: list[nodes.Stmt] = [assign(fresh[index.name], integer("+", first, lane))]
     copies: list[nodes.Stmt] = [assign(index, integer("+", first, again))]
 
-    def renamed(expr: nodes.Expr) -> nodes.Expr:
+    def rename(expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):
             return fresh.get(expr.name, expr)
         if isinstance(expr, nodes.Load) and expr.array in stored:
             return stored[expr.array]
         if isinstance(expr, nodes.Unary) and moves(expr):
-            return replace(expr, operator=FUNCTIONS[expr.operator], value=renamed(expr.value))
-        return walk.rebuilt(expr, renamed)
+            return replace(expr, operator=FUNCTIONS[expr.operator], value=rename(expr.value))
+        return walk.rebuilt(expr, rename)
 
     for access in accesses:
         match access.statement:
             case nodes.Assign() as one:
-                ahead.append(replace(one, name=fresh[one.name].name, value=renamed(one.value)))
+                ahead.append(replace(one, name=fresh[one.name].name, value=rename(one.value)))
             case nodes.Store() as one:
                 kind, place = kernel.arrays[one.array].type, access.place or ()
                 value = names.local(f"{one.array}_value", kind)
-                ahead.append(nodes.Assign(value.name, renamed(one.value), one.line))
+                ahead.append(nodes.Assign(value.name, rename(one.value), one.line))
                 stored[one.array] = value
                 if (one.array, place) not in arrays:
                     array = names.local(f"{one.array}_ahead", kind).name

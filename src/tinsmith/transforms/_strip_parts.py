@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain, count
 
+from ..source import ARITHMETIC_FUNCTIONS
 from ..source.ir import nodes, walk
+from ._algebra import constant
+from ._names import Names
 
 LENGTH = 64
 """Iterations of a strip."""
@@ -14,10 +16,8 @@ SHIFT = 6
 """The power of two that `LENGTH` is."""
 SHORTEST = 8
 """A loop of fewer iterations stays whole: strips of it take longer (docs/about/decisions/vector-speed.md)."""
-FUNCTIONS = {name: f"arithmetic_{name}" for name in ("cos", "exp", "log", "sin", "tanh")}
+FUNCTIONS = {name: f"arithmetic_{name}" for name in ARITHMETIC_FUNCTIONS}
 """Functions that move, and the same by arithmetic alone."""
-
-
 LIMITS = {"arithmetic_cos": 1048576.0, "arithmetic_sin": 1048576.0}
 """Numbers that some take must be less than that in size; NaN is not."""
 _LIBRARY = {arithmetic: name for name, arithmetic in FUNCTIONS.items()}
@@ -28,26 +28,13 @@ def moves(one: nodes.Unary) -> bool:
     return one.operator in FUNCTIONS and one.type == "f32" and one.value.type == "f32"
 
 
-class Names:
-    """Gives new locals their names. `kinds` are the types of a kernel's locals; those in `taken` are not used again."""
-
-    def __init__(self, kinds: dict[str, str], taken: set[str]) -> None:
-        self.kinds = kinds
-        self.taken = taken
-
-    def local(self, wish: str, kind: str = "i32") -> nodes.Local:
-        """A local of a new name."""
-        name = next(one for one in chain([wish], (f"{wish}_{n}" for n in count(1))) if one not in self.taken)
-        self.taken.add(name)
-        self.kinds[name] = kind
-        return nodes.Local(name, kind)
-
-
 def number(value: int) -> nodes.Const:
-    return nodes.Const(value, "i32")
+    """A whole number that is known."""
+    return constant(value, "i32")
 
 
 def integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
+    """An operation on two whole numbers."""
     return nodes.Binary(operator, left, right, "i32")
 
 
@@ -78,7 +65,7 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
 
     It stores to memory that nobody has read yet. A sum of tests lets it run in vectors, which a branch would not.
     """
-    far = names.local("is_far")
+    far = names.local("is_far", "i32")
     body: list[nodes.Stmt] = []
     for one in lanes.body:
         parts = [part for expr in walk.expressions(one) for part in walk.parts(expr)]

@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 
 from ..source.ir import nodes, walk
 from ._elementwise import strip_elementwise
+from ._names import Names, names_of
 from ._strip_parts import (
     FUNCTIONS,
     LENGTH,
     SHORTEST,
-    Names,
     assign,
     bounds_of_strip,
     integer,
@@ -48,12 +48,11 @@ def strip_functions(kernel: nodes.Kernel) -> nodes.Kernel:
 
     It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass.
     """
-    given = (name for one in walk.statements(kernel.body) for name in walk.assigned(one))
-    taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *given}
-    names = Names(dict(kernel.locals), taken)
+    names = Names(names_of(kernel))
+    names.types |= kernel.locals
     writer = _Writer(names, frozenset(kernel.cells))
     body = tuple(strip_elementwise(one, kernel, names) or writer.task(one) for one in kernel.body)
-    return kernel if body == kernel.body else replace(kernel, body=body, locals=names.kinds)
+    return kernel if body == kernel.body else replace(kernel, body=body, locals=names.types)
 
 
 @dataclass(frozen=True)
@@ -145,8 +144,8 @@ class _Writer:
 
     def strips(self, loop: nodes.For, plan: _Plan) -> Sequence[nodes.Stmt]:
         """A loop in strips: for each where it begins and how long it is, then its loops. A short one is whole."""
-        begin, end, strip = (self.names.local(f"strip_{word}") for word in ("begin", "end", "of"))
-        first, size = self.names.local("strip_first"), self.names.local("strip_size")
+        begin, end, strip = (self.names.local(f"strip_{word}", "i32") for word in ("begin", "end", "of"))
+        first, size = self.names.local("strip_first", "i32"), self.names.local("strip_size", "i32")
         arrays = {function: self.array(function) for function in plan.functions}
         body = (
             *bounds_of_strip(strip, begin, end, first, size),
@@ -167,15 +166,15 @@ class _Writer:
         """The functions: of whole vectors by arithmetic, then of what is left, for which the library is quicker."""
         known = _known_length(loop)
         if known is not None and known % _LANES == 0:
-            return within_limits(self.filled(loop, plan, arrays, first, (number(0), size), FUNCTIONS), self.names)
-        whole = self.names.local("strip_whole")
+            return within_limits(self.fill_arrays(loop, plan, arrays, first, (number(0), size), FUNCTIONS), self.names)
+        whole = self.names.local("strip_whole", "i32")
         return [
             assign(whole, integer("&", size, number(-_LANES))),
-            *within_limits(self.filled(loop, plan, arrays, first, (number(0), whole), FUNCTIONS), self.names),
-            self.filled(loop, plan, arrays, first, (whole, size), {}),
+            *within_limits(self.fill_arrays(loop, plan, arrays, first, (number(0), whole), FUNCTIONS), self.names),
+            self.fill_arrays(loop, plan, arrays, first, (whole, size), {}),
         ]
 
-    def filled(
+    def fill_arrays(
         self,
         loop: nodes.For,
         plan: _Plan,
@@ -185,28 +184,28 @@ class _Writer:
         instead: Mapping[str, str],
     ) -> nodes.For:
         """A loop of functions, with locals of its own, and with other functions `instead` of some."""
-        lane, index = self.names.local("lane"), loop.names[0]
-        fresh: dict[str, nodes.Expr] = {index: self.names.local(index)}
-        fresh |= {name: self.names.local(name, self.names.kinds[name]) for name in plan.needed}
+        lane, index = self.names.local("lane", "i32"), loop.names[0]
+        fresh: dict[str, nodes.Expr] = {index: self.names.local(index, "i32")}
+        fresh |= {name: self.names.local(name, self.names.types[name]) for name in plan.needed}
 
-        def renamed(expr: nodes.Expr) -> nodes.Expr:
+        def rename(expr: nodes.Expr) -> nodes.Expr:
             if isinstance(expr, nodes.Local):
                 return fresh.get(expr.name, expr)
             if isinstance(expr, nodes.Unary) and moves(expr):
-                return replace(expr, operator=instead.get(expr.operator, expr.operator), value=renamed(expr.value))
-            return walk.rebuilt(expr, renamed)
+                return replace(expr, operator=instead.get(expr.operator, expr.operator), value=rename(expr.value))
+            return walk.rebuilt(expr, rename)
 
         places = [assign(fresh[index], integer("+", first, lane))]
-        values = [assign(fresh[name], renamed(value)) for name, value in plan.needed.items()]
-        stores = [nodes.Store(array, (lane,), (), renamed(function)) for function, array in arrays.items()]
+        values = [assign(fresh[name], rename(value)) for name, value in plan.needed.items()]
+        stores = [nodes.Store(array, (lane,), (), rename(function)) for function, array in arrays.items()]
         return run_lanes(lane, *lanes, (*places, *values, *stores))
 
     def rest(
         self, loop: nodes.For, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
     ) -> nodes.For:
         """The loop of all else, which finds the functions' values in arrays."""
-        lane = self.names.local("lane")
-        self.names.kinds[loop.names[0]] = "i32"
+        lane = self.names.local("lane", "i32")
+        self.names.types[loop.names[0]] = "i32"
 
         def found(expr: nodes.Expr) -> nodes.Expr:
             array = arrays.get(expr) if isinstance(expr, nodes.Unary) else None

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import TypeAlias
 
+from .._calls import ARITHMETIC_FUNCTIONS
 from .._parsing import parse_expression
 from . import _decompositions as decompositions
 from . import _nodes as nodes
@@ -44,7 +45,7 @@ _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
 }
 _CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
 """Operations that the engines call otherwise than the IR."""
-ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in ("cos", "exp", "log", "sin", "tanh")}
+ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in ARITHMETIC_FUNCTIONS}
 """Functions by arithmetic alone, which no engine has, and what printed source calls them."""
 _Single: TypeAlias = (
     nodes.Assign

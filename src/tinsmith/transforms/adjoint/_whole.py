@@ -13,8 +13,8 @@ from math import prod
 
 from ...source import AffineIndex
 from ...source.ir import nodes, walk
-from .._algebra import negated
 from ..analysis import affine, definitions, whole_definitions
+from ..polish import added_value
 from ._program import Program, Run
 
 Extent = Callable[[str, int], object]
@@ -108,9 +108,8 @@ def _additions(body: Sequence[nodes.Stmt], gradient: str, loops: tuple[nodes.For
     """Additions to elements of an adjoint that are made in every iteration of the loops around them."""
     for one in body:
         match one:
-            case nodes.Store(array, index, entry, nodes.Binary("+" | "-", nodes.Load() as old, _)):
-                if array == gradient and (old.array, old.index, old.entry) == (array, index, entry):
-                    yield _Addition(one, loops)
+            case nodes.Store() if one.array == gradient and added_value(one) is not None:
+                yield _Addition(one, loops)
             case nodes.For() if not walk.has_jumps(one.body):
                 yield from _additions(one.body, gradient, (*loops, one))
             case _:
@@ -119,10 +118,7 @@ def _additions(body: Sequence[nodes.Stmt], gradient: str, loops: tuple[nodes.For
 
 def _without_sum(one: nodes.Stmt, stores: Collection[nodes.Store]) -> nodes.Stmt:
     def change(part: nodes.Stmt) -> nodes.Stmt:
-        if not isinstance(part, nodes.Store) or part not in stores:
-            return part
-        assert isinstance(part.value, nodes.Binary)
-        value = part.value.right
-        return replace(part, value=negated(value) if part.value.operator == "-" else value)
+        value = added_value(part) if isinstance(part, nodes.Store) and part in stores else None
+        return part if value is None else replace(part, value=value)
 
     return walk.changed(one, lambda expr: expr, change)

@@ -1,11 +1,13 @@
 """Passes over generated statements that change no result: what is not needed goes, what is left reads as if written."""
 
+from ._additions import added_value
 from ._dead_code import eliminate_dead_code, eliminate_dead_code_of_tasks, live_before
 from ._declarations import declare_locals, name_locals
 from ._inlined import inline_sizes
 from ._simplify import simplify
 
 __all__ = [
+    "added_value",
     "declare_locals",
     "eliminate_dead_code",
     "eliminate_dead_code_of_tasks",

@@ -36,7 +36,7 @@ def combine_additions(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> Bl
         if element is None or element[0] not in arrays:
             one = walk.with_bodies(one, lambda inner: combine_additions(inner, arrays))
             _forget(waiting, one)
-        elif (value := _added(one)) is not None:
+        elif (value := added_value(one)) is not None:
             # Additions to other elements of the array may come before or after this one.
             before = waiting.get(element)
             if before is not None:
@@ -48,32 +48,25 @@ def combine_additions(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> Bl
     return tuple(one for one in found if one is not None)
 
 
+def added_value(one: nodes.Stmt) -> nodes.Expr | None:
+    """What a statement adds to the element that it changes; None if it does something else."""
+    match one:
+        case nodes.Atomic("add", value=value, result=None):
+            return value
+        case nodes.Store(array, index, entry, nodes.Binary("+" | "-" as sign, nodes.Load(other, at, part), value)):
+            if (array, index, entry) == (other, at, part):
+                return negated(value) if sign == "-" else value
+    return None
+
+
 def _element(one: nodes.Stmt) -> Element | None:
     """The element that a statement adds to; None if it does something else."""
-    match one:
-        case nodes.Atomic("add", array, index, entry, value, None):
-            is_atomic = True
-        case nodes.Store(array, index, entry, nodes.Binary("+" | "-", nodes.Load(other, at, part), value)):
-            is_atomic = False
-            if (array, index, entry) != (other, at, part):
-                return None
-        case _:
-            return None
+    value = added_value(one)
+    if value is None or not isinstance(one, nodes.Store | nodes.Atomic):
+        return None
     # What is added, and where, must still be known at the last addition.
-    return None if any(map(walk.reads_memory, (*index, value))) else (array, index, entry, is_atomic)
-
-
-def _added(one: nodes.Stmt) -> nodes.Expr | None:
-    """What a statement adds to its element."""
-    match one:
-        case nodes.Atomic():
-            return one.value
-        case nodes.Store(value=nodes.Binary("+", _, value)):
-            return value
-        case nodes.Store(value=nodes.Binary("-", _, value)):
-            return negated(value)
-        case _:
-            return None
+    is_known = not any(map(walk.reads_memory, (*one.index, value)))
+    return (one.array, one.index, one.entry, isinstance(one, nodes.Atomic)) if is_known else None
 
 
 def _sum(first: nodes.Expr, second: nodes.Expr) -> nodes.Expr:
