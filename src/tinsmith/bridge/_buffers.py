@@ -14,6 +14,10 @@ from typing import NamedTuple
 import torch
 
 from .._config import config
+from .._errors import GradientError, refusal
+
+LARGEST_TAPE = 2**31 - 1
+"""Numbers on a tape: engines count elements in 32 bits."""
 
 
 class Buffer(NamedTuple):
@@ -56,3 +60,28 @@ def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Tensors whose memory is in order, element after element; copies where it was not."""
     return [tensor.contiguous().resolve_neg() for tensor in tensors]
+
+
+class TapeRoom:
+    """Makes memory for the tapes of an op."""
+
+    def __init__(self, op: str, device: torch.device) -> None:
+        self.op = op
+        self.device = device
+
+    def __call__(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """A tape of so many numbers. Raises GradientError."""
+        self.check(count)
+        return unread((count,), dtype, self.device)
+
+    def zeros(self, count: int) -> torch.Tensor:
+        """Numbers to count with."""
+        self.check(count)
+        return torch.zeros(count, dtype=torch.int32, device=self.device)
+
+    def check(self, count: int) -> None:
+        """Refuse a tape of more numbers than engines can count."""
+        if count > LARGEST_TAPE:
+            words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can count"
+            remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
+            raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))

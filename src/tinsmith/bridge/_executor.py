@@ -14,12 +14,11 @@ from typing import Any
 import torch
 
 from .._config import config
-from .._errors import GradientError, refusal
 from ..engines import DTYPES
 from ..source.ir import nodes
 from ..spec import Size, Symbol
 from ..transforms.adjoint import Copy, TapeSize, formula_text
-from ._buffers import adjoint_of, poisoned, private, unread
+from ._buffers import TapeRoom, adjoint_of, poisoned, private
 from ._elements import check_element
 from ._kind import Kind
 from ._layout import Cotangent, Given, Input, Layout, Make, ProgramLaunch, Result, Saved, Tapes
@@ -30,33 +29,6 @@ from ._streams import keep_order
 Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], tuple[Any, ...]]
 """A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
 the call's sizes and of its scalars. It returns the results."""
-LARGEST_TAPE = 2**31 - 1
-"""Numbers on a tape: engines count elements in 32 bits."""
-
-
-class TapeRoom:
-    """Makes memory for the tapes of an op."""
-
-    def __init__(self, op: str, device: torch.device) -> None:
-        self.op = op
-        self.device = device
-
-    def __call__(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """A tape of so many numbers. Raises GradientError."""
-        self.check(count)
-        return unread((count,), dtype, self.device)
-
-    def zeros(self, count: int) -> torch.Tensor:
-        """Numbers to count with."""
-        self.check(count)
-        return torch.zeros(count, dtype=torch.int32, device=self.device)
-
-    def check(self, count: int) -> None:
-        """Refuse a tape of more numbers than engines can count."""
-        if count > LARGEST_TAPE:
-            words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can count"
-            remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
-            raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))
 
 
 def executor(layout: Layout, kind: Kind, pace: Pace | None) -> Pass:

@@ -54,7 +54,7 @@ class Plan:
 
     def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
-        is_serial = self._is_cpu and numbers[-1] < self._pace.serial_below
+        is_serial = self.is_serial(numbers)
         run = self._forward.get(is_serial) or self._make_forward(is_serial)
         return run(inputs, (), numbers, scalars)
 
@@ -131,7 +131,10 @@ class Plan:
     def backward_layout(
         self, active: frozenset[str], given: frozenset[str], numbers: Numbers, scalars: Scalars
     ) -> Layout:
-        """The program of the backward pass for `active` inputs, from the outputs that are `given` cotangents."""
+        """The program of the backward pass for `active` inputs, from the outputs that are `given` cotangents.
+
+        It adds to gradients, and uses one thread where the forward pass does: only that one's time is taken.
+        """
         groups: tuple[frozenset[str] | None, ...] = (None,)
         if given < frozenset(name for _, name in self._moving):
             groups = self.reverse.groups(active & self.kind.floats, given)

@@ -35,8 +35,8 @@ class RandomStates:
             torch.cuda.set_rng_state(state, device)
 
     @contextmanager
-    def undisturbed(self) -> Iterator[None]:
-        """Within, numbers are drawn that the caller does not miss."""
+    def preserve_states(self) -> Iterator[None]:
+        """Within, numbers may be drawn; behind it the generators are as they were."""
         before = self._states()
         try:
             yield

@@ -17,6 +17,7 @@ from ..bridge import has_older_batch, into_older_batch, older_batches
 from ._environment import under_autocast
 from ._job import Arguments, Job, is_differentiable
 from ._launched import Launched, launches_of
+from ._recorded import pull_back
 from ._replayed import Replay
 
 
@@ -71,7 +72,7 @@ class ScanBackward(torch.autograd.Function):
         if job.arguments(tensors[:count]).captured and torch.is_grad_enabled():
             words = f"a scan over `{job.step.name}` has no third derivative, for its step uses a captured tensor"
             raise GradientError(refusal(words, remedy="Pass it in `parameters`."))
-        with job.random.undisturbed(), under_autocast(job.autocast), torch.enable_grad():
+        with job.random.preserve_states(), under_autocast(job.autocast), torch.enable_grad():
             if job.begin is not None:
                 job.random.restore(job.begin)
             # Arguments may depend on each other outside, which is no business of this gradient.
@@ -81,11 +82,11 @@ class ScanBackward(torch.autograd.Function):
             cotangents = iter(own[count:])
             ends = [(y, next(cotangents)) for y, is_given in zip(results, given, strict=True) if is_given]
             leaves = [one for one, wants in zip(own, wanted, strict=False) if wants]
-            first = _pull_back(ends, leaves, create_graph=True)
+            first = pull_back(ends, leaves, create_graph=True)
             seconds = [(g, d) for g, d in zip(first, directions, strict=True) if g is not None and d is not None]
         needs = ctx.needs_input_grad[3:]
         asked = [one for one, needed in zip(own, needs, strict=True) if needed]
-        found = iter(_pull_back(seconds, asked, create_graph=torch.is_grad_enabled()))
+        found = iter(pull_back(seconds, asked, create_graph=torch.is_grad_enabled()))
         return (None, None, None, *(next(found) if needed else None for needed in needs))
 
 
@@ -138,23 +139,6 @@ def _alias(tensor: Tensor) -> Tensor:
 
 def _detach(tensor: Tensor) -> Tensor:
     return tensor.detach().requires_grad_(tensor.requires_grad)
-
-
-def _pull_back(
-    ends: Sequence[tuple[Tensor, Tensor]], leaves: Sequence[Tensor], *, create_graph: bool
-) -> list[Tensor | None]:
-    """Gradients of leaves; None where nothing depends on them."""
-    active = [one for one in leaves if one.requires_grad]
-    ends = [pair for pair in ends if pair[0].requires_grad]
-    if not ends or not active:
-        return [None] * len(leaves)
-    results, cotangents = zip(*ends, strict=True)
-    found = iter(
-        torch.autograd.grad(
-            results, active, cotangents, create_graph=create_graph, allow_unused=True, retain_graph=True
-        )
-    )
-    return [next(found) if one.requires_grad else None for one in leaves]
 
 
 def _one_by_one(

@@ -110,11 +110,11 @@ class Job:
                 raise ArgumentError(refusal(words, [("came", f"{type(one).__name__} {one!r:.60}")], "Return tensors."))
             if one.shape != like.shape:
                 raise ShapeError(
-                    self._changed(like, one, number, "shape", "The state keeps its shapes over all steps.")
+                    self._describe_change(like, one, number, "shape", "The state keeps its shapes over all steps.")
                 )
             if one.dtype != like.dtype:
                 remedy = f"Begin with the dtype that the step makes, `.to({one.dtype})`, or return `.to({like.dtype})`."
-                raise DtypeError(self._changed(like, one, number, "dtype", remedy))
+                raise DtypeError(self._describe_change(like, one, number, "dtype", remedy))
 
     def check_outputs(self, outputs: Sequence[Tensor], number: int) -> None:
         """Refuse outputs that are not like those of the first step."""
@@ -122,9 +122,9 @@ class Job:
             if one.shape != like.shape or one.dtype != like.dtype:
                 kind, what = (ShapeError, "shape") if one.shape != like.shape else (DtypeError, "dtype")
                 remedy = "Outputs of all steps are stacked, so they are alike in each."
-                raise kind(self._changed(like, one, number, what, remedy))
+                raise kind(self._describe_change(like, one, number, what, remedy))
 
-    def _changed(self, like: Like, one: Tensor, number: int, what: str, remedy: str) -> str:
+    def _describe_change(self, like: Like, one: Tensor, number: int, what: str, remedy: str) -> str:
         words = f"step {number} of a scan over `{self.step.name}` changed the {what} of `{like.name}`"
         return refusal(words, [("before", str(like)), ("after", str(Like("", one.shape, one.dtype)))], remedy)
 

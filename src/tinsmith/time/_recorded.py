@@ -106,7 +106,7 @@ class Reversal:
         rows = [one for row in stretch.rows for one in row]
         wanted = [True] * len(stretch.state) + [*self._wanted.inputs] * len(stretch.rows)
         wanted += [*self._wanted.parameters, *self._wanted.captured]
-        found = _gradients(ends, [*stretch.state, *rows, *shared], wanted)
+        found = pull_back(ends, [*stretch.state, *rows, *shared], wanted)
         count = len(stretch.state)
         self._state = found[:count]
         self._put_inputs(stretch.steps, found[count : count + len(rows)])
@@ -134,18 +134,25 @@ def _leaf(tensor: Tensor, wants: bool) -> Tensor:
 
 def _pairs(results: Sequence[Tensor], cotangents: Sequence[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
     pairs = zip(results, cotangents, strict=True)
-    return [(one, cotangent) for one, cotangent in pairs if cotangent is not None and one.requires_grad]
+    return [(one, cotangent) for one, cotangent in pairs if cotangent is not None]
 
 
-def _gradients(
-    ends: Sequence[tuple[Tensor, Tensor]], leaves: Sequence[Tensor], wanted: Sequence[bool]
+def pull_back(
+    ends: Sequence[tuple[Tensor, Tensor]],
+    leaves: Sequence[Tensor],
+    wanted: Sequence[bool] | None = None,
+    *,
+    create_graph: bool = False,
 ) -> list[Tensor | None]:
-    """Gradients of the leaves that are wanted, None for those that have none."""
+    """Gradients of leaves, None for those that have none or are not wanted; `ends` are results and their cotangents."""
+    wanted = [True] * len(leaves) if wanted is None else wanted
     asked = [one.requires_grad and wants for one, wants in zip(leaves, wanted, strict=True)]
     active = [one for one, is_asked in zip(leaves, asked, strict=True) if is_asked]
+    ends = [pair for pair in ends if pair[0].requires_grad]
     if not ends or not active:
         return [None] * len(leaves)
-    # A graph that a step shares with the outside, behind a captured tensor, is used again in the next step.
     results, cotangents = zip(*ends, strict=True)
-    found = iter(torch.autograd.grad(results, active, cotangents, allow_unused=True, retain_graph=True))
+    # A graph that a step shares with the outside, behind a captured tensor, is used again in the next step.
+    options = {"create_graph": create_graph, "allow_unused": True, "retain_graph": True}
+    found = iter(torch.autograd.grad(results, active, cotangents, **options))
     return [next(found) if is_asked else None for is_asked in asked]

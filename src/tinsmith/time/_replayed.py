@@ -114,7 +114,7 @@ class Replay:
     def backward(self, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
         """Gradients of the arguments that are wanted, from those of the results."""
         job = self._job
-        with job.random.undisturbed(), under_autocast(job.autocast):
+        with job.random.preserve_states(), under_autocast(job.autocast):
             if job.kept is None:
                 job.random.restore(job.begin)
                 self.forward()

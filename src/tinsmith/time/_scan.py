@@ -241,7 +241,7 @@ def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
         asked = [wants] * len(state) + [one.requires_grad for one in leaves[len(state) :]]
         pairs = zip(leaves, asked, strict=True)
         leaves = [one.detach().requires_grad_(is_asked and is_differentiable(one)) for one, is_asked in pairs]
-    with job.random.undisturbed(), torch.set_grad_enabled(is_recorded):
+    with job.random.preserve_states(), torch.set_grad_enabled(is_recorded):
         own = job.arguments([one.clone() for one in leaves])  # no leaves, which may not be changed in place
         saved = _Saved(own.flat if is_recorded else ())
         groups = {"state": own.state, "inputs": own.inputs, "parameters": own.parameters}

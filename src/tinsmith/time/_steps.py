@@ -29,7 +29,7 @@ class Given(NamedTuple):
         """Its tensors: all but a parameter's numbers."""
         return [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
 
-    def replaced(self, tensors: Sequence[Any]) -> list[Any]:
+    def replace_tensors(self, tensors: Sequence[Any]) -> list[Any]:
         """The leaves, with others in place of its tensors."""
         found = iter(tensors)
         return [next(found) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves]
@@ -69,7 +69,7 @@ class FunctionStep(Step):
     def __call__(
         self, state: Sequence[Any], inputs: Sequence[Any], parameters: Sequence[Any]
     ) -> tuple[list[Any], list[Any]]:
-        given = self._parameters.tree.put_together(self._parameters.replaced(parameters))
+        given = self._parameters.tree.put_together(self._parameters.replace_tensors(parameters))
         now, row = self._state.tree.put_together(state), self._inputs.tree.put_together(inputs)
         made = (
             self._function(now, row, **given) if isinstance(given, dict) else self._function(now, row, *_tuple(given))
@@ -174,7 +174,7 @@ def _layer_step(layer: Any, state: Given, inputs: Given, parameters: Given) -> S
 
     def arrange(*groups: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         now, row, others = groups
-        return [*now, *row, *parameters.replaced(others)], {}
+        return [*now, *row, *parameters.replace_tensors(others)], {}
 
     return CallStep(label, layer, arrange, range(len(state.leaves)))
 
@@ -230,7 +230,7 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
 
     def arrange(*given: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         now, row, others = given
-        values = {"state": now, "inputs": row, "parameters": parameters.replaced(others)}
+        values = {"state": now, "inputs": row, "parameters": parameters.replace_tensors(others)}
         return [values[what][place] for what, place in order], {n: values[w][p] for n, (w, p) in sizes.items()}
 
     return CallStep(op.name, op.functional, arrange, places, op.functional, names)

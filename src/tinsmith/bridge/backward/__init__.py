@@ -1,11 +1,12 @@
 """Where gradients come from: the engine, a kernel written by hand, or kernels generated from the source."""
 
+from ._auto import AutoAt, AutoReverse
 from ._by_hand import HandWritten
 from ._engine_reverse import EngineReverse
 from ._generated import forward_layout
 from ._kernel_reverse import KernelReverse
 from ._reverse import Reverse, ReverseAt, Wish
-from ._sourced import AutoAt, AutoReverse, SourceAt, SourceReverse, refuse_race
+from ._sourced import SourceAt, SourceReverse, refuse_race
 
 __all__ = [
     "AutoAt",

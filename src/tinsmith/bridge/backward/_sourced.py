@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from textwrap import indent
 from typing import Any
 
 from ..._errors import GradientError, refusal
-from ..._warned import warn
 from ...engines import COMPILING, Language
 from ...source.ir import Lowered, NotCovered, Race, nodes, walk
 from ...spec import Anything
@@ -21,7 +18,6 @@ from .._layout import Layout
 from .._lowered import Launched, launched
 from .._signature import Signature
 from ._emitted import Emitted
-from ._engine_reverse import EngineReverse
 from ._generated import backward_layout
 from ._reverse import Reverse, ReverseAt, Wish
 
@@ -302,82 +298,6 @@ class SourceAt(ReverseAt):
         return unknown if isinstance(dim, Anything) else dim
 
 
-class AutoReverse(Reverse):
-    """The generated adjoint where the kernels are covered, else the engine's reverse mode."""
-
-    name = "auto"
-
-    def __init__(self, signature: Signature) -> None:
-        self.source = SourceReverse(signature)
-        self.engine = EngineReverse(signature)
-        self._at: dict[SourceAt, AutoAt] = {}
-
-    def at(self, case: Case) -> AutoAt:
-        source = self.source.at(case)
-        found = self._at.get(source)
-        if found is None:
-            found = self._at[source] = AutoAt(source, self.engine)
-        return found
-
-
-class AutoAt(ReverseAt):
-    """The better of two sources of gradients for calls of one kind."""
-
-    def __init__(self, source: SourceAt, engine: EngineReverse) -> None:
-        self.source = source
-        self.engine = engine
-        self._told: set[frozenset[str]] = set()
-
-    def chosen(self, active: frozenset[str]) -> ReverseAt:
-        """The one that these inputs' gradients come from."""
-        reason = self.source.refusal(active)
-        # The engine's gradient of a race is chance: the generated one's refusal says why.
-        return self.source if reason is None or reason.race is not None else self.engine
-
-    def check(self, active: frozenset[str]) -> None:
-        with self._source_first(active):
-            self.chosen(active).check(active)
-
-    def reads(self, active: frozenset[str]) -> frozenset[str]:
-        return self.chosen(active).reads(active)
-
-    @contextlib.contextmanager
-    def _source_first(self, active: frozenset[str]) -> Iterator[None]:
-        """Where the engine's gradient is refused too, say first why none is generated: that is what can be mended."""
-        try:
-            yield
-        except GradientError as engines:
-            reason = self.source.refusal(active)
-            if reason is None or reason.race is not None:
-                raise
-            op = self.engine.signature.op
-            engine = self.engine.signature.stages[0].engine.name
-            words = f"op `{op}` has no gradient: none can be generated from its source, and {engine}'s own is refused"
-            rows = [("not generated for", reason.construct), ("at", reason.place)]
-            remedy = f"Write that line in other words, or give `backward=`. Of {engine}'s own:"
-            raise GradientError(f"{refusal(words, rows, remedy)}\n{indent(str(engines), '  ')}") from engines
-
-    def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
-        return self.chosen(active).groups(active, given)
-
-    def needs_stacks(self, active: frozenset[str]) -> bool:
-        return self.chosen(active).needs_stacks(active)
-
-    def stacks(
-        self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
-    ) -> tuple[int, ...]:
-        with self._source_first(active):
-            return self.engine.stacks(active, shapes, values)
-
-    def backward(self, kind: Kind, wish: Wish) -> Layout:
-        reason = self.source.refusal(wish.active)
-        if reason is not None and reason.race is None and wish.active not in self._told:
-            self._told.add(wish.active)
-            warn(_engines_own(kind.signature.op, reason))
-        with self._source_first(wish.active):
-            return self.chosen(wish.active).backward(kind, wish)
-
-
 def refuse_race(owner: str, reason: NotCovered, race: Race) -> GradientError:
     """The refusal of a gradient of what depends on the order of a parallel loop's iterations."""
     words = f"{owner} has no gradient: its result depends on the order in which iterations of a parallel loop run"
@@ -391,12 +311,3 @@ def refuse_race(owner: str, reason: NotCovered, race: Race) -> GradientError:
         "`for _ in range(1):`. Its iterations then run in order."
     )
     return GradientError(refusal(words, rows, remedy))
-
-
-def _engines_own(op: str, reason: NotCovered) -> str:
-    """What a user is told whose gradient is not the generated one."""
-    return refusal(
-        f"the gradient of op `{op}` is the engine's own, which is wrong in silence for some kernels",
-        [("not generated for", reason.construct), ("at", reason.place)],
-        "Write that line in other words; or say adjoint='engine', if the engine's is what you want.",
-    )
