@@ -35,7 +35,9 @@ def grown(step, steps):
 
 def test_the_measure_sees_what_is_kept():
     kept = []
-    assert grown(lambda number: kept.append(torch.rand(64)), 10_000) > BOUND
+    # As much as a graph takes: smaller tensors partly fit into memory that earlier tests have freed, and the process
+    # then grows by less than it keeps.
+    assert grown(lambda number: kept.append(torch.rand(512)), 10_000) > BOUND
 
 
 def tube(lang):
