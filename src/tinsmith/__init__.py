@@ -13,3 +13,5 @@ from . import _offers
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 _offers.checking.load_by(lambda: __getattr__("check"))
+_offers.checking_scan.load_by(lambda: __getattr__("check"))
+_offers.describing_birth.load_by(lambda: __getattr__("check"))

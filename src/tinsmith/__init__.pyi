@@ -20,7 +20,7 @@ from ._errors import (
 )
 from ._version import __version__
 from .bridge import Answer, Op, chain, op, oracle
-from .doctor import Finding, Gradcheck, Report, check, gradcheck, lint, sanitize
+from .doctor import Finding, Gradcheck, Report, ScanCheck, check, gradcheck, lint, sanitize
 from .engines import init
 from .layers import (
     AnyDim,
@@ -67,6 +67,7 @@ __all__ = [
     "Op",
     "RegistrationError",
     "Report",
+    "ScanCheck",
     "ShapeError",
     "SpecError",
     "Tin",

@@ -34,3 +34,7 @@ class Offer:
 
 checking = Offer()
 """Checks a call of an op: `Op.check`."""
+checking_scan = Offer()
+"""Checks the gradient of a call of `scan`: `scan.check`."""
+describing_birth = Offer()
+"""Says what made a step's numbers not finite."""

@@ -460,7 +460,7 @@ def test_a_number_that_is_not_finite_is_named_with_its_step():
         return torch.log(state) if row else state, None
 
     rows = torch.arange(8) == 5
-    with pytest.raises(ts.CheckError, match=r"(?s)step 5 .*first   state\[1\] = nan.*in all  1 of 2.*were finite"):
+    with pytest.raises(ts.CheckError, match=r"(?s)step 5 .*first +state\[1\] = nan.*in all +1 of 2.*were finite"):
         ts.scan(step, torch.tensor([1.0, -1.0]), rows, check_finite=True)
 
 

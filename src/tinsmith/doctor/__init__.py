@@ -10,17 +10,21 @@ from ._lint import lint
 from ._records import as_json, as_sarif
 from ._report import Report, joined
 from .sanitize import sanitize
+from .scans import ScanCheck, check_scan, describe_birth
 
 __all__ = [
     "Finding",
     "Gradcheck",
     "RULES",
     "Report",
+    "ScanCheck",
     "as_json",
     "as_sarif",
     "check",
     "check_example",
     "check_file",
+    "check_scan",
+    "describe_birth",
     "gradcheck",
     "joined",
     "lint",
@@ -32,3 +36,5 @@ __all__ = [
 ]
 
 _offers.checking.register(check)
+_offers.checking_scan.register(check_scan)
+_offers.describing_birth.register(describe_birth)

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import tokenize
 from pathlib import Path
-from typing import Any
+from types import FunctionType
+from typing import Any, overload
 
 from .._errors import KernelError, TinsmithError, refusal
 from ..bridge import Examinable, Examined, Op, examined, example_inputs
 from ..engines import init, of_kernel, started
 from ..linter import SEVERITIES, Finding, in_order, lint_file
+from ..time import scan
 from ._excerpt import shown_path, unwarned
 from ._gradcheck import gradcheck
 from ._gradcheck_result import Gradcheck
 from ._lint import lint
 from ._report import Report
 from .sanitize import HAZARDS, is_hazard, sanitize
+from .scans import ScanCheck, check_scan
 
 
-def check(op: Op | Examinable, *inputs: Any, **named: Any) -> Report:
+@overload
+def check(op: Op | Examinable, *inputs: Any, **named: Any) -> Report: ...
+@overload
+def check(op: FunctionType, *inputs: Any, **named: Any) -> ScanCheck: ...
+def check(op: Op | Examinable | FunctionType, *inputs: Any, **named: Any) -> Report | ScanCheck:
     """Lint the kernels of an op or a layer, run them in the sanitizer, and compare its gradient with the true one.
 
     What could not be done is a finding of rule TS002 and severity "error": what was not looked at does not pass. The
@@ -26,7 +33,7 @@ def check(op: Op | Examinable, *inputs: Any, **named: Any) -> Report:
     output that is not written. What only concerns the engine's own reverse mode is put `aside`, unless the op uses it.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`; or a layer.
+        op: made by `tinsmith.op` or `tinsmith.chain`; or a layer. Or `tinsmith.scan` itself: see `scan.check`.
         inputs: what it is called with: small ones, for the sanitizer interprets. They are not changed.
         named: inputs by name, and dims that nothing else fixes.
 
@@ -44,6 +51,8 @@ def check(op: Op | Examinable, *inputs: Any, **named: Any) -> Report:
         ...         y[i] = x[i] * x[i]
         >>> ts.check(square, torch.rand(5)).raise_if_failed()
     """
+    if isinstance(op, FunctionType) and op is scan:
+        return check_scan(*inputs, **named)
     return _report(op, None, inputs, named)
 
 
@@ -80,7 +89,7 @@ def check_file(path: Path) -> Report:
     return Report(shown_path(str(path)), in_order(findings), looked=("lint",))
 
 
-def _report(op: Op | Examinable, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:
+def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:
     """`check`, with what the report calls the op; None for its own name."""
     call = examined(op, inputs, named, "ts.check")
     label = call.name if label is None else label

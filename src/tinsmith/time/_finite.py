@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from .._errors import CheckError, refusal
-from ._steps import CallStep
+from .._offers import describing_birth
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -19,6 +19,7 @@ def check_finite(
     number: int,
     state: Sequence[Tensor],
     inputs: Sequence[Tensor],
+    parameters: Sequence[Tensor],
     following: Sequence[Tensor],
     outputs: Sequence[Tensor],
 ) -> None:
@@ -26,10 +27,14 @@ def check_finite(
     pairs = (*zip(job.state, following, strict=True), *zip(job.outputs, outputs, strict=True))
     for like, one in pairs:
         if one.dtype.is_floating_point and not bool(one.isfinite().all()):
-            raise CheckError(_words(job, number, like.name, one, (*state, *inputs)))
+            with job.random.preserve_states():
+                rows = describing_birth(job.step, state, inputs, parameters)
+            raise CheckError(_words(job, number, like.name, one, (*state, *inputs), rows))
 
 
-def _words(job: Job, number: int, name: str, tensor: Tensor, before: Sequence[Tensor]) -> str:
+def _words(
+    job: Job, number: int, name: str, tensor: Tensor, before: Sequence[Tensor], rows: list[tuple[str, str]]
+) -> str:
     odd = ~tensor.isfinite()
     place = tuple(odd.nonzero()[0].tolist())
     was_finite = all(bool(one.isfinite().all()) for one in before if one.dtype.is_floating_point)
@@ -38,11 +43,6 @@ def _words(job: Job, number: int, name: str, tensor: Tensor, before: Sequence[Te
         ("first", f"{name}{list(place) if place else ''} = {tensor[place].item()}"),
         ("in all", f"{int(odd.sum())} of {odd.numel()}"),
         ("before", "state and inputs were finite" if was_finite else "state or inputs were not finite either"),
+        *rows,
     ]
-    look = (
-        "ts.sanitize(op, *arguments)" if isinstance(job.step, CallStep) else "ts.sanitize(op, ...) of an op in the step"
-    )
-    remedy = (
-        f"Scan {number} steps, `length={number}`, for the state before it; {look} names the operation and its line."
-    )
-    return refusal(words, rows, remedy)
+    return refusal(words, rows, f"Scan {number} steps, `length={number}`, for the state before it.")

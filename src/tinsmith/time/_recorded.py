@@ -56,11 +56,12 @@ class Recorder:
             for number, row in zip(steps, rows, strict=True):
                 # What a step updates in place is no leaf, and no state that is returned.
                 before = [one.clone() for one in now] if job.changes_state else now
+                kept = [one.detach().clone() for one in before] if job.checks and job.changes_state else before
                 now, outputs = job.step(before, row, self.parameters)
                 job.check_state(now, number)
                 job.check_outputs(outputs, number)
                 if job.checks:
-                    check_finite(job, number, before, row, now, outputs)
+                    check_finite(job, number, kept, row, self.parameters, now, outputs)
                 results.append((outputs, now if job.row(number + 1) is not None else []))
         known = [*first, *(one for row in rows for one in row), *self.parameters, *self.captured]
         ends = [one for outputs, states in results for one in (*outputs, *states)]

@@ -98,7 +98,8 @@ class Replay:
     def _step(self, number: int) -> tuple[list[Tensor], list[Tensor]]:
         """Run a step. Returns its outputs, and the state after it."""
         job, before = self._job, self._state
-        given = [one.clone() for one in before] if job.changes_state and self._is_kept else before
+        is_needed = self._is_kept or job.checks
+        given = [one.clone() for one in before] if job.changes_state and is_needed else before
         versions = [one._version for one in before] if self._is_kept else ()
         state, outputs = job.step(given, self._rows[number], self._given.parameters)
         if versions and [one._version for one in before] != versions:
@@ -106,7 +107,7 @@ class Replay:
         job.check_state(state, number)
         job.check_outputs(outputs, number)
         if job.checks:
-            check_finite(job, number, given, self._rows[number], state, outputs)
+            check_finite(job, number, before, self._rows[number], self._given.parameters, state, outputs)
         self._state, self._is_kept = state, False
         return outputs, state
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from .._errors import ArgumentError, ShapeError, refusal
+from .._offers import checking_scan
 from ..bridge import is_tracing, is_transformed
 from ._captured import captured_leaves
 from ._environment import RandomStates, note_autocast
@@ -179,7 +180,13 @@ def explain(
     return "\n".join(lines)
 
 
-setattr(scan, "explain", explain)  # noqa: B010  # a function has no such attribute, to pyright
+def check(*arguments: Any, **named: Any) -> Any:
+    """Compare a scan's gradient with differences, and say how it grows: see `tinsmith.doctor.scans`."""
+    return checking_scan(*arguments, **named)
+
+
+for _name, _function in (("explain", explain), ("check", check)):
+    setattr(scan, _name, _function)  # a function has no such attributes, to pyright
 
 
 def _prepare(

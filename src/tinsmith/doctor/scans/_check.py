@@ -1,0 +1,289 @@
+"""The check of a scan: its gradient against central differences after ever more steps, and its growth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._errors import ArgumentError, CheckError, refusal
+from ...bridge import examined
+from ...time import Given, scan, step_of, take_apart
+from ..gradients import in_double, same_numbers
+from ._births import describe_birth
+from ._result import Horizon, ScanCheck, Verdict
+
+Loss = Callable[[Any, Any], Tensor]
+
+
+def check_scan(
+    step: Any,
+    state: Any,
+    inputs: Any = None,
+    *,
+    length: int | None = None,
+    parameters: Any = (),
+    loss: Loss | None = None,
+    horizons: Sequence[int] | None = None,
+    **options: Any,
+) -> ScanCheck:
+    """Compare a scan's gradient with central differences after 1, 2, 4, ... steps, and say how it grows.
+
+    Each horizon is one random direction of all floats at once: state, inputs, parameters. In float64 where the step
+    takes it. Where a simulation is chaotic, differences of distant states say nothing, and such a horizon is "unclear".
+    The growth is the length of the gradient by the state before each step, of the loss after the last one.
+
+    Args:
+        step: as of `scan`.
+        state: the initial state, as of `scan`. Nothing is changed.
+        inputs: as of `scan`.
+        length: as of `scan`.
+        parameters: as of `scan`.
+        loss: of `(state, outputs)` as the scan returns them, a number; left out, a random sum of the last state.
+        horizons: after how many steps to compare; left out, powers of two and the length.
+        options: `checkpoint`, `memory` and `unroll` of `scan`.
+
+    Returns:
+        A `ScanCheck`: `.ok`, `.verdict`, `.horizons`, `.sizes`, `.explodes_at`, `.plot()`; print it to read it.
+
+    Raises:
+        ArgumentError, ShapeError, DtypeError, GradientError: as `scan` does.
+
+    Example:
+        >>> def swing(state, _):
+        ...     x, v = state
+        ...     v = v - 0.1 * torch.sin(x)
+        ...     return (x + 0.1 * v, v), None
+        >>> ts.scan.check(swing, (torch.ones(2), torch.zeros(2)), length=100).verdict
+        'right'
+    """
+    odd = sorted(set(options) - {"checkpoint", "memory", "unroll"})
+    if odd:
+        words = f"ts.scan.check takes no `{odd[0]}`"
+        raise ArgumentError(refusal(words, [("options", "checkpoint, memory, unroll")], "Leave it out."))
+    given = [Given(*take_apart(one)) for one in (state, inputs, parameters)]
+    made = step_of(step, *given)
+    rows = given[1].tensors
+    count = length if length is not None else len(rows[0]) if rows and rows[0].dim() else 0
+    subject = _Subject(step, given, loss, {**options, "parameters": None})
+    with same_numbers():
+        _run_once(subject, count)
+        subject, notes = _widened(subject, made)
+        wanted = _horizons(horizons, count)
+        found = [_compare(subject, steps) for steps in wanted]
+        sizes, birth = _growth(subject, count)
+    return ScanCheck(made.name, tuple(found), sizes, tuple(notes), birth)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """A scan as a function of tensors.
+
+    Attributes:
+        step: the user's.
+        given: state, inputs and parameters, taken apart.
+        loss: of state and outputs; None for a random sum of the state.
+        options: of `scan`.
+    """
+
+    step: Any
+    given: Sequence[Given]
+    loss: Loss | None
+    options: Mapping[str, Any]
+
+    @property
+    def point(self) -> list[Tensor]:
+        """The tensors that are differentiated."""
+        return [one for given in self.given for one in given.tensors if one.is_floating_point()]
+
+    def replace(self, tensors: Sequence[Tensor]) -> _Subject:
+        """The same at another point."""
+        found = iter(tensors)
+
+        def other(leaf: Any) -> Any:
+            return next(found) if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
+
+        given = [Given([other(leaf) for leaf in one.leaves], one.tree) for one in self.given]
+        return _Subject(self.step, given, self.loss, self.options)
+
+    def value(self, steps: int) -> Tensor:
+        """The loss after some steps, in float64."""
+        state, inputs, parameters = (
+            one.tree.put_together([leaf[:steps] for leaf in one.leaves] if place == 1 else one.leaves)
+            for place, one in enumerate(self.given)
+        )
+        options = {**self.options, "parameters": parameters}
+        with same_numbers():
+            return self.loss_of(*scan(self.step, state, inputs, length=steps, **options))
+
+    def loss_of(self, state: Any, outputs: Any) -> Tensor:
+        """The loss of what a scan returned."""
+        if self.loss is not None:
+            return self.loss(state, outputs).double()
+        generator = torch.Generator().manual_seed(0)
+        leaves = [one for one in take_apart(state)[0] if one.is_floating_point()]
+        weights = [torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device) for one in leaves]
+        count = sum(one.numel() for one in leaves)
+        total = torch.stack([(w * one.double()).sum() for w, one in zip(weights, leaves, strict=True)]).sum()
+        return total / math.sqrt(max(count, 1))
+
+
+def _run_once(subject: _Subject, count: int) -> None:
+    """Run the scan as it is given: what a call refuses is refused, and numbers that are not finite are named."""
+    with torch.no_grad():
+        if not subject.value(count).isfinite():
+            subject = _Subject(subject.step, subject.given, subject.loss, {**subject.options, "check_finite": True})
+            subject.value(count)
+            words = "the loss of a scan is not finite, and its states are"
+            raise CheckError(refusal(words, remedy="Look at `loss`."))
+
+
+def _widened(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
+    """The scan in float64, where its step computes in it."""
+    wide = subject.replace([one.detach().double() for one in subject.point])
+    own = subject.replace([one.detach() for one in subject.point])
+    if made.op is not None:
+        arguments, named = made.arrange(*_first(wide.given))
+        if in_double(examined(made.op, tuple(arguments), named, "ts.scan.check")) is not None:
+            return wide, ["in float64"]
+    else:
+        try:
+            with torch.no_grad():
+                states, _ = made(*_first(wide.given))
+            if all(one.dtype == torch.float64 for one in states if one.is_floating_point()):
+                return wide, ["in float64"]
+        except Exception as error:  # noqa: BLE001  # the step is somebody's own code; its reason is told
+            return own, [f"in the step's own precision: in float64 it says {str(error).strip().splitlines()[0]!r:.80}"]
+    return own, ["in the step's own precision, which is less than float64"]
+
+
+def _first(given: Sequence[Given]) -> tuple[list[Any], list[Any], list[Tensor]]:
+    """What the first step is given."""
+    state, inputs, parameters = given
+    return [one.clone() for one in state.leaves], [one[0] for one in inputs.leaves], parameters.tensors
+
+
+def _horizons(wanted: Sequence[int] | None, count: int) -> list[int]:
+    powers = [2**power for power in range(count.bit_length()) if 2**power < count]
+    steps = sorted({*powers, count} if wanted is None else set(wanted))
+    odd = [one for one in steps if not 0 < one <= count]
+    if odd or not steps:
+        words = "`horizons` of ts.scan.check are numbers of steps, from 1 to the length of the scan"
+        rows = [("length", str(count)), ("came", ", ".join(map(str, odd or steps)) or "none")]
+        raise ArgumentError(refusal(words, rows, "Leave it out: 1, 2, 4, ... and the length."))
+    return steps
+
+
+def _compare(subject: _Subject, steps: int) -> Horizon:
+    """The derivative after some steps, by the scan's gradient and by differences."""
+    generator = torch.Generator().manual_seed(steps)
+    point = subject.point
+    # As long as the numbers are large: a relative change of each tensor.
+    sizes = [max(one.abs().max().item() if one.numel() else 0.0, 1e-3) for one in point]
+    directions = [
+        size * torch.randn(one.shape, generator=generator, dtype=torch.float64).to(one.device)
+        for size, one in zip(sizes, point, strict=True)
+    ]
+    leaves = [one.clone().requires_grad_() for one in point]
+    with torch.enable_grad():
+        here = subject.replace(leaves).value(steps)
+        gradient = torch.autograd.grad(here, leaves, allow_unused=True, materialize_grads=True)
+    products = [(one.double() * two).flatten() for one, two in zip(gradient, directions, strict=True)]
+    derivative = sum(one.sum().item() for one in products)
+    scale = math.sqrt(sum(one.square().sum().item() for one in products))
+
+    def value(distance: float) -> float:
+        moved = [one + (distance * two).to(one) for one, two in zip(point, directions, strict=True)]
+        return subject.replace(moved).value(steps).item()
+
+    is_double = all(one.dtype == torch.float64 for one in point)
+    with torch.no_grad():
+        difference, noise = _difference(value, here.item(), is_double=is_double)
+    verdict = _verdict(derivative, scale, difference, noise, 1e-5 if is_double else 2e-2)
+    return Horizon(steps, derivative, difference, noise, scale, verdict)
+
+
+def _difference(value: Callable[[float], float], here: float, *, is_double: bool) -> tuple[float, float]:
+    """The central difference that three steps, each a tenth of the one before, agree on best, and how far they do not.
+
+    Rounding moves differences of small steps, curvature those of large ones; in between is a range where neither does.
+    A chaotic simulation has none, and three of its differences do not agree by chance.
+    """
+    precision = torch.finfo(torch.float64 if is_double else torch.float32).eps
+    steps = [10.0**-power for power in (range(3, 13) if is_double else range(1, 6))]
+    slopes = [(value(step) - value(-step)) / (2 * step) for step in steps]
+    noises = [precision * abs(here) / step for step in steps]
+    triples = [
+        (max(slopes[at : at + 3]) - min(slopes[at : at + 3]) + noises[at + 1], slopes[at + 1])
+        for at in range(len(steps) - 2)
+    ]
+    noise, slope = min(triples, key=lambda one: one[0] if math.isfinite(one[0]) else math.inf)
+    return slope, noise
+
+
+def _verdict(derivative: float, scale: float, difference: float, noise: float, tolerance: float) -> Verdict:
+    if not math.isfinite(derivative):
+        return "not finite"
+    if not math.isfinite(noise):
+        return "unclear"
+    if abs(derivative - difference) <= tolerance * scale + noise and noise <= 0.1 * scale:
+        return "right"
+    return "unclear" if noise > 0.1 * abs(difference) else "wrong"
+
+
+def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
+    """The length of the gradient by the state before each step and after the last, and where it stops being finite."""
+    state, inputs, parameters = subject.given
+    made = step_of(subject.step, state, inputs, parameters)
+    squares = torch.zeros(count + 1, dtype=torch.float64)
+
+    def watched(now: Sequence[Tensor], row: Sequence[Tensor], *others: Tensor) -> tuple[Any, Any]:
+        number, *row = row
+        now = [_hooked(one, squares, number) for one in now]
+        following, outputs = made(now, row, others)
+        return tuple(following), tuple(outputs) or None
+
+    rows = torch.arange(count), *inputs.leaves
+    options = {**subject.options, "parameters": tuple(parameters.tensors)}
+    with torch.enable_grad(), same_numbers():
+        leaves = [one.detach().requires_grad_(one.is_floating_point()) for one in state.leaves]
+        last, outputs = scan(watched, tuple(leaves), rows, length=count, **options)
+        last = [_hooked(one, squares, torch.tensor(count)) for one in last]
+        rest = None if made.outputs is None else made.outputs.put_together(outputs or ())
+        value = subject.loss_of(state.tree.put_together(last), rest)
+        torch.autograd.grad(value, [one for one in leaves if one.requires_grad], allow_unused=True)
+    sizes = squares.sqrt()
+    odd = (~sizes.isfinite()).nonzero()
+    is_of_step = len(odd) and int(odd[-1]) < count
+    return sizes, _birth_before(subject, made, int(odd[-1])) if is_of_step else ""
+
+
+def _hooked(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
+    """A tensor whose gradient adds its square to those of a step."""
+    if not tensor.requires_grad:
+        return tensor
+    place = int(number)
+
+    def add(gradient: Tensor) -> None:
+        squares[place] += gradient.detach().double().square().sum()
+
+    alias = tensor.view_as(tensor)
+    alias.register_hook(add)
+    return alias
+
+
+def _birth_before(subject: _Subject, made: Any, number: int) -> str:
+    """What made the gradient infinite or NaN in a step whose results have a finite one."""
+    state, inputs, parameters = subject.given
+    now = state.leaves
+    if number:
+        begin = state.tree.put_together(state.leaves), inputs.tree.put_together([one[:number] for one in inputs.leaves])
+        options = {**subject.options, "parameters": parameters.tree.put_together(parameters.leaves)}
+        with torch.no_grad(), same_numbers():
+            now = take_apart(scan(subject.step, *begin, length=number, **options)[0])[0]
+    found = describe_birth(made, now, [one[number] for one in inputs.leaves], parameters.tensors, in_gradient=True)
+    return ", ".join(" ".join(row) for row in found)

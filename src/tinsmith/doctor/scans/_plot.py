@@ -1,0 +1,35 @@
+"""A figure of a scan's gradient: how it grows, and how right it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ._result import GROWTH, ScanCheck
+
+_COLOURS = {"right": "tab:green", "wrong": "tab:red", "unclear": "0.6", "not finite": "tab:red"}
+
+
+def plot(found: ScanCheck, path: str | Path | None = None) -> Any:
+    """The figure. It is written to `path` where one is given."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.4), dpi=120, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    sizes = found.sizes
+    left.semilogy(range(len(sizes)), sizes.clamp(min=1e-300).tolist(), lw=1.2)
+    left.set(title="gradient by the state", xlabel="step", ylabel="length")
+    if found.explodes_at is not None:
+        left.axhline(GROWTH * found.reference, color="tab:red", lw=0.8, ls=":")
+        left.axvline(found.explodes_at, color="tab:red", lw=0.8, label=f"a million times at step {found.explodes_at}")
+        left.legend(fontsize=8)
+    for verdict, colour in _COLOURS.items():
+        some = [one for one in found.horizons if one.verdict == verdict]
+        if some:
+            apart = [max(one.apart, 1e-16) for one in some]
+            right.loglog([one.steps for one in some], apart, "o", color=colour, label=verdict)
+    right.set(title="gradient and differences", xlabel="steps", ylabel="apart, relative")
+    right.legend(fontsize=8)
+    if path is not None:
+        figure.savefig(path)
+    return figure

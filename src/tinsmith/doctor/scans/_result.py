@@ -1,0 +1,166 @@
+"""The result of a check of a scan: its gradient, horizon by horizon, and how the gradient grows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from ..._errors import CheckError
+
+GROWTH = 1e6
+"""How many times the gradient at the end a gradient is when it is said to explode."""
+
+
+Verdict = Literal["right", "wrong", "unclear", "not finite"]
+
+
+class Horizon(NamedTuple):
+    """The derivative of a loss after some steps, along one random direction.
+
+    Attributes:
+        steps: how many.
+        gradient: the derivative by the scan's gradient.
+        difference: by central differences of the scan's values.
+        noise: how far rounding, and what is not linear, may have moved the difference.
+        scale: the size of derivatives along such directions.
+        verdict: "unclear" where the differences say nothing: their noise is as large as the derivative.
+    """
+
+    steps: int
+    gradient: float
+    difference: float
+    noise: float
+    scale: float
+    verdict: Verdict
+
+    @property
+    def apart(self) -> float:
+        """How far gradient and difference are apart, relative to the scale."""
+        return abs(self.gradient - self.difference) / (self.scale or 1.0)
+
+
+@dataclass(frozen=True)
+class ScanCheck:
+    """What the check of a scan found. Print it, `plot` it, or let it raise.
+
+    Attributes:
+        name: the step's.
+        horizons: the gradient against differences, after ever more steps.
+        sizes: how long the gradient by the state is: `sizes[t]` before step `t`, the last one after the last step.
+        notes: how it was checked.
+        birth: what made the first number that is not finite, where there is one.
+
+    Example:
+        >>> def grow(x, _):
+        ...     return 1.1 * x, None
+        >>> found = ts.scan.check(grow, torch.ones(3), length=200)
+        >>> found.verdict, found.explodes_at
+        ('explodes', 54)
+    """
+
+    name: str
+    horizons: tuple[Horizon, ...]
+    sizes: torch.Tensor
+    notes: tuple[str, ...] = ()
+    birth: str = ""
+
+    @property
+    def reference(self) -> float:
+        """How long the gradient is where it begins: after the last step whose state the loss depends on."""
+        there = self.sizes[self.sizes.isfinite() & (self.sizes > 0)]
+        return there[-1].item() if len(there) else 0.0
+
+    @property
+    def explodes_at(self) -> int | None:
+        """The step before which the gradient is a million times as long as it begins. None if it stays below."""
+        beyond = (self.sizes > GROWTH * self.reference).nonzero()
+        return int(beyond[-1]) if len(beyond) else None
+
+    @property
+    def vanishes_at(self) -> int | None:
+        """The step before which it is less than a millionth as long. None if it stays above."""
+        end = int((self.sizes == self.reference).nonzero()[-1]) if self.reference else 0
+        below = (self.sizes[:end] < self.reference / GROWTH).nonzero()
+        return int(below[-1]) if len(below) else None
+
+    @property
+    def not_finite_at(self) -> int | None:
+        """The last step before which it is infinite or NaN."""
+        odd = (~self.sizes.isfinite()).nonzero()
+        return int(odd[-1]) if len(odd) else None
+
+    @property
+    def ok(self) -> bool:
+        """Whether no horizon is wrong, and all numbers are finite."""
+        return self.verdict in ("right", "explodes", "unclear")
+
+    @property
+    def verdict(self) -> Literal["right", "wrong", "not finite", "explodes", "unclear"]:
+        """In a word. "explodes": right, but too long to learn from; "unclear": no horizon could be compared."""
+        verdicts = [one.verdict for one in self.horizons]
+        if "wrong" in verdicts:
+            return "wrong"
+        if "not finite" in verdicts or self.not_finite_at is not None:
+            return "not finite"
+        if self.explodes_at is not None:
+            return "explodes"
+        return "right" if "right" in verdicts else "unclear"
+
+    def raise_if_failed(self) -> None:
+        """Raise CheckError with the whole text, unless `.ok`."""
+        __tracebackhide__ = True
+        if not self.ok:
+            raise CheckError(str(self))
+
+    def plot(self, path: str | Path | None = None) -> Any:
+        """A figure of matplotlib: how long the gradient is before each step, and how right it is by horizon.
+
+        It is written to `path` where one is given.
+        """
+        from ._plot import plot  # needs matplotlib
+
+        return plot(self, path)
+
+    def __str__(self) -> str:
+        lines = [f"the gradient of a scan over `{self.name}`, {len(self.sizes) - 1} steps: {self.verdict}"]
+        lines += [f"  {note}" for note in self.notes]
+        lines.append(f"  {'steps':>7}  {'gradient':>12}  {'differences':>12}  {'apart':>8}")
+        lines += [
+            f"  {one.steps:7}  {one.gradient:12.4g}  {one.difference:12.4g}  {_apart(one)}  {one.verdict}"
+            for one in self.horizons
+        ]
+        return "\n".join([*lines, *(f"  {line}" for line in self._growth())])
+
+    def _growth(self) -> list[str]:
+        """How the gradient by the state grows, from the last step to the first."""
+        sizes = self.sizes
+        steps = len(sizes) - 1
+        lines = [
+            f"the gradient by the state: {sizes[-1]:.2e} long after the last step, {sizes[0]:.2e} before the first"
+        ]
+        if self.not_finite_at is not None:
+            lines.append(f"it is not finite before step {self.not_finite_at}, and before all earlier ones")
+        elif self.explodes_at is not None:
+            lines.append(f"it explodes: a million times as long before step {self.explodes_at}, {self._rate()}")
+        elif self.vanishes_at is not None:
+            lines.append(f"it vanishes: a millionth as long before step {self.vanishes_at}, {self._rate()}")
+        if self.birth:
+            lines.append(self.birth)
+        ratios = (sizes[:-1] / sizes[1:]).nan_to_num(0.0, 0.0, 0.0)
+        if steps > 1 and self.explodes_at is not None and ratios.max() > 2:
+            worst = int(ratios.argmax())
+            lines.append(f"most of all in step {worst}, which makes it {ratios[worst]:.3g} times as long")
+        return lines
+
+    def _rate(self) -> str:
+        first, steps = self.sizes[0].item(), len(self.sizes) - 1
+        rate = math.exp((math.log(first) - math.log(self.reference)) / steps) if first > 0 else 0.0
+        return f"{rate:.4g} times a step on average"
+
+
+def _apart(horizon: Horizon) -> str:
+    return f"{horizon.apart:8.1e}" if horizon.verdict in ("right", "wrong") else " " * 8
