@@ -59,7 +59,7 @@ class ScanCheck:
         ...     return 1.1 * x, None
         >>> found = ts.scan.check(grow, torch.ones(3), length=200)
         >>> found.verdict, found.explodes_at
-        ('explodes', 54)
+        ('explodes', 55)
     """
 
     name: str
