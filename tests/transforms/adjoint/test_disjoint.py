@@ -153,7 +153,9 @@ def kernel(
     v = torch.rand(4, dtype=torch.float64)
     leaf = w.clone().requires_grad_()
     (found,) = torch.autograd.grad(op(leaf, start, k, v), leaf, c)
-    torch.testing.assert_close(found, ts.oracle(op, w, start, k, v, cotangents=c).gradients["w"], rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(
+        found, ts.oracle(op, w, start, k, v, cotangents=c).gradients["w"], rtol=1e-11, atol=1e-13
+    )
     source = adjoint_source(op)
     assert ("atomic_add(grad_w" in source) == is_atomic, source
 
