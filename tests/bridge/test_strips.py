@@ -81,6 +81,26 @@ def of_what_the_loop_carries(lang):
     return kernel, twin
 
 
+def of_what_came_before_and_now(lang):
+    """One text that stands for two values: that of the element before, and of this one."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, w: array, y: array):
+        for r in range(x.shape[0]):
+            a = 0.5
+            for s in range(x.shape[1]):
+                y[r] += lang.exp(a) * w[r, s]
+                a = x[r, s]
+                y[r] += 2.0 * lang.exp(a)
+
+    def twin(x, w):
+        before = torch.cat([torch.full_like(x[:, :1], 0.5), x[:, :-1]], 1)
+        return (torch.exp(before) * w + 2.0 * torch.exp(x)).sum(1)
+
+    return kernel, twin
+
+
 def in_a_branch(lang):
     """A function that only some iterations take stays in its branch."""
     array = lang.types.ndarray()
@@ -117,7 +137,14 @@ def with_an_early_end(lang):
     return kernel, twin
 
 
-KERNELS = (along_rays, two_loops_deep, of_what_the_loop_carries, in_a_branch, with_an_early_end)
+KERNELS = (
+    along_rays,
+    two_loops_deep,
+    of_what_the_loop_carries,
+    of_what_came_before_and_now,
+    in_a_branch,
+    with_an_early_end,
+)
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -69,6 +69,9 @@ def test_a_loop_of_known_length():
 
 STAYS = {
     "of what the loop carries": of(store(Y, "r", exp(local("t"))), assign("t", X["s"])),
+    "of what the loop carries, and of its next value in the same words": of(
+        store(Y, "r", exp(local("t"))), assign("t", X["s"]), store(Y, "r", exp(local("t")))
+    ),
     "of a local with two values": of(
         assign("a", X["s"]), assign("a", local("a") * 2.0), store(Y, "r", exp(local("a")))
     ),

@@ -77,11 +77,15 @@ def plan_strips(loop: nodes.For, outside: frozenset[str]) -> _Plan:
         return all(name in known or name not in given for name in names) and all(a.array not in changed for a in loads)
 
     functions: dict[nodes.Unary, None] = {}
+    handed_on = set[nodes.Unary]()  # of values that the iteration before gave, where the same text may come again
     for one in loop.body:
         for expr in walk.expressions(one):
             functions |= dict.fromkeys(part for part in _functions_in(expr) if is_ahead(part.value))
+        inside = (expr for part in walk.statements([one]) for expr in walk.expressions(part))
+        handed_on |= {part for expr in inside for part in _functions_in(expr) if not is_ahead(part.value)}
         if isinstance(one, nodes.Assign) and given[one.name] == 1 and is_ahead(one.value):
             known[one.name] = one.value
+    functions = {one: None for one in functions if one not in handed_on}
     return _Plan(tuple(functions), _needed(functions, known))
 
 

@@ -89,6 +89,31 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
         """,
         True,
     ),
+    "windows that overlap, where all would store the same": (
+        """
+        for j in range(4):
+            y[2 * r + j] = 2.0 * w[2 * r + j]
+            z[r] += w[2 * r + j] * w[2 * r + j]
+        """,
+        True,
+    ),
+    "windows that overlap, with a chain that the place tells": (
+        """
+        t = 1.0
+        for s in range(0, start[r + 1]):
+            y[s] = t
+            z[r] += t * w[s]
+            t *= 0.9
+        """,
+        True,
+    ),
+    "by the ray's own number": (
+        """
+        for s in range(start[r], start[r + 1]):
+            y[s] = w[s] * v[r]
+        """,
+        False,
+    ),
     "stops, and goes on": (
         """
         t = 1.0
@@ -113,21 +138,24 @@ def test_segments(lang64, form):
         f"""
 def kernel(
     w: lang.types.ndarray(ndim=1), start: lang.types.ndarray(lang.i32, ndim=1), k: lang.types.ndarray(lang.i32, ndim=1),
-    y: lang.types.ndarray(ndim=1), z: lang.types.ndarray(ndim=1)
+    v: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1), z: lang.types.ndarray(ndim=1)
 ):
     for r in range(start.shape[0] - 1):
         z[r] = 1.0
         {textwrap.indent(textwrap.dedent(body).strip(), " " * 8).strip()}
 """,
     )
-    op = ts.op("w[n], start[r]: i32, k[n]: i32 -> y[n], z[r - 1]", adjoint="source")(kernel)
+    op = ts.op("w[n], start[r]: i32, k[n]: i32, v[r] -> y[n], z[r - 1]", adjoint="source")(kernel)
     torch.manual_seed(0)
     w = torch.rand(9, dtype=torch.float64)
     start, k = (torch.tensor(one, dtype=torch.int32) for one in ([0, 4, 4, 9], [3, 1, 0, 2, 8, 5, 7, 6, 4]))
     c = [torch.rand(9, dtype=torch.float64), torch.rand(3, dtype=torch.float64)]
+    v = torch.rand(4, dtype=torch.float64)
     leaf = w.clone().requires_grad_()
-    (found,) = torch.autograd.grad(op(leaf, start, k), leaf, c)
-    torch.testing.assert_close(found, ts.oracle(op, w, start, k, cotangents=c).gradients["w"], rtol=1e-11, atol=1e-13)
+    (found,) = torch.autograd.grad(op(leaf, start, k, v), leaf, c)
+    torch.testing.assert_close(
+        found, ts.oracle(op, w, start, k, v, cotangents=c).gradients["w"], rtol=1e-11, atol=1e-13
+    )
     source = adjoint_source(op)
     assert ("atomic_add(grad_w" in source) == is_atomic, source
 

@@ -200,19 +200,51 @@ class _Reading:
         return variables.isdisjoint(walk.locals_in(loads)) and not variables.isdisjoint(walk.locals_in(place))
 
     def is_own(self, store: nodes.Store) -> bool:
-        """Whether iterations of the parallel loop that met here would leave a float by chance.
+        """Whether iterations of the parallel loop that met here would leave a float by chance, each one of its own.
 
         Labels are another matter: somebody may not mind whose number stays.
         """
         return types.is_float(store.value.type) and not walk.locals_in([store.value]).isdisjoint(self.own_values)
 
     def _own_values(self) -> frozenset[str]:
-        """Locals that hang on the parallel loop's variable, or on what a loop inside hands on."""
-        heads = [one.head for step in steps_in(self.loop.body) if isinstance(step, Loop) for one in step.carried]
-        found = find_dependents(self.loop.body, [*self.loop.names, *heads])
-        for loop in (step for step in steps_in(self.loop.body) if isinstance(step, Loop)):
-            found |= find_dependents(loop.body, found)
+        """Locals whose values the parallel loop's variable decides in other ways than by naming an element of a range.
+
+        `w[first + j]` and `first + j` are none: another iteration that met here would have the same value.
+        """
+        inner = [step for step in steps_in(self.loop.body) if isinstance(step, Loop)]
+        of_loop = self._dependents(inner, self.loop.names)
+        moving = self._dependents(inner, [*(one for loop in inner for one in loop.names), *_heads(inner)])
+        loaded = {
+            step.name: walk.locals_in(step.value.index)
+            for step in steps_in(self.loop.body)
+            if isinstance(step, nodes.Assign) and isinstance(step.value, nodes.Load) and types.is_float(step.value.type)
+        }
+        loaded = {name: index for name, index in loaded.items() if not index.isdisjoint(of_loop)}
+        read = self._dependents(inner, loaded)
+        found = {name for name, index in loaded.items() if index.isdisjoint(moving)}
+        for loop in inner:
+            begins, bounds = [first for first, _ in loop.bounds], [one for pair in loop.bounds for one in pair]
+            comes_from = not walk.locals_in(begins).isdisjoint(of_loop)
+            # What a loop has gone through before it comes to a place, and what it has gone through in all.
+            found |= {one.head for one in loop.carried if comes_from or not walk.locals_in([one.next]).isdisjoint(read)}
+            if not walk.locals_in(bounds).isdisjoint(of_loop):
+                found |= {one.last for one in loop.carried}
+        return self._dependents(inner, found)
+
+    def _dependents(self, inner: Sequence[Loop], names: Collection[str]) -> frozenset[str]:
+        """Locals that depend on some, also from one iteration to the next of the loops inside."""
+        found, before = frozenset(names), -1
+        while before != len(found):
+            before = len(found)
+            for body in (self.loop.body, *(loop.body for loop in inner)):
+                found |= find_dependents(body, found)
+            carried = [one for loop in inner for one in loop.carried]
+            found |= {one.head for one in carried if not walk.locals_in([one.first, one.next]).isdisjoint(found)}
         return found
+
+
+def _heads(loops: Sequence[Loop]) -> set[str]:
+    return {one.head for loop in loops for one in loop.carried}
 
 
 def _in_order(expr: nodes.Expr) -> nodes.Expr:
