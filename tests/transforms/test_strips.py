@@ -16,10 +16,10 @@ def exp(value):
     return unary("exp", value)
 
 
-def of(*body, end=None, **kinds):
-    """A kernel of one parallel loop with one inner loop."""
+def of(*body, end=None, is_parallel=True, **kinds):
+    """A kernel of one loop with one inner loop."""
     inner = loop("s", X.size() if end is None else end, body)
-    return kernel([X, Y], [loop("r", Y.size(), [inner], is_parallel=True)], **KINDS, **kinds)
+    return kernel([X, Y], [loop("r", Y.size(), [inner], is_parallel=is_parallel)], **KINDS, **kinds)
 
 
 def text(one):
@@ -78,7 +78,9 @@ STAYS = {
     "of a local from a branch": of(branch(X["s"] > 0.0, [assign("a", X["s"])]), store(Y, "r", exp(local("a")))),
     "of an array that the loop changes": of(store(Y, "s", exp(Y["r"]))),
     "in a branch": of(branch(X["s"] > 0.0, [store(Y, "r", exp(X["s"]))])),
-    "in a loop that may end early": of(branch(X["s"] > 0.0, [nodes.Break()]), store(Y, "r", exp(X["s"]))),
+    "in a loop that may end early": of(
+        branch(X["s"] > 0.0, [nodes.Break()]), store(Y, "r", exp(X["s"])), is_parallel=False
+    ),
     "behind a `continue`": of(branch(X["s"] > 0.0, [nodes.Continue()]), store(Y, "r", exp(X["s"]))),
     "of a short loop": of(store(Y, "r", exp(X["s"])), end=7),
     "of float64": of(assign("d", exp(local("b", "f64"))), d="f64", b="f64"),

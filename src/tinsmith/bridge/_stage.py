@@ -24,6 +24,7 @@ from ..source import (
     divides,
     has_plain_loop,
     lent_names,
+    may_end_early,
     multiplies_atomically,
     roles_of,
     runs_in_blocks,
@@ -397,14 +398,15 @@ class Stage:
         return compile_strips if not variant.adjoint and self._has_strips(variant, values) else None
 
     def _has_strips(self, variant: Variant, values: Mapping[str, Any]) -> bool:
-        """Whether loops of the kernel can work out functions or stored values ahead, which CPUs are faster with.
+        """Whether loops of the kernel can run in strips or in lanes, which CPUs are faster with.
 
         False too where the IR does not cover the kernel: the engine compiles it as it is then.
         """
         is_cpu = self.engine.device_type() == "cpu"
         if not is_cpu or variant.is_simd:
             return False
-        if not (takes_functions(self.source, self.home) or has_plain_loop(self.source)):
+        may_gain = takes_functions(self.source, self.home) or may_end_early(self.source, self.home)
+        if not (may_gain or has_plain_loop(self.source)):
             return False
         try:
             kernel = self.lowered(variant, values).kernel

@@ -121,6 +121,11 @@ def has_plain_loop(source: Source) -> bool:
     return any(not any(isinstance(one, _CONTROL) for part in loop.body for one in ast.walk(part)) for loop in loops)
 
 
+def may_end_early(source: Source, engine: Followed) -> bool:
+    """Whether a loop of a kernel, or of a function that it calls, is a `while` or has a `break`."""
+    return any(isinstance(node, ast.While | ast.Break) for one in reached(source, engine) for node in one.nodes)
+
+
 _CONTROL = (ast.For, ast.While, ast.If)
 
 

@@ -22,15 +22,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..source.ir import nodes, types, walk
+from ..source.ir import nodes, walk
 from ._names import Names
 from ._strip_parts import (
     FUNCTIONS,
+    KINDS,
     LENGTH,
     SHORTEST,
     assign,
     bounds_of_strip,
     integer,
+    is_vector,
     moves,
     number,
     run_lanes,
@@ -38,14 +40,6 @@ from ._strip_parts import (
     within_limits,
 )
 from .analysis import affine, defined
-
-_KINDS = frozenset({"f32", "f64", "i32"})
-"""Types of arrays: of others no gain was measured."""
-_UNARY = frozenset({"neg", "not", "~", "sqrt", "abs", "floor", "ceil"})
-"""Operations that are machine vectors' own."""
-_BINARY = frozenset(
-    {"+", "-", "*", "min", "max", "&", "|", "^", "<<", ">>", "and", "or", "==", "!=", "<", "<=", ">", ">="}
-)
 
 Index = tuple[nodes.Expr, ...]
 
@@ -64,7 +58,7 @@ def strip_elementwise(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> n
     if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
         return None
     accesses = _accesses(task)
-    if not (_is_side_by_side(task, accesses) and _reads_its_own(accesses) and all(map(_is_vector, _worked_out(task)))):
+    if not (_is_side_by_side(task, accesses) and _reads_its_own(accesses) and all(map(is_vector, _worked_out(task)))):
         return None
     return _strips(task, accesses, kernel, names)
 
@@ -88,7 +82,7 @@ def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
         any(isinstance(one, nodes.Store) for one in loop.body)
         and not carried
         and not given & set(loop.names)
-        and all(one.type in _KINDS and not one.label and not one.element for one in arrays)
+        and all(one.type in KINDS and not one.label and not one.element for one in arrays)
         and not any(one.is_of_blocks or one.name in kernel.cells for one in arrays)
     )
 
@@ -145,24 +139,6 @@ def _reads_its_own(accesses: Sequence[_Access]) -> bool:
 
 def _worked_out(loop: nodes.For) -> list[nodes.Expr]:
     return [part for one in loop.body for expr in walk.expressions(one) for part in walk.parts(expr)]
-
-
-def _is_vector(one: nodes.Expr) -> bool:
-    """Whether machines have a vector operation for it: not for division of integers, nor for most functions."""
-    match one:
-        case nodes.Unary():
-            return one.operator in _UNARY or moves(one)
-        case nodes.Binary("/"):
-            return one.type in ("f32", "f64")
-        case nodes.Binary():
-            return one.operator in _BINARY
-        case nodes.Cast() if not one.keeps_bits and types.promoted(one.type, one.value.type) != one.type:
-            # It may be the source's own, or the engine's, which warns that digits are lost where it sees the source.
-            return False
-        case nodes.Load() | nodes.Cast() | nodes.Local():
-            return one.type in _KINDS or one.type == "u1"
-        case _:
-            return True
 
 
 def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, names: Names) -> nodes.For:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..source import ARITHMETIC_FUNCTIONS
-from ..source.ir import nodes, walk
+from ..source.ir import nodes, types, walk
 from ._algebra import constant
 from ._names import Names
 
@@ -20,12 +20,37 @@ FUNCTIONS = {name: f"arithmetic_{name}" for name in ARITHMETIC_FUNCTIONS}
 """Functions that move, and the same by arithmetic alone."""
 LIMITS = {"arithmetic_cos": 1048576.0, "arithmetic_sin": 1048576.0}
 """Numbers that some take must be less than that in size; NaN is not."""
+KINDS = frozenset({"f32", "f64", "i32"})
+"""Types of arrays: of others no gain was measured."""
+_UNARY = frozenset({"neg", "not", "~", "sqrt", "abs", "floor", "ceil"})
+"""Operations that are machine vectors' own."""
+_BINARY = frozenset(
+    {"+", "-", "*", "min", "max", "&", "|", "^", "<<", ">>", "and", "or", "==", "!=", "<", "<=", ">", ">="}
+)
 _LIBRARY = {arithmetic: name for name, arithmetic in FUNCTIONS.items()}
 
 
 def moves(one: nodes.Unary) -> bool:
     """Whether there is arithmetic for a function, which is there for float32 alone."""
     return one.operator in FUNCTIONS and one.type == "f32" and one.value.type == "f32"
+
+
+def is_vector(one: nodes.Expr) -> bool:
+    """Whether machines have a vector operation for it: not for division of integers, nor for most functions."""
+    match one:
+        case nodes.Unary():
+            return one.operator in _UNARY or moves(one)
+        case nodes.Binary("/"):
+            return one.type in ("f32", "f64")
+        case nodes.Binary():
+            return one.operator in _BINARY
+        case nodes.Cast() if not one.keeps_bits and types.promoted(one.type, one.value.type) != one.type:
+            # It may be the source's own, or the engine's, which warns that digits are lost where it sees the source.
+            return False
+        case nodes.Load() | nodes.Cast() | nodes.Local():
+            return one.type in KINDS or one.type == "u1"
+        case _:
+            return True
 
 
 def number(value: int) -> nodes.Const:

@@ -38,6 +38,7 @@ from ._strip_parts import (
     strips_between,
     within_limits,
 )
+from .lanes import run_in_lanes
 
 _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
@@ -51,7 +52,10 @@ def strip_functions(kernel: nodes.Kernel) -> nodes.Kernel:
     names = Names(names_of(kernel))
     names.types |= kernel.locals
     writer = _Writer(names, frozenset(kernel.cells))
-    body = tuple(strip_elementwise(one, kernel, names) or writer.task(one) for one in kernel.body)
+    body = tuple(
+        strip_elementwise(one, kernel, names) or run_in_lanes(one, kernel, names) or writer.task(one)
+        for one in kernel.body
+    )
     return kernel if body == kernel.body else replace(kernel, body=body, locals=names.types)
 
 

@@ -1,0 +1,110 @@
+"""What is asked of loops before they run in lanes: how they end, what they cost, how they may be written anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...source.ir import nodes, types, walk
+from .._names import Names
+from .._strip_parts import FUNCTIONS, LIMITS, assign, integer, is_vector, moves, number
+from ..analysis import defined, mentioned
+
+_FUNCTION, _BRANCH = 10, 6
+"""Operations that a function counts as, and a branch that lanes take the one way or the other."""
+
+
+def ended_by_data(body: Sequence[nodes.Stmt]) -> Iterator[nodes.For | nodes.While]:
+    """Loops in statements of which the data tell where they end."""
+    for one in walk.statements(body):
+        if isinstance(one, nodes.While) or (isinstance(one, nodes.For) and leaves(one.body, nodes.Break)):
+            yield one
+
+
+def leaves(body: Sequence[nodes.Stmt], *kinds: type[nodes.Stmt]) -> bool:
+    """Whether statements have a `break` or `continue` of the loop that they stand in."""
+    inner = (nodes.For, nodes.While)
+    return any(
+        isinstance(one, kinds)
+        or (not isinstance(one, inner) and any(leaves(part, *kinds) for part in walk.bodies(one)))
+        for one in body
+    )
+
+
+def is_for_lanes(one: nodes.Expr) -> bool:
+    """Whether machines have a vector operation for one, which needs no second run by the library."""
+    if isinstance(one, nodes.Cast) and types.is_float(one.value.type) and one.type == "i32":
+        return True
+    return is_vector(one) and not (isinstance(one, nodes.Unary) and FUNCTIONS.get(one.operator) in LIMITS)
+
+
+def may_trap(expr: nodes.Expr) -> bool:
+    """Whether an operation ends the process on some numbers, which inactive lanes may have."""
+    return isinstance(expr, nodes.Binary) and expr.operator in ("//", "%") and not types.is_float(expr.type)
+
+
+def operations(body: Sequence[nodes.Stmt]) -> int:
+    """What statements cost, in operations."""
+    found = 0
+    for one in walk.statements(body):
+        if isinstance(one, nodes.If) and not leaves(one.body, nodes.Break, nodes.Continue):
+            found += _BRANCH
+        for part in (part for expr in walk.expressions(one) for part in walk.parts(expr)):
+            is_operation = isinstance(part, nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast)
+            found += _FUNCTION if isinstance(part, nodes.Unary) and moves(part) else is_operation
+    return found
+
+
+def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.Stmt, ...]:
+    """Statements in which bounds of inner loops that are read from memory have names."""
+
+    def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        if not isinstance(one, nodes.For) or not any(map(walk.reads_memory, walk.expressions(one))):
+            return (one,)
+        given: list[nodes.Stmt] = []
+
+        def name(wish: str, value: nodes.Expr) -> nodes.Expr:
+            local = names.local(wish, "i32")
+            given.append(replace(assign(local, value), line=one.line))
+            return local
+
+        bounds = tuple([(name("begin", first), name("end", end)) for first, end in one.bounds])
+        return (*given, replace(one, bounds=bounds))
+
+    return walk.rewritten(body, change)
+
+
+def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.Stmt, ...], set[str]]:
+    """Statements, and new names of loops that run backwards: by the place `end - 1 - back` in that of `back`.
+
+    Lanes of which such a loop has different lengths begin apart, but are at one place together: the passes of a
+    gradient go back over what lanes went through side by side.
+    """
+    found: set[str] = set()
+
+    def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        if not isinstance(one, nodes.For) or len(one.names) != 1 or leaves(one.body, nodes.Break):
+            return (one,)
+        begin, end = one.bounds[0]
+        back = nodes.Local(one.names[0], "i32")
+        exprs = [expr for part in walk.statements(one.body) for expr in walk.expressions(part)]
+        is_steady = not walk.locals_in([end]) & defined(one.body) and not walk.reads_memory(end)
+        if (
+            begin != number(0)
+            or not is_steady
+            or not all(map(is_for_lanes, (p for expr in exprs for p in walk.parts(expr))))
+        ):
+            return (one,)
+        place = names.local("at", "i32")
+        counted = integer("-", integer("-", end, number(1)), back)
+
+        def rename(expr: nodes.Expr) -> nodes.Expr:
+            return place if expr == counted else walk.rebuilt(expr, rename)
+
+        inner = tuple([walk.changed(part, rename) for part in one.body])
+        if inner == one.body or back.name in mentioned(inner):
+            return (one,)
+        found.add(place.name)
+        return (replace(one, names=(place.name,), body=inner),)
+
+    return walk.rewritten(body, change), found

@@ -1,0 +1,46 @@
+"""Masks: truths, one for each lane, of which lanes a statement is for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...source.ir import nodes
+from .._algebra import cast
+
+TRUE, FALSE = nodes.Const(True, "u1"), nodes.Const(False, "u1")
+
+
+def both(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
+    """The mask of lanes in both of two."""
+    if FALSE in (one, other):
+        return FALSE
+    if TRUE in (one, other):
+        return other if one == TRUE else one
+    return nodes.Binary("and", one, other, "u1")
+
+
+def either(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
+    """The mask of lanes in one of two, or in both."""
+    if TRUE in (one, other):
+        return TRUE
+    if FALSE in (one, other):
+        return other if one == FALSE else one
+    return nodes.Binary("or", one, other, "u1")
+
+
+def conjunction(tests: Sequence[nodes.Expr]) -> nodes.Expr:
+    """The mask of lanes for which all tests hold."""
+    found: nodes.Expr = TRUE
+    for one in tests:
+        found = both(found, one)
+    return found
+
+
+def chosen(mask: nodes.Expr, value: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
+    """One of two values, the first as the other one's type; truths by logic, which engines select less well."""
+    if mask == TRUE:
+        return value
+    if otherwise.type == "u1":
+        rest = nodes.Binary("and", nodes.Unary("not", mask, "u1"), otherwise, "u1")
+        return either(both(mask, value), rest)
+    return nodes.Select(mask, cast(value, otherwise.type), otherwise, otherwise.type)

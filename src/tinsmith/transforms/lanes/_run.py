@@ -1,0 +1,219 @@
+"""Lanes: a parallel loop whose inner loops end by data, in blocks of iterations that run side by side.
+
+    for r in range(n):                        for block of 32 iterations:
+        t = 0.0                                   t: an array of 32, as each local that lives across loops
+        while t < x[r]:                           while any lane is active:
+            t += exp(-t) + 0.1         ->             for lane in range(32):
+        y[r] = t                                          e = exp(-t[lane]) + 0.1
+                                                          t[lane] = select(active[lane], t[lane] + e, t[lane])
+                                                          active[lane] &= t[lane] < x[first + lane]
+                                                  for lane in range(32):
+                                                      y[first + lane] = t[lane]
+
+The compilers of both engines vectorise loops over lanes that store to local arrays alone and have no branch
+(docs/about/decisions/vector-speed.md). So a branch becomes a mask: its lanes are chosen by `select`. A branch that
+stores, or takes long, runs only where it has a lane. What no machine vector does (a store, an atomic, a function of
+the library, a division of integers) runs in a loop over lanes of its own, for active lanes alone, as it was written.
+
+An inactive lane reads element 0 in the place of what it is no longer entitled to. So a block in which an array is
+empty, and one that is not full, runs iteration by iteration, as the kernel was written.
+
+What all lanes share stays one number: a load by it is one load, and sums of all lanes are added to it by one atomic.
+Bounds of inner loops that are read from memory, such as a tile's list of splats, are shared if they are found equal in
+all lanes of a block; blocks in which they are not run as the kernel was written. This is for CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...source.ir import nodes, types, walk
+from .._names import Names
+from .._strip_parts import assign, integer, number, run_lanes
+from ..analysis import defined, mentioned
+from ._arrays import Remade, with_arrays
+from ._loops import ended_by_data, operations, with_named_bounds
+from ._masks import FALSE, TRUE, conjunction
+from ._sharing import Sharing
+from ._statements import Block, Writer
+
+_WIDTH = 32
+"""Lanes of a block: two machine vectors of 512 bits, so that one waits for its results while the other runs."""
+_SHARED_WIDTH = 16
+"""Lanes of a block that is to agree on the bounds of its loops: tiles are 16 pixels wide."""
+_KINDS = frozenset({"f32", "f64", "i32", "u32", "i64"})
+"""Types of arrays that lanes may touch."""
+_GATHER = 8
+"""Operations that there must be for each element that lanes read or store apart from each other. Measured:
+docs/about/decisions/vector-speed.md."""
+_MOST = 300
+"""Operations that an iteration may have in its text: engines take 2 to 4 seconds to compile lanes of so many."""
+
+
+def run_in_lanes(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> nodes.Stmt | None:
+    """A statement of the top level in lanes; None where it is no such loop, or lanes would lose."""
+    if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
+        return None
+    task = replace(task, body=with_named_bounds(task.body, names))
+    sharing = Sharing(task, names)
+    return _Task(task, sharing, kernel, names).write() if _is_worthwhile(sharing) else None
+
+
+def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
+    """Whether iterations rely on nothing but plain arrays of a launch, and a loop ends by data."""
+    if not task.is_parallel or task.block_size or not any(ended_by_data(task.body)):
+        return False
+    refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.LocalArray)
+    arrays = [kernel.arrays[name] for name in walk.touched(task.body)]
+    outside = defined([one for one in kernel.body if not isinstance(one, nodes.For)])
+    return (
+        not any(isinstance(one, refused) or _loses_digits(one, kernel) for one in walk.statements(task.body))
+        and all(walk.is_invariant(bound) for pair in task.bounds for bound in pair)
+        and not mentioned(task.body) & outside
+        and all(one.type in _KINDS and not one.label and not one.is_of_blocks for one in arrays)
+        and not any(one.name in kernel.cells for one in arrays)
+    )
+
+
+def _loses_digits(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
+    """Whether the engine converts what is assigned to a narrower type: it warns where it sees the user's own line."""
+    match one:
+        case nodes.Assign(name, value):
+            kind = kernel.locals[name]
+        case nodes.Store(array, _, _, value) | nodes.Atomic(_, array, _, _, value):
+            kind = kernel.arrays[array].type
+        case _:
+            return False
+    return types.promoted(kind, value.type) != kind
+
+
+def _is_worthwhile(sharing: Sharing) -> bool:
+    """Whether machines have vectors for the loops that end by data, and these do more than fetch and store."""
+    return operations(sharing.body) <= _MOST and all(_is_quick(loop, sharing) for loop in ended_by_data(sharing.body))
+
+
+def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:
+    exprs = [expr for one in walk.statements(loop.body) for expr in walk.expressions(one)]
+    loads = {*walk.loads(loop.body)}
+    apart = [load for load in loads if not sharing.is_shared_index(load) and sharing.bounds_of(load) is None]
+    stores = [store for store in walk.stores(loop.body) if not sharing.is_shared_sum(store)]
+    # Of float64 a vector holds half as many, and there was no gain.
+    return (
+        sharing.has_loop_vectors(loop)
+        and not any(part.type == "f64" for expr in exprs for part in walk.parts(expr))
+        and operations(loop.body) >= _GATHER * (len(apart) + len(stores))
+    )
+
+
+class _Task:
+    """Writes one parallel loop in lanes."""
+
+    def __init__(self, task: nodes.For, sharing: Sharing, kernel: nodes.Kernel, names: Names) -> None:
+        self.loop = task
+        self.sharing = sharing
+        self.kernel = kernel
+        self.names = names
+        self.first, self.size = names.local("block_first", "i32"), names.local("block_size", "i32")
+        self.width = _SHARED_WIDTH if sharing.agreed else _WIDTH
+        self.writer = Writer(sharing, names, self.size)
+
+    def write(self) -> nodes.For:
+        """A parallel loop of as many iterations, of which each first one of a block runs all of it.
+
+        So engines share the work out as before: a thread gets 512 iterations at least, whatever they do.
+        """
+        sizes = [end if begin == number(0) else integer("-", end, begin) for begin, end in self.loop.bounds]
+        if len(sizes) > 1:  # two that are negative would make a positive number
+            sizes = [one if isinstance(one, nodes.Size) else integer("max", one, number(0)) for one in sizes]
+        total = sizes[0]
+        for size in sizes[1:]:
+            total = integer("*", total, size)
+        each = self.names.local("iteration", "i32")
+        end = integer("+", self.first, self.size)
+        one_by_one = run_lanes(each, self.first, end, (*self.places(each, sizes), *self.loop.body))
+        mask = integer("&", self.first, number(self.width - 1))
+        body = (
+            assign(self.size, integer("min", number(self.width), integer("-", total, self.first))),
+            *self.write_block(sizes, one_by_one),
+        )
+        begins = nodes.If(nodes.Binary("==", mask, number(0), "u1"), body)
+        found = replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=(begins,))
+        line = self.loop.line
+        return walk.changed(found, lambda expr: expr, lambda part: part if part.line else replace(part, line=line))  # type: ignore[return-value]
+
+    def write_block(self, sizes: Sequence[nodes.Expr], one_by_one: nodes.For) -> list[nodes.Stmt]:
+        """A block: in lanes where no array is empty and lanes agree; else iteration by iteration.
+
+        That the last block may have fewer lanes helps the compilers: a loop of a known number of lanes is unrolled
+        before it is made of vectors, and LLVM 15 takes an array of more than 100 uses for one that others may know.
+        """
+        for place in self.places(integer("+", self.first, self.writer.lane), sizes):
+            self.sharing.varying.add(place.name)
+            self.writer.assign(place, TRUE)
+        if not self.sharing.agreed:
+            self.writer.run(self.sharing.body, TRUE)
+            self.writer.flush()
+            arrays, found = self.with_arrays(self.writer.block.found)
+            return [nodes.If(self.may_read(), (*arrays, *found), (one_by_one,))]
+        split = max(self.sharing.agreed.values()) + 1
+        self.writer.run(self.sharing.body[:split], TRUE, is_open=True)
+        bounds = [self.agree(name) for name in self.sharing.agreed]
+        self.writer.flush()
+        agrees = self.names.local("lanes_agree", "u1")
+        test = conjunction([nodes.Binary("==", low, high, "u1") for low, high in bounds])
+        self.writer.block.found.append(assign(agrees, test))
+        head, self.writer.block = self.writer.block.found, Block()
+        self.writer.run(self.sharing.body[split:], TRUE)
+        self.writer.flush()
+        given: list[nodes.Stmt] = [assign(nodes.Local(name, "i32"), number(0)) for name in self.sharing.agreed]
+        begins = nodes.If(self.may_read(), tuple(head))
+        runs = nodes.If(agrees, tuple(self.writer.block.found), (one_by_one,))
+        arrays, found = self.with_arrays([*given, assign(agrees, FALSE), begins, runs])
+        return [*arrays, *found]
+
+    def may_read(self) -> nodes.Expr:
+        """Whether there is all that inactive lanes read: element 0 of each array, or one for each iteration."""
+        arrays = sorted({load.array for load in walk.loads(self.sharing.body)})
+        axes = [nodes.Size(name, axis) for name in arrays for axis in range(self.kernel.arrays[name].rank)]
+        tests = [nodes.Binary(">", axis, number(0), "u1") for axis in axes]
+        return conjunction([*tests, *self.writer.within])
+
+    def places(self, flat: nodes.Expr, sizes: Sequence[nodes.Expr]) -> list[nodes.Assign]:
+        """The loop's own names in one of its iterations."""
+        found: list[nodes.Assign] = []
+        for axis in reversed(range(len(self.loop.names))):
+            name, begin = self.loop.names[axis], self.loop.bounds[axis][0]
+            self.names.types[name] = "i32"
+            rest = flat
+            if axis:
+                over = self.names.local("over", "i32")
+                found.append(assign(over, integer("//", flat, sizes[axis])))
+                rest, flat = integer("-", flat, integer("*", over, sizes[axis])), over
+            found.append(nodes.Assign(name, rest if begin == number(0) else integer("+", begin, rest)))
+        return found
+
+    def agree(self, name: str) -> tuple[nodes.Local, nodes.Local]:
+        """Give a local that lanes are to share its least value among them, and return that and the greatest."""
+        each = nodes.Local(self.writer.own[name], "i32")
+        low = self.writer.reduce("min", each, nodes.Const(2**31 - 1, "i32"))
+        high = self.writer.reduce("max", each, nodes.Const(-(2**31), "i32"))
+        self.writer.block.behind.append((None, nodes.Assign(name, low)))
+        return low, high
+
+    def with_arrays(self, body: Sequence[nodes.Stmt]) -> tuple[list[nodes.Stmt], tuple[nodes.Stmt, ...]]:
+        varying = self.sharing.varying
+        return with_arrays(body, self.writer.lane, self.width, varying, self.remade(), self.names)
+
+    def remade(self) -> Remade:
+        """What loops over lanes work out again, so that it is a range of elements that they read by it.
+
+        A number from an array could be any number, to the compilers.
+        """
+        if len(self.loop.names) > 1:
+            return {}
+        flat = self.places(integer("+", self.first, self.writer.lane), ())
+        places = self.sharing.own_places.items()
+        return {
+            name: flat if name in self.loop.names else [*flat, nodes.Assign(name, value)] for name, (_, value) in places
+        }

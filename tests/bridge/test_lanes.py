@@ -1,0 +1,318 @@
+"""Kernels whose loops end by data, in lanes: values and gradients of float64, for any number of iterations.
+
+Numbers of iterations are 0 and 1, those around 16 and 32, where a block of lanes ends, and more.
+"""
+
+# pyright: reportInvalidTypeForm=false
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith.transforms import _strips as strips
+
+COUNTS = (0, 1, 15, 16, 33, 100)
+
+
+@pytest.fixture(autouse=True)
+def in_parallel(configure):
+    """Small loops would run on one thread, as they are written."""
+    configure(serial_below="0")
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """Names of the kernels of which a loop runs in lanes."""
+    found = []
+
+    def run(task, kernel, names):
+        lanes = run_in_lanes(task, kernel, names)
+        found.extend([kernel.name] if lanes is not None else [])
+        return lanes
+
+    run_in_lanes = strips.run_in_lanes
+    monkeypatch.setattr(strips, "run_in_lanes", run)
+    return found
+
+
+def march(lang):
+    """A `while` of floats, whose state is its own in each lane."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            t, through = 0.0, 1.0
+            while through > 0.1 and t < 4.0:
+                e = lang.exp(-0.3 - x[i] * x[i] * t)
+                y[i] += through * (1.0 - e) * x[i]
+                through *= e
+                t += 0.3 + 0.1 * x[i]
+
+    def twin(x):
+        t, through, y = torch.zeros_like(x), torch.ones_like(x), torch.zeros_like(x)
+        for _ in range(20):
+            runs = (through > 0.1) & (t < 4.0)
+            e = torch.exp(-0.3 - x * x * t)
+            y = torch.where(runs, y + through * (1 - e) * x, y)
+            through = torch.where(runs, through * e, through)
+            t = torch.where(runs, t + 0.3 + 0.1 * x, t)
+        return y
+
+    return kernel, twin
+
+
+def nested(lang):
+    """A `while` in a `while`, with `continue` in a branch, and whole numbers."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            n, total = 0, 0.0
+            while n < 5:
+                n += 1
+                if x[i] * n > 2.0:
+                    continue
+                a, k = x[i], 0
+                while a < 2.0:
+                    a += a * a + 0.3
+                    k += 1
+                    if k > n:
+                        break
+                total += a * k
+            y[i] = total
+
+    def twin(x):
+        total = torch.zeros_like(x)
+        for n in range(1, 6):
+            a, k = x, torch.zeros_like(x)
+            runs = x * n <= 2.0
+            added = runs
+            for _ in range(n + 1):
+                runs = runs & (a < 2.0) & (k <= n)
+                a, k = torch.where(runs, a + a * a + 0.3, a), k + runs
+            total = torch.where(added, total + a * k.detach(), total)
+        return total
+
+    return kernel, twin
+
+
+def gathered(lang):
+    """Which element is read depends on the lane; beyond the last one nobody may read."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            k, a, total = i, 1.0, 0.0
+            while k < x.shape[0]:
+                a = a * 0.5 + x[k] * x[k] * 0.25 + lang.exp(-x[k]) * a
+                total += a * x[k] + a * a * 0.01
+                k += 1 + lang.cast(x[i] * 4.0, lang.i32)
+            y[i] = total
+
+    def twin(x):
+        found = []
+        for i in range(len(x)):
+            k, a, total = i, torch.ones((), dtype=x.dtype), torch.zeros((), dtype=x.dtype)
+            while k < len(x):
+                a = a * 0.5 + x[k] ** 2 * 0.25 + torch.exp(-x[k]) * a
+                total = total + a * x[k] + a * a * 0.01
+                k += 1 + int(x[i].float() * 4.0)
+            found.append(total)
+        return torch.stack(found) if found else x * 1.0
+
+    return kernel, twin
+
+
+def early_return(lang):
+    """Some iterations end before the loop; lanes that left read nothing."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            if x[i] > 0.7:
+                y[i] = x[i] * 3.0
+                continue
+            a = x[i]
+            for _ in range(50):
+                step = (a * a * a - x[i] - 1.0) / (3.0 * a * a + 1.0)
+                a -= step
+                if lang.abs(step) < 0.1:
+                    break
+            y[i] = a
+
+    def twin(x):
+        a, runs = x, torch.ones_like(x) > 0
+        for _ in range(50):
+            step = (a**3 - x - 1.0) / (3.0 * a * a + 1.0)
+            a = torch.where(runs, a - step, a)
+            runs = runs & (step.abs() >= 0.1)
+        return torch.where(x > 0.7, x * 3.0, a)
+
+    return kernel, twin
+
+
+def no_trips(lang):
+    """A loop that most lanes do not run at all."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            a = x[i]
+            while a > 0.9:
+                a = a * a * 0.99
+            y[i] = a + 1.0
+
+    def twin(x):
+        a = x
+        for _ in range(50):
+            a = torch.where(a > 0.9, a * a * 0.99, a)
+        return a + 1.0
+
+    return kernel, twin
+
+
+def by_lists(lang, group=16):
+    """Lists of groups of 16, on which lanes agree: sums of all lanes go to one element."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, starts: array, y: array):
+        for i in range(x.shape[0]):
+            t, total = 1.0, 0.0
+            for k in range(starts[i // group], starts[i // group + 1]):
+                alpha = x[k % x.shape[0]] * x[i] * 0.5
+                total += t * alpha
+                if alpha > 0.1:
+                    t *= 1.0 - alpha
+                    if t < 0.3:
+                        break
+            y[i] = total
+
+    def twin(x, starts):
+        found = []
+        for i in range(len(x)):
+            t, total = x.new_ones(()), 0.0 * x[i]
+            for k in range(int(starts[i // group]), int(starts[i // group + 1])):
+                alpha = x[k % len(x)] * x[i] * 0.5
+                total = total + t * alpha
+                if alpha > 0.1:
+                    t = t * (1.0 - alpha)
+                    if t < 0.3:
+                        break
+            found.append(total)
+        return torch.stack(found) if found else x * 1.0
+
+    return kernel, twin
+
+
+def by_other_lists(lang):
+    """Lists of groups of 12, on which lanes of most blocks do not agree."""
+    return by_lists(lang, 12)
+
+
+def of_vectors(lang):
+    """Locals that are vectors, and an atomic of which elements meet."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            p, v = lang.Vector([x[i], 0.5]), lang.Vector([1.0, -x[i]])
+            n = 0
+            while p.dot(p) < 3.0 and n < 20:
+                p += 0.1 * v + 0.05 * lang.exp(-p)
+                v = 0.9 * v + 0.1 * p
+                n += 1
+            y[i // 3] += p[0] * p[1] + n
+
+    def twin(x):
+        p, v = torch.stack([x, torch.full_like(x, 0.5)]), torch.stack([torch.ones_like(x), -x])
+        n = torch.zeros_like(x)
+        for _ in range(20):
+            runs = (p * p).sum(0) < 3.0
+            moved = p + 0.1 * v + 0.05 * torch.exp(-p)
+            v = torch.where(runs, 0.9 * v + 0.1 * moved, v)
+            p, n = torch.where(runs, moved, p), n + runs
+        return torch.zeros_like(x).index_add(0, torch.arange(len(x)) // 3, p[0] * p[1] + n)
+
+    return kernel, twin
+
+
+def of_pairs(lang):
+    """A loop over two names, in a grid that no block of lanes divides."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for j, i in lang.ndrange((1, 8), x.shape[0]):
+            a, n = x[i] / j, 0
+            while a < 1.5:
+                a += 0.1 * j + x[i] * lang.exp(-a)
+                n += 1
+            y[i] += a * (n + j)
+
+    def twin(x):
+        y = torch.zeros_like(x)
+        for j in range(1, 8):
+            a, n = x / j, torch.zeros_like(x)
+            for _ in range(30):
+                runs = a < 1.5
+                a, n = torch.where(runs, a + 0.1 * j + x * torch.exp(-a), a), n + runs
+            y = y + a * (n + j)
+        return y
+
+    return kernel, twin
+
+
+KERNELS = (march, nested, gathered, early_return, no_trips, by_lists, by_other_lists, of_vectors, of_pairs)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("make", KERNELS)
+def test_values_and_gradients(lang, make, count, ran):
+    kernel, twin = make(lang)
+    torch.manual_seed(count)
+    x = torch.rand(count, requires_grad=True)
+    exact = x.detach().double().requires_grad_()
+    others = ()
+    spec = "x[n] -> y[n]"
+    if make in (by_lists, by_other_lists):
+        others = (torch.randint(0, 9, (count // 12 + 2,)).cumsum(0).int(),)
+        spec = "x[n], starts[m]: i32 -> y[n]"
+    y, wanted = ts.op(spec)(kernel)(x, *others), twin(exact, *others)
+    torch.testing.assert_close(y.double(), wanted, rtol=2e-5, atol=2e-6)
+    assert "kernel" in ran
+    if count:
+        cotangent = torch.rand(count)
+        (found,) = torch.autograd.grad(y, x, cotangent)
+        (gradient,) = torch.autograd.grad(wanted, exact, cotangent.double())
+        torch.testing.assert_close(found.double(), gradient, rtol=5e-4, atol=2e-5)
+
+
+def test_float64_runs_as_written(lang64, ran):
+    kernel, twin = no_trips(lang64)
+    x = torch.rand(100, dtype=torch.float64)
+    torch.testing.assert_close(ts.op("x[n] -> y[n]")(kernel)(x), twin(x), rtol=1e-14, atol=0)
+    assert not ran
+
+
+def test_an_empty_array_that_only_some_lanes_would_read(lang, ran):
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, table: array, y: array):
+        for i in range(x.shape[0]):
+            a, k = x[i], 0
+            while k < table.shape[0]:
+                a = (a * 0.5 + table[k] + 1.0) * (a - 0.1) + a * a * a - 0.2 * (a + 1.0)
+                k += 1
+            y[i] = a
+
+    x = torch.rand(40)
+    torch.testing.assert_close(ts.op("x[n], table[m] -> y[n]")(kernel)(x, torch.empty(0)), x)
+    assert ran
