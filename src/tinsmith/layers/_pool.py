@@ -22,6 +22,18 @@ def gradient_field(field: Any) -> Any:
     return field.grad
 
 
+def make_field(engine: Engine, dtype: torch.dtype, shape: tuple[int, ...], element: tuple[int, ...]) -> Any:
+    """A field of numbers, vectors or matrices without a gradient, placed by itself."""
+    lang: Any = engine.lang
+    kind, builder = getattr(lang, NAMES[dtype]), lang.FieldsBuilder()
+    maker = {0: lang.field, 1: lang.Vector.field, 2: lang.Matrix.field}[len(element)]
+    field = maker(*element, dtype=kind)
+    node = builder.dense(lang.axes(*range(len(shape))), shape) if shape else builder
+    node.place(field)
+    builder.finalize()
+    return field
+
+
 class FieldTree:
     """Fields that are allocated together, and freed together once nobody runs on them."""
 

@@ -13,7 +13,18 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, KernelError, SpecError, refusal
-from ...bridge import Adjoint, Examined, FieldArray, Foresight, Links, Op, OpOptions, examined_layer
+from ...bridge import (
+    Adjoint,
+    Examined,
+    FieldArray,
+    Foresight,
+    Links,
+    Op,
+    OpOptions,
+    Prepared,
+    examined_layer,
+    is_tracing,
+)
 from ...engines import NAMES
 from ...source import build, parse_statement
 from ...source.ir import NotCovered
@@ -61,6 +72,7 @@ class OpProgram:
         self._cleared = by_key(cleared)
         self._instead = instead
         self._stores = GradientStores(roles, launches)
+        self._last: tuple[Sequence[Launch], Prepared | None] = ((), None)
         if runs:
             self._stores.check(layer)
         given, launches = launches, self._stores.taking_part(launches)
@@ -140,8 +152,26 @@ class OpProgram:
 
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
+        last, prepared = self._last
+        if launches is not last:
+            given = None if any([one.bound.tensors for one in launches]) else self._number_values(launches)  # noqa: C419
+            prepared = None if given is None else self.op.prepare(given)
+            self._last = launches, prepared
+        if prepared is not None and not is_tracing():
+            named = dict(zip(self.filled_names, self._memory(memory), strict=True))
+            return tuple(prepared(named))
         result = self.op(*self._list_arguments(launches, memory))
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+    def _number_values(self, launches: Sequence[Launch]) -> dict[str, Any]:
+        """Arguments of the op that are no arrays, where launches are given none."""
+        values = self._values(self._stores.taking_part(launches))
+        return {name: values[name] for name in self.op.arguments if name in values}
+
+    def _memory(self, memory: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What filled fields are filled with, as the op takes it."""
+        pairs = zip(self._roles.filled, memory, strict=True)
+        return [tensor.detach() if one.is_silent else tensor for one, tensor in pairs]
 
     def examine(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Examined:
         """The op's call, laid open for who checks it."""
@@ -163,8 +193,7 @@ class OpProgram:
                 tensor = launch.bound.tensors[place]
                 # A backward pass reads the array again, and torch does not see what NumPy changes.
                 values[names[name]] = tensor.clone() if place in launch.bound.of_numpy else tensor
-        for one, tensor in zip(self._roles.filled, memory, strict=True):
-            values[self._filled_name(one)] = tensor.detach() if one.is_silent else tensor
+        values |= dict(zip(self.filled_names, self._memory(memory), strict=True))
         return [values[name] for name in self.op.arguments]
 
     @property

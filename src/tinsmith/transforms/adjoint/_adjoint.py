@@ -92,13 +92,13 @@ def _check_order(task: Reversible, activity: Activity) -> None:
 
 def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
     """Refuse a backward pass that needs what atomics returned to one iteration or another in the forward pass."""
-    for run in program.runs:
-        for name in unknown.keys() & walk.touched(run.kernel.body):
+    for kernel in dict.fromkeys(run.kernel for run in program.runs):
+        for name in unknown.keys() & walk.touched(kernel.body):
             raise unknown[name]
-        for loop in filter(None, map(concurrent_loop, run.kernel.body)):
+        for loop in filter(None, map(concurrent_loop, kernel.body)):
             for one in handing_out(loop):
                 words = f"the value that atomic_{one.operator} returned in a parallel loop"
-                raise NotCovered(words, one.line, f"{run.kernel.path}:{one.line}")
+                raise NotCovered(words, one.line, f"{kernel.path}:{one.line}")
 
 
 @dataclass(frozen=True)
