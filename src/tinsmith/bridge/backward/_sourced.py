@@ -45,7 +45,7 @@ class SourceReverse(Reverse):
         return tuple(self._at.values())
 
     def at(self, case: Case) -> SourceAt:
-        defaults = tuple(Language(stage.engine).default_types for stage in self.signature.stages)
+        defaults = tuple(Language(stage.engine).default_types for stage in self.signature.firsts)
         key = (case.variants, case.is_looped, defaults)
         found = self._at.get(key) or self._made(key, case)
         if not case.numbers:
@@ -86,6 +86,7 @@ class SourceAt(ReverseAt):
         unchanged: Unchanged = frozenset(),
     ) -> None:
         self._unchanged = unchanged
+        self._last_numbers: tuple[Mapping[str, int], Unchanged] = ({}, frozenset())
         self.case = case
         self._single = single
         # A batch whose samples run one by one has the gradient of a single call.
@@ -116,6 +117,9 @@ class SourceAt(ReverseAt):
 
     def unchanged(self, numbers: Mapping[str, int]) -> Unchanged:
         """What later launches leave alone, given integer arguments by name; nothing where no IR tells."""
+        last, known = self._last_numbers
+        if numbers == last:
+            return known
         try:
             kernels = [one.kernel for one in self.kernels]
         except NotCovered:
@@ -124,7 +128,9 @@ class SourceAt(ReverseAt):
         for stage in self.case.signature.stages:
             names = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
             found.append({name: numbers[called] for name, called in names if called in numbers})
-        return unchanged_after(kernels, self.launched.launches, found)
+        unchanged = unchanged_after(kernels, self.launched.launches, found)
+        self._last_numbers = numbers, unchanged
+        return unchanged
 
     def program(self, active: frozenset[str], *, is_serial: bool = False) -> Program:
         """The backward pass. Raises NotCovered."""

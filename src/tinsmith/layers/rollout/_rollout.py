@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import keyword
 from collections import namedtuple
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,12 +148,12 @@ class Rollout:
             launches = tuple([called.launch(arguments) for called, arguments in calls])
             _keep(self._launches, calls, launches)
         distinct = {called: launch for (called, _), launch in zip(calls, launches, strict=True)}
-        pictures = [launch.launcher.picture(launch.bound) for launch in distinct.values()]
-        key = (tuple([called for called, _ in calls]), *pictures)
-        program = self._programs.get(key)
+        sequence = tuple([called for called, _ in calls])
+        program = self._programs.get((sequence, _pictures(distinct.values())))
         if program is None:
             program = self._make(launches)
-            _keep(self._programs, key, program)
+            # A kernel that was looked into shows values that it did not show before.
+            _keep(self._programs, (sequence, _pictures(distinct.values())), program)
         return program, launches
 
     def _make(self, launches: tuple[Launch, ...]) -> ArrayProgram:
@@ -178,6 +178,11 @@ class Rollout:
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, side)) for side in (self._roles.filled, self._roles.outputs))
         return f"<{self.name}: {inputs} -> {outputs}>"
+
+
+def _pictures(launches: Iterable[Launch]) -> tuple[Any, ...]:
+    """What kernels bake in now."""
+    return tuple([launch.launcher.picture(launch.bound) for launch in launches])
 
 
 def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
