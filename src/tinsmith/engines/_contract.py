@@ -283,7 +283,7 @@ class Engine(ABC):
 
     @abstractmethod
     def free_kernel(self, called: Any) -> Any:
-        """The decorated kernel of which calls end in `called`, which a listener is told; a method without its object."""
+        """The decorated kernel under what a listener is told of; a method without its object."""
 
     @abstractmethod
     def is_gradient(self, called: Any) -> bool:

@@ -144,6 +144,28 @@ def test_transforms(lang64, transform):
     torch.testing.assert_close(both(run), both(twin))
 
 
+def test_random_numbers_follow_torch_and_keep_their_gradient(lang64):
+    x, y = (lang64.field(lang64.f64, N, needs_grad=True) for _ in range(2))
+
+    @lang64.kernel
+    def add():
+        for i in x:
+            y[i] += x[i] * lang64.random()
+
+    def forward():
+        y.fill(0.0)
+        for _ in range(3):
+            add()
+
+    run, start, found = ts.rollout(forward, {"x": x}, {"y": y}), drawn(N), []
+    for _ in range(2):
+        torch.manual_seed(3)
+        found.append(run(start))
+        torch.testing.assert_close(torch.autograd.grad(found[-1].sum(), start)[0], (found[-1] / start).detach())
+    torch.testing.assert_close(*found)
+    assert not torch.allclose(run(start), found[0])
+
+
 def counted(monkeypatch, owner, name):
     calls = []
     original = getattr(owner, name)

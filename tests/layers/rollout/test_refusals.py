@@ -1,5 +1,6 @@
 """What a rollout refuses: the kernel, the line, and what to do."""
 
+import importlib
 import re
 
 import pytest
@@ -10,7 +11,7 @@ import tinsmith as ts
 N = 4
 
 
-def refused(lang, body, error, *words, fields=1):
+def refused(lang, body, error, *words):
     """A rollout whose function is `body(lang, x, y)` refuses a call, in words that name all of `words`."""
     x, y = (lang.field(lang.f64, N, needs_grad=True) for _ in range(2))
 
@@ -42,7 +43,7 @@ def looks_at_all(lang, x, y):
 @pytest.mark.parametrize("body", [branches_on_an_element, looks_at_all])
 def test_reads_from_python(lang64, body):
     line = body.__code__.co_firstlineno + 1
-    refused(lang64, body, ts.KernelError, "rollout `forward` reads a field from Python", rf"test_refusals.py:{line}\b")
+    refused(lang64, body, ts.KernelError, "rollout forward reads a field from Python", rf"test_refusals.py:{line}\b")
 
 
 def test_kernels_that_return_something(lang64):
@@ -50,7 +51,9 @@ def test_kernels_that_return_something(lang64):
     def first() -> lang64.f64:
         return 1.0
 
-    refused(lang64, lambda *_: first(), ts.KernelError, "kernel `first` of rollout", "returns a number", "test_refusals")
+    refused(
+        lang64, lambda *_: first(), ts.KernelError, "kernel `first` of rollout", "returns a number", "test_refusals"
+    )
 
 
 def test_gradient_kernels_and_tapes(lang64):
@@ -63,6 +66,57 @@ def test_gradient_kernels_and_tapes(lang64):
 
     refused(lang64, lambda *_: square.grad(), ts.GradientError, "engine's gradient of kernel `square`", "Tape")
 
+    def taped(lang, x, y):
+        with lang.ad.Tape(lang.field(lang.f64, (), needs_grad=True)):
+            square()
+
+    refused(lang64, taped, ts.KernelError, "a kernel of \\w+'s own", "test_refusals", "Tape")
+
+
+def test_layers_and_rollouts_inside(lang64):
+    def calling(make):
+        def call(lang, x, y):
+            @lang.kernel
+            def double():
+                for i in x:
+                    y[i] = 2.0 * x[i]
+
+            make(double, x, y)(torch.ones(N, dtype=torch.float64))
+
+        return call
+
+    def layer(double, x, y, **how):
+        return ts.EmptyTin(**how).register_input_field(x).register_output_field(y).register_kernel(double).finish()
+
+    def rollout(double, x, y):
+        return ts.rollout(lambda: double(), {"x": x}, {"y": y})
+
+    for make in (layer, lambda *given: layer(*given, on_tensors=True), rollout):
+        refused(lang64, calling(make), ts.KernelError, "the function of rollout forward calls")
+
+
+def test_arrays_that_a_kernel_writes(lang64):
+    @lang64.kernel
+    def show(image: lang64.types.ndarray()):
+        for i in range(N):
+            image[i] = 1.0
+
+    image = torch.zeros(N, dtype=torch.float64)
+    refused(lang64, lambda *_: show(image), ts.KernelError, "kernel `show`", "writes its input", "test_refusals")
+    assert not image.any()
+
+
+def test_kernels_and_fields_of_another_engine(lang64):
+    pytest.importorskip("quadrants")
+    name = "quadrants" if lang64.__name__ == "taichi" else "taichi"
+    other = importlib.import_module(name)
+
+    @other.kernel
+    def foreign():
+        pass
+
+    refused(lang64, lambda *_: foreign(), ts.KernelError, "`foreign` is a kernel of another engine", "test_refusals")
+
 
 def test_sparse_fields(lang64):
     z = lang64.field(lang64.f64)
@@ -73,7 +127,7 @@ def test_sparse_fields(lang64):
         for i in range(N):
             z[i] = 2.0 * i
 
-    refused(lang64, lambda *_: fill(), ts.KernelError, "`z` of rollout `forward` is sparse")
+    refused(lang64, lambda *_: fill(), ts.KernelError, "`z` of rollout forward is sparse")
 
 
 def test_races(lang64):
@@ -85,22 +139,18 @@ def test_races(lang64):
 
         pass_on()
 
-    refused(lang64, racing, ts.GradientError, "rollout `forward` has no gradient: its result depends on the order", "y\\[i \\+ 1\\]", "test_refusals.py")
+    refused(
+        lang64,
+        racing,
+        ts.GradientError,
+        "rollout forward has no gradient: its result depends on the order",
+        "y\\[i \\+ 1\\]",
+        "test_refusals.py",
+    )
 
 
 def test_kernels_of_which_no_gradient_is_generated(lang64):
-    def looping(lang, x, y):
-        @lang.kernel
-        def halve():
-            for i in x:
-                while y[i] > 0.1:
-                    y[i] *= 0.5
-                lang.static_print("")
-                y[i] = lang.call_internal("do_nothing") if lang.static(False) else y[i]
-
-        halve()
-
-    def printing(lang, x, y):
+    def using_a_gradient(lang, x, y):
         @lang.kernel
         def use():
             for i in x:
@@ -108,7 +158,13 @@ def test_kernels_of_which_no_gradient_is_generated(lang64):
 
         use()
 
-    refused(lang64, printing, ts.GradientError, "kernel `use` of rollout `forward` uses the gradient", "test_refusals.py")
+    refused(
+        lang64,
+        using_a_gradient,
+        ts.GradientError,
+        "kernel `use` of rollout forward uses the gradient",
+        "test_refusals.py",
+    )
 
 
 def test_a_tensor_with_a_gradient_written_from_python(lang64):

@@ -29,6 +29,7 @@ from ...engines import NAMES
 from ...source import build, parse_statement
 from ...source.ir import NotCovered
 from .._identifiers import OURS, identifier, used_names
+from .._pool import RECORDED
 from ._gradient_stores import GradientStores
 from ._placed import Placed, placed
 from ._roles import Launch, Roles, Use, by_key, uses_of_each
@@ -152,6 +153,7 @@ class OpProgram:
 
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
+        RECORDED.refuse(self._layer)
         last, prepared = self._last
         if launches is not last:
             given = None if any([one.bound.tensors for one in launches]) else self._number_values(launches)  # noqa: C419
@@ -182,7 +184,8 @@ class OpProgram:
     ) -> NotCovered | None:
         """Why no gradient by these filled fields is generated; None where one is."""
         names = frozenset(self._filled_name(one) for one in active if one.facts.dtype.is_floating_point)
-        return examined_layer(self.op, self._list_arguments(launches, memory), {}).refusal(names)
+        with torch.random.fork_rng(devices=[]):  # to look is not to draw
+            return examined_layer(self.op, self._list_arguments(launches, memory), {}).refusal(names)
 
     def _list_arguments(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
         """The op's arguments, in their order."""

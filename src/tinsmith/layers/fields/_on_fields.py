@@ -19,7 +19,7 @@ from ..._errors import GradientError, TinsmithError, refusal
 from ..._warned import warn
 from ...bridge import Adjoint, Examined, is_transformed, refuse_race
 from ...source.ir import NotCovered
-from .._pool import FIELDS_LOCK
+from .._pool import FIELDS_LOCK, RECORDED
 from ._call import run
 from ._examined import ExaminedFields
 from ._on_arrays import ArrayProgram, NoArray
@@ -70,6 +70,7 @@ class OnFields:
     def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
         with FIELDS_LOCK:
+            RECORDED.refuse(self.layer)
             self.roles.filled[0].check_alive(self.layer)
             self.roles.filled[0].engine.require_ready(self.layer)
             active = self._active(memory)

@@ -23,7 +23,8 @@ from ._writes import element_writer, filler, loader
 
 MOST_BOUND = 1 << 16
 """Sets of arguments that are remembered for a kernel. One whose numbers are others each time makes new ones."""
-_NONE: Mapping[str, Any] = {}
+COPY = "tensor_to_tensor"
+"""What both engines call the kernel under `x.copy_from(y)`, which is a kernel like those of users."""
 
 
 class Called:
@@ -93,8 +94,8 @@ class Kernels:
         owner = arguments[0] if known.is_method else None
         given = arguments[1:] if known.is_method else arguments
         if len(given) > len(known.names):
-            words = f"kernel `{known.decorated.__name__}` of {self.name} was called with too many arguments"
-            raise ArgumentError(refusal(words, [("at", place_of_user(self.engine))]))
+            words = f"kernel `{kernel.func.__name__}` of {self.name} was called with too many arguments"
+            raise ArgumentError(refusal(words, [("at", place_of_user())]))
         values = {**known.defaults, **dict(zip(known.names, given, strict=False)), **named}
         key = (kernel, id(owner), *[_identity(values.get(name)) for name in known.templates])
         called = self._called.get(key)
@@ -124,16 +125,20 @@ class Kernels:
         engine = self.engine
         if not type(kernel).__module__.startswith(f"{engine.name}."):
             words = f"{self.name} runs on {engine.name}, and `{kernel.func.__name__}` is a kernel of another engine"
-            raise KernelError(refusal(words, [("at", place_of_user(engine))], "Use kernels of one engine."))
+            raise KernelError(refusal(words, [("at", place_of_user())], "Use kernels of one engine."))
         name = kernel.func.__name__
         if engine.is_gradient(kernel):
             words = f"{self.name} calls the engine's gradient of kernel `{name}`"
             remedy = "Leave out `.grad()` calls and `ti.ad.Tape`: a rollout makes the gradient of what it runs."
-            raise GradientError(refusal(words, [("at", place_of_user(engine))], remedy))
+            raise GradientError(refusal(words, [("at", place_of_user())], remedy))
+        if engine.owns(kernel.func) and name != COPY:
+            words = f"{self.name} calls `{name}`, a kernel of {engine.name}'s own"
+            remedy = "Leave out `ti.ad.Tape` and what else clears or computes gradients: a rollout does so itself."
+            raise KernelError(refusal(words, [("at", place_of_user())], remedy))
         decorated = engine.free_kernel(kernel)
         if engine.results(decorated):
             words = f"kernel `{name}` of {self.name} returns a number to Python, which is not known before it runs"
-            raise KernelError(refusal(words, [("at", place_of_user(engine))], _READ_REMEDY))
+            raise KernelError(refusal(words, [("at", place_of_user())], _READ_REMEDY))
         parameters = engine.parameters(decorated)
         templates = tuple(one.name for one in parameters if one.kind == "template")
         signature = inspect.signature(kernel.func).parameters
@@ -204,9 +209,8 @@ class Recording(Listener):
         self.calls.append((called, arguments))
 
     def read_field(self, field: Any) -> None:
-        engine = self._kernels.engine
         words = f"{self._kernels.name} reads a field from Python while its kernels are being recorded"
-        rows = [("field", f"{field!r:.60} of shape {tuple(field.shape)}"), ("at", place_of_user(engine))]
+        rows = [("field", f"{field!r:.60} of shape {tuple(field.shape)}"), ("at", place_of_user())]
         raise KernelError(refusal(words, rows, _READ_REMEDY))
 
     def write_element(self, field: Any, index: Any, value: Any) -> None:
@@ -224,7 +228,7 @@ class Recording(Listener):
     def _write(self, make: Any, field: Any, *given: Any) -> None:
         if of_field(field) is not self._kernels.engine:
             words = f"{self._kernels.name} runs on {self._kernels.engine.name}, and writes a field of another engine"
-            raise KernelError(refusal(words, [("at", place_of_user(self._kernels.engine))], "Use one engine."))
+            raise KernelError(refusal(words, [("at", place_of_user())], "Use one engine."))
         self.calls.append(self._kernels.write(make, field, *given))
 
     def _numbers(self, field: Any, value: Any) -> list[Any]:
@@ -237,20 +241,20 @@ class Recording(Listener):
         found = found * count if len(found) == 1 else found
         if len(found) != count:
             words = f"{self._kernels.name} writes {len(found)} numbers into an element that holds {count}"
-            raise ArgumentError(refusal(words, [("at", place_of_user(self._kernels.engine))]))
+            raise ArgumentError(refusal(words, [("at", place_of_user())]))
         return found if facts.dtype.is_floating_point else [int(one) for one in found]
 
     def _refuse_gradient(self, value: Any) -> None:
         if isinstance(value, torch.Tensor) and value.requires_grad:
             words = f"{self._kernels.name} writes a tensor that requires a gradient into a field, where it gets none"
-            rows = [("at", place_of_user(self._kernels.engine))]
+            rows = [("at", place_of_user())]
             raise GradientError(refusal(words, rows, "Name the field among the rollout's inputs, or pass `.detach()`."))
 
 
-def place_of_user(engine: Engine) -> str:
-    """The line of the innermost caller that is neither ours nor the engine's."""
+def place_of_user() -> str:
+    """The line of the innermost caller that is neither ours nor an engine's."""
     frame: Any = sys._getframe(1)
-    ours = __name__.partition(".")[0]
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in (ours, engine.name):
+    not_theirs = (__name__.partition(".")[0], *loaded())
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in not_theirs:
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

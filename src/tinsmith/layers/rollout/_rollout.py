@@ -18,7 +18,7 @@ from ..._errors import ArgumentError, RegistrationError, refusal
 from ...bridge import is_transformed
 from ...engines import Engine
 from ...source.ir import NotCovered
-from .._pool import FIELDS_LOCK, make_field
+from .._pool import FIELDS_LOCK, RECORDED, make_field
 from ..fields import ArrayProgram, Habits, Launch, Placed, Roles, apart, check_once, placed, refuse_generated
 from ._recording import Call, Calls, Kernels, Recording
 from ._writes import row_filler
@@ -91,7 +91,7 @@ class Rollout:
 
     def __init__(self, forward: Callable[[], Any], inputs: Named, outputs: Named) -> None:
         self._forward = forward
-        self.name = f"rollout `{getattr(forward, '__name__', type(forward).__name__)}`"
+        self.name = f"rollout {getattr(forward, '__name__', type(forward).__name__)}"
         sources, results = (_parts(self.name, side, given) for side, given in (("input", inputs), ("output", outputs)))
         self._engine: Engine = sources[0].one.engine
         if any(part.one.engine is not self._engine for part in (*sources, *results)):
@@ -130,6 +130,7 @@ class Rollout:
 
     def _run(self, *tensors: torch.Tensor) -> Any:
         with FIELDS_LOCK:
+            RECORDED.refuse(self.name)
             for one in (*self._roles.filled, *self._roles.outputs):
                 one.check_alive(self.name)
             self._engine.require_ready(self.name)
@@ -142,7 +143,8 @@ class Rollout:
 
     def _record(self) -> tuple[ArrayProgram, tuple[Launch, ...]]:
         """What a call runs, and with which arguments."""
-        calls = (*self._begin, *Recording(self._kernels).run(self._forward))
+        with RECORDED.being(self.name):
+            calls = (*self._begin, *Recording(self._kernels).run(self._forward))
         launches = self._launches.get(calls)
         if launches is None:
             launches = tuple([called.launch(arguments) for called, arguments in calls])
@@ -211,5 +213,7 @@ def _row(rollout: str, one: Placed, index: Any) -> int:
     if isinstance(index, bool) or not isinstance(index, int) or not -size <= index < size or any(one.facts.offset):
         words = f"`{one.name}` of {rollout} is no part of its field"
         rows = [("field", str(one)), ("index", repr(index)), ("offset", str(one.facts.offset))]
-        raise ArgumentError(refusal(words, rows, "Pass `(field, t)` with t on the field's first axis, which begins at 0."))
+        raise ArgumentError(
+            refusal(words, rows, "Pass `(field, t)` with t on the field's first axis, which begins at 0.")
+        )
     return index % size

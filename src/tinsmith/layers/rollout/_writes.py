@@ -23,7 +23,9 @@ def element_writer(engine: Engine, facts: FieldFacts) -> Any:
 
 def filler(engine: Engine, facts: FieldFacts) -> Any:
     """A kernel of the field and an element's numbers: each element becomes these."""
-    return _kernel(engine, _numbers(facts), ["for place in _lang.grouped(target):", f"    target[place] = {_element(facts)}"])
+    return _kernel(
+        engine, _numbers(facts), ["for place in _lang.grouped(target):", f"    target[place] = {_element(facts)}"]
+    )
 
 
 def loader(engine: Engine, facts: FieldFacts) -> Any:
