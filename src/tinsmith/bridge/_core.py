@@ -83,7 +83,9 @@ class Core:
         self.plans: Cache[Any, Plan] = Cache()
         self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self._sizings: Cache[Any, Sizing] = Cache()
-        self._paces = Pace(config().serial_below), Pace(config().serial_below)
+        # A kernel that is launched for each step of time touches a part of `x[t, i]` each time.
+        below = config().serial_below * len(signature.stages) // len(signature.firsts)
+        self._paces = Pace(below), Pace(below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
         self.contents = FieldContents(signature)
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
