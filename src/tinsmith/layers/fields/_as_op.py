@@ -120,7 +120,8 @@ class OpProgram:
         self._arguments = [link.names for link in links]
         handed = self._handed_arrays(launches)
         kernels = [launch.launcher.stage.kernel for launch in launches]
-        starts = [start_kernel(one, self._names[one.facts.key]) for one in self._held(launches, found) if runs]
+        begun = self._held(launches, found) if runs else []
+        starts = [start_kernel(one, self._names[one.facts.key]) for one in begun]
         copies = [*(self._copy(one) for one in self._overwritten), *starts]
         moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
         self.op = Op(
@@ -128,6 +129,7 @@ class OpProgram:
             self._spec(_array_item(name, tensor, element) for name, (tensor, element) in handed.items()),
             OpOptions(
                 scratch=self._items(self._between),
+                init={self._names[one.facts.key]: "empty" for one in (*self._overwritten, *begun)},
                 name=layer,
                 links=[*(link for _, link in copies), *moved],
                 adjoint=self._adjoint,
@@ -353,7 +355,7 @@ class OpProgram:
         lang: Any = one.engine.lang
         function, _ = build(tree, {"_lang": lang}, "filled")
         elements = {before: one.facts.element, name: one.facts.element}
-        return lang.kernel(function), Links({"source": before, "target": name}, elements)
+        return lang.kernel(function), Links({"source": before, "target": name}, elements, copies=(name, before))
 
     def _detached(self) -> tuple[str, ...]:
         made = (*self._roles.outputs, *self._between)
