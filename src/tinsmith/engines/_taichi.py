@@ -157,7 +157,7 @@ class Taichi(Engine):
         return Compiled(_shared.launcher(cpp, program, data, is_reused=self.device_type() == "cpu"), slots, runtime)
 
     def free_kernel(self, called: Any) -> Any:
-        decorated: Any = _Unbound(called, called.grad)
+        decorated: Any = _Unbound(called, vars(called)["grad"])  # the reverse kernel, no memory
         decorated._is_wrapped_kernel = True
         return decorated
 
