@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith.transforms.adjoint import _adjoint
 
 D = torch.float64
 STEPS, N = 7, 5
@@ -258,3 +259,20 @@ PROGRAMS = [
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_values_and_gradients_are_those_of_torch(lang64, program):
     check(*program(lang64))
+
+
+def test_only_what_is_overwritten_is_run_again(lang64, monkeypatch):
+    """Of a step on a grid that is cleared, `take` is not run again: `x[t]` and `v[t]` stay as they are."""
+    names = set()
+
+    def noting(kernel, name, *others):
+        names.add(name)
+        return kernel_of(kernel, name, *others)
+
+    kernel_of = _adjoint.kernel_of
+    monkeypatch.setattr(_adjoint, "kernel_of", noting)
+    run, _, *inputs = grid_cleared_in_each_step(lang64)
+    run(*inputs).backward()
+    again = {name.partition("_again_")[0] for name in names if "_again_" in name}
+    assert {"clear", "give", "level"} <= again
+    assert "take" not in again
