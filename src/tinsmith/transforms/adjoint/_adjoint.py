@@ -201,7 +201,7 @@ class _Assembly:
         """The reverse of one turn, with its memory."""
         turn = self.turns[place]
         found = turn.found
-        if not any(True for _ in walk.stores(found.kernel.body)):
+        if not self.used(found.kernel)[0]:
             return []
         actions = self.prepare(place)
         if found.reserve is not None:
