@@ -65,6 +65,50 @@ def test_more_sequences_than_are_kept(lang64):
         check(run, python, drawn(N))
 
 
+def test_indices_outside_are_refused_before_anything_runs(lang64):
+    x, y = lang64.field(lang64.f64, (3, N), needs_grad=True), lang64.field(lang64.f64, N, needs_grad=True)
+    python = {"t": 1, "i": 0}
+
+    @lang64.kernel
+    def copy(t: lang64.i32):
+        for i in range(N):
+            y[i] = x[t, i]
+
+    def forward():
+        x[2, python["i"]] = 1.0
+        copy(python["t"])
+
+    run, start = ts.rollout(forward, {"x": x}, {"y": y}), drawn(3, N)
+    torch.testing.assert_close(run(start), start[1])
+    for wrong in ({"t": 3}, {"t": -1}, {"i": N}):
+        before = dict(python)
+        python |= wrong
+        with pytest.raises(ts.KernelError, match="that is outside"):
+            run(start)
+        python |= before
+        torch.testing.assert_close(run(start), start[1])
+
+
+def test_arrays_written_from_python_are_not_kept(lang64):
+    x, y = (lang64.field(lang64.f64, N, needs_grad=True) for _ in range(2))
+    python = {}
+
+    @lang64.kernel
+    def add():
+        for i in x:
+            y[i] += x[i]
+
+    def forward():
+        y.from_torch(python["begin"])
+        add()
+
+    run, start = ts.rollout(forward, {"x": x}, {"y": y}), drawn(N)
+    for count in range(12):
+        python["begin"] = torch.full((N,), float(count), dtype=D)
+        torch.testing.assert_close(run(start), start + count)
+    assert all(not any(bound.tensors for bound in one._bound.values()) for one in run._kernels._called.values())
+
+
 def test_fields_hold_afterwards_what_the_loop_leaves(lang64):
     run, _, x, loss = doubling(lang64)
     x.fill(2.0)

@@ -130,6 +130,20 @@ def test_sparse_fields(lang64):
     refused(lang64, lambda *_: fill(), ts.KernelError, "`z` of rollout forward is sparse")
 
 
+@pytest.mark.parametrize("given", [(), (1, 2)])
+def test_arguments_of_kernels(lang64, given):
+    @lang64.kernel
+    def step(t: lang64.i32):
+        for _ in range(N):
+            pass
+
+    def called(*_):
+        step(1)
+        step(*given)
+
+    refused(lang64, called, ts.ArgumentError, "misses `t`|kernel `step` of rollout forward was called with too many")
+
+
 def test_races(lang64):
     def racing(lang, x, y):
         @lang.kernel

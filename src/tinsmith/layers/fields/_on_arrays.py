@@ -261,6 +261,11 @@ class ArrayProgram:
         wanted = tuple(one for one in wanted if one.facts.key in taken)
         return self.op.refusal(self._take(launches), memory, wanted)
 
+    def check_indices(self, launches: Sequence[Launch]) -> None:
+        """Raise KernelError where launches like those that it was made for use an index that is surely outside."""
+        if words := self.op.outside(self._take(launches)):
+            raise KernelError(words)
+
     def explain(self) -> str:
         """What a call does, for people."""
         rows = [

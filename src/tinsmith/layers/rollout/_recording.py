@@ -46,12 +46,21 @@ class Called:
         """A launch with arguments, of which templates are left out. Raises ArgumentError."""
         found = self._bound.get(arguments)
         if found is None:
-            if len(self._bound) >= MOST_BOUND:
-                self._bound.clear()
-            values = {**self.templates, **dict(zip(self._others, map(_taken_out, arguments), strict=False))}
-            found = self.launcher.bound([values[name] for name in self.launcher.signature.order if name in values])
-            self._bound[arguments] = found
+            found = self._bind(arguments)
+            if not found.tensors:  # which would live on here
+                if len(self._bound) >= MOST_BOUND:
+                    self._bound.clear()
+                self._bound[arguments] = found
         return Launch(self.launcher, found)
+
+    def _bind(self, arguments: tuple[Any, ...]) -> Bound:
+        if len(arguments) > len(self._others):
+            signature, name = self.launcher.signature, self.launcher.stage.name
+            words = f"kernel `{name}` of {signature.op} was called with too many arguments"
+            rows = [("expected", ", ".join(signature.order)), ("came", f"{len(arguments)}")]
+            raise ArgumentError(refusal(words, rows))
+        values = {**self.templates, **dict(zip(self._others, map(_taken_out, arguments), strict=False))}
+        return self.launcher.bound([values[name] for name in self.launcher.signature.order if name in values])
 
 
 Call = tuple[Called, tuple[Any, ...]]

@@ -7,6 +7,7 @@ the fields' places (`fields/_on_arrays.py`), made once for a sequence of kernels
 from __future__ import annotations
 
 import keyword
+import weakref
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -107,6 +108,8 @@ class Rollout:
         self._results: Any = namedtuple("Results", [part.name for part in results])  # noqa: PYI024  # a user's names
         self._programs: dict[Any, ArrayProgram] = {}
         self._launches: dict[Calls, tuple[Launch, ...]] = {}
+        # Integers among the arguments for which no index is known to be outside of its field.
+        self._checked: weakref.WeakKeyDictionary[ArrayProgram, list[int]] = weakref.WeakKeyDictionary()
 
     def _filled(self, part: _Part) -> Placed:
         """The field that an input's tensor is copied into; for a part of a field, one of ours."""
@@ -150,12 +153,17 @@ class Rollout:
             launches = tuple([called.launch(arguments) for called, arguments in calls])
             _keep(self._launches, calls, launches)
         distinct = {called: launch for (called, _), launch in zip(calls, launches, strict=True)}
+        numbers = [one for _, arguments in calls for one in arguments if isinstance(one, int)]
         sequence = tuple([called for called, _ in calls])
         program = self._programs.get((sequence, _pictures(distinct.values())))
         if program is None:
             program = self._make(launches)
             # A kernel that was looked into shows values that it did not show before.
             _keep(self._programs, (sequence, _pictures(distinct.values())), program)
+            self._checked[program] = numbers
+        elif self._checked[program] != numbers:
+            program.check_indices(launches)
+            self._checked[program] = numbers
         return program, launches
 
     def _make(self, launches: tuple[Launch, ...]) -> ArrayProgram:
