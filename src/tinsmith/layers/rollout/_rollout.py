@@ -73,7 +73,7 @@ def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named) -> Rollou
         >>> run = ts.rollout(forward, {"start": (x, 0), "speed": speed}, {"loss": loss})
         >>> speed_now = torch.tensor(0.5, requires_grad=True)
         >>> run(torch.zeros(4), speed_now)
-        tensor(64., grad_fn=<SelectBackward0>)
+        tensor(64., grad_fn=<rollout forwardBackward>)
     """
     return Rollout(forward, inputs, outputs)
 
