@@ -36,6 +36,7 @@ from .layers import (
     input,  # noqa: A004  # read as `ts.input`
     kernel,
     output,
+    rollout,
     weight,
 )
 from .time import scan
@@ -86,6 +87,7 @@ __all__ = [
     "oracle",
     "output",
     "render",
+    "rollout",
     "sanitize",
     "scan",
     "weight",

@@ -12,6 +12,7 @@ from ._links import FieldArray, Links
 from ._making import chain, op
 from ._named_fields import name_fields
 from ._op import Op, watch_calls
+from ._op import Op, Prepared
 from ._options import Adjoint, OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
@@ -52,6 +53,7 @@ __all__ = [
     "NotPrepared",
     "Op",
     "OpOptions",
+    "Prepared",
     "PreparedPass",
     "Reference",
     "Stepping",

@@ -53,11 +53,12 @@ class Case:
         return bool(self.batched) and not any(array.is_batched for one in self.variants for _, array in one.arrays)
 
     def _variants(self, batched: frozenset[str]) -> tuple[Variant, ...]:
-        stages = self.signature.stages
-        return tuple(
-            Variant(tuple((name, self._type(stage, name, batched)) for name in stage.arrays), fingerprint=picture)
-            for stage, picture in zip(stages, self.fingerprints, strict=True)
-        )
+        arrays = {
+            stage: tuple((name, self._type(stage, name, batched)) for name in stage.arrays)
+            for stage in self.signature.firsts
+        }
+        pairs = zip(self.signature.stages, self.fingerprints, strict=True)
+        return tuple([Variant(arrays[stage.first], fingerprint=picture) for stage, picture in pairs])
 
     def _type(self, stage: Stage, name: str, batched: frozenset[str]) -> ArrayType:
         element = element_of(stage, name, self.shapes[name])

@@ -37,15 +37,18 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
         repr(sorted(signature.detached)),
         repr((options.adjoint, options.trust_engine, options.half, options.deterministic)),
     ]
+    firsts: dict[Stage, int] = {}
     for stage in (*signature.stages, *([] if backward is None else [backward])):
+        parts.append(f"{firsts.setdefault(stage.first, len(firsts))} {sorted(stage.renamed.items())}")
+    for stage in firsts:
         parts += _parts_of(stage)
     return digest_of(*parts)
 
 
 def _parts_of(stage: Stage) -> Iterator[str]:
-    """What a kernel's compiled forms depend on."""
+    """What a kernel's compiled forms depend on, whatever its launches call its arguments."""
     yield f"{stage.engine.name} {_version(stage.engine.name)} {stage.home.name}"
-    yield f"{stage.is_simd} {stage.is_checked} {stage.has_state} {sorted(stage.renamed.items())}"
+    yield f"{stage.is_simd} {stage.is_checked} {stage.has_state}"
     yield repr([(one.name, one.kind, one.text, one.element) for one in stage.parameters.values()])
     for source in stage.sources:
         yield _text_of(source)

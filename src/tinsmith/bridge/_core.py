@@ -13,6 +13,7 @@ from .._lazy import lazy
 from ..engines import COMPILING, HALVES
 from ..source.ir import Lowered, NotCovered
 from ..spec import Sizing, fixed_sizing, sizing, solve
+from ..transforms.adjoint import Copy
 from ._block_memory import add_block_memory
 from ._buffers import Buffer
 from ._cache import Cache
@@ -83,7 +84,9 @@ class Core:
         self.plans: Cache[Any, Plan] = Cache()
         self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self._sizings: Cache[Any, Sizing] = Cache()
-        self._paces = Pace(config().serial_below), Pace(config().serial_below)
+        # A kernel that is launched for each step of time touches a part of `x[t, i]` each time.
+        below = config().serial_below * len(signature.stages) // len(signature.firsts)
+        self._paces = Pace(below), Pace(below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
         self.contents = FieldContents(signature)
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
@@ -210,13 +213,22 @@ class Core:
         """The forward pass of calls of one kind, on several threads and on one."""
         signature = self.signature
 
+        # Torch copies memory faster than a kernel on one thread. What is not launched many times may be prepared, which
+        # knows memory by its address alone.
+        is_repeated = len(signature.stages) > len(signature.firsts)
+        pairs = (stage.links.copies for stage in signature.stages if is_repeated)
+        copies = dict(one for one in pairs if one is not None and len({name in kind.batched for name in one}) == 1)
+
         def layout(is_serial: bool) -> Layout:
-            launches = []
+            launches: list[StageLaunch | Copy] = [Copy(*one) for one in copies.items()]
             for stage in signature.stages:
+                if stage.links.copies is not None and stage.links.copies[0] in copies:
+                    continue
                 uses = tuple(Use(name, name, name, "", name in kind.batched) for name in stage.arrays)
                 launches.append(StageLaunch(stage, uses, is_serial=is_serial))
             given = tuple(Input(name, place) for place, name in enumerate(signature.arrays))
-            return Layout(given, self._makes, tuple(launches), tuple(map(Result, kind.names)), {})
+            makes = tuple(one for one in self._makes if one.name not in copies)
+            return Layout(given, makes, tuple(launches), tuple(map(Result, kind.names)), {})
 
         return layout(False), layout(True)
 

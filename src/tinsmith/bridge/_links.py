@@ -16,7 +16,8 @@ class Links(NamedTuple):
     `fields` are those that become arrays, by what the kernel calls them: `x`, `self.x`. `objects` are what its
     template parameters stand for, where fields may be found in it. `gradients` of fields, `x.grad`, are not stored to:
     the kernel's own statements that do are left out. `again` is the place of an earlier kernel of the op
-    that this one is, launched with other scalars.
+    that this one is, launched with other scalars. `copies` are an array of the op and the one that the kernel copies
+    it from, where it does nothing else.
     """
 
     names: Mapping[str, str]
@@ -25,6 +26,7 @@ class Links(NamedTuple):
     objects: Mapping[str, Any] = {}
     gradients: frozenset[str] = frozenset()
     again: int | None = None
+    copies: tuple[str, str] | None = None
 
     def keys(self, engine: Engine) -> dict[int, str]:
         """Arrays that take the places of fields, by what tells these apart."""

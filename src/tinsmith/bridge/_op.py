@@ -17,7 +17,7 @@ from .._offers import checking
 from ..engines import HALVES, of_kernel
 from ..linter import Finding, lint_kernels
 from ..spec import Numbers, Spec, parse
-from ._binding import Bound, bind, check_tensors
+from ._binding import Bound, bind, check_tensors, checked_scalar
 from ._buffers import in_order
 from ._examples import registered
 from ._explain import explain
@@ -42,6 +42,10 @@ _DEFAULTS = OpOptions()
 
 Result = TypeVar("Result", default=torch.Tensor)
 """What a call gives: a tensor, or the named tuple that `returns=` says."""
+
+
+Prepared = Callable[[Mapping[str, torch.Tensor]], Sequence[torch.Tensor]]
+"""Calls of an op with numbers that stay, as a function of its tensors by name."""
 
 
 class Op(Generic[Result]):
@@ -167,6 +171,21 @@ class Op(Generic[Result]):
                     plan = found.plan
                     return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
         return self._wrap(self._outputs(self._bound(arguments, named)))
+
+    def prepare(self, numbers: Mapping[str, Any]) -> Prepared | None:
+        """Calls with the same numbers, which are checked once; None where each call has a number of its own.
+
+        A simulation's op has an argument for each launch: to check thousands of them takes as long as to launch them.
+        """
+        if self._seeded is not None or self._structs or self._updates is not None or self._signature.templates:
+            return None
+        found = {name: checked_scalar(self._signature, name, numbers[name]) for name in self._signature.scalars}
+
+        def call(tensors: Mapping[str, torch.Tensor]) -> Sequence[torch.Tensor]:
+            given = tuple([tensors[name] for name in self._signature.arrays])
+            return self._outputs(Bound(given, found, _NOTHING, _NOTHING))
+
+        return call
 
     def _run_traced(self, bound: Bound) -> Sequence[torch.Tensor]:
         """A call that a compiler reads instead of running it."""

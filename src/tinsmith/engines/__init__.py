@@ -7,6 +7,7 @@ user of one engine does not need the other.
 
 from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
 from ._language import Language, StructFacts
+from ._listening import Listener
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, public_name, replaced, started
 from ._shared import COMPILING, DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text, hold, one_at_a_time
@@ -24,6 +25,7 @@ __all__ = [
     "HeldLaunch",
     "Language",
     "Launch",
+    "Listener",
     "NAMES",
     "Parameter",
     "Probe",

@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
 
 import torch
+
+from ._listening import Listener
 
 ArrayArgument = tuple[Any, int, int, Sequence[int], int]
 """(slot, address, bytes, shape without element dims, address of the gradient or 0)."""
@@ -30,10 +33,13 @@ class HeldLaunch(NamedTuple):
     Attributes:
         put: give an array argument other memory; takes the parts of an `ArrayArgument`.
         run: launch the kernel.
+        setter: what gives scalar arguments other values, by the first part of a `ScalarArgument`: a function of the
+            others.
     """
 
     put: Callable[..., None]
     run: Callable[[], None]
+    setter: Callable[[str], Callable[[Any, Any], None]]
 
 
 @dataclass(frozen=True)
@@ -274,6 +280,18 @@ class Engine(ABC):
     def reverse_option(self) -> str:
         """An option of `ts.init` that the engine's reverse mode lacks as it runs now: "name=value", or ""."""
         return ""
+
+    @abstractmethod
+    def free_kernel(self, called: Any) -> Any:
+        """The decorated kernel under what a listener is told of; a method without its object."""
+
+    @abstractmethod
+    def is_gradient(self, called: Any) -> bool:
+        """Whether what a listener is told of is the engine's gradient of a kernel, and not the kernel."""
+
+    @abstractmethod
+    def tell(self, listener: Listener) -> AbstractContextManager[None]:
+        """Within, this thread's calls of kernels, and reads and writes of fields, are told to a listener instead."""
 
     @abstractmethod
     def start(self, device_type: str, **options: Any) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
 from . import _fields, _parameters, _shared
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
+from ._listening import Listener, told_to
 
 
 class Quadrants(Engine):
@@ -144,6 +146,21 @@ class Quadrants(Engine):
         launch = _shared.launcher(cpp, program, data, is_reused=self.device_type() == "cpu")
         return Compiled(launch, slots, runtime)
 
+    def free_kernel(self, called: Any) -> Any:
+        return called.quadrants_callable
+
+    def is_gradient(self, called: Any) -> bool:
+        from quadrants.types.enums import AutodiffMode
+
+        return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
+
+    def tell(self, listener: Listener) -> AbstractContextManager[None]:
+        from quadrants.lang.field import ScalarField
+        from quadrants.lang.kernel import Kernel
+        from quadrants.lang.matrix import MatrixField
+
+        return told_to(listener, Kernel, (ScalarField, MatrixField))
+
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
         self.lang.init(
@@ -154,8 +171,10 @@ class Quadrants(Engine):
     def facts(self) -> Facts:
         from quadrants._lib.core import quadrants_python as core
         from quadrants.lang import impl
+        from quadrants.lang.field import ScalarField
 
         roots = {
+            "field": ScalarField,
             "impl": impl,
             "context": core.KernelLaunchContext,
             "config": core.CompileConfig,
@@ -166,6 +185,12 @@ class Quadrants(Engine):
         paths = (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
             "kernel._is_wrapped_kernel",
+            "kernel._primal.grad",
+            "kernel._primal.autodiff_mode",
+            "kernel._primal.quadrants_callable",
+            "field.fill",
+            "field.to_torch",
+            "field._from_external_arr",
             *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", *_shared.PLACES)),
             *(f"context.{name}" for name in _shared.CONTEXT),
             *_fields.PATHS,

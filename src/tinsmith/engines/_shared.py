@@ -371,7 +371,7 @@ def launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
         for array in arrays:
             put(*array)
         _set_scalars(context, scalars)
-        return HeldLaunch(put, functools.partial(start, data, context))
+        return HeldLaunch(put, functools.partial(start, data, context), functools.partial(_setter, context))
 
     if is_reused:
         setattr(launch, _HOLD, hold)
@@ -387,8 +387,17 @@ def _set_scalars(context: Any, scalars: Sequence[ScalarArgument]) -> None:
         elif setter == "uint":
             context.set_arg_uint(slot, value)
         else:
-            place, matrix = slot
-            matrix.set_kernel_struct_args(matrix(*value), context, place)
+            _set_matrix(context, slot, value)
+
+
+def _set_matrix(context: Any, slot: Any, value: Any) -> None:
+    place, matrix = slot
+    matrix.set_kernel_struct_args(matrix(*value), context, place)
+
+
+def _setter(context: Any, setter: str) -> Callable[[Any, Any], None]:
+    """What sets scalars of one kind, as a function of slot and value."""
+    return functools.partial(_set_matrix, context) if setter == "matrix" else getattr(context, f"set_arg_{setter}")
 
 
 def hold(launch: Launch, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch | None:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from types import MethodType, ModuleType
 from typing import Any
 
 from .._errors import KernelError, refusal
 from . import _fields, _parameters, _shared
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
+from ._listening import Listener, told_to
 
 
 class Taichi(Engine):
@@ -154,6 +156,23 @@ class Taichi(Engine):
         slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
         return Compiled(_shared.launcher(cpp, program, data, is_reused=self.device_type() == "cpu"), slots, runtime)
 
+    def free_kernel(self, called: Any) -> Any:
+        decorated: Any = _Unbound(called, vars(called)["grad"])  # the reverse kernel, no memory
+        decorated._is_wrapped_kernel = True
+        return decorated
+
+    def is_gradient(self, called: Any) -> bool:
+        from taichi.lang.enums import AutodiffMode
+
+        return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
+
+    def tell(self, listener: Listener) -> AbstractContextManager[None]:
+        from taichi.lang.field import ScalarField
+        from taichi.lang.kernel_impl import Kernel
+        from taichi.lang.matrix import MatrixField
+
+        return told_to(listener, Kernel, (ScalarField, MatrixField))
+
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
         self.lang.init(arch=arch, **(_shared.defaults(self.lang, device_type) | options))
@@ -162,8 +181,10 @@ class Taichi(Engine):
     def facts(self) -> Facts:
         from taichi._lib import core
         from taichi.lang import impl
+        from taichi.lang.field import ScalarField
 
         roots = {
+            "field": ScalarField,
             "impl": impl,
             "context": core.KernelLaunchContext,
             "config": core.CompileConfig,
@@ -174,6 +195,11 @@ class Taichi(Engine):
         paths = (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
             "kernel._is_wrapped_kernel",
+            "kernel._primal.grad",
+            "kernel._primal.autodiff_mode",
+            "field.fill",
+            "field.to_torch",
+            "field._from_external_arr",
             *(f"impl.pytaichi.{name}" for name in ("prog", "materialized", "materialize", *_shared.PLACES)),
             *(f"context.{name}" for name in _shared.CONTEXT),
             *_fields.PATHS,

@@ -1,6 +1,7 @@
 """Layers: kernels as torch modules, Stannum's Tin, EmptyTin and Tube among them."""
 
 from .fields import FieldManager
+from .rollout import Rollout, rollout
 from .tin import EmptyTin, Tin, input, kernel, output, weight  # noqa: A004  # read as `ts.input`
 from .tube import AnyDim, BatchDim, DimensionCalculator, DimID, DimOption, MatchDim, Tube
 
@@ -13,10 +14,12 @@ __all__ = [
     "EmptyTin",
     "FieldManager",
     "MatchDim",
+    "Rollout",
     "Tin",
     "Tube",
     "input",
     "kernel",
     "output",
+    "rollout",
     "weight",
 ]

@@ -5,21 +5,63 @@ The only file of this folder that touches `.grad`.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
+from .._errors import KernelError, refusal
 from ..engines import NAMES, Engine
 
 FIELDS_LOCK = threading.RLock()
 """Fields are one memory for all threads and layers, and a call is several launches."""
 
 
+class Recorded(threading.local):
+    """The rollout whose function this thread runs, in order to record its kernels; "" for none.
+
+    Fields do not hold yet what the kernels before would leave there, so no layer may run meanwhile.
+    """
+
+    name = ""
+
+    @contextlib.contextmanager
+    def being(self, name: str) -> Iterator[None]:
+        """Within, that rollout is recorded."""
+        self.name = name
+        try:
+            yield
+        finally:
+            self.name = ""
+
+    def refuse(self, layer: str) -> None:
+        """Raise KernelError for a layer that is called by a function that is recorded."""
+        if self.name:
+            words = f"the function of {self.name} calls {layer}, which runs at once and not among its kernels"
+            raise KernelError(refusal(words, remedy="Call the layer's kernels, or the layer before or after."))
+
+
+RECORDED = Recorded()
+
+
 def gradient_field(field: Any) -> Any:
     """The field that an engine adds a field's gradient to."""
     return field.grad
+
+
+def make_field(engine: Engine, dtype: torch.dtype, shape: tuple[int, ...], element: tuple[int, ...]) -> Any:
+    """A field of numbers, vectors or matrices without a gradient, placed by itself."""
+    lang: Any = engine.lang
+    kind, builder = getattr(lang, NAMES[dtype]), lang.FieldsBuilder()
+    maker = {0: lang.field, 1: lang.Vector.field, 2: lang.Matrix.field}[len(element)]
+    field = maker(*element, dtype=kind)
+    node = builder.dense(lang.axes(*range(len(shape))), shape) if shape else builder
+    node.place(field)
+    builder.finalize()
+    return field
 
 
 class FieldTree:

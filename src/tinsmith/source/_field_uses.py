@@ -66,6 +66,9 @@ def _visit(node: ast.AST, found: FieldUses) -> None:
     if isinstance(node, ast.For):
         _loop(node, found)
         return
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        _call(node.value, found, is_used=False)
+        return
     if isinstance(node, ast.Call):
         _call(node, found)
         return
@@ -115,14 +118,16 @@ def _loop(loop: ast.For, found: FieldUses) -> None:
             _visit(node, found)
 
 
-def _call(call: ast.Call, found: FieldUses) -> None:
+def _call(call: ast.Call, found: FieldUses, *, is_used: bool = True) -> None:
     is_atomic = "atomic" in called(call)
     if isinstance(call.func, ast.Attribute) and not _name(call.func):
         _visit(call.func.value, found)  # `x[i].norm()`
     for place, argument in enumerate([*call.args, *(keyword.value for keyword in call.keywords)]):
         if is_atomic and place == 0 and isinstance(argument, ast.Subscript | ast.Attribute):
-            found.read.update(_names(argument))  # it returns the old value
-            _store(argument, found, is_sum=called(call) in ("atomic_add", "atomic_sub"))
+            is_sum = called(call) in ("atomic_add", "atomic_sub")
+            if is_used or not is_sum:
+                found.read.update(_names(argument))  # it returns the old value, or compares it
+            _store(argument, found, is_sum=is_sum)
         else:
             _visit(argument, found)
 

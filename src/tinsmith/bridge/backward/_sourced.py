@@ -10,7 +10,16 @@ from ..._errors import GradientError, refusal
 from ...engines import COMPILING, Language
 from ...source.ir import Lowered, NotCovered, Race, nodes, walk
 from ...spec import Anything
-from ...transforms.adjoint import Fresh, Program, Run, adjoint, on_one_thread, store_whole_gradients, unchanged_after
+from ...transforms.adjoint import (
+    Fresh,
+    Program,
+    Run,
+    Unchanged,
+    adjoint,
+    on_one_thread,
+    store_whole_gradients,
+    unchanged_after,
+)
 from .._case import Case
 from .._determinism import fix_order
 from .._kind import Kind
@@ -23,8 +32,6 @@ from ._reverse import Reverse, ReverseAt, Wish
 
 Kernels = Callable[[Case], list[Lowered]]
 """Gives an op's kernels as IR, for a kind of call."""
-Unchanged = frozenset[tuple[int, int, str]]
-"""Launches, their tasks, and arrays of which nothing later changes what is read there."""
 MOST_GROUPS = 8
 """Sets of outputs for which a gradient of their own is generated; other sets take that of each output, and add up."""
 
@@ -45,7 +52,7 @@ class SourceReverse(Reverse):
         return tuple(self._at.values())
 
     def at(self, case: Case) -> SourceAt:
-        defaults = tuple(Language(stage.engine).default_types for stage in self.signature.stages)
+        defaults = tuple(Language(stage.engine).default_types for stage in self.signature.firsts)
         key = (case.variants, case.is_looped, defaults)
         found = self._at.get(key) or self._made(key, case)
         if not case.numbers:
@@ -54,7 +61,7 @@ class SourceReverse(Reverse):
         known = (key, unchanged)
         return self._at.get(known) or self._made(known, case, unchanged)
 
-    def _made(self, key: Any, case: Case, unchanged: Unchanged | None = None) -> SourceAt:
+    def _made(self, key: Any, case: Case, unchanged: frozenset[Unchanged] | None = None) -> SourceAt:
         """The gradient for a kind of call; without `unchanged` for whatever numbers its launches are given."""
         plain = replace(case, batched=frozenset(), numbers={} if unchanged is None else case.numbers)
         with COMPILING:
@@ -83,9 +90,10 @@ class SourceAt(ReverseAt):
         case: Case,
         kernels: Callable[[Case], Launched],
         single: SourceAt | None,
-        unchanged: Unchanged = frozenset(),
+        unchanged: frozenset[Unchanged] = frozenset(),
     ) -> None:
         self._unchanged = unchanged
+        self._last_numbers: tuple[Mapping[str, int], frozenset[Unchanged]] = ({}, frozenset())
         self.case = case
         self._single = single
         # A batch whose samples run one by one has the gradient of a single call.
@@ -114,8 +122,11 @@ class SourceAt(ReverseAt):
         """The op's kernels as IR, each once."""
         return self.launched.kernels
 
-    def unchanged(self, numbers: Mapping[str, int]) -> Unchanged:
+    def unchanged(self, numbers: Mapping[str, int]) -> frozenset[Unchanged]:
         """What later launches leave alone, given integer arguments by name; nothing where no IR tells."""
+        last, known = self._last_numbers
+        if numbers == last:
+            return known
         try:
             kernels = [one.kernel for one in self.kernels]
         except NotCovered:
@@ -124,7 +135,9 @@ class SourceAt(ReverseAt):
         for stage in self.case.signature.stages:
             names = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
             found.append({name: numbers[called] for name, called in names if called in numbers})
-        return unchanged_after(kernels, self.launched.launches, found)
+        unchanged = unchanged_after(kernels, self.launched.launches, found)
+        self._last_numbers = numbers, unchanged
+        return unchanged
 
     def program(self, active: frozenset[str], *, is_serial: bool = False) -> Program:
         """The backward pass. Raises NotCovered."""

@@ -22,6 +22,7 @@ from .._call import Call
 from .._case import Case
 from .._core import Core
 from .._digest import digest_of
+from .._lowered import launched
 from .._signature import Signature, settled
 from ..backward import AutoReverse, SourceAt, SourceReverse
 from ._derived import DerivedCore
@@ -164,7 +165,7 @@ def recorded_of(core: Core, call: Call) -> RecordedCore | None:
 def recorded_at(core: Core, case: Case) -> RecordedCore | None:
     """The same, for a kind of call."""
     try:
-        kept = _kept(core, case)[1]
+        kept = _kept(core, case)[1] if _keeps_some(core, case) else ()
     except NotCovered:
         return None
     types = {place: one.type for place, one in enumerate(kept) if one is not None}
@@ -201,6 +202,14 @@ def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
         while found[place] in taken:
             found[place] += "_"
     return found
+
+
+def _keeps_some(core: Core, case: Case) -> bool:
+    """Whether something may have to be kept: launches of one kernel are alike, and not lowered one by one."""
+    if len(core.signature.firsts) == len(core.signature.stages):
+        return True
+    kernels = launched(replace(case, signature=core.signature, batched=frozenset(), numbers={})).kernels
+    return any(records_of(kernel) is not None for kernel, _ in kernels)
 
 
 def _kept(core: Core, case: Case) -> tuple[list[Lowered], Kept]:

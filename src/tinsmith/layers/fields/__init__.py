@@ -3,7 +3,8 @@
 from ._as_op import OpProgram
 from ._call import apart
 from ._managers import FieldManager
-from ._on_fields import OnFields
+from ._on_arrays import ArrayProgram
+from ._on_fields import OnFields, refuse_generated
 from ._placed import Placed, placed
 from ._program import clearing
 from ._roles import Habits, Launch, Roles, check_once
@@ -11,6 +12,7 @@ from ._running import Running, make_running
 from ._transfer import fill, read
 
 __all__ = [
+    "ArrayProgram",
     "FieldManager",
     "Habits",
     "Launch",
@@ -26,4 +28,5 @@ __all__ = [
     "make_running",
     "placed",
     "read",
+    "refuse_generated",
 ]

@@ -13,11 +13,23 @@ from typing import Any
 import torch
 
 from ..._errors import GradientError, KernelError, SpecError, refusal
-from ...bridge import Adjoint, Examined, FieldArray, Foresight, Links, Op, OpOptions, examined_layer
+from ...bridge import (
+    Adjoint,
+    Examined,
+    FieldArray,
+    Foresight,
+    Links,
+    Op,
+    OpOptions,
+    Prepared,
+    examined_layer,
+    is_tracing,
+)
 from ...engines import NAMES
 from ...source import build, parse_statement
 from ...source.ir import NotCovered
 from .._identifiers import OURS, identifier, used_names
+from .._pool import RECORDED
 from ._gradient_stores import GradientStores
 from ._placed import Placed, placed
 from ._roles import Launch, Roles, Use, by_key, uses_of_each
@@ -61,6 +73,7 @@ class OpProgram:
         self._cleared = by_key(cleared)
         self._instead = instead
         self._stores = GradientStores(roles, launches)
+        self._last: tuple[Sequence[Launch], Prepared | None] = ((), None)
         if runs:
             self._stores.check(layer)
         given, launches = launches, self._stores.taking_part(launches)
@@ -107,7 +120,8 @@ class OpProgram:
         self._arguments = [link.names for link in links]
         handed = self._handed_arrays(launches)
         kernels = [launch.launcher.stage.kernel for launch in launches]
-        starts = [start_kernel(one, self._names[one.facts.key]) for one in self._held(launches, found) if runs]
+        begun = self._held(launches, found) if runs else []
+        starts = [start_kernel(one, self._names[one.facts.key]) for one in begun]
         copies = [*(self._copy(one) for one in self._overwritten), *starts]
         moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
         self.op = Op(
@@ -115,6 +129,7 @@ class OpProgram:
             self._spec(_array_item(name, tensor, element) for name, (tensor, element) in handed.items()),
             OpOptions(
                 scratch=self._items(self._between),
+                init={self._names[one.facts.key]: "empty" for one in (*self._overwritten, *begun)},
                 name=layer,
                 links=[*(link for _, link in copies), *moved],
                 adjoint=self._adjoint,
@@ -140,8 +155,27 @@ class OpProgram:
 
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
+        RECORDED.refuse(self._layer)
+        last, prepared = self._last
+        if launches is not last:
+            given = None if any([one.bound.tensors for one in launches]) else self._number_values(launches)  # noqa: C419
+            prepared = None if given is None else self.op.prepare(given)
+            self._last = launches, prepared
+        if prepared is not None and not is_tracing():
+            named = dict(zip(self.filled_names, self._memory(memory), strict=True))
+            return tuple(prepared(named))
         result = self.op(*self._list_arguments(launches, memory))
         return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+    def _number_values(self, launches: Sequence[Launch]) -> dict[str, Any]:
+        """Arguments of the op that are no arrays, where launches are given none."""
+        values = self._values(self._stores.taking_part(launches))
+        return {name: values[name] for name in self.op.arguments if name in values}
+
+    def _memory(self, memory: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """What filled fields are filled with, as the op takes it."""
+        pairs = zip(self._roles.filled, memory, strict=True)
+        return [tensor.detach() if one.is_silent else tensor for one, tensor in pairs]
 
     def examine(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Examined:
         """The op's call, laid open for who checks it."""
@@ -152,7 +186,8 @@ class OpProgram:
     ) -> NotCovered | None:
         """Why no gradient by these filled fields is generated; None where one is."""
         names = frozenset(self._filled_name(one) for one in active if one.facts.dtype.is_floating_point)
-        return examined_layer(self.op, self._list_arguments(launches, memory), {}).refusal(names)
+        with torch.random.fork_rng(devices=[]):  # to look is not to draw
+            return examined_layer(self.op, self._list_arguments(launches, memory), {}).refusal(names)
 
     def _list_arguments(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
         """The op's arguments, in their order."""
@@ -163,8 +198,7 @@ class OpProgram:
                 tensor = launch.bound.tensors[place]
                 # A backward pass reads the array again, and torch does not see what NumPy changes.
                 values[names[name]] = tensor.clone() if place in launch.bound.of_numpy else tensor
-        for one, tensor in zip(self._roles.filled, memory, strict=True):
-            values[self._filled_name(one)] = tensor.detach() if one.is_silent else tensor
+        values |= dict(zip(self.filled_names, self._memory(memory), strict=True))
         return [values[name] for name in self.op.arguments]
 
     @property
@@ -321,7 +355,7 @@ class OpProgram:
         lang: Any = one.engine.lang
         function, _ = build(tree, {"_lang": lang}, "filled")
         elements = {before: one.facts.element, name: one.facts.element}
-        return lang.kernel(function), Links({"source": before, "target": name}, elements)
+        return lang.kernel(function), Links({"source": before, "target": name}, elements, copies=(name, before))
 
     def _detached(self) -> tuple[str, ...]:
         made = (*self._roles.outputs, *self._between)

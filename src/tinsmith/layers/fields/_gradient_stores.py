@@ -30,10 +30,10 @@ class GradientStores:
         known: dict[object, tuple[bool, frozenset[str]]] = {}
         found: list[tuple[bool, frozenset[str]]] = []
         for launch, used in zip(launches, uses, strict=True):
-            stage = launch.launcher.stage
-            if launch.bound.templates or stage not in known:
-                known[stage] = self._look(launch, used)
-            found.append(known[stage])
+            kind = launch.kind
+            if kind not in known:
+                known[kind] = self._look(launch, used)
+            found.append(known[kind])
         self._takes_part = tuple(one for one, _ in found)
         self.texts = tuple(texts for takes_part, texts in found if takes_part)
 

@@ -63,6 +63,7 @@ class ArrayProgram:
         self._stores = GradientStores(roles, launches)
         self._stores.check(layer)
         self._launchers = self._named(launches)
+        self._last_taken: tuple[Sequence[Launch], tuple[Launch, ...]] = ((), ())
         named = self._take(launches)
         uses = uses_of_each(named)
         told = by_key((*roles.filled, *roles.outputs, *roles.internal))
@@ -114,17 +115,19 @@ class ArrayProgram:
         found = []
         taking = self._stores.taking_part(launches)
         for launch, gradients in zip(taking, self._stores.texts, strict=True):
-            stage = launch.launcher.stage
-            is_shared = not (launch.bound.templates or launch.bound.tensors)
-            if not is_shared or stage not in known:
-                known[stage] = name_fields(launch.launcher, launch.bound, gradients)
-            found.append(known[stage])
+            kind = launch.kind
+            if launch.bound.tensors or kind not in known:
+                known[kind] = name_fields(launch.launcher, launch.bound, gradients)
+            found.append(known[kind])
         return found
 
     def _take(self, launches: Sequence[Launch]) -> tuple[Launch, ...]:
         """The launches on arrays. Templates are written into their kernels."""
-        pairs = zip(self._launchers, self._stores.taking_part(launches), strict=True)
-        return tuple([Launch(launcher, launch.bound._replace(templates={})) for launcher, launch in pairs])
+        if launches is not self._last_taken[0]:
+            pairs = zip(self._launchers, self._stores.taking_part(launches), strict=True)
+            taken = tuple([Launch(launcher, launch.bound._replace(templates={})) for launcher, launch in pairs])
+            self._last_taken = launches, taken
+        return self._last_taken[1]
 
     def _find_held(
         self, named: Sequence[Launch], uses: Any, written: set[int], cleared: dict[int, Placed]
@@ -257,6 +260,11 @@ class ArrayProgram:
         taken = by_key(fields)
         wanted = tuple(one for one in wanted if one.facts.key in taken)
         return self.op.refusal(self._take(launches), memory, wanted)
+
+    def check_indices(self, launches: Sequence[Launch]) -> None:
+        """Raise KernelError where launches like those that it was made for use an index that is surely outside."""
+        if words := self.op.outside(self._take(launches)):
+            raise KernelError(words)
 
     def explain(self) -> str:
         """What a call does, for people."""

@@ -19,7 +19,7 @@ from ..._errors import GradientError, TinsmithError, refusal
 from ..._warned import warn
 from ...bridge import Adjoint, Examined, is_transformed, refuse_race
 from ...source.ir import NotCovered
-from .._pool import FIELDS_LOCK
+from .._pool import FIELDS_LOCK, RECORDED
 from ._call import run
 from ._examined import ExaminedFields
 from ._on_arrays import ArrayProgram, NoArray
@@ -70,6 +70,7 @@ class OnFields:
     def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
         with FIELDS_LOCK:
+            RECORDED.refuse(self.layer)
             self.roles.filled[0].check_alive(self.layer)
             self.roles.filled[0].engine.require_ready(self.layer)
             active = self._active(memory)
@@ -77,7 +78,7 @@ class OnFields:
             if isinstance(found, ArrayProgram):
                 return found(launches, memory)
             if active and isinstance(found, NotCovered) and found.race is not None:
-                raise refuse_race(self.layer, found, found.race)
+                raise refuse_generated(self.layer, found)
             with self._source_first(found):
                 results = run(self.program, launches, memory)
             if active and found is not None and not (isinstance(found, NoArray) or self.program.is_unforeseen):
@@ -174,6 +175,14 @@ def _rows(reason: Reason) -> list[tuple[str, ...]]:
         return [("not generated for", reason.construct), ("at", reason.place)]
     lines = str(reason).splitlines()
     return [("because", lines[0]), *(("", line.strip()) for line in lines[1:-1])]
+
+
+def refuse_generated(layer: str, reason: NotCovered) -> GradientError:
+    """The refusal of a gradient that cannot be generated."""
+    if reason.race is not None:
+        return refuse_race(layer, reason, reason.race)
+    words = f"{layer} uses what its gradient cannot be generated for"
+    return GradientError(refusal(words, _rows(reason), "Write that line in other words."))
 
 
 def _no_source(layer: str, reason: Reason) -> GradientError:

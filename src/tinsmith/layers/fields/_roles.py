@@ -18,6 +18,11 @@ class Launch(NamedTuple):
     bound: Bound
 
     @property
+    def kind(self) -> tuple[Any, ...]:
+        """What launches have in common that use the same fields in the same way: a kernel, and its templates."""
+        return self.launcher.stage, *map(id, self.bound.templates.values())
+
+    @property
     def versions(self) -> tuple[Any, ...]:
         """What tells each array among the arguments from itself after a change."""
         return self.launcher.versions(self.bound)
@@ -98,10 +103,10 @@ def uses_of_each(launches: Sequence[Launch]) -> list[dict[str, Use]]:
     known: dict[object, dict[str, Use]] = {}
     found = []
     for launch in launches:
-        stage = launch.launcher.stage
-        if launch.bound.templates or stage not in known:
-            known[stage] = uses_of(launch)
-        found.append(known[stage])
+        kind = launch.kind
+        if kind not in known:
+            known[kind] = uses_of(launch)
+        found.append(known[kind])
     return found
 
 

@@ -2,7 +2,7 @@
 
 from .._evaluated import can_evaluate, evaluated, formula_text
 from ._adjoint import adjoint
-from ._dependences import unchanged_after
+from ._dependences import Unchanged, unchanged_after
 from ._flops import count_flops
 from ._one_thread import on_one_thread, serial_twin
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
@@ -18,6 +18,7 @@ __all__ = [
     "Reserve",
     "Run",
     "TapeSize",
+    "Unchanged",
     "adjoint",
     "can_evaluate",
     "count_flops",

@@ -13,7 +13,7 @@ from ...source.ir import NotCovered, nodes, walk
 from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
 from ..polish import declare_locals, eliminate_dead_code
-from ._dependences import written_once
+from ._dependences import Unchanged, written_once
 from ._form import numbered, plain_steps
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._recorded import handing_out
@@ -33,7 +33,7 @@ def adjoint(
     detached: Collection[str] = (),
     private: Collection[str] = (),
     launches: Sequence[int] | None = None,
-    unchanged: Collection[tuple[int, int, str]] = (),
+    unchanged: Collection[Unchanged] = (),
 ) -> Program:
     """What a backward pass does. A kernel is reversed once, however often it is launched.
 
@@ -92,13 +92,13 @@ def _check_order(task: Reversible, activity: Activity) -> None:
 
 def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
     """Refuse a backward pass that needs what atomics returned to one iteration or another in the forward pass."""
-    for run in program.runs:
-        for name in unknown.keys() & walk.touched(run.kernel.body):
+    for kernel in dict.fromkeys(run.kernel for run in program.runs):
+        for name in unknown.keys() & walk.touched(kernel.body):
             raise unknown[name]
-        for loop in filter(None, map(concurrent_loop, run.kernel.body)):
+        for loop in filter(None, map(concurrent_loop, kernel.body)):
             for one in handing_out(loop):
                 words = f"the value that atomic_{one.operator} returned in a parallel loop"
-                raise NotCovered(words, one.line, f"{run.kernel.path}:{one.line}")
+                raise NotCovered(words, one.line, f"{kernel.path}:{one.line}")
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ class _Turn:
         number: of the task among those of the kernels; launches of one kernel share it.
         launch: the place of the launch.
         kept: arrays of which no later turn changes what this one reads.
+        final: those of which the turn does not change it either: it reads what they hold in the end.
     """
 
     number: int
@@ -116,25 +117,35 @@ class _Turn:
     task: Reversible
     found: Reversed
     kept: frozenset[str]
+    final: frozenset[str]
 
 
 def _turns(
     tasks: Sequence[Reversible],
     found: Sequence[Reversed],
     order: Sequence[int],
-    unchanged: Collection[tuple[int, int, str]],
+    unchanged: Collection[Unchanged],
 ) -> list[_Turn]:
     """Everything that is reversed, launch by launch."""
     kept: dict[tuple[int, int], set[str]] = {}
-    for launch, part, array in unchanged:
+    final: dict[tuple[int, int], set[str]] = {}
+    for launch, part, array, is_final in unchanged:
         kept.setdefault((launch, part), set()).add(array)
+        final.setdefault((launch, part), set()).update((array,) if is_final else ())
     own: dict[int, list[int]] = {}
     for number, task in enumerate(tasks):
         own.setdefault(task.source, []).append(number)
     return [
-        _Turn(number, launch, tasks[number], found[number], frozenset(kept.get((launch, tasks[number].part), ())))
+        _Turn(
+            number,
+            launch,
+            tasks[number],
+            found[number],
+            *(frozenset(one.get((launch, part), ())) for one in (kept, final)),
+        )
         for launch, kernel in enumerate(order)
         for number in own.get(kernel, ())
+        for part in (tasks[number].part,)
     ]
 
 
@@ -160,6 +171,7 @@ class _Assembly:
             for name in turn.task.changed:
                 self.writers.setdefault(name, []).append(place)
         self.agains: dict[int, nodes.Kernel | None] = {}
+        self.final: dict[int, frozenset[str]] = {}
         self.known_uses: dict[nodes.Kernel, tuple[set[str], set[str]]] = {}
         self.arrays = arrays
         self.gradients = gradients
@@ -189,7 +201,7 @@ class _Assembly:
         """The reverse of one turn, with its memory."""
         turn = self.turns[place]
         found = turn.found
-        if not any(True for _ in walk.stores(found.kernel.body)):
+        if not self.used(found.kernel)[0]:
             return []
         actions = self.prepare(place)
         if found.reserve is not None:
@@ -285,6 +297,7 @@ class _Assembly:
         if not replayed:
             return [*begun]
         last = max(place for place, _ in replayed)
+        self.find_final(last)
         needed = self.needed(last, {name for _, name in replayed})
         memory = {name: f"{name}@replay" for name in sorted(needed)}
         memory |= {name: kept for (place, name), kept in replayed.items() if place == last}  # nothing runs after these
@@ -297,17 +310,27 @@ class _Assembly:
             actions += [*copies.get(place, []), *self.again(self.turns[place], memory)]
         return actions
 
+    def find_final(self, last: int) -> None:
+        """Find the arrays of which a task reads, in each of its turns before `last`, what they hold in the end."""
+        for turn in self.turns[:last]:
+            self.final[turn.number] = self.final.get(turn.number, self.made - self.cells) & turn.final
+
     def needed(self, last: int, found: set[str]) -> set[str]:
         """Arrays that must be run again for those that are replayed."""
-        tasks = {turn.number: turn.task for turn in self.turns[:last]}.values()
+        tasks = {turn.number: turn.task for turn in self.turns[:last]}
         while True:
             more = set(found)
-            for task in tasks:
-                body = eliminate_dead_code(task.statements, private=self.made - found)
-                more |= walk.reads(body) & self.made
+            for number, task in tasks.items():
+                body = self.wanted_of(task, number, found)
+                more |= walk.reads(body) & self.made - self.final[number]
             if more == found:
                 return found
             found = more
+
+    def wanted_of(self, task: Reversible, number: int, needed: AbstractSet[str]) -> tuple[nodes.Stmt, ...]:
+        """The statements of a task that change what is `needed`."""
+        unread = self.final[number] - needed
+        return eliminate_dead_code(task.statements, private=self.made - needed - unread, unread=unread)
 
     def again(self, turn: _Turn, memory: Mapping[str, str]) -> list[Action]:
         """One turn of the forward pass, as far as it is needed."""
@@ -320,10 +343,11 @@ class _Assembly:
 
     def rerun(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Kernel | None:
         """The kernel that runs a task of the forward pass again; None where nothing of it is needed."""
-        body = declare_locals(eliminate_dead_code(task.statements, private=self.made - needed), task.kernel.locals)
+        body = declare_locals(self.wanted_of(task, number, needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):
             return None
-        self.reads |= {name for name in walk.reads(body) - self.made if not self.arrays[name].label}
+        kept = self.made - self.final[number] | needed
+        self.reads |= {name for name in walk.reads(body) - kept if not self.arrays[name].label}
         return kernel_of(
             task.kernel, f"{task.kernel.name}_again_{number}", body, task.kernel.arrays, task.kernel.arguments
         )

@@ -160,14 +160,17 @@ def _firsts(uses: Sequence[_Use], repeated: Collection[int]) -> Iterator[int]:
 
 # Over many launches -----------------------------------------------------------------------------------
 
+Unchanged = tuple[int, int, str, bool]
+"""What `unchanged_after` finds."""
 _Axes = Mapping[int, AffineIndex]
 """Of an index, the axes that constants and arguments alone decide."""
 
 
 def unchanged_after(
     kernels: Sequence[nodes.Kernel], launches: Sequence[int], numbers: Sequence[Mapping[str, int]]
-) -> frozenset[tuple[int, int, str]]:
-    """Places of launches, numbers of their tasks, and arrays of which no later task changes what this one reads.
+) -> frozenset[Unchanged]:
+    """Places of launches, numbers of their tasks, arrays of which no later task changes what this one reads, and
+    whether the task itself does not either.
 
     `x[t, i]`, where every launch has a time of its own: the array as it was left in the end holds still what a launch
     read, and nobody has to copy it or to run the launches before again.
@@ -179,20 +182,23 @@ def unchanged_after(
     """
     tasks = [[_axes_by_array(task) for task in parts_of(kernel).tasks] for kernel in kernels]
     later: dict[str, Filed] = {}
-    found: set[tuple[int, int, str]] = set()
+    found: set[Unchanged] = set()
+
+    def changes(array: str, known: Mapping[int, int]) -> bool:
+        return array in later and any(True for _ in later[array].meeting(known))
+
     for place in reversed(range(len(launches))):
         kinds = kernels[launches[place]].arguments
         given = ((name, number) for name, number in numbers[place].items() if name in kinds)
         values = {nodes.Argument(name, kinds[name][0]): number for name, number in given}
         for part, (loads, stores) in reversed(list(enumerate(tasks[launches[place]]))):
-            read: dict[str, bool] = {}
-            for array, axes in loads:
-                is_kept = array not in later or not any(True for _ in later[array].meeting(_known(axes, values)))
-                read[array] = read.get(array, True) and is_kept
-            found |= {(place, part, array) for array, is_kept in read.items() if is_kept}
+            read = [(array, _known(axes, values)) for array, axes in loads]
+            kept = {array for array, _ in read} - {array for array, known in read if changes(array, known)}
             for array, axes in stores:
                 known = _known(axes, values)
                 later.setdefault(array, Filed()).add(tuple(known.items()), known, True)
+            own = {array for array, known in read if array in kept and changes(array, known)}
+            found |= {(place, part, array, array not in own) for array in kept}
     return frozenset(found)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ..._lazy import lazy
 from ...source.ir import NotCovered, nodes, types, walk
 from .._names import Names
 from ..analysis import Activity
@@ -48,8 +49,9 @@ class Reversible:
     unknown: Mapping[str, NotCovered] = field(default_factory=dict)
     races: Mapping[str, NotCovered] = field(default_factory=dict)
 
-    @property
+    @lazy
     def changed(self) -> frozenset[str]:
+        """Arrays that it changes."""
         return frozenset(store.array for store in walk.stores(self.statements))
 
 

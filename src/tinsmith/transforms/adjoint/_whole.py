@@ -37,13 +37,13 @@ def store_whole_gradients(program: Program, arrays: Collection[str], extent: Ext
         arrays: those whose adjoints start at zero.
         extent: tells which axes are equally long.
     """
-    launches = Counter(run.kernel for run in program.runs)
+    launches = Counter(run.kernel for run in program.runs)  # in order
+    touched = {kernel: walk.touched(kernel.body) for kernel in launches}
     changed: dict[nodes.Kernel, nodes.Kernel] = {}
     whole: set[str] = set()
     for array in arrays:
         gradient = program.gradients.get(array)
-        uses = (run.kernel for run in program.runs if gradient in walk.touched(run.kernel.body))
-        first = next(uses, None)
+        first = next((kernel for kernel in launches if gradient in touched[kernel]), None)
         if gradient is None or first is None or launches[first] > 1:
             continue
         kernel = changed.get(first, first)

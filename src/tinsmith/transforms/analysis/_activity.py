@@ -119,9 +119,13 @@ def varied_in(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str] =
 def along(turns: Sequence[int], edges: Sequence[Sequence[Edge]], start: set[str]) -> list[set[str]]:
     """What edges lead to in each task, in the course of turns: from one to the next go arrays, not locals."""
     found = [set[str]() for _ in edges]
-    arrays = start
+    known: dict[tuple[int, frozenset[str]], frozenset[str]] = {}  # a simulation comes back to what it was soon
+    arrays = frozenset(start)
     for number in turns:
-        here = reached(arrays, edges[number])
-        found[number] |= here
-        arrays = {key for key in here if key.startswith("@")}
+        turn = number, arrays
+        if turn not in known:
+            here = reached(arrays, edges[number])
+            found[number] |= here
+            known[turn] = frozenset(key for key in here if key.startswith("@"))
+        arrays = known[turn]
     return found

@@ -12,7 +12,11 @@ Block = tuple[nodes.Stmt, ...]
 
 
 def eliminate_dead_code(
-    body: Sequence[nodes.Stmt], wanted: Collection[str] = (), *, private: Collection[str] = ()
+    body: Sequence[nodes.Stmt],
+    wanted: Collection[str] = (),
+    *,
+    private: Collection[str] = (),
+    unread: Collection[str] = (),
 ) -> Block:
     """Statements without what has no effect.
 
@@ -20,10 +24,11 @@ def eliminate_dead_code(
         body: the statements.
         wanted: locals whose values are read afterwards.
         private: arrays that nobody reads afterwards: stores to them stay only where something that reads them is left.
+        unread: arrays of which nobody reads what is stored, here either: no stores to them stay.
     """
     body, read = tuple(body), set[str]()
     while True:
-        found, _ = _Elimination(set(private) - read).block(body, frozenset(wanted))
+        found, _ = _Elimination(set(private) - read | {*unread}).block(body, frozenset(wanted))
         seen = walk.reads(found) & set(private)
         if seen <= read:
             return found

@@ -1,0 +1,269 @@
+"""Recording: the kernels that a Python function calls, in order, with their arguments; nothing runs.
+
+A simulation calls a few kernels thousands of times. What is known of a kernel is found out once (`Called`); a further
+call with numbers costs about a microsecond.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..._errors import ArgumentError, GradientError, KernelError, refusal
+from ...bridge import Bound, Launcher
+from ...engines import Engine, FieldFacts, Listener, get, loaded, of_field
+from ..fields import Launch
+from ._writes import element_writer, filler, loader
+
+MOST_BOUND = 1 << 16
+"""Sets of arguments that are remembered for a kernel. One whose numbers are others each time makes new ones."""
+COPY = "tensor_to_tensor"
+"""What both engines call the kernel under `x.copy_from(y)`, which is a kernel like those of users."""
+
+
+class Called:
+    """A kernel with what it is compiled for: its object, and its template arguments.
+
+    Attributes:
+        launcher: its kernel's.
+        templates: its template arguments.
+    """
+
+    def __init__(self, launcher: Launcher, templates: Mapping[str, Any]) -> None:
+        self.launcher = launcher
+        self.templates = templates
+        self._bound: dict[tuple[Any, ...], Bound] = {}
+        names = launcher.signature.order
+        self._others = [name for name in names if name not in templates]
+
+    def launch(self, arguments: tuple[Any, ...]) -> Launch:
+        """A launch with arguments, of which templates are left out. Raises ArgumentError."""
+        found = self._bound.get(arguments)
+        if found is None:
+            found = self._bind(arguments)
+            if not found.tensors:  # which would live on here
+                if len(self._bound) >= MOST_BOUND:
+                    self._bound.clear()
+                self._bound[arguments] = found
+        return Launch(self.launcher, found)
+
+    def _bind(self, arguments: tuple[Any, ...]) -> Bound:
+        if len(arguments) > len(self._others):
+            signature, name = self.launcher.signature, self.launcher.stage.name
+            words = f"kernel `{name}` of {signature.op} was called with too many arguments"
+            rows = [("expected", ", ".join(signature.order)), ("came", f"{len(arguments)}")]
+            raise ArgumentError(refusal(words, rows))
+        values = {**self.templates, **dict(zip(self._others, map(_taken_out, arguments), strict=False))}
+        return self.launcher.bound([values[name] for name in self.launcher.signature.order if name in values])
+
+
+Call = tuple[Called, tuple[Any, ...]]
+"""What is called, and with which arguments: all but templates."""
+Calls = tuple[Call, ...]
+
+
+class Known(NamedTuple):
+    """What is known of a kernel, whatever it is called with.
+
+    Attributes:
+        decorated: the kernel as its author has it; of a method, without its object.
+        names: of its parameters; `templates` those of template parameters; `defaults` of those that have one.
+        is_plain: whether it takes nothing but numbers, and always all of them.
+    """
+
+    decorated: Any
+    names: tuple[str, ...]
+    templates: tuple[str, ...]
+    defaults: Mapping[str, Any]
+    is_method: bool
+    is_plain: bool
+
+
+class Kernels:
+    """The kernels that a rollout has called so far."""
+
+    def __init__(self, name: str, engine: Engine) -> None:
+        self.name = name
+        self.engine = engine
+        self.plain: dict[Any, Called] = {}
+        self._known: dict[Any, Known] = {}
+        self._called: dict[Any, Called] = {}
+        self._writers: dict[Any, Any] = {}
+        self._alive: list[Any] = []  # what is known by its identity
+
+    def find(self, kernel: Any, arguments: Sequence[Any], named: Mapping[str, Any]) -> Call:
+        """What is called, and with which arguments."""
+        known = self._known.get(kernel) or self._look(kernel)
+        owner = arguments[0] if known.is_method else None
+        given = arguments[1:] if known.is_method else arguments
+        if len(given) > len(known.names):
+            words = f"kernel `{kernel.func.__name__}` of {self.name} was called with too many arguments"
+            raise ArgumentError(refusal(words, [("at", place_of_user())]))
+        values = {**known.defaults, **dict(zip(known.names, given, strict=False)), **named}
+        key = (kernel, id(owner), *[_identity(values.get(name)) for name in known.templates])
+        called = self._called.get(key)
+        if called is None:
+            decorated = known.decorated if owner is None else self.engine.bind(known.decorated, owner)
+            templates = {name: values[name] for name in known.templates if name in values}
+            called = self._called[key] = Called(Launcher(decorated, self.name), templates)
+            self._alive += [owner, templates]
+            if known.is_plain:
+                self.plain[kernel] = called
+        rest = [values[name] for name in known.names if name in values and name not in called.templates]
+        return called, tuple([self._hashable(value) for value in rest])
+
+    def write(self, make: Callable[[Engine, FieldFacts], Any], field: Any, *given: Any, **templates: Any) -> Call:
+        """A write of ours into a field."""
+        facts = self.engine.field_facts(field, "a field")
+        kind = make, len(facts.shape), facts.element, facts.dtype
+        if kind not in self._writers:
+            self._writers[kind] = make(self.engine, facts)
+        key = (make, facts.key, *map(id, templates.values()))
+        if key not in self._called:
+            fields = {"target": field, **templates}
+            self._called[key] = Called(Launcher(self._writers[kind], self.name), fields)
+        return self._called[key], given
+
+    def _look(self, kernel: Any) -> Known:
+        engine = self.engine
+        if not type(kernel).__module__.startswith(f"{engine.name}."):
+            words = f"{self.name} runs on {engine.name}, and `{kernel.func.__name__}` is a kernel of another engine"
+            raise KernelError(refusal(words, [("at", place_of_user())], "Use kernels of one engine."))
+        name = kernel.func.__name__
+        if engine.is_gradient(kernel):
+            words = f"{self.name} calls the engine's gradient of kernel `{name}`"
+            remedy = "Leave out `.grad()` calls and `ti.ad.Tape`: a rollout makes the gradient of what it runs."
+            raise GradientError(refusal(words, [("at", place_of_user())], remedy))
+        if engine.owns(kernel.func) and name != COPY:
+            words = f"{self.name} calls `{name}`, a kernel of {engine.name}'s own"
+            remedy = "Leave out `ti.ad.Tape` and what else clears or computes gradients: a rollout does so itself."
+            raise KernelError(refusal(words, [("at", place_of_user())], remedy))
+        decorated = engine.free_kernel(kernel)
+        if engine.results(decorated):
+            words = f"kernel `{name}` of {self.name} returns a number to Python, which is not known before it runs"
+            raise KernelError(refusal(words, [("at", place_of_user())], _READ_REMEDY))
+        parameters = engine.parameters(decorated)
+        templates = tuple(one.name for one in parameters if one.kind == "template")
+        signature = inspect.signature(kernel.func).parameters
+        defaults = {n: signature[n].default for n in signature if signature[n].default is not inspect.Parameter.empty}
+        is_method = engine.is_method(decorated)
+        is_plain = not (is_method or defaults) and all(one.kind == "scalar" for one in parameters)
+        names = tuple(one.name for one in parameters)
+        found = self._known[kernel] = Known(decorated, names, templates, defaults, is_method, is_plain)
+        return found
+
+    def _hashable(self, value: Any) -> Any:
+        """An argument as something that a sequence of calls is known by."""
+        if isinstance(value, (np.ndarray, torch.Tensor)):
+            return _Array(value)
+        entries = self.engine.matrix_entries(value)
+        if entries is not None:
+            return entries
+        return tuple(np.ravel(value).tolist()) if isinstance(value, (list, tuple)) else value
+
+
+_READ_REMEDY = "What a step decides by a field's value belongs into a kernel; look at fields when the rollout has run."
+
+
+class _Array(NamedTuple):
+    """An array among the arguments, known by its identity."""
+
+    value: Any
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Array) and self.value is other.value
+
+
+def _taken_out(value: Any) -> Any:
+    return value.value if isinstance(value, _Array) else value
+
+
+def _identity(value: Any) -> Any:
+    return (type(value), value) if isinstance(value, (int, float, str)) else id(value)
+
+
+class Recording(Listener):
+    """What a function calls, in order, in one run.
+
+    Attributes:
+        calls: what is called, and with which arguments.
+    """
+
+    def __init__(self, kernels: Kernels) -> None:
+        self._kernels = kernels
+        self._plain = kernels.plain
+        self.calls: list[Call] = []
+
+    def run(self, function: Callable[[], Any]) -> Calls:
+        """Listen while a function runs. Returns its calls."""
+        with contextlib.ExitStack() as stack:
+            for name in loaded():
+                stack.enter_context(get(name).tell(self))
+            function()
+        return tuple(self.calls)
+
+    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        called = self._plain.get(kernel)
+        if called is None or named:
+            called, arguments = self._kernels.find(kernel, arguments, named)
+        self.calls.append((called, arguments))
+
+    def read_field(self, field: Any) -> None:
+        words = f"{self._kernels.name} reads a field from Python while its kernels are being recorded"
+        rows = [("field", f"{field!r:.60} of shape {tuple(field.shape)}"), ("at", place_of_user())]
+        raise KernelError(refusal(words, rows, _READ_REMEDY))
+
+    def write_element(self, field: Any, index: Any, value: Any) -> None:
+        place = () if index is None else tuple(index) if isinstance(index, (tuple, list)) else (index,)
+        self._write(element_writer, field, *[int(one) for one in place], *self._numbers(field, value))
+
+    def fill_field(self, field: Any, value: Any) -> None:
+        self._write(filler, field, *self._numbers(field, value))
+
+    def load_field(self, field: Any, array: Any) -> None:
+        self._refuse_gradient(array)
+        copied = np.array(array) if isinstance(array, np.ndarray) else array.detach().clone()
+        self._write(loader, field, _Array(torch.as_tensor(copied)))
+
+    def _write(self, make: Any, field: Any, *given: Any) -> None:
+        if of_field(field) is not self._kernels.engine:
+            words = f"{self._kernels.name} runs on {self._kernels.engine.name}, and writes a field of another engine"
+            raise KernelError(refusal(words, [("at", place_of_user())], "Use one engine."))
+        self.calls.append(self._kernels.write(make, field, *given))
+
+    def _numbers(self, field: Any, value: Any) -> list[Any]:
+        """The numbers of an element that Python writes."""
+        self._refuse_gradient(value)
+        facts = self._kernels.engine.field_facts(field, "a field")
+        entries = self._kernels.engine.matrix_entries(value)
+        count = int(np.prod(facts.element)) if facts.element else 1
+        found = list(entries) if entries is not None else np.ravel(np.asarray(value)).tolist()
+        found = found * count if len(found) == 1 else found
+        if len(found) != count:
+            words = f"{self._kernels.name} writes {len(found)} numbers into an element that holds {count}"
+            raise ArgumentError(refusal(words, [("at", place_of_user())]))
+        return found if facts.dtype.is_floating_point else [int(one) for one in found]
+
+    def _refuse_gradient(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor) and value.requires_grad:
+            words = f"{self._kernels.name} writes a tensor that requires a gradient into a field, where it gets none"
+            rows = [("at", place_of_user())]
+            raise GradientError(refusal(words, rows, "Name the field among the rollout's inputs, or pass `.detach()`."))
+
+
+def place_of_user() -> str:
+    """The line of the innermost caller that is neither ours nor an engine's."""
+    frame: Any = sys._getframe(1)
+    not_theirs = (__name__.partition(".")[0], *loaded())
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in not_theirs:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

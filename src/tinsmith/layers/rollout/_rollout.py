@@ -1,0 +1,227 @@
+"""Rollout: a Python loop over kernels that work on fields, as a differentiable function of tensors.
+
+What the loop calls is recorded in each call, so that Python values may change; the kernels become one op on arrays in
+the fields' places (`fields/_on_arrays.py`), made once for a sequence of kernels.
+"""
+
+from __future__ import annotations
+
+import keyword
+import weakref
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..._errors import ArgumentError, RegistrationError, refusal
+from ...bridge import is_transformed
+from ...engines import Engine
+from ...source.ir import NotCovered
+from .._pool import FIELDS_LOCK, RECORDED, make_field
+from ..fields import ArrayProgram, Habits, Launch, Placed, Roles, apart, check_once, placed, refuse_generated
+from ._recording import Call, Calls, Kernels, Recording
+from ._writes import row_filler
+
+FieldLike = Any
+"""A field of either engine."""
+Named = Mapping[str, FieldLike | tuple[FieldLike, int]]
+"""Fields by names of arguments or results; `(x, t)` is `x[t]`, all elements whose first index is that."""
+_HABITS = Habits(clears_outputs=None)
+MOST_PROGRAMS = 8
+"""Sequences of kernels whose op is kept: a function whose loop has another length each time makes new ones."""
+
+
+def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named) -> Rollout:
+    """Make a differentiable function of tensors from a Python loop over kernels that work on fields.
+
+    Each call of it fills the input fields, runs the kernels that `forward` calls, and gives what the output fields hold
+    then. Gradients are generated from the kernels' source, and are those of the values that the call had, also where
+    kernels overwrite fields. Fields hold afterwards what `forward` itself would have left in them.
+
+    Args:
+        forward: calls kernels and writes fields from Python, but reads none. It is called without arguments, once in
+            each call; its own return value is ignored.
+        inputs: fields by the names of the function's arguments. `(x, 0)` is the part `x[0, ...]`.
+        outputs: fields by the names of its results; `(x, -1)` is the last `x[t, ...]`. One that kernels only add to
+            starts at zero, as the loss of a tape does; fields that are no input start with what they hold.
+
+    Returns:
+        A function of tensors in the order of `inputs`, or by name. It returns one tensor, or a named tuple.
+
+    Raises:
+        RegistrationError: `inputs` or `outputs` is empty, or they belong to several engines.
+
+    A call raises GradientError where no gradient can be generated, and KernelError where `forward` reads a field from
+    Python, calls a kernel that returns something, or uses a sparse field.
+
+    Example:
+        >>> x, speed, loss = ti.field(ti.f32, (9, 4)), ti.field(ti.f32, ()), ti.field(ti.f32, ())
+        >>> @ti.kernel
+        ... def step(t: ti.i32):
+        ...     for i in range(4):
+        ...         x[t + 1, i] = x[t, i] + speed[None]
+        >>> @ti.kernel
+        ... def add_up(t: ti.i32):
+        ...     for i in range(4):
+        ...         loss[None] += x[t, i] ** 2
+        >>> def forward():
+        ...     for t in range(8):
+        ...         step(t)
+        ...     add_up(8)
+        >>> run = ts.rollout(forward, {"start": (x, 0), "speed": speed}, {"loss": loss})
+        >>> speed_now = torch.tensor(0.5, requires_grad=True)
+        >>> run(torch.zeros(4), speed_now)
+        tensor(64., grad_fn=<rollout forwardBackward>)
+    """
+    return Rollout(forward, inputs, outputs)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A field among inputs or outputs, or the part of it at `index` of the first axis."""
+
+    name: str
+    one: Placed
+    index: int | None
+
+
+class Rollout:
+    """A Python loop over kernels, as a function of tensors. Made by `tinsmith.rollout`."""
+
+    def __init__(self, forward: Callable[[], Any], inputs: Named, outputs: Named) -> None:
+        self._forward = forward
+        self.name = f"rollout {getattr(forward, '__name__', type(forward).__name__)}"
+        sources, results = (_parts(self.name, side, given) for side, given in (("input", inputs), ("output", outputs)))
+        self._engine: Engine = sources[0].one.engine
+        if any(part.one.engine is not self._engine for part in (*sources, *results)):
+            rows = [(part.name, part.one.engine.name) for part in (*sources, *results)]
+            raise RegistrationError(refusal(f"the fields of {self.name} belong to several engines", rows))
+        self._kernels = Kernels(self.name, self._engine)
+        self._begin: list[Call] = []
+        filled = tuple([self._filled(part) for part in sources])
+        check_once(filled, "an input", self.name)
+        shown = {part.one.facts.key: part.one for part in results}
+        self._roles = Roles(filled, tuple(shown.values()), ())
+        self._shown = [(list(shown).index(part.one.facts.key), part.index) for part in results]
+        self._results: Any = namedtuple("Results", [part.name for part in results])  # noqa: PYI024  # a user's names
+        self._programs: dict[Any, ArrayProgram] = {}
+        self._launches: dict[Calls, tuple[Launch, ...]] = {}
+        # Integers among the arguments for which no index is known to be outside of its field.
+        self._checked: weakref.WeakKeyDictionary[ArrayProgram, list[int]] = weakref.WeakKeyDictionary()
+
+    def _filled(self, part: _Part) -> Placed:
+        """The field that an input's tensor is copied into; for a part of a field, one of ours."""
+        if part.index is None:
+            return part.one
+        facts = part.one.facts
+        row = make_field(self._engine, facts.dtype, facts.shape[1:], facts.element)
+        self._begin.append(self._kernels.write(row_filler, part.one.field, part.index, source=row))
+        return placed(row, part.name, None, False, self.name)
+
+    # Running ----------------------------------------------------------------------------------
+    def __call__(self, *tensors: torch.Tensor, **named: torch.Tensor) -> Any:
+        """One tensor an input, in order or by name. Returns a tensor, or a named tuple of several."""
+        names = [one.name for one in self._roles.filled]
+        given = dict(zip(names, tensors, strict=False)) | named
+        if len(tensors) + len(named) != len(names) or given.keys() != {*names}:
+            rows = [("expected", ", ".join(names)), ("came", f"{len(tensors)}, {', '.join(named)}".strip(", "))]
+            raise ArgumentError(refusal(f"{self.name} takes one tensor an input", rows, "Pass each input once."))
+        ordered = [given[name] for name in names]
+        return apart(self._run)(*ordered) if torch.compiler.is_compiling() else self._run(*ordered)
+
+    def _run(self, *tensors: torch.Tensor) -> Any:
+        with FIELDS_LOCK:
+            RECORDED.refuse(self.name)
+            for one in (*self._roles.filled, *self._roles.outputs):
+                one.check_alive(self.name)
+            self._engine.require_ready(self.name)
+            memory = [one.to_memory(t, self.name) for one, t in zip(self._roles.filled, tensors, strict=True)]
+            program, launches = self._record()
+            self._check_gradient(program, launches, memory)
+            found = program(launches, memory)
+        shown = [found[place] if index is None else found[place][index] for place, index in self._shown]
+        return shown[0] if len(shown) == 1 else self._results(*shown)
+
+    def _record(self) -> tuple[ArrayProgram, tuple[Launch, ...]]:
+        """What a call runs, and with which arguments."""
+        with RECORDED.being(self.name):
+            calls = (*self._begin, *Recording(self._kernels).run(self._forward))
+        launches = self._launches.get(calls)
+        if launches is None:
+            launches = tuple([called.launch(arguments) for called, arguments in calls])
+            _keep(self._launches, calls, launches)
+        distinct = {called: launch for (called, _), launch in zip(calls, launches, strict=True)}
+        numbers = [one for _, arguments in calls for one in arguments if isinstance(one, int)]
+        sequence = tuple([called for called, _ in calls])
+        program = self._programs.get((sequence, _pictures(distinct.values())))
+        if program is None:
+            program = self._make(launches)
+            # A kernel that was looked into shows values that it did not show before.
+            _keep(self._programs, (sequence, _pictures(distinct.values())), program)
+            self._checked[program] = numbers
+        elif self._checked[program] != numbers:
+            program.check_indices(launches)
+            self._checked[program] = numbers
+        return program, launches
+
+    def _make(self, launches: tuple[Launch, ...]) -> ArrayProgram:
+        try:
+            return ArrayProgram(self.name, self._roles, launches, _HABITS)
+        except NotCovered as reason:
+            raise refuse_generated(self.name, reason) from None
+
+    def _check_gradient(
+        self, program: ArrayProgram, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]
+    ) -> None:
+        """Raise GradientError where one may be asked for, and cannot be generated."""
+        is_any = is_transformed()
+        if not (torch.is_grad_enabled() or is_any):
+            return
+        pairs = zip(self._roles.filled, memory, strict=True)
+        active = tuple([one for one, t in pairs if (t.requires_grad or is_any) and one.may_have_gradient])
+        reason = program.refusal(launches, active) if active else None
+        if reason is not None:
+            raise refuse_generated(self.name, reason)
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, side)) for side in (self._roles.filled, self._roles.outputs))
+        return f"<{self.name}: {inputs} -> {outputs}>"
+
+
+def _pictures(launches: Iterable[Launch]) -> tuple[Any, ...]:
+    """What kernels bake in now."""
+    return tuple([launch.launcher.picture(launch.bound) for launch in launches])
+
+
+def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
+    if len(known) >= MOST_PROGRAMS:
+        del known[next(iter(known))]
+    known[key] = value
+
+
+def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
+    """Inputs or outputs, checked. Raises RegistrationError, ArgumentError, ShapeError."""
+    if not isinstance(given, Mapping) or not given:
+        words = f"{rollout} takes its {side}s as fields by name, at least one"
+        raise RegistrationError(refusal(words, [("came", f"{given!r:.60}")], f"Pass {{'name': field}} as `{side}s`."))
+    found = []
+    for name, one in given.items():
+        if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
+            raise RegistrationError(refusal(f"{side} `{name}` of {rollout} needs a name that Python allows"))
+        field, index = one if isinstance(one, tuple) else (one, None)
+        whole = placed(field, name, None, False, rollout)
+        found.append(_Part(name, whole, None if index is None else _row(rollout, whole, index)))
+    return found
+
+
+def _row(rollout: str, one: Placed, index: Any) -> int:
+    size = one.facts.shape[0] if one.facts.shape else 0
+    if isinstance(index, bool) or not isinstance(index, int) or not -size <= index < size or any(one.facts.offset):
+        words = f"`{one.name}` of {rollout} is no part of its field"
+        rows = [("field", str(one)), ("index", repr(index)), ("offset", str(one.facts.offset))]
+        raise ArgumentError(
+            refusal(words, rows, "Pass `(field, t)` with t on the field's first axis, which begins at 0.")
+        )
+    return index % size

@@ -1,0 +1,79 @@
+"""Writes: kernels that stand for what a Python function writes into a field between two kernels.
+
+`loss[None] = 0`, `x[0, i] = [0.3, 0.4]`, `x.fill(1)` and `x.from_numpy(array)` become launches of these, so that they
+come in order with all others. Numbers are arguments: other numbers take no other kernel.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+from ...engines import NAMES, Engine, FieldFacts
+from ...source import build, parse_statement
+
+
+def element_writer(engine: Engine, facts: FieldFacts) -> Any:
+    """A kernel of the field, an element's index and its numbers: `target[i, j] = [a, b]`."""
+    indices = [f"i{axis}" for axis in range(len(facts.shape))]
+    body = ["for _ in range(1):", f"    target[{', '.join(indices) or 'None'}] = {_element(facts)}"]
+    return _kernel(engine, [*(f"{one}: _lang.i32" for one in indices), *_numbers(facts)], body)
+
+
+def filler(engine: Engine, facts: FieldFacts) -> Any:
+    """A kernel of the field and an element's numbers: each element becomes these."""
+    return _kernel(
+        engine, _numbers(facts), ["for place in _lang.grouped(target):", f"    target[place] = {_element(facts)}"]
+    )
+
+
+def loader(engine: Engine, facts: FieldFacts) -> Any:
+    """A kernel of the field and an array as large, whose elements the field's become."""
+    dtype = f"_lang.{NAMES[facts.dtype]}"
+    if facts.element:
+        kind = "vector" if len(facts.element) == 1 else "matrix"
+        dtype = f"_lang.types.{kind}({', '.join(map(str, facts.element))}, {dtype})"
+    source = f"source: _lang.types.ndarray(dtype={dtype}, ndim={len(facts.shape)})"
+    return _kernel(engine, [source], ["for place in _lang.grouped(target):", "    target[place] = source[place]"])
+
+
+def row_filler(engine: Engine, facts: FieldFacts) -> Any:
+    """A kernel of a field, an index on its first axis, and a field that is copied there: `target[t, i] = source[i]`."""
+    rest = [f"i{axis}" for axis in range(1, len(facts.shape))]
+    header = f"for {', '.join(rest)} in source:" if rest else "for _ in range(1):"
+    target = f"target[{', '.join(['t', *rest])}]"
+    body = [header, f"    {target} = source[{', '.join(rest) or 'None'}]"]
+    return _kernel(engine, ["t: _lang.i32", "source: _lang.template()"], body)
+
+
+def _names(facts: FieldFacts) -> list[str]:
+    count = 1
+    for size in facts.element:
+        count *= size
+    return [f"v{place}" for place in range(count)]
+
+
+def _numbers(facts: FieldFacts) -> list[str]:
+    return [f"{name}: _lang.{NAMES[facts.dtype]}" for name in _names(facts)]
+
+
+def _element(facts: FieldFacts) -> str:
+    """An element made of numbers."""
+    names = _names(facts)
+    if not facts.element:
+        return names[0]
+    if len(facts.element) == 1:
+        return f"_lang.Vector([{', '.join(names)}])"
+    width = facts.element[1]
+    rows = [names[start : start + width] for start in range(0, len(names), width)]
+    return f"_lang.Matrix([{', '.join('[' + ', '.join(row) + ']' for row in rows)}])"
+
+
+def _kernel(engine: Engine, parameters: Sequence[str], body: Sequence[str]) -> Any:
+    head = f"def write({', '.join(['target: _lang.template()', *parameters])}):"
+    tree = parse_statement("\n".join([head, *(f"    {line}" for line in body)]))
+    assert isinstance(tree, ast.FunctionDef)
+    lang: Any = engine.lang
+    function, _ = build(tree, {"_lang": lang}, "write")
+    return lang.kernel(function)

@@ -1,0 +1,223 @@
+"""What a rollout refuses: the kernel, the line, and what to do."""
+
+import importlib
+import re
+
+import pytest
+import torch
+
+import tinsmith as ts
+
+N = 4
+
+
+def refused(lang, body, error, *words):
+    """A rollout whose function is `body(lang, x, y)` refuses a call, in words that name all of `words`."""
+    x, y = (lang.field(lang.f64, N, needs_grad=True) for _ in range(2))
+
+    @lang.kernel
+    def copy():
+        for i in x:
+            y[i] = x[i]
+
+    def forward():
+        copy()
+        body(lang, x, y)
+
+    run = ts.rollout(forward, {"x": x}, {"y": y})
+    with pytest.raises(error) as caught:
+        run(torch.rand(N, dtype=torch.float64, requires_grad=True))
+    for word in words:
+        assert re.search(word, str(caught.value)), str(caught.value)
+
+
+def branches_on_an_element(lang, x, y):
+    if x[0] > 0:
+        y[0] = 1.0
+
+
+def looks_at_all(lang, x, y):
+    y.to_numpy().sum()
+
+
+@pytest.mark.parametrize("body", [branches_on_an_element, looks_at_all])
+def test_reads_from_python(lang64, body):
+    line = body.__code__.co_firstlineno + 1
+    refused(lang64, body, ts.KernelError, "rollout forward reads a field from Python", rf"test_refusals.py:{line}\b")
+
+
+def test_kernels_that_return_something(lang64):
+    @lang64.kernel
+    def first() -> lang64.f64:
+        return 1.0
+
+    refused(
+        lang64, lambda *_: first(), ts.KernelError, "kernel `first` of rollout", "returns a number", "test_refusals"
+    )
+
+
+def test_gradient_kernels_and_tapes(lang64):
+    z = lang64.field(lang64.f64, N, needs_grad=True)
+
+    @lang64.kernel
+    def square():
+        for i in z:
+            z[i] = 2.0 * i
+
+    refused(lang64, lambda *_: square.grad(), ts.GradientError, "engine's gradient of kernel `square`", "Tape")
+
+    def taped(lang, x, y):
+        with lang.ad.Tape(lang.field(lang.f64, (), needs_grad=True)):
+            square()
+
+    refused(lang64, taped, ts.KernelError, "a kernel of \\w+'s own", "test_refusals", "Tape")
+
+
+def test_layers_and_rollouts_inside(lang64):
+    def calling(make):
+        def call(lang, x, y):
+            @lang.kernel
+            def double():
+                for i in x:
+                    y[i] = 2.0 * x[i]
+
+            make(double, x, y)(torch.ones(N, dtype=torch.float64))
+
+        return call
+
+    def layer(double, x, y, **how):
+        return ts.EmptyTin(**how).register_input_field(x).register_output_field(y).register_kernel(double).finish()
+
+    def rollout(double, x, y):
+        return ts.rollout(lambda: double(), {"x": x}, {"y": y})
+
+    for make in (layer, lambda *given: layer(*given, on_tensors=True), rollout):
+        refused(lang64, calling(make), ts.KernelError, "the function of rollout forward calls")
+
+
+def test_arrays_that_a_kernel_writes(lang64):
+    @lang64.kernel
+    def show(image: lang64.types.ndarray()):
+        for i in range(N):
+            image[i] = 1.0
+
+    image = torch.zeros(N, dtype=torch.float64)
+    refused(lang64, lambda *_: show(image), ts.KernelError, "kernel `show`", "writes its input", "test_refusals")
+    assert not image.any()
+
+
+def test_kernels_and_fields_of_another_engine(lang64):
+    pytest.importorskip("quadrants")
+    name = "quadrants" if lang64.__name__ == "taichi" else "taichi"
+    other = importlib.import_module(name)
+
+    @other.kernel
+    def foreign():
+        pass
+
+    refused(lang64, lambda *_: foreign(), ts.KernelError, "`foreign` is a kernel of another engine", "test_refusals")
+
+
+def test_sparse_fields(lang64):
+    z = lang64.field(lang64.f64)
+    lang64.root.pointer(lang64.i, N).place(z)
+
+    @lang64.kernel
+    def fill():
+        for i in range(N):
+            z[i] = 2.0 * i
+
+    refused(lang64, lambda *_: fill(), ts.KernelError, "`z` of rollout forward is sparse")
+
+
+@pytest.mark.parametrize("given", [(), (1, 2)])
+def test_arguments_of_kernels(lang64, given):
+    @lang64.kernel
+    def step(t: lang64.i32):
+        for _ in range(N):
+            pass
+
+    def called(*_):
+        step(1)
+        step(*given)
+
+    refused(lang64, called, ts.ArgumentError, "misses `t`|kernel `step` of rollout forward was called with too many")
+
+
+def test_races(lang64):
+    def racing(lang, x, y):
+        @lang.kernel
+        def pass_on():
+            for i in range(N - 1):
+                y[i + 1] = y[i + 1] + y[i] * y[i]
+
+        pass_on()
+
+    refused(
+        lang64,
+        racing,
+        ts.GradientError,
+        "rollout forward has no gradient: its result depends on the order",
+        "y\\[i \\+ 1\\]",
+        "test_refusals.py",
+    )
+
+
+def test_kernels_of_which_no_gradient_is_generated(lang64):
+    def using_a_gradient(lang, x, y):
+        @lang.kernel
+        def use():
+            for i in x:
+                y[i] = x.grad[i] * x[i]
+
+        use()
+
+    refused(
+        lang64,
+        using_a_gradient,
+        ts.GradientError,
+        "kernel `use` of rollout forward uses the gradient",
+        "test_refusals.py",
+    )
+
+
+def test_a_tensor_with_a_gradient_written_from_python(lang64):
+    weight = torch.rand(N, dtype=torch.float64, requires_grad=True)
+    refused(lang64, lambda _, x, y: y.from_torch(weight), ts.GradientError, "requires a gradient", "inputs")
+
+
+def test_arguments(lang64):
+    x = lang64.field(lang64.f64, (3, N))
+    run = ts.rollout(lambda: None, {"x": (x, 0)}, {"y": x})
+    one = torch.rand(N, dtype=torch.float64)
+    for given, named in (((), {}), ((one, one), {}), ((one,), {"x": one}), ((), {"z": one})):
+        with pytest.raises(ts.ArgumentError, match="takes one tensor an input"):
+            run(*given, **named)
+    with pytest.raises(ts.ShapeError, match="does not fit field `x`"):
+        run(torch.rand(3, N, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "error", "word"),
+    [
+        ({}, {"y": None}, ts.RegistrationError, "inputs as fields by name"),
+        ({"x": None}, [None], ts.RegistrationError, "outputs as fields by name"),
+        ({"x y": None}, {"y": None}, ts.RegistrationError, "name that Python allows"),
+        ({"x": (None, 3)}, {"y": None}, ts.ArgumentError, "no part of its field"),
+        ({"x": (None, True)}, {"y": None}, ts.ArgumentError, "no part of its field"),
+        ({"x": 3}, {"y": None}, ts.ArgumentError, "must be a field"),
+    ],
+)
+def test_registration(lang64, inputs, outputs, error, word):
+    field = lang64.field(lang64.f64, (3, N))
+
+    def put(one):
+        one = [one] if not isinstance(one, tuple) else list(one)
+        found = tuple(field if part is None else part for part in one)
+        return found if len(found) > 1 else found[0]
+
+    sides = [
+        {name: put(one) for name, one in side.items()} if isinstance(side, dict) else side for side in (inputs, outputs)
+    ]
+    with pytest.raises(error, match=word):
+        ts.rollout(lambda: None, *sides)
