@@ -22,6 +22,7 @@ _PAGES = {
     "fit-image": ("a photograph, fitted with Gaussians", "../how-to/fit-image.md"),
     "fit-scene": ("a radiance field of pictures", "../how-to/fit-scene.md"),
     "learn-image": ("learn-image", "../how-to/learn-image.md"),
+    "simulate": ("simulations that learn", "../how-to/simulate.md"),
 }
 
 

@@ -89,6 +89,8 @@ NEEDS_NO_TORCH = [
     (["fit-image", "none.jpg"], "the image does not exist"),
     (["fit-image", "--out", "afile"], "--out is a file, not a folder"),
     (["fit-scene", "none"], "the dataset does not exist"),
+    (["simulate"], "elastic-walker"),
+    (["simulate", "smok"], "Did you mean `smoke`?"),
     (["check", "none.py"], "there is no such file or folder"),
     (["adjoint", "none.py:a"], "the Python file does not exist"),
 ]

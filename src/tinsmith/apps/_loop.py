@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 
@@ -22,34 +22,53 @@ _LEAST_GAIN, _GOOD = 0.5, 30.0  # dB
 
 
 class Steps(Protocol):
-    """What a training shows of itself; `psnr` is the last that is known, in dB, or nan."""
+    """What a training shows of itself; `quality` is what its progress bar shows: a PSNR in dB, a loss, or nan."""
 
     step: int
     steps: int
 
     @property
-    def psnr(self) -> float: ...
+    def quality(self) -> float: ...
 
     def advance(self) -> None: ...
 
 
 @dataclass(frozen=True)
-class Reached:
-    """What a training reached.
+class Outcome:
+    """What a training came to.
 
-    `psnr` is that of the picture as written, in 8 bits. `seconds` is the time that the steps of
-    this run took, 0 where none was left, and `steps_per_second` how many it made of them. `interrupted`: by Ctrl-C.
-    `files` are those that were written: none where no step was left and they were there. `flat` is the PSNR of a
-    picture all in the mean colour.
+    `seconds` is the time that the steps of this run took, 0 where none was left, and `steps_per_second` how many it
+    made of them. `interrupted`: by Ctrl-C. `files` are those that were written: none where no step was left and they
+    were there. `unit` is what the command line calls a step.
     """
 
-    psnr: float
     step: int
     steps: int
     seconds: float
     steps_per_second: float
     interrupted: bool
     files: tuple[Path, ...]
+    unit: ClassVar[str] = "step"
+
+    @property
+    def told(self) -> str:
+        """How good it is, in words."""
+        raise NotImplementedError
+
+    @property
+    def remark(self) -> str:
+        """What else to say of it, "" if there is nothing."""
+        return ""
+
+
+@dataclass(frozen=True)
+class Reached(Outcome):
+    """What a training towards a picture reached.
+
+    `psnr` is that of the picture as written, in 8 bits; `flat` is the PSNR of a picture all in the mean colour.
+    """
+
+    psnr: float
     flat: float
 
     @property
@@ -61,6 +80,11 @@ class Reached:
     def told_flat(self) -> str:
         """The PSNR of one colour, in words."""
         return decibels(self.flat, 2)
+
+    @property
+    def remark(self) -> str:
+        """That nothing was learned, where that is so."""
+        return f"That is no better than one colour throughout, {self.told_flat}." * self.learned_nothing
 
     @property
     def learned_nothing(self) -> bool:
@@ -95,12 +119,12 @@ def take_steps(
 ) -> tuple[int, float]:
     """Take the steps that are left; how many were taken, and in how many seconds."""
     if watch is not None:
-        watch(training.step, training.steps, training.psnr)
+        watch(training.step, training.steps, training.quality)
     first, start = training.step, time.perf_counter()
     while training.step < training.steps and not processes.any(stop.requested):
         training.advance()
         if watch is not None:
-            watch(training.step, training.steps, training.psnr)
+            watch(training.step, training.steps, training.quality)
         if training.step % _SAVE_EVERY == 0 and processes.is_first:
             save()
     taken = training.step - first
@@ -116,8 +140,13 @@ def is_written(folder: Path, files: Collection[str]) -> bool:
     return min(rest) >= checkpoint
 
 
-def reached(training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path], flat: float) -> Reached:
-    """What a training reached, which took so many steps just now."""
+def outcome(training: Steps, taken: int, seconds: float, files: Collection[Path]) -> Outcome:
+    """What a training came to, which took so many steps just now."""
     speed = taken / seconds if taken else 0.0
     is_short = training.step < training.steps
-    return Reached(psnr, training.step, training.steps, seconds, speed, is_short, tuple(files), flat)
+    return Outcome(training.step, training.steps, seconds, speed, is_short, tuple(files))
+
+
+def reached(training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path], flat: float) -> Reached:
+    """The same of a training towards a picture."""
+    return Reached(**vars(outcome(training, taken, seconds, files)), psnr=psnr, flat=flat)

@@ -13,27 +13,35 @@ from rich.text import Text
 from ._film import decibels
 
 Watch = Callable[[int, int, float], None]
-"""Called at the start and after each step with the steps taken, the steps in all, and the PSNR in dB."""
+"""Called at the start and after each step with the steps taken, the steps in all, and the PSNR in dB or the loss."""
 
 
 @contextmanager
-def progress_bar(console: Console, doing: str, unit: str = "steps", a_step: int = 1) -> Iterator[Watch]:
+def progress_bar(
+    console: Console,
+    doing: str,
+    unit: str = "steps",
+    a_step: int = 1,
+    describe: Callable[[float], str] | None = None,
+) -> Iterator[Watch]:
     """A progress bar on `console`, as something that an app calls after each step; `doing` says in a word what.
 
-    Its speed is in `unit` a second, `a_step` of them each step.
+    Its speed is in `unit` a second, `a_step` of them each step. `describe` writes the last number of a call: a PSNR
+    unless it is given.
     """
+    describe = describe or _decibels
     speed = _Speed(unit, a_step)
-    columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[psnr]}"), speed)
+    columns = (doing, BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[shown]}"), speed)
     # Taichi, imported within, complains in the middle of the bar of any stdout but the real one.
     progress = Progress(*columns, TimeRemainingColumn(), console=console, redirect_stdout=False)
-    task = progress.add_task(doing, total=None, psnr=_decibels(math.nan))
+    task = progress.add_task(doing, total=None, shown=describe(math.nan))
     with ExitStack() as stack:
         stack.callback(progress.stop)
 
-        def watch(step: int, steps: int, psnr: float) -> None:
+        def watch(step: int, steps: int, shown: float) -> None:
             if progress.tasks[task].total is None:  # a resumed run does not start at 0, and its speed must not either
                 progress.reset(task, total=steps, completed=step)
-            progress.update(task, completed=step, psnr=_decibels(psnr))
+            progress.update(task, completed=step, shown=describe(shown))
             if step == steps:  # the bar is full: what takes time from now on is no step
                 stack.close()
                 console.print("Looking at the result, and writing it.")

@@ -7,14 +7,23 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .._errors import CheckpointError
-from ..nn import Trainer, read_checkpoint
+from ..nn import read_checkpoint
 from ._checkpoint import FILE, broken, existing, require_same
+
+
+class Saved(Protocol):
+    """What `nn.Trainer` has for checkpoints."""
+
+    def save(self, path: Any, extra: Any = None, /) -> object: ...
+
+    def load_state_dict(self, state: Any, /) -> object: ...
 
 
 class Trained(Protocol):
     """A training whose state is the trainer's and a nest of its own."""
 
-    trainer: Trainer
+    @property
+    def trainer(self) -> Saved: ...
 
     def state(self) -> dict[str, Any]: ...
 

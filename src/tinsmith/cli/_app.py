@@ -19,6 +19,7 @@ from ._doctor import doctor
 from ._fit_image import fit_image
 from ._fit_scene import fit_scene
 from ._learn_image import learn_image
+from ._simulate import simulate
 
 
 class _RefusingGroup(TyperGroup):
@@ -62,3 +63,4 @@ app.command("doctor")(doctor)
 app.command("fit-image")(fit_image)
 app.command("fit-scene")(fit_scene)
 app.command("learn-image")(learn_image)
+app.command("simulate")(simulate)

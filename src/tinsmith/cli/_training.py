@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 if TYPE_CHECKING:  # it loads torch, which the commands do when they run: --help needs none
-    from ..apps.fit_image import Reached
+    from ..apps.simulate import Outcome
 
 _INTERRUPTED = 130  # what a shell expects of a command that Ctrl-C ended
 
@@ -52,7 +52,7 @@ def leaving_on_interrupt() -> Generator[None]:
 
 
 def report(
-    console: Console, reached: Reached, remedy: str = "", *, unit: str = "", a_step: int = 0, processes: int = 1
+    console: Console, reached: Outcome, remedy: str = "", *, unit: str = "", a_step: int = 0, processes: int = 1
 ) -> None:
     """Say what was reached and written; exit as a shell expects it of a command that Ctrl-C ended.
 
@@ -65,21 +65,23 @@ def report(
         processes: how many trained together.
     """
     a_second = f"{reached.steps_per_second:.{0 if reached.steps_per_second >= 10 else 2}f}"
-    speed = f"{reached.seconds:.1f} s, {a_second} steps/s"
+    speed = f"{reached.seconds:.1f} s, {a_second} {reached.unit}s/s"
     speed += f", {reached.steps_per_second * a_step:,.0f} {unit}/s" if a_step else ""
     speed = f" ({speed} by {processes} processes)" if processes > 1 else f" ({speed})"
     if reached.interrupted:
-        console.print(f"Stopped after step {reached.step} of {reached.steps}; --resume goes on from there.")
+        console.print(f"Stopped after {reached.unit} {reached.step} of {reached.steps}; --resume goes on from there.")
     elif not reached.seconds:
-        console.print(f"The checkpoint had reached step {reached.step}; raise --steps to go on.", highlight=False)
+        console.print(
+            f"The checkpoint had reached {reached.unit} {reached.step}; raise --{reached.unit}s to go on.",
+            highlight=False,
+        )
         speed = ""
     written = "Written:" if reached.files else "Nothing was written: the files are there."
-    count = f"{reached.step} step{'s' * (reached.step != 1)}"
+    count = f"{reached.step} {reached.unit}{'s' * (reached.step != 1)}"
     console.print(f"{reached.told} after {count}{speed}. {written}", highlight=False)
     for file in reached.files:
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
-    if reached.learned_nothing:
-        words = f"That is no better than one colour throughout, {reached.told_flat}. More steps may help{remedy}."
-        console.print(words, highlight=False)
+    if reached.remark:
+        console.print(f"{reached.remark} More steps may help{remedy}.", highlight=False)
     if reached.interrupted:
         raise typer.Exit(_INTERRUPTED)

@@ -63,6 +63,8 @@ class Training:
         """In dB, before the last step; nan before the first."""
         return self.history.psnr
 
+    quality = psnr
+
     def advance(self) -> None:
         """One step of Adam down the mean squared error."""
         for group in self.optimiser.param_groups:

@@ -68,6 +68,8 @@ class Training:
         """In dB, of the held-out views that were looked at last; nan before."""
         return self.history.psnrs[-1] if self.history.psnrs else math.nan
 
+    quality = psnr
+
     def advance(self) -> None:
         """One step."""
         if self.step in self._looks and self.processes.is_first:

@@ -69,6 +69,8 @@ class Training:
         """In dB, of the picture when it was last looked at; nan before."""
         return self.history.psnrs[-1] if self.history.psnrs else math.nan
 
+    quality = psnr
+
     @property
     def loss(self) -> float:
         """Before the last step, the mean of all networks; nan before the first."""

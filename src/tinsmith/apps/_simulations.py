@@ -1,0 +1,32 @@
+"""The simulations by name: what each is about, and where it stands. Nothing is loaded to list them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .._errors import InputError, nearest, refusal
+
+
+class Entry(NamedTuple):
+    """A simulation: file and class in `apps/simulate`, and what it is about."""
+
+    place: str
+    about: str
+
+
+SIMULATIONS = {
+    "billiards": Entry("_billiards:Billiards", "rigid balls with contacts: how must the cue ball be struck?"),
+    "elastic-walker": Entry("_elastic_walker:ElasticWalker", "an elastic body (MPM) learns to walk"),
+    "smoke": Entry("_smoke:Smoke", "which velocity makes a disc of smoke a word?"),
+    "spring-robot": Entry("_spring_robot:SpringRobot", "masses and springs, walked by a network in a closed loop"),
+    "wave-source": Entry("_wave_source:WaveSource", "which pulse did waves come from?"),
+}
+
+
+def require_simulation(name: str) -> None:
+    """Raises InputError for a name that is none of a simulation."""
+    if name not in SIMULATIONS:
+        guess = nearest(name, list(SIMULATIONS))
+        remedy = f"Did you mean `{guess}`?" if guess else "`tinsmith simulate` lists them."
+        rows = [("came", name), ("known", ", ".join(SIMULATIONS))]
+        raise InputError(refusal("there is no such simulation", rows, remedy))

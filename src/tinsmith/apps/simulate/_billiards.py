@@ -1,0 +1,113 @@
+"""Rigid billiards: how must the cue ball be struck so that one ball of the rack reaches the pocket?
+
+Contacts are branches: balls that touch and approach exchange momentum, all others fly on. A branch passes the gradient
+to the side that was taken. What makes that gradient useful is that a collision happens at its own time within the step:
+were it put off to the next step, where it happens would jump, and of a jump no derivative tells.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...bridge import op
+from ...engines import get
+from ...time import scan
+from ._drawing import Canvas
+from ._simulation import Look, Simulation
+
+RATE = 4e-3  # seconds a step
+RADIUS, LENGTH, WIDTH = 0.03, 1.5, 1.0
+BOUNCE, DRAG = 0.9, 0.25  # of each collision; a second
+ROWS = 4
+POCKET, SUNK = (0.75, 0.97), 6  # where it is, and the ball that is to reach it
+SHOTS = 32  # tried at once: from one alone the way down ends in the next valley
+
+
+def build_kernel(ti: Any) -> Any:
+    """One step: contacts with the other balls and the cushions, each at its time within the step."""
+    array = ti.types.ndarray()
+
+    @ti.kernel
+    def roll(x: array, v: array, x_next: array, v_next: array):
+        for i in range(x.shape[0]):
+            place, speed = ti.Vector([x[i, 0], x[i, 1]]), ti.Vector([v[i, 0], v[i, 1]])
+            change, late = ti.Vector([0.0, 0.0]), ti.Vector([0.0, 0.0])
+            for j in range(x.shape[0]):
+                if i != j:
+                    apart = place - ti.Vector([x[j, 0], x[j, 1]])
+                    closing = speed - ti.Vector([v[j, 0], v[j, 1]])
+                    ahead = apart + RATE * closing
+                    gap = ahead.norm() - 2.0 * RADIUS
+                    if gap < 0.0:
+                        n = ahead.normalized()
+                        approach = closing.dot(n)
+                        if approach < 0.0:
+                            kick = -0.5 * (1.0 + BOUNCE) * approach * n
+                            after = ti.min(gap / ti.min(approach, -1e-3), RATE)  # seconds of the step after contact
+                            change += kick
+                            late += (after - RATE) * kick
+            for k in ti.static(range(2)):
+                side = (LENGTH if k == 0 else WIDTH) - RADIUS
+                ahead = place[k] + RATE * speed[k]
+                over = ti.max(ahead - side, 0.0) - ti.max(RADIUS - ahead, 0.0)
+                if over * speed[k] > 0.0:
+                    change[k] -= (1.0 + BOUNCE) * speed[k]
+                    late[k] += (RATE - over / speed[k]) * (1.0 + BOUNCE) * speed[k]
+            speed += change
+            for k in ti.static(range(2)):
+                x_next[i, k] = place[k] + RATE * speed[k] + late[k]
+                v_next[i, k] = (1.0 - RATE * DRAG) * speed[k]
+
+    return roll
+
+
+class Billiards(Simulation):
+    """Find where the cue ball starts and how fast, `cue` (SHOTS, 2, 2): metres, metres a second."""
+
+    steps, iterations, rate = 400, 60, 0.01
+    rack: Tensor
+    pocket: Tensor
+    figure = "{:.4f} m from the pocket"
+
+    def __init__(self, engine: str, steps: int | None = None) -> None:
+        super().__init__(steps)
+        # The kernel sees one table; `*b` runs all tables in one launch.
+        self.roll = op("x[*b, n, 2], v[*b, n, 2] -> x_next[*b, n, 2], v_next[*b, n, 2]")(build_kernel(get(engine).lang))
+        rack = [
+            (0.8 + 1.8 * RADIUS * i, WIDTH / 2 + 2.05 * RADIUS * (j - i / 2)) for i in range(ROWS) for j in range(i + 1)
+        ]
+        self.keep_constants(rack=torch.tensor(rack).expand(SHOTS, -1, 2), pocket=torch.tensor(POCKET))
+        angle = torch.linspace(-0.15, 0.15, SHOTS)
+        place = torch.tensor([0.2, 0.5]).expand(SHOTS, 2)
+        self.cue = torch.nn.Parameter(torch.stack([place, 1.5 * torch.stack([angle.cos(), angle.sin()], 1)], 1))
+
+    def run(self) -> Tensor:
+        """Where all balls of all shots are after each step; the cue ball is the first."""
+        x = torch.cat([self.cue[:, :1], self.rack], 1)
+        v = torch.cat([self.cue[:, 1:], torch.zeros_like(self.rack)], 1)
+        return scan(self.roll, (x, v), length=self.steps, keep="all")[0][0]
+
+    def misses(self, x: Tensor) -> Tensor:
+        """How near the ball comes to the pocket, squared, in each shot."""
+        return (x[:, :, SUNK] - self.pocket).square().sum(-1).amin(0)
+
+    def loss(self) -> Tensor:
+        """The mean over the shots."""
+        return self.misses(self.run()).mean()
+
+    def look(self) -> Look:
+        x = self.run()
+        misses = self.misses(x)
+        best = x[:, misses.argmin()]
+        frames = [self.draw(best[: step + 1]) for step in range(0, self.steps, self.every)]
+        return Look(frames, misses.min().sqrt().item())
+
+    def draw(self, x: Tensor) -> Tensor:
+        canvas = Canvas(320, 0, LENGTH, 0, WIDTH, "#2d6a4f")
+        canvas.disc(POCKET, 1.5 * RADIUS, "#111111")
+        for ball, colour in ((0, "#eeeeee"), (SUNK, "#f4a261")):
+            canvas.line(x[:, ball], colour, 1)
+        for ball, place in enumerate(x[-1]):
+            canvas.disc(place, RADIUS, "#ffffff" if ball == 0 else "#f4a261" if ball == SUNK else "#9b2226")
+        return canvas.pixels()

@@ -1,0 +1,63 @@
+"""Drawing: numbers in colours, and bodies of points and lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+from torch.nn import functional
+
+from .._pictures import shaded
+
+_SHARPER = 3  # drawn larger, then shrunk: edges are smooth
+
+
+def in_colours(values: Tensor, low: float, high: float, zoom: int = 1, colours: str = "RdBu_r") -> Tensor:
+    """(rows, columns) numbers as pixels (rows zoom, columns zoom, 3) uint8."""
+    image = shaded((values - low) / (high - low), colours)
+    return _pixels(image.resize((zoom * image.width, zoom * image.height), Image.Resampling.BICUBIC))
+
+
+class Canvas:
+    """A picture of a part of the plane, y upward: drawn on in the plane's own lengths."""
+
+    def __init__(self, width: int, left: float, right: float, low: float, high: float, ground: str = "white") -> None:
+        self._scale = _SHARPER * width / (right - left)
+        self._left, self._high = left, high
+        size = _SHARPER * width, _SHARPER * round(width * (high - low) / (right - left))
+        self._image = Image.new("RGB", size, ground)
+        self._pen = ImageDraw.Draw(self._image)
+
+    def line(self, points: Iterable[Any], colour: str, width: float) -> None:
+        """A line through points; its width in pixels."""
+        self._pen.line([self._place(one) for one in points], colour, round(_SHARPER * width), joint="curve")
+
+    def disc(self, centre: Any, radius: float, colour: str, outline: str | None = None) -> None:
+        """A disc."""
+        x, y = self._place(centre)
+        r = radius * self._scale
+        self._pen.ellipse((x - r, y - r, x + r, y + r), colour, outline, _SHARPER if outline else 0)
+
+    def pixels(self) -> Tensor:
+        """(rows, columns, 3) uint8."""
+        size = self._image.width // _SHARPER, self._image.height // _SHARPER
+        return _pixels(self._image.resize(size, Image.Resampling.LANCZOS))
+
+    def _place(self, point: Any) -> tuple[float, float]:
+        x, y = point
+        return self._scale * (float(x) - self._left), self._scale * (self._high - float(y))
+
+
+def _pixels(image: Image.Image) -> Tensor:
+    return torch.from_numpy(np.array(image))
+
+
+def draw_text(text: str, side: int, height: int) -> Tensor:
+    """Letters in the middle of (side, side) numbers from 0 to 1, softened."""
+    image = Image.new("L", (side, side))
+    ImageDraw.Draw(image).text((side / 2, side / 2), text, 255, ImageFont.load_default(height), anchor="mm")
+    return functional.avg_pool2d(torch.from_numpy(np.array(image))[None, None] / 255, 3, 1, 1)[0, 0]

@@ -1,0 +1,51 @@
+"""`tinsmith simulate`: train a differentiable simulation."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..apps import SIMULATIONS, require_folder, require_simulation
+from ._training import Device, Engine, leaving_on_interrupt, report
+
+
+def simulate(
+    name: Annotated[
+        str | None, typer.Argument(help="Which simulation. Left out: they are listed.", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the results; made if missing. Default: out/NAME.", show_default=False),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Time steps. Default: the simulation's.", show_default=False)
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="Iterations of Adam. Default: the simulation's.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="What the parameters start as.")] = 0,
+    engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
+    device: Annotated[Device, typer.Option("--device", "--arch", help="Where it runs.")] = Device.cpu,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Train a simulation through time, and write pictures, a film and the number that it is known by."""
+    if name is None:
+        for known, entry in SIMULATIONS.items():
+            typer.echo(f"{known:15} {entry.about}")
+        return
+    require_simulation(name)
+    out = out or Path("out") / name
+    require_folder(out)
+    with leaving_on_interrupt():
+        from ..apps.simulate import SimulateOptions, progress_bar
+        from ..apps.simulate import simulate as run
+    options = SimulateOptions(out, name, steps, iterations, seed, engine.value, device.value, resume)
+    console = Console(quiet=quiet)
+    with nullcontext() if quiet else progress_bar(console, "training", "it", describe="{:.4g}".format) as watch:
+        reached = run(options, watch)
+    report(console, reached)
