@@ -11,8 +11,7 @@ from ._launcher import Launcher
 from ._links import FieldArray, Links
 from ._making import chain, op
 from ._named_fields import name_fields
-from ._op import Op, watch_calls
-from ._op import Op, Prepared
+from ._op import Op, Prepared, watch_calls
 from ._options import Adjoint, OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
