@@ -3,7 +3,7 @@
 The simulator is a data-oriented class of Taichi's, with fields and a time loop. As a module of torch it takes the
 tension of each spring at each step and gives the way of each node; a network says the tensions, and both are trained
 end to end. The kind of robot is that of DiffTaichi's mass-spring example, https://github.com/taichi-dev/difftaichi.
-The same step by step, with words: docs/how-to/simulator.md.
+Simulations, with words: docs/guide/simulation.md.
 
     python examples/04_learn_to_walk.py --out out/walk
 """
