@@ -86,6 +86,26 @@ def test_a_chaotic_simulation_explodes_and_is_not_called_wrong(lang):
         assert {one.verdict for one in found.horizons if one.steps <= 16} == {"right"}
 
 
+def test_a_simulation_that_begins_at_a_kink_is_not_called_wrong(lang):
+    array = lang.types.ndarray()
+
+    @ts.op("x[n], v[n] -> x_next[n], v_next[n]")
+    @lang.kernel
+    def fall(x: array, v: array, x_next: array, v_next: array):
+        for i in x:
+            depth = lang.max(-x[i], 0.0)
+            w = 0.99 * v[i] + 0.01 * (200.0 * depth - 1.0)
+            v_next[i] = w
+            x_next[i] = x[i] + 0.01 * w
+
+    # Half of them rest on the floor.
+    found = ts.scan.check(fall, (torch.tensor([0.0, 0.0, 0.0, 0.3, 0.2, 0.4]), torch.zeros(6)), length=200)
+    verdicts = [one.verdict for one in found.horizons]
+    assert found.verdict == "right"
+    assert "at a kink" in verdicts
+    assert "wrong" not in verdicts
+
+
 def test_a_gradient_that_vanishes_is_said_to():
     found = ts.scan.check(lambda x, _: (0.5 * x, None), torch.ones(3), length=64)
     assert (found.verdict, found.vanishes_at) == ("right", 64 - 20)

@@ -7,7 +7,13 @@ from typing import Any
 
 from ._result import GROWTH, ScanCheck
 
-_COLOURS = {"right": "tab:green", "wrong": "tab:red", "unclear": "0.6", "not finite": "tab:red"}
+_COLOURS = {
+    "right": "tab:green",
+    "at a kink": "tab:olive",
+    "wrong": "tab:red",
+    "unclear": "0.6",
+    "not finite": "tab:red",
+}
 
 
 def plot(found: ScanCheck, path: str | Path | None = None) -> Any:

@@ -15,7 +15,7 @@ GROWTH = 1e6
 """How many times the gradient at the end a gradient is when it is said to explode."""
 
 
-Verdict = Literal["right", "wrong", "unclear", "not finite"]
+Verdict = Literal["right", "at a kink", "wrong", "unclear", "not finite"]
 
 
 class Horizon(NamedTuple):
@@ -27,7 +27,8 @@ class Horizon(NamedTuple):
         difference: by central differences of the scan's values.
         noise: how far rounding, and what is not linear, may have moved the difference.
         scale: the size of derivatives along such directions.
-        verdict: "unclear" where the differences say nothing: their noise is as large as the derivative.
+        verdict: "unclear" where the differences say nothing: their noise is as large as the derivative; "at a kink"
+            where the gradient is one of two slopes, and right a little beside.
     """
 
     steps: int
@@ -108,7 +109,7 @@ class ScanCheck:
             return "not finite"
         if self.explodes_at is not None:
             return "explodes"
-        return "right" if "right" in verdicts else "unclear"
+        return "right" if {"right", "at a kink"} & {*verdicts} else "unclear"
 
     def raise_if_failed(self) -> None:
         """Raise CheckError with the whole text, unless `.ok`."""
@@ -163,4 +164,4 @@ class ScanCheck:
 
 
 def _apart(horizon: Horizon) -> str:
-    return f"{horizon.apart:8.1e}" if horizon.verdict in ("right", "wrong") else " " * 8
+    return f"{horizon.apart:8.1e}" if horizon.verdict in ("right", "at a kink", "wrong") else " " * 8
