@@ -110,6 +110,22 @@ TRANSFORMS = {
     "vmap": lambda f, x, k, batch: torch.func.vmap(f, (0, None))(batch, k),
     "vmap of jacrev": lambda f, x, k, batch: torch.func.vmap(torch.func.jacrev(f), (0, None))(batch, k),
     "grad of vmap": lambda f, x, k, batch: torch.func.grad(lambda k: torch.func.vmap(f, (0, None))(batch, k).sum())(k),
+    "vmap of grad": lambda f, x, k, batch: torch.func.vmap(
+        torch.func.grad(lambda x, k: f(x, k).pow(2).sum(), argnums=(0, 1)), (0, None)
+    )(batch, k),
+    "vmap over parameters": lambda f, x, k, batch: torch.func.vmap(f, (None, 0), out_dims=1)(x, k * batch[:, 0]),
+    "vmap of vmap": lambda f, x, k, batch: torch.func.vmap(torch.func.vmap(f, (0, None)), (None, 0))(
+        batch, k * batch[:, 0]
+    ),
+    "vmap of vmap of grad": lambda f, x, k, batch: torch.func.vmap(
+        torch.func.vmap(torch.func.grad(lambda x, k: f(x, k).pow(2).sum()), (0, None)), (None, 0)
+    )(batch, k * batch[:, 0]),
+    "grad of grad": lambda f, x, k, _: torch.func.grad(
+        lambda x: torch.func.grad(lambda x: f(x, k).pow(3).sum())(x).pow(2).sum()
+    )(x),
+    "grad of vmap of grad": lambda f, x, k, batch: torch.func.grad(
+        lambda k: torch.func.vmap(torch.func.grad(lambda x: f(x, k).pow(3).sum()))(batch).pow(2).sum()
+    )(k),
     "hessian": lambda f, x, k, _: torch.func.hessian(lambda x: f(x, k).pow(2).sum())(x),
     "older vmap": lambda f, x, k, _: torch.autograd.functional.jacobian(lambda x: f(x, k), x, vectorize=True),
 }

@@ -11,7 +11,7 @@ from ._launcher import Launcher
 from ._links import FieldArray, Links
 from ._making import chain, op
 from ._named_fields import name_fields
-from ._op import Op, Prepared, watch_calls
+from ._op import Op, Prepared
 from ._options import Adjoint, OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
@@ -21,6 +21,7 @@ from ._torch_probes import torch_probes
 from ._tracing import (
     apart,
     constant_when_traced,
+    has_forward_mode,
     has_modes,
     has_older_batch,
     into_older_batch,
@@ -31,6 +32,7 @@ from ._tracing import (
     plain_apply,
 )
 from ._transfer import Copy, ManagedLoads, Transfer
+from ._watched import watch_calls
 from .backward import refuse_race
 from .operators import is_distributed
 
@@ -65,6 +67,7 @@ __all__ = [
     "examined",
     "examined_layer",
     "example_inputs",
+    "has_forward_mode",
     "has_modes",
     "has_older_batch",
     "into_older_batch",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Signature as PythonSignature
 from pickle import PicklingError
@@ -383,24 +382,6 @@ class Op(Generic[Result]):
 
     def __copy__(self) -> Op:
         return Op(self._kernels, self._text, replace(self._options, examples=self._examples))
-
-
-@contextmanager
-def watch_calls(look: Callable[..., Any]) -> Generator[None]:
-    """Within, `look(op, run, arguments, named)` stands for every call of an op; its `run()` runs the call.
-
-    Calls are not slower where nobody looks.
-    """
-    plain = Op.__call__
-
-    def looked_at(self: Op[Any], *arguments: Any, **named: Any) -> Any:
-        return look(self, lambda: plain(self, *arguments, **named), arguments, named)
-
-    setattr(Op, "__call__", looked_at)  # noqa: B010  # an assignment to a method is an error, to pyright
-    try:
-        yield
-    finally:
-        setattr(Op, "__call__", plain)  # noqa: B010
 
 
 def _autocast(signature: Signature, bound: Bound) -> Bound:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from .._errors import GradientError, refusal
-from ..bridge import has_older_batch, into_older_batch, older_batches
+from ..bridge import has_older_batch, into_older_batch, is_transformed, older_batches
+from ._batched import batch_of
 from ._environment import under_autocast
 from ._job import Arguments, Job, is_differentiable
 from ._launched import Launched, launches_of
@@ -34,6 +35,12 @@ class Scan(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(*[one for one in output if not is_differentiable(one)])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        job, *tensors = arguments
+        batch = batch_of(job, info.batch_size, info.randomness, in_dims[1:])
+        return Scan.apply(batch.job, *batch.into(tensors, in_dims[1:])), batch.results
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
@@ -65,6 +72,18 @@ class ScanBackward(torch.autograd.Function):
         ctx.set_materialize_grads(False)
 
     @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        job, wanted, given, *tensors = arguments
+        dims, count = in_dims[3:], len(wanted)
+        batch = batch_of(job, info.batch_size, info.randomness, dims[:count])
+        if batch.job.begin is None:  # only the cotangents are a batch
+            batch.job.begin = job.begin
+        own = batch.into(tensors[:count], dims[:count])
+        cotangents = batch.cotangents(tensors[count:], dims[count:], given)
+        made = ScanBackward.apply(batch.job, wanted, given, *own, *cotangents)
+        return made, tuple([at for at, wants in zip(batch.gradients, wanted, strict=True) if wants])
+
+    @staticmethod
     def backward(ctx: Any, *directions: Tensor | None) -> Any:
         job, wanted, given = ctx.job, ctx.wanted, ctx.given
         tensors = ctx.saved_tensors
@@ -72,6 +91,10 @@ class ScanBackward(torch.autograd.Function):
         if job.arguments(tensors[:count]).captured and torch.is_grad_enabled():
             words = f"a scan over `{job.step.name}` has no third derivative, for its step uses a captured tensor"
             raise GradientError(refusal(words, remedy="Pass it in `parameters`."))
+        needs = ctx.needs_input_grad[3:]
+        if is_transformed():
+            found = iter(_second_under_transforms(job, wanted, given, tensors, needs, directions))
+            return (None, None, None, *(next(found) if needed else None for needed in needs))
         with job.random.preserve_states(), under_autocast(job.autocast), torch.enable_grad():
             if job.begin is not None:
                 job.random.restore(job.begin)
@@ -84,10 +107,46 @@ class ScanBackward(torch.autograd.Function):
             leaves = [one for one, wants in zip(own, wanted, strict=False) if wants]
             first = pull_back(ends, leaves, create_graph=True)
             seconds = [(g, d) for g, d in zip(first, directions, strict=True) if g is not None and d is not None]
-        needs = ctx.needs_input_grad[3:]
         asked = [one for one, needed in zip(own, needs, strict=True) if needed]
         found = iter(pull_back(seconds, asked, create_graph=torch.is_grad_enabled()))
         return (None, None, None, *(next(found) if needed else None for needed in needs))
+
+
+def _second_under_transforms(
+    job: Job,
+    wanted: Sequence[bool],
+    given: Sequence[bool],
+    tensors: Sequence[Tensor],
+    needs: Sequence[bool],
+    directions: Sequence[Tensor | None],
+) -> Sequence[Tensor]:
+    """The gradient of a gradient, by levels of torch.func of its own: what was differentiated once need not be a leaf
+    on the level where it is differentiated again.
+    """
+    count = len(wanted)
+
+    def first(*asked: Tensor) -> tuple[Tensor, ...]:
+        own = _replaced(tensors, needs, asked)
+
+        def results(*leaves: Tensor) -> tuple[Tensor, ...]:
+            made = loop(job, _replaced(own[:count], wanted, leaves))
+            return tuple([one for one, is_given in zip(made, given, strict=True) if is_given])
+
+        leaves = [one for one, wants in zip(own, wanted, strict=False) if wants]
+        return torch.func.vjp(results, *leaves)[1](tuple(own[count:]))
+
+    with job.random.preserve_states(), under_autocast(job.autocast):
+        if job.begin is not None:
+            job.random.restore(job.begin)
+        asked = [one for one, needed in zip(tensors, needs, strict=True) if needed]
+        made, pull = torch.func.vjp(first, *asked)[:2]
+        return pull(tuple([torch.zeros_like(y) if d is None else d for y, d in zip(made, directions, strict=True)]))
+
+
+def _replaced(tensors: Sequence[Tensor], places: Sequence[bool], others: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors, with others in some places."""
+    found = iter(others)
+    return [next(found) if is_place else one for one, is_place in zip(tensors, places, strict=True)]
 
 
 def gradients(

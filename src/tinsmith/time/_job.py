@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -60,6 +60,8 @@ class Job:
         keeps_graphs: whether the forward pass keeps what autograd records, besides or instead of states.
         begin: a note of the random numbers that the first step draws.
         kept: what the forward pass kept; None when a backward pass has used it up.
+        plan: the schedule for another state, of a batch.
+        batches: jobs of batches of it, by their sizes and dims.
     """
 
     step: Step
@@ -72,12 +74,14 @@ class Job:
     outputs: list[Like]
     random: RandomStates
     autocast: list[Autocast]
+    plan: Callable[[Sequence[Like]], Schedule]
     changes_state: bool = False
     checks: bool = False
     wanted: tuple[bool, ...] = ()
     keeps_graphs: bool = False
     begin: Any = None
     kept: Any = None
+    batches: dict[Any, Any] = field(default_factory=dict)
 
     def arguments(self, tensors: Sequence[Any]) -> Arguments:
         """The one list of tensors, or of their gradients, by kind."""

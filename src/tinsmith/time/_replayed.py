@@ -117,7 +117,8 @@ class Replay:
         job = self._job
         with job.random.preserve_states(), under_autocast(job.autocast):
             if job.kept is None:
-                job.random.restore(job.begin)
+                if job.begin is not None:  # launches, which ran before, draw nothing
+                    job.random.restore(job.begin)
                 self.forward()
             kept: Any = job.kept
             job.kept = None  # other states take the place of those that are used up

@@ -13,7 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from .._errors import ArgumentError, ShapeError, refusal
 from .._offers import checking_scan
-from ..bridge import is_tracing, is_transformed
+from ..bridge import has_forward_mode, is_tracing, is_transformed
 from ._captured import captured_leaves
 from ._environment import RandomStates, note_autocast
 from ._function import Scan, loop
@@ -129,7 +129,7 @@ def _run(*arguments: Any) -> tuple[Any, Any]:
     if not job.wanted:
         job.keeps_graphs = False
         job.schedule = Schedule(job.schedule.length)  # no backward pass follows, which would need the states
-    if is_transformed():
+    if is_transformed() and (job.step.op is None or job.checks or has_forward_mode()):
         results = loop(job, tensors)
     else:
         results = list(Scan.apply(job, *tensors))
@@ -211,17 +211,22 @@ def _prepare(
     unroll = _positive("unroll", unroll)
     budget = _read_memory(DEFAULT_MEMORY if memory is None else memory)
     stretches = -(-count // unroll)
+
+    def plan(state: Sequence[Like]) -> Schedule:
+        return _schedule(stretches, unroll, _bytes_of(state), checkpoint, memory)
+
     job = Job(
         step=made,
         length=count,
         every=_every(keep, count),
         unroll=unroll,
-        schedule=_schedule(stretches, unroll, _bytes_of(like), checkpoint, memory),
+        schedule=plan(like),
         sizes=(len(begin.leaves), len(rows.leaves), len(others.tensors)),
         state=like,
         outputs=[],
         random=RandomStates([*begin.leaves, *rows.leaves, *others.tensors]),
         autocast=note_autocast([*begin.leaves, *rows.leaves, *others.tensors]),
+        plan=plan,
         checks=check_finite,
     )
     given = Arguments(begin.leaves, rows.leaves, others.tensors)
