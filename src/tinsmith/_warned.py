@@ -1,10 +1,12 @@
-"""Warnings that point at the line of the user's which led to them."""
+"""The line of the user's that led to a warning or an error."""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Collection
 from pathlib import Path
+from types import FrameType
 
 import torch
 
@@ -17,7 +19,21 @@ def warn(words: str, category: type[Warning] = UserWarning) -> None:
 
     A backward pass that torch runs in a thread of its own has no such line; the warning then names the outermost one.
     """
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
+    warnings.warn(words, category, stacklevel=_find_user()[1])
+
+
+def find_place_of_user(packages: Collection[str] = ()) -> str:
+    """File and line of the innermost caller that is not of this library, of torch or of these packages."""
+    frame = _find_user(packages)[0]
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _find_user(packages: Collection[str] = ()) -> tuple[FrameType, int]:
+    """The frame of that caller, and how many calls above our own caller's it is, from 1."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and (
+        frame.f_code.co_filename.startswith(_NOT_THEIRS)
+        or frame.f_globals.get("__name__", "").partition(".")[0] in packages
+    ):
         level, frame = level + 1, frame.f_back
-    warnings.warn(words, category, stacklevel=level)
+    return frame, level

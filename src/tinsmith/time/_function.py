@@ -126,10 +126,10 @@ def _second_under_transforms(
     count = len(wanted)
 
     def first(*asked: Tensor) -> tuple[Tensor, ...]:
-        own = _replaced(tensors, needs, asked)
+        own = _replace(tensors, needs, asked)
 
         def results(*leaves: Tensor) -> tuple[Tensor, ...]:
-            made = loop(job, _replaced(own[:count], wanted, leaves))
+            made = loop(job, _replace(own[:count], wanted, leaves))
             return tuple([one for one, is_given in zip(made, given, strict=True) if is_given])
 
         leaves = [one for one, wants in zip(own, wanted, strict=False) if wants]
@@ -143,7 +143,7 @@ def _second_under_transforms(
         return pull(tuple([torch.zeros_like(y) if d is None else d for y, d in zip(made, directions, strict=True)]))
 
 
-def _replaced(tensors: Sequence[Tensor], places: Sequence[bool], others: Sequence[Tensor]) -> list[Tensor]:
+def _replace(tensors: Sequence[Tensor], places: Sequence[bool], others: Sequence[Tensor]) -> list[Tensor]:
     """The tensors, with others in some places."""
     found = iter(others)
     return [next(found) if is_place else one for one, is_place in zip(tensors, places, strict=True)]

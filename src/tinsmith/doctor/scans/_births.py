@@ -6,9 +6,7 @@ names the line.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..._errors import TinsmithError
+from ..._warned import find_place_of_user
 from ...bridge import Op, watch_calls
 from ...time import Step
 from .._excerpt import shown_path
@@ -23,7 +22,6 @@ from ..sanitize import sanitize
 
 Row = tuple[str, str]
 
-_OURS = tuple(str(path) for path in (Path(torch.__file__).parent, Path(__file__).parents[2]))
 _UNFILLED = frozenset({"empty_like", "new_empty", "new_empty_strided"})
 
 
@@ -48,7 +46,7 @@ class _Watch(TorchFunctionMode):
         if not self._is_inside_op and name not in _UNFILLED and _has_odd([made]):
             given = [*args, *(kwargs or {}).values()]
             if any(isinstance(one, Tensor) for one in given) and not _has_odd(given):
-                raise _Born(f"torch's `{name}`, called {_place_of_caller()}")
+                raise _Born(f"torch's `{name}`, called at {shown_path(find_place_of_user())}")
         return made
 
     def look_at_call(self, op: Op[Any], run: Callable[[], Any], given: Sequence[Any], named: dict[str, Any]) -> Any:
@@ -105,11 +103,3 @@ def _has_odd(values: Iterable[Any]) -> bool:
     tensors = [one for one in values if isinstance(one, Tensor) and (one.is_floating_point() or one.is_complex())]
     with torch.no_grad():
         return not all(bool(one.isfinite().all()) for one in tensors)
-
-
-def _place_of_caller() -> str:
-    """File and line of the code that called a function of torch."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
-        frame = frame.f_back
-    return f"at {shown_path(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -69,10 +69,10 @@ def check_scan(
     made = step_of(step, *given)
     rows = given[1].tensors
     count = length if length is not None else len(rows[0]) if rows and rows[0].dim() else 0
-    subject = _Subject(step, given, loss, {**options, "parameters": None})
+    subject = _Subject(step, given, loss, options)
     with same_numbers():
         _run_once(subject, count)
-        subject, notes = _widened(subject, made)
+        subject, notes = _widen(subject, made)
         wanted = _horizons(horizons, count)
         found = [_compare_beside_kinks(subject, steps) for steps in wanted]
         sizes, birth = _growth(subject, count)
@@ -142,7 +142,7 @@ def _run_once(subject: _Subject, count: int) -> None:
             raise CheckError(refusal(words, remedy="Look at `loss`."))
 
 
-def _widened(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
+def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
     """The scan in float64, where its step computes in it."""
     wide = subject.replace([one.detach().double() for one in subject.point])
     own = subject.replace([one.detach() for one in subject.point])
@@ -262,9 +262,9 @@ def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
     made = step_of(subject.step, state, inputs, parameters)
     squares = torch.zeros(count + 1, dtype=torch.float64)
 
-    def watched(now: Sequence[Tensor], row: Sequence[Tensor], *others: Tensor) -> tuple[Any, Any]:
+    def step_with_hooks(now: Sequence[Tensor], row: Sequence[Tensor], *others: Tensor) -> tuple[Any, Any]:
         number, *row = row
-        now = [_hooked(one, squares, number) for one in now]
+        now = [_add_hook(one, squares, number) for one in now]
         following, outputs = made(now, row, others)
         return tuple(following), tuple(outputs) or None
 
@@ -272,8 +272,8 @@ def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
     options = {**subject.options, "parameters": tuple(parameters.tensors)}
     with torch.enable_grad(), same_numbers():
         leaves = [one.detach().requires_grad_(one.is_floating_point()) for one in state.leaves]
-        last, outputs = scan(watched, tuple(leaves), rows, length=count, **options)
-        last = [_hooked(one, squares, torch.tensor(count)) for one in last]
+        last, outputs = scan(step_with_hooks, tuple(leaves), rows, length=count, **options)
+        last = [_add_hook(one, squares, torch.tensor(count)) for one in last]
         rest = None if made.outputs is None else made.outputs.put_together(outputs or ())
         value = subject.loss_of(state.tree.put_together(last), rest)
         torch.autograd.grad(value, [one for one in leaves if one.requires_grad], allow_unused=True)
@@ -283,7 +283,7 @@ def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
     return sizes, _birth_before(subject, made, int(odd[-1])) if is_of_step else ""
 
 
-def _hooked(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
+def _add_hook(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
     """A tensor whose gradient adds its square to those of a step."""
     if not tensor.requires_grad:
         return tensor

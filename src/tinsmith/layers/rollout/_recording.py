@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 import torch
 
 from ..._errors import ArgumentError, GradientError, KernelError, refusal
+from ..._warned import find_place_of_user
 from ...bridge import Bound, Launcher
 from ...engines import Engine, FieldFacts, Listener, get, loaded, of_field
 from ..fields import Launch
@@ -262,8 +262,4 @@ class Recording(Listener):
 
 def place_of_user() -> str:
     """The line of the innermost caller that is neither ours nor an engine's."""
-    frame: Any = sys._getframe(1)
-    not_theirs = (__name__.partition(".")[0], *loaded())
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in not_theirs:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return find_place_of_user(loaded())
