@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -34,7 +35,7 @@ class Steps(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Outcome(ABC):
     """What a training came to.
 
     `seconds` is the time that the steps of this run took, 0 where none was left, and `steps_per_second` how many it
@@ -51,9 +52,9 @@ class Outcome:
     unit: ClassVar[str] = "step"
 
     @property
+    @abstractmethod
     def told(self) -> str:
         """How good it is, in words."""
-        raise NotImplementedError
 
     @property
     def remark(self) -> str:
@@ -140,13 +141,20 @@ def is_written(folder: Path, files: Collection[str]) -> bool:
     return min(rest) >= checkpoint
 
 
-def outcome(training: Steps, taken: int, seconds: float, files: Collection[Path]) -> Outcome:
-    """What a training came to, which took so many steps just now."""
+def describe_run(training: Steps, taken: int, seconds: float, files: Collection[Path]) -> dict[str, Any]:
+    """What every outcome says of a training that took so many steps just now, by field."""
     speed = taken / seconds if taken else 0.0
     is_short = training.step < training.steps
-    return Outcome(training.step, training.steps, seconds, speed, is_short, tuple(files))
+    return {
+        "step": training.step,
+        "steps": training.steps,
+        "seconds": seconds,
+        "steps_per_second": speed,
+        "interrupted": is_short,
+        "files": tuple(files),
+    }
 
 
 def reached(training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path], flat: float) -> Reached:
     """The same of a training towards a picture."""
-    return Reached(**vars(outcome(training, taken, seconds, files)), psnr=psnr, flat=flat)
+    return Reached(**describe_run(training, taken, seconds, files), psnr=psnr, flat=flat)

@@ -15,7 +15,7 @@ from ...nn import write_checkpoint
 from .. import _trained
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
-from .._loop import Outcome, is_written, outcome, require_at_least, require_device, take_steps
+from .._loop import Outcome, describe_run, is_written, require_at_least, require_device, take_steps
 from .._pictures import picture, stacked, write_curve, write_files, write_loop, write_summary
 from .._progress import Watch
 from .._simulations import SIMULATIONS, require_simulation
@@ -159,8 +159,9 @@ def simulate(options: SimulateOptions, watch: Watch | None = None) -> Simulation
         if taken or not is_written(options.out, FILES):
             files = [save()]  # first: it is what cannot be made again
             files = [*_write_all(options, training, before, after, seconds), *files]
-    plain = outcome(training, taken, seconds, files)
-    return SimulationOutcome(**vars(plain), figures=(before.figure, after.figure), words=simulation.figure)
+    return SimulationOutcome(
+        **describe_run(training, taken, seconds, files), figures=(before.figure, after.figure), words=simulation.figure
+    )
 
 
 def _make(options: SimulateOptions) -> Simulation:
