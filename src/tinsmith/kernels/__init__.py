@@ -12,6 +12,10 @@ from ._distortion import distortion
 from ._element_losses import ELEMENT_LOSSES
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
 from ._entropy import entropy
+from ._gaussian_blend import gaussian_blend
+from ._gaussian_covariance import gaussian_covariance
+from ._gaussian_harmonics import gaussian_harmonics
+from ._gaussian_projection import gaussian_projection, gaussian_radii
 from ._grid import grid
 from ._march import RUNS, March, march
 from ._network_shape import NetworkShape
@@ -39,6 +43,11 @@ __all__ = [
     "entropy",
     "forward_networks",
     "frequency",
+    "gaussian_blend",
+    "gaussian_covariance",
+    "gaussian_harmonics",
+    "gaussian_projection",
+    "gaussian_radii",
     "grid",
     "lanes_of",
     "learning_networks",

@@ -125,7 +125,7 @@ def spherical_harmonics(lang: ModuleType, *, fp: str, degree: int) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    factor = {(n, m): _factor(n, m) for n in range(degree) for m in range(n + 1)}
+    factor = {(n, m): harmonic_factor(n, m) for n in range(degree) for m in range(n + 1)}
     factors = tuple(factor.get((n, m), 0.0) for n in range(degree) for m in range(degree))
 
     @lang.kernel
@@ -150,7 +150,7 @@ def spherical_harmonics(lang: ModuleType, *, fp: str, degree: int) -> Any:
     return spherical_harmonics
 
 
-def _factor(n: int, m: int) -> float:
+def harmonic_factor(n: int, m: int) -> float:
     """What makes order m of degree n orthonormal, with tiny-cuda-nn's signs, where its polynomial begins with 1."""
     start = math.prod(range(2 * m - 1, 0, -2))
     norm = math.sqrt((2 * n + 1) / (4 * math.pi) * math.factorial(n - m) / math.factorial(n + m))

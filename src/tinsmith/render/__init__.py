@@ -8,6 +8,7 @@ length one: t counts in units of a direction's length.
 from __future__ import annotations
 
 from ..reference import Composited, Rendered, Shading
+from . import gaussians
 from ._cameras import Rays, image_rays, pinhole_rays
 from ._composite import composite
 from ._crossing import Crossing, ray_aabb_intersect
@@ -32,6 +33,7 @@ __all__ = [
     "entropy_penalty",
     "exclusive_prod",
     "exclusive_sum",
+    "gaussians",
     "image_rays",
     "inclusive_prod",
     "inclusive_sum",

@@ -1,0 +1,92 @@
+"""Colors by direction, as an operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import kernels
+from ..._errors import ArgumentError, ShapeError, refusal
+from .._ops import built, in_single, made
+from .._packed import checked_floats
+from .._rule import steady
+from ._checks import as_rows, require_last, require_shape
+
+MOST_DEGREE = 4
+
+
+def spherical_harmonics(
+    degrees_to_use: int,
+    dirs: Tensor,
+    coeffs: Tensor,
+    masks: Tensor | None = None,
+    *,
+    engine: str | None = None,
+) -> Tensor:
+    """Colors seen along directions, from coefficients of real spherical harmonics.
+
+    With y the harmonics of the normalised direction, of `reference.spherical_harmonics`:
+
+        color_c = sum over k < (degrees_to_use + 1)^2 of y_k coeffs_kc
+
+    Args:
+        degrees_to_use: 0 to 4; later coefficients are not read.
+        dirs: (..., 3), of any length but 0. Differentiable.
+        coeffs: (..., k, c), at least (degrees_to_use + 1)^2 of them; c is 3 for colors. Differentiable.
+        masks: (...), bool; where it is False the color is 0, and nothing gets a gradient.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        (..., c). `rasterization` adds 0.5 and cuts off what is negative.
+
+    Raises:
+        ArgumentError: the degree is not one of 0 to 4.
+        ShapeError: the tensors do not fit each other, or there are too few coefficients.
+
+    Example:
+        >>> coeffs = torch.ones(1, 1, 3)
+        >>> ts.render.gaussians.spherical_harmonics(0, torch.tensor([[0.0, 0.0, 2.0]]), coeffs)
+        tensor([[0.2821, 0.2821, 0.2821]])
+    """
+    dirs, coeffs = in_single(dirs), in_single(coeffs)
+    checked_floats("spherical_harmonics", {"dirs": dirs, "coeffs": coeffs})
+    require_degree("spherical_harmonics", "degrees_to_use", degrees_to_use, coeffs)
+    require_last("spherical_harmonics", "dirs", dirs, "[..., 3]", (3,))
+    require_shape("spherical_harmonics", "coeffs", coeffs, "[..., k, c]", (*dirs.shape[:-1], *coeffs.shape[-2:]))
+    if masks is not None:
+        require_shape("spherical_harmonics", "masks", masks, "[...]", dirs.shape[:-1])
+        masks = masks.reshape(-1)
+    flat = dirs.reshape(-1, 3)
+    found = evaluate(degrees_to_use, flat, coeffs.flatten(0, -3), as_rows(flat), masks, engine)
+    return found.view(*dirs.shape[:-1], coeffs.shape[-1])
+
+
+def evaluate(
+    degree: int, directions: Tensor, coefficients: Tensor, rows: Tensor, masks: Tensor | None, engine: str | None
+) -> Tensor:
+    """Colors of directions [p, 3] by the coefficients [g, k, c] of rows [p]."""
+    op = built("gaussian_harmonics", engine, directions, degree, coefficients.shape[-1], masks is not None)
+    if masks is None:
+        masks = torch.empty(0, dtype=torch.bool, device=directions.device)
+    return op(directions, coefficients, rows, masks)
+
+
+def require_degree(function: str, name: str, degree: object, coefficients: Tensor) -> None:
+    """Refuses a degree without kernel, or without coefficients."""
+    if not isinstance(degree, int) or not 0 <= degree <= MOST_DEGREE:
+        rows = [("came", repr(degree)), ("expected", f"0 to {MOST_DEGREE}")]
+        raise ArgumentError(refusal(f"`{name}` of `{function}` does not fit.", rows, "Use a lower degree."))
+    if coefficients.ndim < 2 or coefficients.shape[-2] < (degree + 1) ** 2:
+        rows = [("came", str(tuple(coefficients.shape)))]
+        rows += [("expected", f"[..., k, c] with k at least {(degree + 1) ** 2}")]
+        remedy = f"A degree of {degree} has {(degree + 1) ** 2} coefficients: pass more, or a lower `{name}`."
+        raise ShapeError(refusal(f"`{function}` has too few coefficients.", rows, remedy))
+
+
+@made("gaussian_harmonics")
+def _harmonics(lang: Any, fp: str, degree: int, channels: int, masked: bool) -> Any:
+    kernel = kernels.gaussian_harmonics(lang, fp=fp, degree=degree, channels=channels, masked=masked)
+    spec = f"directions[p, 3], coefficients[g, k, {channels}], rows[p]: i32, masks[m]: u1 -> colors[p, {channels}]"
+    return steady(spec, kernel, adjoint="source", name="gaussian_harmonics")
