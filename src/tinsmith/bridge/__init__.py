@@ -32,7 +32,7 @@ from ._tracing import (
     plain_apply,
 )
 from ._transfer import Copy, ManagedLoads, Transfer
-from ._watched import watch_calls
+from ._watched import Noted, current_watch, note_values, show_layer, watch_calls
 from .backward import refuse_race
 from .operators import is_distributed
 
@@ -52,6 +52,7 @@ __all__ = [
     "Links",
     "ManagedLoads",
     "NotPrepared",
+    "Noted",
     "Op",
     "OpOptions",
     "Prepared",
@@ -63,6 +64,7 @@ __all__ = [
     "apart",
     "chain",
     "constant_when_traced",
+    "current_watch",
     "declared_spec",
     "examined",
     "examined_layer",
@@ -79,6 +81,7 @@ __all__ = [
     "language",
     "lint_subject",
     "name_fields",
+    "note_values",
     "older_batches",
     "op",
     "oracle",
@@ -86,6 +89,7 @@ __all__ = [
     "prepare_stepping",
     "reference_to",
     "refuse_race",
+    "show_layer",
     "torch_probes",
     "watch_calls",
 ]

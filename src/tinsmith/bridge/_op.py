@@ -31,6 +31,7 @@ from ._stage import FieldUse
 from ._structs import Structs
 from ._tracing import has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
+from ._watched import WATCHES, call_watched, current_watch
 from .derived import SeededCore, has_draws
 from .operators import call_distributed, is_distributed
 
@@ -154,11 +155,13 @@ class Op(Generic[Result]):
     # Calling ------------------------------------------------------------------------------
     def __call__(self, *arguments: Any, **named: Any) -> Result:
         """Run the op. See the class for what it takes and returns."""
-        if self._updates is not None:
-            run = self._run_traced if is_tracing() else self._outputs
-            return self._wrap(self._updates.call(self._bound(arguments, named), run))
         if is_tracing():
-            return self._wrap(self._run_traced(self._bound(arguments, named)))
+            bound, updates = self._bound(arguments, named), self._updates
+            return self._wrap(self._run_traced(bound) if updates is None else updates.call(bound, self._run_traced))
+        if WATCHES and (watch := current_watch()) is not None:
+            return call_watched(watch, self, arguments, named)
+        if self._updates is not None:
+            return self._wrap(self._updates.call(self._bound(arguments, named), self._outputs))
         routes = self._routes
         if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
             found = routes.get(key_of(arguments))

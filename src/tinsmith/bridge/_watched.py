@@ -1,27 +1,110 @@
-"""Calls of ops that somebody looks at, to find a mistake."""
+"""Calls of ops that somebody looks at: to find a mistake, or to compare a call that is run again with the first one.
+
+Looks are kept for each thread, and `Op.__call__` asks for them. Calls that a compiler traces are not seen.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ._op import Op
+from ._binding import bind
+from ._field_contents import Contents
+from ._stage import changed_between
+
+if TYPE_CHECKING:
+    from ._core import Core
+    from ._op import Op
+
+Look = Callable[..., Any]
+"""Stands for a call of an op: `look(op, run, arguments, named)`. Its `run()` runs the call."""
+
+
+class Noted(Protocol):
+    """What a call depends on besides its arguments."""
+
+    def check(self) -> None:
+        """Raise GradientError where that is something else by now."""
+
+
+class Watch(NamedTuple):
+    """What looks at the calls of a thread: at those of ops, and at those of layers, which say what they depend on."""
+
+    thread: int
+    look: Look
+    look_at_layer: Callable[[Any, Callable[[], Noted]], None] | None
+
+
+WATCHES: list[Watch] = []
+"""The latest last. Empty but for moments, so an op asks for that first."""
 
 
 @contextmanager
-def watch_calls(look: Callable[..., Any]) -> Generator[None]:
-    """Within, `look(op, run, arguments, named)` stands for every call of an op; its `run()` runs the call.
+def watch_calls(look: Look, look_at_layer: Callable[[Any, Callable[[], Noted]], None] | None = None) -> Generator[None]:
+    """Within, `look(op, run, arguments, named)` stands for every call of an op in this thread; `run()` runs the call.
 
-    Calls are not slower where nobody looks.
+    `look_at_layer(layer, note)` is called before each call of a layer on fields; `note()` is what that depends on.
     """
-    plain = Op.__call__
-
-    def looked_at(self: Op[Any], *arguments: Any, **named: Any) -> Any:
-        return look(self, lambda: plain(self, *arguments, **named), arguments, named)
-
-    setattr(Op, "__call__", looked_at)  # noqa: B010  # an assignment to a method is an error, to pyright
+    watch = Watch(threading.get_ident(), look, look_at_layer)
+    WATCHES.append(watch)
     try:
         yield
     finally:
-        setattr(Op, "__call__", plain)  # noqa: B010
+        WATCHES.remove(watch)
+
+
+def current_watch() -> Watch | None:
+    """What looks at the calls of this thread."""
+    thread = threading.get_ident()
+    return next((one for one in reversed(WATCHES) if one.thread == thread), None) if WATCHES else None
+
+
+def call_watched(watch: Watch, op: Op[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """A call, by what looks at it. Its `run` does not look again."""
+
+    def run() -> Any:
+        WATCHES.remove(watch)
+        try:
+            return op(*arguments, **named)
+        finally:
+            WATCHES.append(watch)
+
+    return watch.look(op, run, arguments, named)
+
+
+def show_layer(layer: Any, note: Callable[[], Noted]) -> None:
+    """Show a call of a layer on fields to what looks at this thread's calls."""
+    watch = current_watch()
+    if watch is not None and watch.look_at_layer is not None:
+        watch.look_at_layer(layer, note)
+
+
+class NotedValues(NamedTuple):
+    """What a call of an op depends on besides its arguments: Python values and the contents of fields."""
+
+    core: Core
+    templates: Mapping[str, Any]
+    fingerprints: tuple[tuple[Any, ...], ...]
+    contents: tuple[Contents, ...]
+
+    def check(self) -> None:
+        """Raise GradientError where they are others by now."""
+        if self.core.fingerprints(self.templates) != self.fingerprints:
+            raise changed_between(self.core.signature.op)
+        for one in self.contents:
+            one.check()
+
+
+def note_values(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> NotedValues | None:
+    """What a call of an op depends on besides its arguments; None where it depends on nothing else."""
+    core = op._core
+    if not core.has_state:
+        return None
+    # `op._bound` would draw a seed, and so change torch's random numbers.
+    signature, structs = op._signature, op._structs
+    bound = bind(signature, (), structs.apart(arguments, named)) if structs else bind(signature, arguments, named)
+    fingerprints = core.fingerprints(bound.templates)
+    contents = tuple([look.contents() for look in core.contents.looks(fingerprints)])
+    return NotedValues(core, bound.templates, fingerprints, contents)

@@ -175,7 +175,7 @@ def loop(job: Job, tensors: Sequence[Any]) -> list[Tensor]:
     states: list[Sequence[Tensor]] = []
     outputs: list[Sequence[Tensor]] = []
     for number in range(job.length):
-        state, made = job.step(state, rows[number], given.parameters)
+        state, made = job.run(number, state, rows[number], given.parameters)
         job.check_state(state, number)
         job.check_outputs(made, number)
         outputs.append(made)

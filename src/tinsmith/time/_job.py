@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .._errors import ArgumentError, DtypeError, ShapeError, refusal
 from ._environment import Autocast, RandomStates
+from ._first_calls import FirstCalls
 from ._schedule import Schedule
 from ._steps import Step
 
@@ -62,6 +63,7 @@ class Job:
         kept: what the forward pass kept; None when a backward pass has used it up.
         plan: the schedule for another state, of a batch.
         batches: jobs of batches of it, by their sizes and dims.
+        first: what the ops of step 0 depended on besides their arguments.
     """
 
     step: Step
@@ -82,6 +84,16 @@ class Job:
     begin: Any = None
     kept: Any = None
     batches: dict[Any, Any] = field(default_factory=dict)
+    first: FirstCalls = field(default_factory=FirstCalls)
+
+    def run(
+        self, number: int, state: Sequence[Any], inputs: Sequence[Any], parameters: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Run a step. Raises GradientError where step 0 would not be what it was at first."""
+        if number:
+            return self.step(state, inputs, parameters)
+        with self.first.compare():
+            return self.step(state, inputs, parameters)
 
     def arguments(self, tensors: Sequence[Any]) -> Arguments:
         """The one list of tensors, or of their gradients, by kind."""

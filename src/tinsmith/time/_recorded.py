@@ -57,7 +57,7 @@ class Recorder:
                 # What a step updates in place is no leaf, and no state that is returned.
                 before = [one.clone() for one in now] if job.changes_state else now
                 kept = [one.detach().clone() for one in before] if job.checks and job.changes_state else before
-                now, outputs = job.step(before, row, self.parameters)
+                now, outputs = job.run(number, before, row, self.parameters)
                 job.check_state(now, number)
                 job.check_outputs(outputs, number)
                 if job.checks:

@@ -101,7 +101,7 @@ class Replay:
         is_needed = self._is_kept or job.checks
         given = [one.clone() for one in before] if job.changes_state and is_needed else before
         versions = [one._version for one in before] if self._is_kept else ()
-        state, outputs = job.step(given, self._rows[number], self._given.parameters)
+        state, outputs = job.run(number, given, self._rows[number], self._given.parameters)
         if versions and [one._version for one in before] != versions:
             raise _changed_late(job, number)
         job.check_state(state, number)

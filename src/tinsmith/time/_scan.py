@@ -258,7 +258,7 @@ def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
         saved = _Saved(own.flat if is_recorded else ())
         groups = {"state": own.state, "inputs": own.inputs, "parameters": own.parameters}
         before = {what: [one._version for one in group] for what, group in groups.items()}
-        with saved.noted(is_recorded):
+        with saved.noted(is_recorded), job.first.note():
             following, outputs = job.step(own.state, own.inputs, own.parameters)
     changed = [what for what, group in groups.items() if [one._version for one in group] != before[what]]
     for what in changed:

@@ -3,6 +3,7 @@
 from ._as_op import OpProgram
 from ._call import apart
 from ._managers import FieldManager
+from ._noted import fingerprints_of
 from ._on_arrays import ArrayProgram
 from ._on_fields import OnFields, refuse_generated
 from ._placed import Placed, placed
@@ -25,6 +26,7 @@ __all__ = [
     "check_once",
     "clearing",
     "fill",
+    "fingerprints_of",
     "make_running",
     "placed",
     "read",

@@ -22,6 +22,7 @@ from ...bridge import (
     Op,
     OpOptions,
     Prepared,
+    current_watch,
     examined_layer,
     is_tracing,
 )
@@ -161,7 +162,7 @@ class OpProgram:
             given = None if any([one.bound.tensors for one in launches]) else self._number_values(launches)  # noqa: C419
             prepared = None if given is None else self.op.prepare(given)
             self._last = launches, prepared
-        if prepared is not None and not is_tracing():
+        if prepared is not None and not is_tracing() and current_watch() is None:
             named = dict(zip(self.filled_names, self._memory(memory), strict=True))
             return tuple(prepared(named))
         result = self.op(*self._list_arguments(launches, memory))

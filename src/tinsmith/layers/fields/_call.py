@@ -14,6 +14,7 @@ import torch
 
 from ..._errors import GradientError, refusal
 from ...bridge import is_plain, is_transformed, plain_apply
+from ._noted import fingerprints_of
 from ._placed import Placed
 from ._program import Program
 from ._roles import Launch
@@ -50,7 +51,7 @@ def apart(method: Method) -> Method:
 
 def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """The results of a program, with their gradient."""
-    pictures = tuple([launch.launcher.picture(launch.bound) for launch in launches])
+    pictures = fingerprints_of(launches)
     may_differentiate = torch.is_grad_enabled() and any([m.requires_grad for m in memory])  # noqa: C419  # faster
     if not (may_differentiate or is_transformed()):
         return program.forward(plain(memory), launches, pictures, saves=False)[0]

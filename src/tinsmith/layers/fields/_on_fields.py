@@ -17,11 +17,12 @@ import torch
 
 from ..._errors import GradientError, TinsmithError, refusal
 from ..._warned import warn
-from ...bridge import Adjoint, Examined, is_transformed, refuse_race
+from ...bridge import Adjoint, Examined, is_transformed, refuse_race, show_layer
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED
 from ._call import run
 from ._examined import ExaminedFields
+from ._noted import NotedFields, fingerprints_of
 from ._on_arrays import ArrayProgram, NoArray
 from ._placed import Placed
 from ._program import Program
@@ -75,6 +76,7 @@ class OnFields:
             self.roles.filled[0].engine.require_ready(self.layer)
             active = self._active(memory)
             found = self._choose(launches, active)
+            show_layer(self, lambda: self._note(launches, found))
             if isinstance(found, ArrayProgram):
                 return found(launches, memory)
             if active and isinstance(found, NotCovered) and found.race is not None:
@@ -84,6 +86,11 @@ class OnFields:
             if active and found is not None and not (isinstance(found, NoArray) or self.program.is_unforeseen):
                 self._warn(found)
             return results
+
+    def _note(self, launches: tuple[Launch, ...], found: ArrayProgram | Reason | None) -> NotedFields:
+        """What a call depends on besides its tensors. Of kernels on fields only what none of them writes is known."""
+        fields = found.held if isinstance(found, ArrayProgram) else self.program.looked_at
+        return NotedFields.of(self.layer, launches, fields)
 
     def _active(self, memory: Sequence[torch.Tensor]) -> tuple[Placed, ...]:
         """Filled fields whose gradient may be asked for."""
@@ -106,7 +113,7 @@ class OnFields:
 
     def _array_program(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
         """The kernels on arrays, for the Python values that they bake in now; or why there is none."""
-        key = tuple([launch.launcher.picture(launch.bound) for launch in launches])
+        key = fingerprints_of(launches)
         if key not in self._arrays:
             self._arrays[key] = self._make_arrays(launches)
         return self._arrays[key]

@@ -68,7 +68,8 @@ class Program:
         self.engine: Engine = roles.filled[0].engine
         self._check_engines(launches)
         uses = _Uses(roles, launches)
-        self.kept = (*uses.kept, *uses.looked_at)
+        self.looked_at = uses.looked_at
+        self.kept = (*uses.kept, *self.looked_at)
         self._blocking = uses.blocking()
         self._gradient_stores = GradientStores(roles, launches)
         filled, outputs = roles.filled, roles.outputs

@@ -9,7 +9,7 @@ from __future__ import annotations
 import keyword
 import weakref
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,18 @@ from ...bridge import is_transformed
 from ...engines import Engine
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED, make_field
-from ..fields import ArrayProgram, Habits, Launch, Placed, Roles, apart, check_once, placed, refuse_generated
+from ..fields import (
+    ArrayProgram,
+    Habits,
+    Launch,
+    Placed,
+    Roles,
+    apart,
+    check_once,
+    fingerprints_of,
+    placed,
+    refuse_generated,
+)
 from ._recording import Call, Calls, Kernels, Recording
 from ._writes import row_filler
 
@@ -155,11 +166,11 @@ class Rollout:
         distinct = {called: launch for (called, _), launch in zip(calls, launches, strict=True)}
         numbers = [one for _, arguments in calls for one in arguments if isinstance(one, int)]
         sequence = tuple([called for called, _ in calls])
-        program = self._programs.get((sequence, _pictures(distinct.values())))
+        program = self._programs.get((sequence, fingerprints_of(distinct.values())))
         if program is None:
             program = self._make(launches)
             # A kernel that was looked into shows values that it did not show before.
-            _keep(self._programs, (sequence, _pictures(distinct.values())), program)
+            _keep(self._programs, (sequence, fingerprints_of(distinct.values())), program)
             self._checked[program] = numbers
         elif self._checked[program] != numbers:
             program.check_indices(launches)
@@ -188,11 +199,6 @@ class Rollout:
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, side)) for side in (self._roles.filled, self._roles.outputs))
         return f"<{self.name}: {inputs} -> {outputs}>"
-
-
-def _pictures(launches: Iterable[Launch]) -> tuple[Any, ...]:
-    """What kernels bake in now."""
-    return tuple([launch.launcher.picture(launch.bound) for launch in launches])
 
 
 def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
