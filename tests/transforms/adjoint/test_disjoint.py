@@ -114,6 +114,123 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
         """,
         False,
     ),
+    "segments of two rays, and half the ray's number": (
+        """
+        for s in range(start[r // 2], start[r // 2 + 1]):
+            y[s] = w[s] * v[r // 2]
+            z[r] += w[s] * w[s]
+        """,
+        True,
+    ),
+    "segments of two rays, along the way": (
+        """
+        t = 1.0
+        for s in range(start[r // 2], start[r // 2 + 1]):
+            y[s] = t * w[s]
+            z[r] += w[s] * w[s]
+            t *= 0.5 + w[s]
+        """,
+        True,
+    ),
+    "segments by a list, along the way": (
+        """
+        t = 1.0
+        for s in range(start[k[r] % 3], start[k[r] % 3 + 1]):
+            y[s] = t * w[s]
+            z[r] += w[s] * w[s]
+            t *= 0.5 + w[s]
+        """,
+        True,
+    ),
+    "segments by a remainder": (
+        """
+        for s in range(start[r % 2], start[r % 2 + 1]):
+            y[s] = w[s] * v[r % 2]
+            z[r] += w[s] * w[s]
+        """,
+        True,
+    ),
+    "a multiple that is 0": (
+        """
+        for s in range(start[0], start[1]):
+            y[s] = w[s] * v[k[r] * 0]
+            z[r] += w[s] * w[s]
+        """,
+        True,
+    ),
+    "the sign of the ray's own number": (
+        """
+        for s in range(start[r], start[r + 1]):
+            y[s] = w[s] * (1.0 if v[r] > 0.5 else 2.0)
+            z[r] += w[s] * w[s]
+        """,
+        True,
+    ),
+    "the ray's own number, on one way": (
+        """
+        t = 1.0
+        if v[r] > 0.5:
+            t = v[r]
+        for s in range(start[r], start[r + 1]):
+            y[s] = w[s] * t
+            z[r] += w[s] * w[s]
+        """,
+        False,
+    ),
+    "nothing behind what is dense": (
+        """
+        t = 1.0
+        for s in range(start[r], start[r + 1]):
+            weight = 0.0
+            if t > 0.3:
+                weight = t * w[s]
+                t *= 0.5 + w[s]
+            y[s] = weight
+        """,
+        False,
+    ),
+    "from the last to the first": (
+        """
+        first = lang.max(start[r], 0)
+        last = first + lang.min(start[r + 1] - first, w.shape[0] - first)
+        t = 0.0
+        for back in range(last - first):
+            y[last - 1 - back] = t
+            t += w[last - 1 - back] * w[last - 1 - back]
+        """,
+        False,
+    ),
+    "how many samples there are": (
+        """
+        t = 0.0
+        for s in range(start[r], start[r + 1]):
+            t += 1.0
+        for s in range(start[r], start[r + 1]):
+            y[s] = w[s] * t
+            z[r] += w[s] * w[s]
+        """,
+        True,
+    ),
+    "windows that begin at one place": (
+        """
+        t = 1.0
+        for s in range(start[r], start[r + 1]):
+            y[s - start[r]] = t
+            z[r] += w[s - start[r]] * w[s - start[r]]
+            t *= 0.5 + w[s]
+        """,
+        True,
+    ),
+    "windows by the ray's number, along the way": (
+        """
+        t = 1.0
+        for s in range(3 * r, 3 * r + 3):
+            y[s] = t * w[s]
+            z[r] += w[s] * w[s]
+            t *= 0.5 + w[s]
+        """,
+        False,
+    ),
     "stops, and goes on": (
         """
         t = 1.0
@@ -158,6 +275,26 @@ def kernel(
     )
     source = adjoint_source(op)
     assert ("atomic_add(grad_w" in source) == is_atomic, source
+
+
+def test_each_variable_of_the_loop_has_a_say(lang64):
+    """Pairs (r, q) with one r have one segment: they store the same values to it."""
+    kernel = written(
+        lang64,
+        """
+def kernel(
+    w: lang.types.ndarray(ndim=1), start: lang.types.ndarray(lang.i32, ndim=1), v: lang.types.ndarray(ndim=1),
+    y: lang.types.ndarray(ndim=1), z: lang.types.ndarray(ndim=2)
+):
+    for r, q in lang.ndrange(start.shape[0] - 1, 4):
+        z[r, q] = 1.0
+        for s in range(start[r], start[r + 1]):
+            y[s] = w[s] * v[r]
+            z[r, q] += w[s] * w[s]
+""",
+    )
+    op = ts.op("w[n], start[r]: i32, v[r] -> y[n], z[r - 1, 4]", adjoint="source")(kernel)
+    assert "atomic_add(grad_w" in adjoint_source(op)
 
 
 HEADS = (

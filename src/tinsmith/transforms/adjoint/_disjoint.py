@@ -4,6 +4,9 @@ Nothing in the text of `w[s]` tells that the samples of two rays are different e
 parallel loop stores a value of its own to `y[s]`, without an atomic, two iterations that met there would race. So the
 kernel says that they do not meet, and an array that it uses at the same places alone needs no atomics in the adjoint.
 
+A value is an iteration's own only where the text shows it: an element at an index that differs in each iteration
+(`v[r]`, not `v[r // 2]` or `v[k[r]]`), or what a loop has gone through in a segment that begins in another place in each.
+
 What one kernel of an op says holds in the others, where the places follow from memory that none of them changes.
 """
 
@@ -13,10 +16,21 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ..._lazy import lazy
+from ...source import AffineIndex, each_moves_an_axis
 from ...source.ir import nodes, types, walk
-from ..analysis import affine, expanded
-from ._form import Branch, Loop, Step, repeatable_definitions, steps_in, stores_in
-from ._inverses import find_dependents
+from ..analysis import affine, expanded, is_invariant, moving_variables, reached, sources, whole_definitions
+from ._form import (
+    Branch,
+    Carried,
+    Loop,
+    Step,
+    collect_expressions,
+    repeatable_definitions,
+    step_definitions,
+    steps_in,
+    stores_in,
+)
 
 Place = tuple[nodes.Expr, ...]
 """An index, an expression an axis, in which loops over the same range have the same variable."""
@@ -54,7 +68,7 @@ def _uses(steps: Sequence[Step], variables: _Variables) -> list[_Use]:
         return []
     reading = _Reading(loop, steps, variables)
     names = reading.inside(loop, {})
-    return [] if names is None else list(reading.uses(loop.body, names, names, is_sure=True))
+    return [] if names is None else list(reading.uses(loop.body, names, names, {}, is_sure=True))
 
 
 def _never_shared(uses: Collection[_Use], promised: Collection[Place]) -> frozenset[str]:
@@ -120,11 +134,16 @@ class _Reading:
 
     def __post_init__(self) -> None:
         changed = {one.array for one in stores_in(self.steps)}
-        self.own_values = self._own_values()
         self.definitions: Mapping[str, nodes.Expr] = repeatable_definitions(steps_in(self.steps), changed)
 
     def uses(
-        self, body: Sequence[Step], names: Mapping[str, nodes.Expr], ranges: Mapping[str, nodes.Expr], *, is_sure: bool
+        self,
+        body: Sequence[Step],
+        names: Mapping[str, nodes.Expr],
+        ranges: Mapping[str, nodes.Expr],
+        begins: Mapping[str, nodes.Expr],
+        *,
+        is_sure: bool,
     ) -> Iterator[_Use]:
         """Accesses of steps.
 
@@ -132,6 +151,7 @@ class _Reading:
             body: the steps.
             names: what variables of loops stand for.
             ranges: the same, where a loop that may end early stands for its whole range.
+            begins: where the variables of loops inside the parallel one begin.
             is_sure: whether every iteration of the loops around them runs them.
         """
         for step in body:
@@ -142,18 +162,19 @@ class _Reading:
                     yield _Use(step.array, self.place(step.index, names), self.place(step.index, ranges))
                 case nodes.Store():
                     place = self.place(step.index, names)
-                    is_promise = is_sure and self.is_in_range(place) and self.is_own(step)
+                    is_promise = is_sure and self.is_in_range(place) and self.is_own(step, begins)
                     yield _Use(step.array, place, self.place(step.index, ranges), is_promise)
                 case Branch():
-                    yield from self.uses(step.body, names, ranges, is_sure=False)
-                    yield from self.uses(step.orelse, names, ranges, is_sure=False)
+                    yield from self.uses(step.body, names, ranges, begins, is_sure=False)
+                    yield from self.uses(step.orelse, names, ranges, begins, is_sure=False)
                 case Loop():
                     inner = self.inside(step, names)
                     whole = self.inside(step, ranges, is_whole=True)
+                    first = self.begins(step, begins)
                     if inner is None or whole is None:
-                        yield from self.uses(step.body, names, ranges, is_sure=False)
+                        yield from self.uses(step.body, names, ranges, first, is_sure=False)
                     else:
-                        yield from self.uses(step.body, inner, whole, is_sure=is_sure)
+                        yield from self.uses(step.body, inner, whole, first, is_sure=is_sure)
                 case _:
                     pass
 
@@ -199,52 +220,127 @@ class _Reading:
         loads = [part for expr in place for part in walk.parts(expr) if isinstance(part, nodes.Load)]
         return variables.isdisjoint(walk.locals_in(loads)) and not variables.isdisjoint(walk.locals_in(place))
 
-    def is_own(self, store: nodes.Store) -> bool:
+    def is_own(self, store: nodes.Store, begins: Mapping[str, nodes.Expr]) -> bool:
         """Whether iterations of the parallel loop that met here would leave a float by chance, each one of its own.
 
         Labels are another matter: somebody may not mind whose number stays.
+
+        Args:
+            store: the store.
+            begins: where the variables of the loops around it begin.
         """
-        return types.is_float(store.value.type) and not walk.locals_in([store.value]).isdisjoint(self.own_values)
+        begin = [self.steady(one, begins) for one in store.index]
+        named = {name for one in store.index for name in self._locals(one)}
+        # Two segments that overlap have the first place of one of them in both. The one that begins there has gone
+        # through nothing, the other one has.
+        loops = [one for one in steps_in(self.loop.body) if isinstance(one, Loop) and not named.isdisjoint(one.names)]
+        heads = [one.head for loop in loops for one in loop.carried] if self.differs(begin) else []
+        offsets = frozenset(part for one in begin for part in walk.parts(one) if isinstance(part, nodes.Load))
+        return not self._own_values(heads, offsets).isdisjoint(sources(store.value))
 
-    def _own_values(self) -> frozenset[str]:
-        """Locals whose values the parallel loop's variable decides in other ways than by naming an element of a range.
+    def differs(self, index: Sequence[nodes.Expr], trusted: Collection[nodes.Load] | None = None) -> bool:
+        """Whether any two iterations of the parallel loop have different indices: each of its variables moves an axis.
 
-        `w[first + j]` and `first + j` are none: another iteration that met here would have the same value.
+        An offset, `start[r]` or `start[r] + count[r]`, counts as different where `r` is: the text does not tell what
+        memory holds. That is what a segment is, so much is taken on trust. `start[r // 2]` is one for two iterations.
+
+        Args:
+            index: an index, without variables of loops inside.
+            trusted: the only offsets that count; left out, all do.
         """
-        inner = [step for step in steps_in(self.loop.body) if isinstance(step, Loop)]
-        of_loop = self._dependents(inner, self.loop.names)
-        moving = self._dependents(inner, [*(one for loop in inner for one in loop.names), *_heads(inner)])
-        loaded = {
-            step.name: walk.locals_in(step.value.index)
-            for step in steps_in(self.loop.body)
-            if isinstance(step, nodes.Assign) and isinstance(step.value, nodes.Load) and types.is_float(step.value.type)
-        }
-        loaded = {name: index for name, index in loaded.items() if not index.isdisjoint(of_loop)}
-        read = self._dependents(inner, loaded)
-        found = {name for name, index in loaded.items() if index.isdisjoint(moving)}
-        for loop in inner:
-            begins, bounds = [first for first, _ in loop.bounds], [one for pair in loop.bounds for one in pair]
-            comes_from = not walk.locals_in(begins).isdisjoint(of_loop)
-            # What a loop has gone through before it comes to a place, and what it has gone through in all.
-            found |= {one.head for one in loop.carried if comes_from or not walk.locals_in([one.next]).isdisjoint(read)}
-            if not walk.locals_in(bounds).isdisjoint(of_loop):
-                found |= {one.last for one in loop.carried}
-        return self._dependents(inner, found)
+        sums = [affine(one, {}) for one in index]
 
-    def _dependents(self, inner: Sequence[Loop], names: Collection[str]) -> frozenset[str]:
-        """Locals that depend on some, also from one iteration to the next of the loops inside."""
-        found, before = frozenset(names), -1
-        while before != len(found):
-            before = len(found)
-            for body in (self.loop.body, *(loop.body for loop in inner)):
-                found |= find_dependents(body, found)
-            carried = [one for loop in inner for one in loop.carried]
-            found |= {one.head for one in carried if not walk.locals_in([one.first, one.next]).isdisjoint(found)}
-        return found
+        def moves(variable: str, one: AffineIndex) -> bool:
+            return one.moves_with(variable, is_invariant) or self._is_offset(one, variable, trusted)
+
+        return all(any(moves(variable, one) for one in sums) for variable in self._variables)
+
+    def _is_offset(self, index: AffineIndex, variable: str, trusted: Collection[nodes.Load] | None) -> bool:
+        """Whether an index is a sum of offsets that move with a variable, and of what is the same in all iterations."""
+        leaves = [leaf for atom in index.terms for leaf in _leaves(atom)]
+        loads = [leaf for leaf in leaves if isinstance(leaf, nodes.Load)]
+        others = [leaf for leaf in leaves if not isinstance(leaf, nodes.Load | nodes.Const)]
+        if not loads or not all(leaf in self._variables or is_invariant(leaf) for leaf in others):
+            return False
+        return all(
+            (trusted is None or load in trusted)
+            and any(affine(axis, {}).moves_with(variable, is_invariant) for axis in load.index)
+            for load in loads
+        )
+
+    @lazy
+    def _variables(self) -> list[str]:
+        """The parallel loop's variables that have more than one value."""
+        return moving_variables(self.loop.names, self.loop.bounds)
+
+    @lazy
+    def chains(self) -> list[Carried]:
+        """What loops inside hand on."""
+        return [one for step in steps_in(self.loop.body) if isinstance(step, Loop) for one in step.carried]
+
+    @lazy
+    def loads(self) -> list[tuple[str, nodes.Load, list[nodes.Expr]]]:
+        """Locals that are loaded floats, each with the load, and its index where the loops inside begin."""
+        return [*self._loads(self.loop.body, {})]
+
+    def _loads(
+        self, body: Sequence[Step], begins: Mapping[str, nodes.Expr]
+    ) -> Iterator[tuple[str, nodes.Load, list[nodes.Expr]]]:
+        for step in body:
+            match step:
+                case nodes.Assign(value=nodes.Load() as load) if types.is_float(load.type):
+                    yield step.name, load, [self.steady(one, begins) for one in load.index]
+                case Branch():
+                    yield from self._loads(step.body, begins)
+                    yield from self._loads(step.orelse, begins)
+                case Loop():
+                    yield from self._loads(step.body, self.begins(step, begins))
+                case _:
+                    pass
+
+    def begins(self, loop: Loop, outer: Mapping[str, nodes.Expr]) -> dict[str, nodes.Expr]:
+        """Where the variables of a loop, and of those around it, begin."""
+        firsts = (self.steady(first, outer) for first, _ in loop.bounds)
+        return {**outer, **dict(zip(loop.names, firsts, strict=False))}
+
+    def _own_values(self, heads: Collection[str], offsets: Collection[nodes.Load]) -> set[str]:
+        """Locals of floats that have a value of its own in each iteration of the parallel loop.
+
+        `w[first + j]` and `first + j` have none: another iteration that met here would have the same. Nor has what
+        only asks for such a value, `v[r] > 0`: many have the same answer. "Of its own" is for values in general: two
+        elements of an array may be equal, but no kernel counts on that.
+
+        Args:
+            heads: what loops hand on that is known to be.
+            offsets: where segments of the iteration's own begin.
+        """
+        known = whole_definitions(step_definitions(self.loop.body))
+        own, gathered = {*heads}, set[str]()
+        for name, load, begin in self.loads:
+            if each_moves_an_axis(self._variables, [[affine(one, known) for one in load.index]], is_invariant):
+                own.add(name)
+            elif self.differs(begin, offsets):
+                gathered.add(name)  # another iteration may have it too, but not the sum over the whole segment
+        given = collect_expressions(self.loop.body)
+        edges = [(source, name) for name, values in given.items() for value in values for source in sources(value)]
+        within = reached(
+            gathered, [*edges, *((one, chain.head) for chain in self.chains for one in sources(chain.next))]
+        )
+        own |= {chain.last for chain in self.chains if not within.isdisjoint(sources(chain.next))}
+        for chain in self.chains:
+            edges += [(one, name) for name in (chain.head, chain.last) for one in sources(chain.first)]
+            edges += [(one, chain.last) for one in sources(chain.next)]
+        return reached(own, edges)
 
 
-def _heads(loops: Sequence[Loop]) -> set[str]:
-    return {one.head for loop in loops for one in loop.carried}
+def _leaves(atom: str | nodes.Expr) -> list[str | nodes.Expr]:
+    """What an atom of an index is made of, by sums and bounds: `max(start[r], 0)` is as good as `start[r]`."""
+    match atom:
+        case nodes.Binary("+" | "-" | "min" | "max", left, right):
+            return [*_leaves(left), *_leaves(right)]
+        case nodes.Local(name):
+            return [name]
+    return [atom]
 
 
 def _in_order(expr: nodes.Expr) -> nodes.Expr:

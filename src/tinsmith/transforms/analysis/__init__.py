@@ -11,7 +11,7 @@ from ._definitions import (
     single_definitions,
     whole_definitions,
 )
-from ._indices import affine, concurrent_loop, is_invariant, owned, owned_by
+from ._indices import affine, concurrent_loop, is_invariant, moving_variables, owned, owned_by
 from ._liveness import Live, Liveness
 from ._order import find_ordered_atomic
 from ._ranges import Range, Ranges
@@ -36,6 +36,7 @@ __all__ = [
     "find_ordered_atomic",
     "is_invariant",
     "mentioned",
+    "moving_variables",
     "owned",
     "owned_by",
     "reached",

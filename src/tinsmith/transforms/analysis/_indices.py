@@ -46,7 +46,7 @@ def concurrent_loop(task: nodes.Stmt) -> nodes.For | None:
     """A statement of the top level, if it is a loop whose iterations may run at once: not where there is only one."""
     if not isinstance(task, nodes.For) or not task.is_parallel:
         return None
-    return task if _moving(task.names, task.bounds) else None
+    return task if moving_variables(task.names, task.bounds) else None
 
 
 def owned(loop: nodes.For) -> frozenset[str]:
@@ -62,16 +62,16 @@ def owned_by(
     found: dict[str, list[tuple[nodes.Expr, ...]]] = {}
     for one in accesses:
         found.setdefault(one.array, []).append(one.index)
-    moving = _moving(names, bounds)
+    variables = moving_variables(names, bounds)
 
     def is_owned(indices: Iterable[tuple[nodes.Expr, ...]]) -> bool:
         sums = [[affine(expr, known) for expr in index] for index in dict.fromkeys(indices)]
-        return each_moves_an_axis(moving, sums, is_invariant)
+        return each_moves_an_axis(variables, sums, is_invariant)
 
     return frozenset(name for name, indices in found.items() if is_owned(indices))
 
 
-def _moving(names: Sequence[str], bounds: Bounds) -> list[str]:
+def moving_variables(names: Sequence[str], bounds: Bounds) -> list[str]:
     """A loop's names that have more than one value, as far as is known."""
     return [name for name, pair in zip(names, bounds, strict=True) if not _has_one_value(*pair)]
 
