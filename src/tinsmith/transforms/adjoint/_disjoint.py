@@ -5,7 +5,7 @@ parallel loop stores a value of its own to `y[s]`, without an atomic, two iterat
 kernel says that they do not meet, and an array that it uses at the same places alone needs no atomics in the adjoint.
 
 A value is an iteration's own only where the text shows it: an element at an index that differs in each iteration
-(`v[r]`, not `v[r // 2]` or `v[k[r]]`), or what a loop has gone through in a segment that begins in another place in each.
+(`v[r]`, not `v[r // 2]` or `v[k[r]]`), or what a loop has gone through in a segment whose first place differs in each.
 
 What one kernel of an op says holds in the others, where the places follow from memory that none of them changes.
 """
