@@ -93,13 +93,13 @@ class Core:
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
         """Pictures of every Python value that the kernels bake in."""
-        found = {stage: stage.fingerprint(templates) for stage in self.signature.firsts}
+        found = {stage: stage.baked_values.fingerprint(templates) for stage in self.signature.firsts}
         return tuple([found[stage.first] for stage in self.signature.stages])
 
     @property
     def varies(self) -> bool:
         """Whether a call's meaning depends on Python values outside its arguments."""
-        return any(stage.varies for stage in self.signature.firsts)
+        return any(stage.baked_values.varies for stage in self.signature.firsts)
 
     @lazy
     def operators(self) -> Operators:
@@ -114,7 +114,7 @@ class Core:
     @property
     def has_state(self) -> bool:
         """Whether kernels use fields or Python values that are no arguments of a call, and may change between calls."""
-        return any(stage.has_state for stage in self.signature.firsts)
+        return any(stage.baked_values.has_state for stage in self.signature.firsts)
 
     @constant_when_traced
     def describe_values(self) -> str:
@@ -122,12 +122,12 @@ class Core:
 
         A graph keeps the arrays that a backward pass with these values reads: with others it is another graph.
         """
-        return digest_of(*(stage.describe_values() for stage in self.signature.firsts))
+        return digest_of(*(stage.baked_values.describe_values() for stage in self.signature.firsts))
 
     @property
     def environment(self) -> tuple[Any, ...]:
         """The objects from which Python values come that kernels of this core use; none where they use none."""
-        return tuple(one for stage in self.signature.firsts for one in stage.environment)
+        return tuple(one for stage in self.signature.firsts for one in stage.baked_values.environment)
 
     def launch_numbers(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
         """The scalar arguments that decide what kind of call it is: those that tell launches of one kernel apart."""

@@ -20,8 +20,8 @@ import numpy as np
 from .._config import config
 from .._errors import GradientError, refusal
 from ..engines import COMPILING, Engine, FieldFacts
+from ._baked_values import field_is_gone
 from ._signature import Signature
-from ._stage import field_is_gone
 from ._transfer import Copy, Transfer
 
 Pictures = tuple[tuple[Any, ...], ...]
@@ -123,7 +123,7 @@ class FieldContents:
 
     def looks(self, pictures: Pictures) -> tuple[Look, ...]:
         """How to look at the fields that kernels with these Python values read: one for each engine that has some."""
-        if not any([stage.uses_fields for stage in self._signature.firsts]):  # noqa: C419  # faster
+        if not any([stage.baked_values.uses_fields for stage in self._signature.firsts]):  # noqa: C419  # faster
             return ()
         key = (pictures, *[stage.home.runtime() for stage in self._signature.firsts])
         found = self._looks.get(key)
@@ -135,9 +135,9 @@ class FieldContents:
     def _make_looks(self, pictures: Pictures) -> tuple[Look, ...]:
         fields: dict[Engine, dict[int, _Field]] = {}
         for stage, picture in {s.first: p for s, p in zip(self._signature.stages, pictures, strict=True)}.items():
-            stage.check_fields(self._signature.op)
+            stage.baked_values.check_fields(self._signature.op)
             mine = fields.setdefault(stage.home, {})
-            for use in (use for use in stage.field_uses(picture) if use.is_read):
+            for use in (use for use in stage.baked_values.field_uses(picture) if use.is_read):
                 for name, field in stage.home.leaf_fields(use.field, use.name):
                     facts = stage.home.field_facts(field, name)
                     mine.setdefault(facts.key, _Field(name, field, facts))

@@ -18,10 +18,11 @@ import torch
 from .._errors import ArgumentError, GradientError, refusal
 from ..engines import ArrayArgument, Compiled, Engine, of_kernel
 from ..spec import Spec
+from ._baked_values import FieldUse, changed_between
 from ._binding import Bound, bind
 from ._elements import check_element
 from ._signature import Signature
-from ._stage import FieldUse, Stage, changed_between
+from ._stage import Stage
 from ._variant import ArrayType, Variant
 
 
@@ -59,12 +60,12 @@ class Launcher:
 
     def fields(self, bound: Bound) -> list[FieldUse]:
         """Every field that a launch with these arguments uses."""
-        self.stage.survey(self.stage.templates(bound.templates))
-        return self.stage.field_uses()
+        self.stage.baked_values.survey(self.stage.templates(bound.templates))
+        return self.stage.baked_values.field_uses()
 
     def gradients(self, bound: Bound) -> tuple[frozenset[str], tuple[str, str] | None]:
         """Gradients that the kernel stores to, `x.grad`; and one that it uses otherwise, with the place."""
-        found = self.stage.survey(self.stage.templates(bound.templates))
+        found = self.stage.baked_values.survey(self.stage.templates(bound.templates))
         return found.gradients, found.gradient_use
 
     def versions(self, bound: Bound) -> tuple[Any, ...]:
@@ -83,8 +84,8 @@ class Launcher:
 
     def picture(self, bound: Bound) -> tuple[Any, ...]:
         """What a launch bakes in now: Python values. The fields that it names were settled when it was registered."""
-        is_steady = not (self.signature.templates or self.stage.bakes_numbers)
-        return () if is_steady else self.stage.fingerprint(bound.templates)
+        is_steady = not (self.signature.templates or self.stage.baked_values.bakes_numbers)
+        return () if is_steady else self.stage.baked_values.fingerprint(bound.templates)
 
     def launch(
         self, bound: Bound, picture: tuple[Any, ...], *, adjoint: bool, is_serial: bool = False, stack: int = 0
@@ -122,7 +123,7 @@ class Launcher:
 
     def variant(self, bound: Bound, stage: Stage) -> Variant:
         """What a stage of this kernel is lowered and compiled for with these arguments, forward and in parallel."""
-        return Variant(self._types(bound), fingerprint=stage.fingerprint(bound.templates))
+        return Variant(self._types(bound), fingerprint=stage.baked_values.fingerprint(bound.templates))
 
     # Arrays -------------------------------------------------------------------------------
     def _array(self, name: str, value: Any) -> torch.Tensor:

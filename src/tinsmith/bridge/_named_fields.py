@@ -35,7 +35,7 @@ def name_fields(launcher: Launcher, bound: Bound, gradients: frozenset[str]) -> 
     stage = launcher.stage
     if gradients:
         stage = Stage(stage.kernel, stage.arrays, links=Links({}, {}, gradients=gradients), may_write_fields=True)
-    stage.survey(stage.templates(bound.templates))
+    stage.baked_values.survey(stage.templates(bound.templates))
     variant = launcher.variant(bound, stage)
     lowered = stage.lowered(variant, bound.templates, in_blocks=True)
     kernel = _from_zero(lowered.kernel)

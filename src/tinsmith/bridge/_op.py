@@ -16,6 +16,7 @@ from .._offers import checking
 from ..engines import HALVES, of_kernel
 from ..linter import Finding, lint_kernels
 from ..spec import Numbers, Spec, parse
+from ._baked_values import FieldUse
 from ._binding import Bound, bind, check_tensors, checked_scalar
 from ._buffers import in_order
 from ._examples import registered
@@ -27,7 +28,6 @@ from ._pickling import Reference, reference_to
 from ._python_signature import python_signature
 from ._route import Route, Routes, checked_form, key_of
 from ._signature import Signature, fitting_dtypes
-from ._stage import FieldUse
 from ._structs import Structs
 from ._tracing import has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
@@ -347,7 +347,7 @@ class Op(Generic[Result]):
     @property
     def fields(self) -> tuple[FieldUse, ...]:
         """Fields that its kernels and their functions use besides arrays."""
-        return tuple(use for stage in self._core.signature.firsts for use in stage.field_uses())
+        return tuple(use for stage in self._core.signature.firsts for use in stage.baked_values.field_uses())
 
     def lint(self) -> list[Finding]:
         """What is wrong with the kernels, told from their source: see `tinsmith.lint`."""

@@ -159,7 +159,7 @@ class _Run:
         self._observer = observer
         self.made = {one.name: one for one in call.made}
         for stage in signature.stages:
-            stage.check_fields(signature.op)
+            stage.baked_values.check_fields(signature.op)
         self._kernels = kernels_of(call.core.case(call)) if kernels is None else kernels
         self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from .._config import config
 from ..engines import Compiled, of_kernel
-from ..source import Constants
 from ..source.ir import Lowered, nodes, walk
 from ..spec import Spec
+from ._linked_kernel import NO_NAMES
 from ._links import Links
 from ._options import OpOptions
-from ._stage import NO_NAMES, Stage
+from ._stage import Stage
 from ._variant import Variant
 
 
@@ -30,7 +30,7 @@ class Relaunch(Stage):
     """
 
     def __init__(self, first: Stage, names: Mapping[str, str]) -> None:
-        vars(self).update({name: value for name, value in vars(first).items() if name != "_constants"})
+        vars(self).update(vars(first))
         self._first = first
         pairs = ((first.links.names.get(own, own), name) for own, name in names.items())
         self._renamed = {name: new for name, new in pairs if new != name}
@@ -44,13 +44,6 @@ class Relaunch(Stage):
     @property
     def renamed(self) -> Mapping[str, str]:
         return self._renamed
-
-    @property
-    def _constants(self) -> Constants | None:  # pyright: ignore[reportIncompatibleVariableOverride]  # one for all
-        return self._first._constants
-
-    def survey(self, templates: Mapping[str, Any]) -> Constants:
-        return self._first.survey(templates)
 
     def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         return self._first.compiled(variant, values, op)

@@ -212,7 +212,7 @@ def match(
         if is_run:
             _check_size(op, stage)
         _check_kernel(op, spec, stage, overwrites)
-        stage.survey(stage.templates({}))
+        stage.baked_values.survey(stage.templates({}))
     if is_run:
         _check_written(signature)
     return settled(signature)

@@ -147,4 +147,4 @@ def _type(kind: Kind, stage: Stage, use: Use) -> ArrayType:
 
 def _fingerprint(kind: Kind, stage: Stage) -> tuple[Any, ...]:
     place = kind.signature.places.get(stage)
-    return stage.fingerprint(kind.case.templates) if place is None else kind.case.fingerprints[place]
+    return stage.baked_values.fingerprint(kind.case.templates) if place is None else kind.case.fingerprints[place]

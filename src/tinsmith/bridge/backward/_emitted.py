@@ -96,7 +96,7 @@ class Emitted:
     def _compile(self) -> Compiled:
         engine = self.stage.engine
         engine.require_ready(self.op)
-        self.stage.check_fields(self.op)
+        self.stage.baked_values.check_fields(self.op)
         plain = flat(self.kernel) if self._is_flat else self.kernel
         kernel, sites = bounded(plain) if self.stage.is_checked else (plain, ())
         kernel = spread_blocks(kernel) if engine.device_type() == "cpu" else kernel

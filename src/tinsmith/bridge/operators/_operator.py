@@ -267,7 +267,7 @@ def define_operators(core: Core, content: Callable[[], str], label: str = "") ->
     defined by `core.settle`, before the first use.
     """
     core.define = functools.partial(_define, content, label)
-    if all(stage.knows_names for stage in core.signature.firsts):
+    if all(stage.baked_values.knows_names for stage in core.signature.firsts):
         core.settle()
 
 

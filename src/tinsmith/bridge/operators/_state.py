@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
+from .._baked_values import changed_between
 from .._core import Core
 from .._field_contents import field_changed_between
-from .._stage import changed_between
 
 LENGTH = 16
 """Numbers in a state: one for the Python values, the others for fields. A graph is traced before fields are counted, so

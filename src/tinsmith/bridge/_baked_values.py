@@ -1,0 +1,192 @@
+"""Baked values: the Python values and fields that a kernel uses besides its arguments, as they are now.
+
+An engine compiles them into a kernel. So a fingerprint of them is part of what a kernel is compiled for, and they are
+looked at again before each call that may have changed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from .._errors import EngineError, GradientError, KernelError, refusal
+from ..engines import Engine, one_at_a_time
+from ..source import Constants, Source, constants_of
+from ._linked_kernel import LinkedKernel
+
+
+class FieldUse(NamedTuple):
+    """A field that a kernel or one of its functions uses; one that is not followed counts as written and read.
+
+    `is_replaced` says that it is written otherwise than by adding to it; `function` is who uses it, at `place`.
+    """
+
+    name: str
+    field: Any
+    is_written: bool
+    is_read: bool
+    is_followed: bool
+    is_replaced: bool
+    function: str
+    place: str
+
+
+class BakedValues:
+    """The Python values and fields that one kernel uses.
+
+    Args:
+        linked: the kernel.
+        engine: where it runs.
+        may_write_fields: whether it may write fields: a layer's may.
+        is_steady: whether nobody changes the values, so that they are not looked at again.
+    """
+
+    def __init__(self, linked: LinkedKernel, engine: Engine, *, may_write_fields: bool, is_steady: bool) -> None:
+        self._linked = linked
+        self._engine = engine
+        self._may_write_fields = may_write_fields
+        self._is_steady = is_steady
+        self._constants: Constants | None = None
+        self._knows_names = False
+        self._captured: str | None = None
+        self._surveyed: dict[tuple[Any, ...], Constants] = {}
+        self._stamps: dict[int, tuple[Any, Any]] = {}
+
+    @property
+    def varies(self) -> bool:
+        """Whether the kernel bakes in Python values that may change; True until that is known."""
+        constants = self._constants
+        return constants is None or bool(constants.paths) or not constants.is_complete
+
+    @property
+    def bakes_numbers(self) -> bool:
+        """Whether the kernel bakes in values other than fields; True until that is known."""
+        constants = self._constants
+        return constants is None or constants.has_numbers or not constants.is_complete
+
+    def fingerprint(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """A picture of every Python value that the kernel bakes in; equal pictures share a compiled kernel."""
+        templates = self._linked.templates(values)
+        constants = self._constants
+        if constants is None or not constants.is_complete:
+            constants = self.survey(templates)
+        picture = constants.fingerprint(templates)
+        if not picture:
+            return picture
+        known = self._surveyed.get(picture)
+        if known is None:
+            known = self.survey(templates)
+            picture = known.fingerprint(templates)
+            self._surveyed[picture] = known
+        self._constants = known  # two fields may stand under one name in turn
+        return picture
+
+    @one_at_a_time
+    def survey(self, templates: Mapping[str, Any]) -> Constants:
+        """Look at every Python value that the kernel uses now. Raises KernelError if it writes a field."""
+        self._constants = constants_of(
+            self._linked.source, self._linked.home, templates, frozenset(self._linked.arrays)
+        )
+        self._knows_names = self._constants.is_complete
+        if self._captured is None and self._knows_names:
+            self._captured = self._constants.describe(self._linked.templates({}), only_captured=True)
+        if self._is_steady:  # 2 us a value and call are spared
+            self._constants = replace(self._constants, paths=())
+        if any(name not in templates for name in self._linked.open_templates):
+            self._constants = replace(self._constants, is_complete=False)  # the first call brings the templates
+        for name, place in () if self._may_write_fields else self._constants.written:
+            words = f"kernel `{self._linked.source.name}` writes the field `{name}`, which is no output of its op"
+            remedy = (
+                f"Make `{name}` an array parameter and name it right of `->`; a gradient would run the write again."
+            )
+            raise KernelError(refusal(words, [("at", place)], remedy))
+        for _, field in self._constants.fields:
+            self._stamps.setdefault(id(field), (field, self._engine.runtime()))
+        return self._constants
+
+    @property
+    def knows_names(self) -> bool:
+        """Whether every name that the kernel uses had a value when it was last looked at."""
+        return self._knows_names
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The kernel, and the engine functions that it calls."""
+        return self._constants.sources if self._constants else (self._linked.source,)
+
+    def describe_captured(self) -> str:
+        """The values of closures and objects when the op was made, in which kernels of one text differ.
+
+        It is text that other processes can compare with theirs.
+        """
+        return self._captured or ""
+
+    def describe_values(self) -> str:
+        """All Python values that the kernel bakes in now besides its arguments, as text for other processes."""
+        return self._constants.describe(self._linked.templates({})) if self._constants else ""
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the kernel uses fields or Python values that are no arguments of a call, and may change."""
+        return self._constants is not None and self._constants.has_state(self._linked.templates({}))
+
+    @property
+    def environment(self) -> tuple[Any, ...]:
+        """The objects from which Python values come that no description tells apart; none where there are none."""
+        if not (self.has_state or self.uses_fields):
+            return ()
+        function = self._linked.source.function
+        return (self._linked.owner, function.__globals__, *(function.__closure__ or ()))
+
+    @property
+    def uses_fields(self) -> bool:
+        """Whether the kernel or a function of it uses fields."""
+        return self._constants is not None and bool(self._constants.fields)
+
+    def field_uses(self, picture: tuple[Any, ...] = ()) -> list[FieldUse]:
+        """Fields that the kernel and its functions use; with a picture, where they bake in what it shows."""
+        found = self._surveyed.get(picture, self._constants)
+        if found is None:
+            return []
+        written = {name for name, _ in found.written} | found.whole
+        read, replaced = found.read | found.whole, found.replaced | found.whole
+        return [
+            FieldUse(n, field, n in written, n in read, n not in found.whole, n in replaced, *found.places[n])
+            for n, field in found.fields
+        ]
+
+    @property
+    def gradients(self) -> Collection[str]:
+        """Gradients of fields that the kernel stores to."""
+        return self._constants.gradients if self._constants else ()
+
+    def check_fields(self, op: str) -> None:
+        """Refuse fields of an engine that has been started anew since: their memory is gone."""
+        for name, field in self._constants.fields if self._constants else ():
+            _, runtime = self._stamps[id(field)]
+            if runtime is not None and runtime is not self._engine.runtime():
+                raise field_is_gone(op, name)
+
+    def field_ranks(self) -> dict[str, int]:
+        """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""
+        ranks = {}
+        for name, field in self._constants.fields if self._constants else ():
+            if not any(leaf is field for _, leaf in self._linked.home.leaf_fields(field, name)):
+                continue  # structs: their members are fields
+            facts = self._linked.home.field_facts(field, name)
+            if facts.is_dense and not any(facts.offset):
+                ranks[name] = len(facts.shape)
+        return ranks
+
+
+def field_is_gone(op: str, name: str) -> EngineError:
+    """What an op gets that reads a field of an engine that has been started anew since."""
+    words = f"op `{op}` reads the field `{name}`, whose memory went when the engine was started anew"
+    return EngineError(refusal(words, remedy=f"Make `{name}` again after the last ts.init()."))
+
+
+def changed_between(op: str) -> GradientError:
+    """What a backward pass gets whose forward pass used other Python values."""
+    words = f"a Python value that op `{op}` uses changed between its forward and its backward pass"
+    return GradientError(refusal(words, remedy="Change it after the backward pass."))

@@ -1,0 +1,137 @@
+"""Compilation: how a variant of a kernel is compiled, from the user's own source or from its IR.
+
+What is compiled already is the stage's to know.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .._errors import GradientError, KernelError, TinsmithError, refusal
+from ..engines import Compiled
+from ..source import build, has_plain_loop, may_end_early, multiplies_atomically, runs_in_blocks, takes_functions
+from ..source.ir import NotCovered
+from ..transforms import strip_functions
+from ._from_ir import (
+    compile_batched,
+    compile_divisions,
+    compile_moved,
+    compile_products,
+    compile_strips,
+    misread_reverse,
+)
+from ._guarded import compile_guarded
+from ._uncompiled import misfitting_loop, place_warnings, places_of, remedy_of, reverse_remedy, telling
+
+if TYPE_CHECKING:
+    from ._stage import Stage
+    from ._variant import Variant
+
+
+def compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """Compile a variant. Raises KernelError or GradientError with the engine's own words."""
+    _check_blocks(stage, op)
+    by_ir = _ir_compiler(stage, variant, values, op)
+    return by_ir(stage, variant, values, op) if by_ir else _compile_source(stage, variant, values, op)
+
+
+def _check_blocks(stage: Stage, op: str) -> None:
+    """Refuse to let an engine compile blocks of threads where it has none: Taichi ends the process on some."""
+    where = runs_in_blocks(stage.source, stage.home, stage.owner) if stage.uses_blocks else None
+    if where is not None and (stage.engine.device_type() == "cpu" or not stage.runs_as_written):
+        words = f"kernel `{stage.name}` of op `{op}` uses blocks of threads, which {stage.engine.name} lacks here"
+        remedy = (
+            "Start the engine that it was written for on a GPU; or leave out `backward=`: of the op's own kernel "
+            "a gradient is generated."
+        )
+        raise KernelError(refusal(words, [("at", where)], remedy))
+
+
+def _ir_compiler(
+    stage: Stage, variant: Variant, values: Mapping[str, Any], op: str
+) -> Callable[[Stage, Variant, Mapping[str, Any], str], Compiled] | None:
+    """What compiles a variant from its IR; None where the engine gets the user's own source."""
+    if stage.is_checked and not variant.adjoint:
+        return compile_guarded
+    if stage.uses_blocks and stage.runs_as_written:
+        return None  # a GPU has blocks; elsewhere `derived.BlockedCore` launches what was made of the IR
+    is_moved = stage.engine is not stage.home
+    is_misread = (variant.adjoint or not is_moved) and stage.is_misread(variant, values)
+    if variant.adjoint and is_misread:
+        raise misread_reverse(stage, op)
+    if is_moved:
+        return compile_moved
+    if variant.batched:
+        return compile_batched
+    if not variant.adjoint and multiplies_atomically(stage.source, stage.home):
+        return compile_products
+    if is_misread:
+        return compile_divisions
+    return compile_strips if not variant.adjoint and _has_strips(stage, variant, values) else None
+
+
+def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
+    """Whether loops of the kernel can run in strips or in lanes, which CPUs are faster with.
+
+    False too where the IR does not cover the kernel: the engine compiles it as it is then.
+    """
+    is_cpu = stage.engine.device_type() == "cpu"
+    if not is_cpu or variant.is_simd:
+        return False
+    may_gain = takes_functions(stage.source, stage.home) or may_end_early(stage.source, stage.home)
+    if not (may_gain or has_plain_loop(stage.source)):
+        return False
+    try:
+        kernel = stage.lowered(variant, values).kernel
+    except NotCovered:
+        return False
+    return strip_functions(kernel) is not kernel
+
+
+def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    function = _function(stage, variant)
+    path = function.__code__.co_filename
+    try:
+        with place_warnings(stage.source, stage.tree(variant), stage.texts[variant], path, stage.given_warnings):
+            return stage.engine.compile(
+                function,
+                stage.templates(values),
+                adjoint=variant.adjoint,
+                stack=variant.stack,
+                is_careful=stage.is_careful(variant),
+                is_aliased=stage.is_aliased(variant),
+                is_simd=variant.is_simd,
+            )
+    except TinsmithError:
+        raise
+    except Exception as cause:
+        raise _refusal(stage, variant, cause, op) from cause
+
+
+def _function(stage: Stage, variant: Variant) -> Callable[..., Any]:
+    label = f"{stage.name} of {os.path.basename(stage.source.path)}"  # what an engine's warnings name
+    function, text = build(stage.tree(variant), stage.source.namespace() | {"_lang": stage.engine.lang}, label)
+    stage.texts[variant] = text
+    return function
+
+
+def _refusal(stage: Stage, variant: Variant, cause: Exception, op: str) -> TinsmithError:
+    place = stage.source.place(stage.source.tree)
+    places = places_of(cause, stage.source, stage.tree(variant), stage.texts[variant])
+    rows = [("kernel", f"{stage.name} at {place}"), *places, (stage.engine.name, telling(cause))]
+    if not variant.adjoint:
+        ranks = {name: array.rank for name, array in variant.arrays}
+        misfit = misfitting_loop(stage.source, ranks)
+        words, remedy = f"the kernel of op `{op}` does not compile", remedy_of(cause)
+        if misfit is not None:
+            rows, remedy = [*rows, misfit.row], f"{misfit.remedy} {remedy}"
+        return KernelError(refusal(words, rows, remedy))
+    return GradientError(
+        refusal(
+            f"{stage.engine.name} cannot differentiate the kernel of op `{op}`",
+            rows,
+            reverse_remedy(stage.engine, is_op=not stage.may_write_fields),
+        )
+    )

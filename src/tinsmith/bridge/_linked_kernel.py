@@ -1,0 +1,156 @@
+"""Linked kernel: a user's kernel in the terms of the op that runs it.
+
+Its arrays and arguments get the names that they have in the op, fields and scalars that the op differentiates become
+arrays, what it returns is stored to arrays, and copies of what it updates in place are made first. Which arrays it
+reads and writes, and what it is compiled to, is left to `_stage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .._errors import KernelError, refusal
+from .._lazy import lazy
+from ..engines import Engine, Parameter, of_kernel
+from ..source import Source, lent_names, subscript_arity
+from ..transforms import (
+    NotRewritable,
+    begin_with_copies,
+    drop_gradient_stores,
+    drop_results,
+    lift_scalars,
+    pass_fields,
+    rename_parameters,
+    simplify_tree,
+    split_gradients,
+    store_results,
+)
+from ._links import Links
+from ._structs import without_structs_of
+
+NO_NAMES: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class LinkedKernel:
+    """A kernel, its source and its parameters, under the names of an op.
+
+    Attributes:
+        kernel: what the user decorated; `home` is the engine that it was written for.
+        owner: the object that a kernel is bound to that `is_method`.
+        parameters: its parameters by name, in order, without `self`; last those that stand for what it returns.
+        arrays: the names of those that are arrays.
+        results: what it returns, by name, as far as it is an output.
+        begins: arrays that it fills with copies before anything else, with the names of what is copied.
+    """
+
+    kernel: Any
+    home: Engine
+    source: Source
+    owner: Any
+    is_method: bool
+    parameters: dict[str, Parameter]
+    arrays: tuple[str, ...]
+    results: tuple[tuple[str, Parameter], ...]
+    begins: dict[str, str]
+
+    @lazy
+    def open_templates(self) -> tuple[str, ...]:
+        """Parameters that a call gives Python objects to."""
+        return tuple(n for n, one in self.parameters.items() if one.kind == "template" and n not in self.arrays)
+
+    def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Template arguments by name, `self` among them."""
+        mine = {name: values[name] for name in self.open_templates if name in values}
+        return mine | ({self.source.parameters[0]: self.owner} if self.is_method else {})
+
+
+def link_kernel(
+    kernel: Any,
+    arrays: Collection[str],
+    links: Links,
+    *,
+    results: Sequence[str],
+    updated: Mapping[str, str],
+    begins: Collection[str],
+    splits_gradients: bool,
+    drops_results: bool,
+) -> LinkedKernel:
+    """A kernel in the terms of an op. Raises KernelError where what it returns or its gradients do not fit."""
+    home = of_kernel(kernel)
+    owner, is_method = home.owner_of(kernel), home.is_method(kernel)
+    source = without_structs_of(kernel, home)
+    source = replace(source, tree=drop_gradient_stores(source.tree, links.gradients))
+    source = replace(source, tree=rename_parameters(source.tree, links.names))
+    source = replace(source, tree=rename_parameters(source.tree, updated))
+    source = _store_results(source, results)
+    keys = links.keys(home)
+    if keys:
+        objects = {links.names.get(name, name): value for name, value in links.objects.items()}
+        objects |= {source.parameters[0]: owner} if is_method else {}
+        source = pass_fields(source, home, objects, keys)
+    returned = tuple(zip(results, home.results(kernel), strict=False))
+    parameters = [_link_parameter(parameter, links) for parameter in home.parameters(kernel)]
+    parameters += [array.parameter() for array in links.fields.values()]
+    parameters += [replace(one, name=name, kind="array", ndim=0) for name, one in returned]
+    if splits_gradients:
+        source, parameters = _split_gradients(source, parameters)
+    parameters = [replace(one, name=updated.get(one.name, one.name)) for one in parameters]
+    copies = {updated[name]: name for name in begins}
+    ranks = {one.name: _index_count(source, one) for one in parameters if one.name in copies}
+    source = replace(source, tree=begin_with_copies(source.tree, copies, ranks))
+    by_name = {new.name: new for one in parameters for new in _with_original(one, copies)}
+    names = tuple(name for name in by_name if name in arrays)
+    scalars = [name for name in names if by_name[name].kind in ("scalar", "matrix")]
+    lent = lent_names(source, home, owner)
+    plain = simplify_tree(source.tree, [name for name in names if name not in scalars], lent)
+    source = replace(source, tree=lift_scalars(plain, scalars))
+    if drops_results:
+        source = replace(source, tree=drop_results(source.tree))
+    return LinkedKernel(kernel, home, source, owner, is_method, by_name, names, returned, copies)
+
+
+def _store_results(source: Source, names: Sequence[str]) -> Source:
+    """The kernel with what it returns stored to arrays."""
+    try:
+        return replace(source, tree=store_results(source.tree, names))
+    except NotRewritable as refused:
+        words = f"what kernel `{source.name}` returns cannot become an output: {refused.reason}"
+        remedy = refused.remedy or (
+            "Return once, at the end of the kernel, each of the values by itself; branches of `if static(...)` may "
+            "return, too."
+        )
+        raise KernelError(refusal(words, [("at", source.place(refused.node))], remedy)) from None
+
+
+def _split_gradients(source: Source, parameters: list[Parameter]) -> tuple[Source, list[Parameter]]:
+    """The kernel, and parameters, with gradients, `grad_x`, which the kernel calls `x.grad`."""
+    try:
+        tree, used = split_gradients(source.tree, [one.name for one in parameters])
+    except NotRewritable as reason:
+        words = f"kernel `{source.name}` uses a name that its gradients have: {reason}"
+        remedy = "Call it something else."
+        raise KernelError(refusal(words, [("at", source.place(source.tree))], remedy)) from None
+    groups = [[one, replace(one, name=f"grad_{one.name}")] if one.name in used else [one] for one in parameters]
+    return replace(source, tree=tree), [one for group in groups for one in group]
+
+
+def _index_count(source: Source, parameter: Parameter) -> int | None:
+    """How many indices an element of an array has, as far as its annotation or its uses say."""
+    return subscript_arity(source, parameter.name) if parameter.ndim is None else parameter.ndim
+
+
+def _with_original(parameter: Parameter, copies: Mapping[str, str]) -> list[Parameter]:
+    """A parameter, after the array that it begins as a copy of."""
+    original = copies.get(parameter.name)
+    return [parameter] if original is None else [replace(parameter, name=original), parameter]
+
+
+def _link_parameter(parameter: Parameter, links: Links) -> Parameter:
+    """A parameter by its name in the op, with the element dims that are known of it."""
+    name = links.names.get(parameter.name, parameter.name)
+    is_open = parameter.dtypes is None and parameter.kind in ("template", "array")
+    known = links.elements.get(name, ()) if is_open else ()
+    return replace(parameter, name=name, element=known or parameter.element)
