@@ -8,8 +8,8 @@ With i the Gaussians of a pixel's tile, nearest first, and d from the Gaussian's
 
 A pixel ends before the Gaussian that would leave 1e-4 or less, and that one is not seen.
 
-This form, a loop with `break` inside a parallel loop, is what runs in lanes on CPUs: docs/about/decisions/vector-speed.md.
-Sixteen pixels beside each other share a tile, and with it the bounds of the loop.
+This form, a loop with `break` inside a parallel loop, is what runs in lanes on CPUs:
+docs/about/decisions/vector-speed.md. Sixteen pixels beside each other share a tile, and with it the bounds of the loop.
 """
 
 from types import ModuleType
