@@ -12,6 +12,7 @@ from ._distortion import distortion
 from ._element_losses import ELEMENT_LOSSES
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
 from ._entropy import entropy
+from ._gaussian_absolute import gaussian_absolute
 from ._gaussian_blend import gaussian_blend
 from ._gaussian_covariance import gaussian_covariance
 from ._gaussian_harmonics import gaussian_harmonics
@@ -43,6 +44,7 @@ __all__ = [
     "entropy",
     "forward_networks",
     "frequency",
+    "gaussian_absolute",
     "gaussian_blend",
     "gaussian_covariance",
     "gaussian_harmonics",

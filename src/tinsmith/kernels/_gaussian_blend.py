@@ -2,18 +2,21 @@
 
 With i the Gaussians of a pixel's tile, nearest first, and d from the Gaussian's centre to the pixel's:
 
-    alpha_i = min(999 / 1000, opacity_i exp(-d^T conic_i d / 2))     left out where alpha < 1 / 255
+    alpha_i = min(0.999, opacity_i exp(-d^T conic_i d / 2))     left out where alpha < 1 / 255
     through_i = product over j < i of (1 - alpha_j)
     image = sum of through_i alpha_i color_i,   left = what shines through all of them
 
 A pixel ends before the Gaussian that would leave 1e-4 or less, and that one is not seen.
 
-This form, a loop with `break` inside a parallel loop, is what runs in lanes on CPUs:
-docs/about/decisions/vector-speed.md. Sixteen pixels beside each other share a tile, and with it the bounds of the loop.
+This form, a loop with `break` inside a parallel loop, runs in lanes on CPUs (docs/about/decisions/vector-speed.md).
+Sixteen pixels beside each other share a tile, and with it the bounds of the loop.
 """
 
 from types import ModuleType
 from typing import Any
+
+MOST, FAINTEST, OPAQUE = 0.999, 1 / 255, 1e-4
+"""The largest alpha, the smallest, and what shines through a pixel that is opaque."""
 
 
 def gaussian_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:
@@ -35,7 +38,7 @@ def gaussian_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int) 
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    faint = faint_limits(lang, fp=fp)
+    most, faintest, opaque = MOST, FAINTEST, OPAQUE
 
     @lang.kernel
     def gaussian_blend(
@@ -51,17 +54,16 @@ def gaussian_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int) 
         for v, y, x in lang.ndrange(image.shape[0], image.shape[1], image.shape[2]):
             row = v * (image.shape[1] // tile_size) + y // tile_size
             tile = row * (image.shape[2] // tile_size) + x // tile_size
-            most, faintest, opaque = faint()
             through = real(1.0)
             total = lang.Vector([0.0] * channels, dt=real)
             for k in range(starts[tile], starts[tile + 1]):
                 i = ids[k]
                 dx, dy = means2d[i, 0] - (x + real(0.5)), means2d[i, 1] - (y + real(0.5))
                 power = real(0.5) * (conics[i, 0] * dx * dx + conics[i, 2] * dy * dy) + conics[i, 1] * dx * dy
-                alpha = lang.min(most, opacities[i] * lang.exp(-power))
-                if power >= real(0.0) and alpha >= faintest:
+                alpha = lang.min(real(most), opacities[i] * lang.exp(-power))
+                if power >= real(0.0) and alpha >= real(faintest):
                     after = through * (real(1.0) - alpha)
-                    if after <= opaque:
+                    if after <= real(opaque):
                         break
                     weight = alpha * through
                     for c in lang.static(range(channels)):
@@ -72,17 +74,3 @@ def gaussian_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int) 
                 image[v, y, x, c] = total[c]
 
     return gaussian_blend
-
-
-def faint_limits(lang: ModuleType, *, fp: str) -> Any:
-    """Build the function of the largest alpha, the smallest, and what shines through an opaque pixel.
-
-    Fractions of whole numbers, since engines round literals to float32.
-    """
-    real = getattr(lang, fp)
-
-    @lang.func
-    def faint():
-        return real(999.0) / real(1000.0), real(1.0) / real(255.0), real(1.0) / real(10000.0)
-
-    return faint

@@ -11,7 +11,7 @@ rotation, the covariance in the image is J R covar R^T J^T, and `eps2d` is added
 from types import ModuleType
 from typing import Any
 
-EXTENT = 333
+EXTENT = 333.0
 """Standard deviations that a Gaussian reaches at most, in hundredths."""
 
 
@@ -38,6 +38,7 @@ def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: 
     real = getattr(lang, fp)
     camera_point, spread = projected(lang, fp=fp, camera_model=camera_model)
     image_point = camera_centre(lang, fp=fp, camera_model=camera_model)
+    extent = EXTENT
 
     @lang.kernel
     def gaussian_radii(
@@ -66,7 +67,7 @@ def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: 
                 a += eps2d
                 c += eps2d
                 area = a * c - b * b
-                extent2 = real(EXTENT * EXTENT) / real(10000.0)
+                extent2 = real(extent * extent) / real(10000.0)
                 is_seen = area > real(0.0)
                 if lang.static(by_opacity):
                     opacity = opacities[g]
@@ -81,8 +82,8 @@ def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: 
                     is_inside = u + along_x > 0 and u - along_x < width and w + along_y > 0 and w - along_y < height
                     if is_inside and (along_x > radius_clip or along_y > radius_clip):
                         # A huge radius has no integer; this one covers any image.
-                        radii[p, 0] = lang.cast(lang.min(along_x, real(1 << 24)), lang.i32)
-                        radii[p, 1] = lang.cast(lang.min(along_y, real(1 << 24)), lang.i32)
+                        radii[p, 0] = lang.cast(lang.min(along_x, real(16777216.0)), lang.i32)
+                        radii[p, 1] = lang.cast(lang.min(along_y, real(16777216.0)), lang.i32)
 
     return gaussian_radii
 

@@ -5,6 +5,14 @@ They are public: compare your own kernels against them too.
 
 from ._compositing import Composited, composite
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
+from ._gaussians import (
+    ProjectedGaussians,
+    blend_gaussians,
+    gaussian_colors,
+    gaussian_covariance,
+    project_gaussians,
+    rasterize_gaussians,
+)
 from ._grid import GridLevel, grid, grid_levels
 from ._losses import loss
 from ._march import march
@@ -18,16 +26,20 @@ from ._volume import Rendered, Shading, volume_render
 __all__ = [
     "Composited",
     "GridLevel",
+    "ProjectedGaussians",
     "Rendered",
     "Shading",
     "accumulate",
     "activation",
+    "blend_gaussians",
     "composite",
     "distortion_loss",
     "entropy_penalty",
     "exclusive_prod",
     "exclusive_sum",
     "frequency",
+    "gaussian_colors",
+    "gaussian_covariance",
     "grid",
     "grid_levels",
     "inclusive_prod",
@@ -38,6 +50,8 @@ __all__ = [
     "one_blob",
     "opacity_penalty",
     "pinhole_rays",
+    "project_gaussians",
+    "rasterize_gaussians",
     "ray_aabb_intersect",
     "segment_sum",
     "spherical_harmonics",

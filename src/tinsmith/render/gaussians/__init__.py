@@ -6,7 +6,19 @@ nnz rows, one for each Gaussian that a camera sees. Poses are world to camera, O
 
 from __future__ import annotations
 
+from ._blend import rasterize_to_pixels
 from ._covariance import quat_scale_to_covar_preci
 from ._harmonics import spherical_harmonics
+from ._projection import fully_fused_projection
+from ._rasterization import rasterization
+from ._tiles import isect_offset_encode, isect_tiles
 
-__all__ = ["quat_scale_to_covar_preci", "spherical_harmonics"]
+__all__ = [
+    "fully_fused_projection",
+    "isect_offset_encode",
+    "isect_tiles",
+    "quat_scale_to_covar_preci",
+    "rasterization",
+    "rasterize_to_pixels",
+    "spherical_harmonics",
+]

@@ -1,0 +1,295 @@
+"""Splatting of 3-D Gaussians, in plain torch: a camera at a time, and a Gaussian at a time over all pixels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.func import jacfwd, vmap
+
+from ._encodings import spherical_harmonics
+
+FAINTEST, MOST, OPAQUE = 1 / 255, 999 / 1000, 1 / 10000
+EXTENT = 3.33
+TILE = 16
+
+
+class ProjectedGaussians(NamedTuple):
+    """Gaussians in an image.
+
+    Attributes:
+        radii: (n, 2), integers, pixels; 0 where a Gaussian is not seen.
+        means2d: (n, 2), pixels.
+        depths: (n).
+        conics: (n, 2, 2), inverse covariances.
+        compensations: (n).
+    """
+
+    radii: Tensor
+    means2d: Tensor
+    depths: Tensor
+    conics: Tensor
+    compensations: Tensor
+
+
+def gaussian_covariance(quats: Tensor, scales: Tensor) -> Tensor:
+    """R S S R^T, with R the rotation of the normalised quaternion (w, x, y, z) and S the diagonal of scales.
+
+    Args:
+        quats: (n, 4). Differentiable.
+        scales: (n, 3). Differentiable.
+
+    Returns:
+        (n, 3, 3).
+
+    Example:
+        >>> gaussian_covariance(torch.tensor([[1.0, 0, 0, 0]]), torch.tensor([[1.0, 2, 3]])).diagonal(dim1=1, dim2=2)
+        tensor([[1., 4., 9.]])
+    """
+    q = quats / quats.norm(dim=-1, keepdim=True)
+    w, v = q[:, :1, None], q[:, 1:]
+    zero = torch.zeros_like(v[:, 0])
+    cross = torch.stack([zero, -v[:, 2], v[:, 1], v[:, 2], zero, -v[:, 0], -v[:, 1], v[:, 0], zero], -1).view(-1, 3, 3)
+    turn = torch.eye(3, dtype=q.dtype) + 2 * w * cross + 2 * cross @ cross
+    half = turn @ torch.diag_embed(scales)
+    return half @ half.mT
+
+
+def project_gaussians(
+    means: Tensor,
+    covars: Tensor,
+    viewmat: Tensor,
+    intrinsics: Tensor,
+    width: int,
+    height: int,
+    *,
+    opacities: Tensor | None = None,
+    eps2d: float = 0.3,
+    near_plane: float = 0.01,
+    far_plane: float = 1e10,
+    radius_clip: float = 0.0,
+    compensate: bool = False,
+    camera_model: str = "pinhole",
+) -> ProjectedGaussians:
+    """Gaussians in the image of one camera: see `tinsmith.render.gaussians.fully_fused_projection`.
+
+    Args:
+        means: (n, 3). Differentiable.
+        covars: (n, 3, 3). Differentiable.
+        viewmat: (4, 4), world to camera. Differentiable.
+        intrinsics: (3, 3). Differentiable.
+        width: pixels.
+        height: pixels.
+        opacities: (n), for the radii.
+        eps2d: added to variances.
+        near_plane: the least depth that is seen.
+        far_plane: the largest.
+        radius_clip: a radius must be above it.
+        compensate: the opacities of radii are compensated.
+        camera_model: "pinhole", "ortho" or "fisheye".
+
+    Example:
+        >>> intrinsics = torch.tensor([[50.0, 0, 32], [0, 50, 24], [0, 0, 1]])
+        >>> means, covars = torch.tensor([[0.0, 0, 2]]), 0.01 * torch.eye(3)[None]
+        >>> project_gaussians(means, covars, torch.eye(4), intrinsics, 64, 48).means2d
+        tensor([[32., 24.]])
+    """
+    turn, shift = viewmat[:3, :3], viewmat[:3, 3]
+    focal, middle = intrinsics.diagonal()[:2], intrinsics[:2, 2]
+    before = means @ turn.T + shift
+    depths = before[:, 2]
+
+    def onto_image(point: Tensor) -> Tensor:
+        if camera_model == "pinhole":
+            flat = point[:2] / point[2]
+        elif camera_model == "ortho":
+            flat = point[:2]
+        else:
+            length = (point[:2].square().sum() + 1e-12).sqrt()
+            flat = point[:2] * torch.atan2(length, point[2]) / length
+        return focal * flat + middle
+
+    where = before
+    if camera_model == "pinhole":  # the linear part is taken within 15% of the image around it
+        size = torch.tensor([width, height], dtype=means.dtype)
+        low, high = (-middle - 0.15 * size) / focal, (size - middle + 0.15 * size) / focal
+        flat = torch.minimum(torch.maximum(before[:, :2] / depths[:, None], low), high)
+        where = torch.cat([flat * depths[:, None], depths[:, None]], 1)
+    linear = vmap(jacfwd(onto_image))(where) @ turn
+    covar = linear @ covars @ linear.mT
+    wide = covar + eps2d * torch.eye(2, dtype=means.dtype)
+    ratio = torch.linalg.det(covar) / torch.linalg.det(wide)
+    compensations = torch.where(ratio > 0, ratio.where(ratio > 0, 1.0).sqrt(), 0.0)
+    means2d = vmap(onto_image)(before)
+    with torch.no_grad():
+        is_seen = (depths >= near_plane) & (depths <= far_plane) & (torch.linalg.det(wide) > 0)
+        extent = torch.full_like(depths, EXTENT)
+        if opacities is not None:
+            times = 255 * opacities * (compensations if compensate else 1)
+            is_seen = is_seen & (times >= 1)
+            extent = extent.minimum((2 * times.clamp(min=1).log()).sqrt())
+        radii = (extent[:, None] * wide.diagonal(dim1=1, dim2=2).sqrt()).ceil()
+        size = torch.tensor([width, height], dtype=means.dtype)
+        is_inside = ((means2d + radii > 0) & (means2d - radii < size)).all(1)
+        is_seen = is_seen & is_inside & (radii > radius_clip).any(1)
+        radii = torch.where(is_seen[:, None], radii, 0).int()
+    return ProjectedGaussians(radii, means2d, depths, torch.linalg.inv(wide), compensations)
+
+
+def blend_gaussians(
+    found: ProjectedGaussians,
+    colors: Tensor,
+    opacities: Tensor,
+    width: int,
+    height: int,
+    tile_size: int = TILE,
+) -> tuple[Tensor, Tensor]:
+    """Colors and what shines through them: see `tinsmith.render.gaussians.rasterize_to_pixels`.
+
+    Args:
+        found: Gaussians in an image. Differentiable in means2d and conics.
+        colors: (n, d). Differentiable.
+        opacities: (n). Differentiable.
+        width: pixels.
+        height: pixels.
+        tile_size: pixels; a Gaussian is seen in the tiles that its box reaches into.
+
+    Returns:
+        (height, width, d) and (height, width).
+
+    Example:
+        >>> intrinsics = torch.tensor([[50.0, 0, 1.5], [0, 50, 0.5], [0, 0, 1]])
+        >>> means, covars = torch.tensor([[0.0, 0, 2]]), 0.01 * torch.eye(3)[None]
+        >>> found = project_gaussians(means, covars, torch.eye(4), intrinsics, 3, 1)
+        >>> blend_gaussians(found, torch.ones(1, 1), torch.tensor([0.5]), 3, 1)[1]
+        tensor([[0.5367, 0.5000, 0.5367]])
+    """
+    dtype = found.means2d.dtype
+    y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    tile = torch.stack([x, y], -1) // tile_size
+    middle = torch.stack([x, y], -1).to(dtype) + 0.5
+    image = torch.zeros(height, width, colors.shape[1], dtype=dtype)
+    through, is_open = torch.ones(height, width, dtype=dtype), torch.ones(height, width, dtype=torch.bool)
+    for i in found.depths.float().argsort(stable=True).tolist():
+        if not found.radii[i].all():
+            continue
+        low = ((found.means2d[i] - found.radii[i]) / tile_size).floor()
+        high = ((found.means2d[i] + found.radii[i]) / tile_size).ceil()
+        apart = middle - found.means2d[i]
+        power = (apart * (apart @ found.conics[i])).sum(-1) / 2
+        alpha = (opacities[i] * torch.exp(-power)).clamp(max=MOST)
+        is_hit = is_open & (tile >= low).all(-1) & (tile < high).all(-1) & (power >= 0) & (alpha >= FAINTEST)
+        after = through * (1 - alpha)
+        is_open = is_open & ~(is_hit & (after <= OPAQUE))
+        is_hit = is_hit & is_open
+        image = image + torch.where(is_hit, through * alpha, 0.0)[..., None] * colors[i]
+        through = torch.where(is_hit, after, through)
+    return image, through
+
+
+def gaussian_colors(degree: int, directions: Tensor, coefficients: Tensor) -> Tensor:
+    """Colors along directions: the sum of coefficients times real spherical harmonics.
+
+    Args:
+        degree: 0 to 4.
+        directions: (n, 3). Differentiable.
+        coefficients: (n, k, d). Differentiable.
+
+    Returns:
+        (n, d).
+
+    Example:
+        >>> gaussian_colors(0, torch.tensor([[0.0, 0.0, 2.0]]), torch.ones(1, 1, 1))
+        tensor([[0.2821]])
+    """
+    unit = directions / directions.norm(dim=-1, keepdim=True)
+    basis = spherical_harmonics((unit + 1) / 2, degree + 1)
+    return (basis[..., None] * coefficients[:, : (degree + 1) ** 2]).sum(-2)
+
+
+def rasterize_gaussians(
+    means: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    opacities: Tensor,
+    colors: Tensor,
+    viewmats: Tensor,
+    intrinsics: Tensor,
+    width: int,
+    height: int,
+    *,
+    sh_degree: int | None = None,
+    tile_size: int = TILE,
+    backgrounds: Tensor | None = None,
+    render_mode: str = "RGB",
+    rasterize_mode: str = "classic",
+    covars: Tensor | None = None,
+    **projection: object,
+) -> tuple[Tensor, Tensor]:
+    """Images and alphas of 3-D Gaussians: see `tinsmith.render.gaussians.rasterization`, without batch dims.
+
+    Args:
+        means: (n, 3). Differentiable, as all tensors.
+        quats: (n, 4).
+        scales: (n, 3).
+        opacities: (n).
+        colors: (n, d) or (c, n, d), or with k coefficients before d.
+        viewmats: (c, 4, 4).
+        intrinsics: (c, 3, 3).
+        width: pixels.
+        height: pixels.
+        sh_degree: of the coefficients; None for colors.
+        tile_size: pixels.
+        backgrounds: (c, d).
+        render_mode: "RGB", "D", "ED", "RGB+D" or "RGB+ED".
+        rasterize_mode: "classic" or "antialiased".
+        covars: (n, 3, 3).
+        projection: what else `project_gaussians` takes.
+
+    Example:
+        >>> means, covars = torch.tensor([[0.0, 0, 2]]), 0.01 * torch.eye(3)[None]
+        >>> intrinsics = torch.tensor([[[50.0, 0, 2], [0, 50, 1.5], [0, 0, 1]]])
+        >>> images, alphas = rasterize_gaussians(
+        ...     means, None, None, torch.ones(1), torch.ones(1, 3), torch.eye(4)[None], intrinsics, 4, 3, covars=covars
+        ... )
+        >>> images.shape, alphas.shape
+        (torch.Size([1, 3, 4, 3]), torch.Size([1, 3, 4, 1]))
+    """
+    if covars is None:
+        assert quats is not None and scales is not None, "Gaussians have covars, or quats and scales"
+        covars = gaussian_covariance(quats, scales)
+    is_each_camera_s = colors.ndim == (3 if sh_degree is None else 4)
+    images, alphas = [], []
+    for c, (viewmat, camera) in enumerate(zip(viewmats, intrinsics, strict=True)):
+        is_compensated = rasterize_mode == "antialiased"
+        found = project_gaussians(
+            means,
+            covars,
+            viewmat,
+            camera,
+            width,
+            height,
+            opacities=opacities,
+            compensate=is_compensated,
+            **projection,  # type: ignore[arg-type]
+        )
+        shown = colors[c] if is_each_camera_s else colors
+        if sh_degree is not None:
+            directions = means - torch.linalg.inv(viewmat)[:3, 3]
+            shown = (gaussian_colors(sh_degree, directions, shown) + 0.5).clamp(min=0)
+        background = torch.zeros_like(shown[0]) if backgrounds is None else backgrounds[c]
+        if render_mode != "RGB":
+            has_color = render_mode.startswith("RGB")
+            shown = torch.cat([shown[:, : shown.shape[1] if has_color else 0], found.depths[:, None]], 1)
+            background = torch.cat(
+                [background[: len(background) if has_color else 0], torch.zeros_like(background[:1])]
+            )
+        peaks = opacities * found.compensations if is_compensated else opacities
+        image, through = blend_gaussians(found, shown, peaks, width, height, tile_size)
+        image, alpha = image + through[..., None] * background, (1 - through)[..., None]
+        if render_mode.endswith("ED"):
+            image = torch.cat([image[..., :-1], image[..., -1:] / alpha.clamp(min=1e-10)], -1)
+        images.append(image)
+        alphas.append(alpha)
+    return torch.stack(images), torch.stack(alphas)

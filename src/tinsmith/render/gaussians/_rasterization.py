@@ -1,0 +1,285 @@
+"""Rasterization: 3-D Gaussians to images, from end to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._errors import ArgumentError, ShapeError, refusal
+from .._ops import in_single
+from ._blend import rasterize_to_pixels
+from ._checks import CameraModel, RasterizeMode, RenderMode, require_choice, require_positive, require_shape
+from ._harmonics import evaluate, require_degree
+from ._projection import Projected, Projection, Scene, checked_scene, ids, project
+from ._tiles import isect_offset_encode, isect_tiles
+
+_TRIANGLE = [0, 1, 2, 4, 5, 8]
+"""Where the upper triangle is in a 3 x 3 matrix."""
+_FAINTEST = 1e-10
+"""An expected depth is divided by this at least."""
+
+
+def rasterization(
+    means: Tensor,
+    quats: Tensor | None,
+    scales: Tensor | None,
+    opacities: Tensor,
+    colors: Tensor,
+    viewmats: Tensor,
+    Ks: Tensor,
+    width: int,
+    height: int,
+    near_plane: float = 0.01,
+    far_plane: float = 1e10,
+    radius_clip: float = 0.0,
+    eps2d: float = 0.3,
+    sh_degree: int | None = None,
+    packed: bool = True,
+    tile_size: int | None = None,
+    backgrounds: Tensor | None = None,
+    render_mode: RenderMode = "RGB",
+    sparse_grad: bool = False,
+    absgrad: bool = False,
+    rasterize_mode: RasterizeMode = "classic",
+    camera_model: CameraModel = "pinhole",
+    covars: Tensor | None = None,
+    *,
+    engine: str | None = None,
+) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Images of 3-D Gaussians, seen by several cameras at once.
+
+    `fully_fused_projection` projects them, `isect_tiles` sorts them, `rasterize_to_pixels` blends them: see these for
+    the formulas. Gradients are generated from the kernels.
+
+    Args:
+        means: (..., N, 3), in the world. Differentiable.
+        quats: (..., N, 4), w x y z, of any length but 0; not read where `covars` is given. Differentiable.
+        scales: (..., N, 3), standard deviations; not read where `covars` is given. Differentiable.
+        opacities: (..., N), 0 to 1. Differentiable.
+        colors: (..., N, D) or (..., C, N, D); with `sh_degree` coefficients (..., N, K, D) or (..., C, N, K, D).
+            Differentiable.
+        viewmats: (..., C, 4, 4), world to camera, x right, y down, z ahead. Differentiable.
+        Ks: (..., C, 3, 3), intrinsics in pixels; the skew is not read. Differentiable.
+        width: of the images, pixels.
+        height: of the images, pixels.
+        near_plane: the least depth that is seen.
+        far_plane: the largest.
+        radius_clip: Gaussians without a radius above this, in pixels, are not seen.
+        eps2d: added to the variances in the image, pixels squared.
+        sh_degree: 0 to 4: colors are max(0, 0.5 + spherical harmonics of the direction from the camera).
+        packed: keep visible pairs of a camera and a Gaussian only: less memory where a camera sees a part of them.
+        tile_size: side of a tile, pixels; None for 16, the fastest on CPUs.
+        backgrounds: (..., C, D), what is seen behind all Gaussians; None for 0. Differentiable.
+        render_mode: "RGB" for colors; "D" for depths, the sum of weight times depth; "ED" for expected ones, that over
+            alpha; "RGB+D", "RGB+ED" for both, the depth last and without a background.
+        sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`, and no `covars`.
+        absgrad: the backward pass sets `meta["means2d"].absgrad`: see `rasterize_to_pixels`.
+        rasterize_mode: "antialiased" multiplies opacities by the compensation, "classic" does not.
+        camera_model: "pinhole", "ortho" or "fisheye" (equidistant).
+        covars: (..., N, 3, 3), symmetric, in place of `quats` and `scales`; the upper triangle is read. Differentiable.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        Images (..., C, height, width, X), with X channels by `render_mode`; alphas (..., C, height, width, 1); and
+        a dict of what was on the way: "means2d", "radii", "depths", "conics", "opacities" (with the compensation),
+        (..., C, N) or (nnz) with `packed`; "batch_ids", "camera_ids", "gaussian_ids" (nnz) with `packed`, else None;
+        "tiles_per_gauss", "isect_ids", "flatten_ids", "isect_offsets"; "width", "height", "tile_size", "tile_width",
+        "tile_height", "n_batches", "n_cameras".
+
+    Raises:
+        ArgumentError: an option does not fit.
+        ShapeError: tensors do not fit each other.
+        DtypeError: they are not all float32 or all float64.
+
+    Example:
+        >>> means, quats = torch.tensor([[0.0, 0.0, 2.0]]), torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+        >>> scales, opacities, red = torch.full((1, 3), 0.1), torch.tensor([0.8]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> Ks = torch.tensor([[[50.0, 0, 32.5], [0, 50, 24.5], [0, 0, 1]]])
+        >>> images, alphas, meta = ts.render.gaussians.rasterization(
+        ...     means, quats, scales, opacities, red, torch.eye(4)[None], Ks, 64, 48
+        ... )
+        >>> images.shape, images[0, 24, 32], alphas[0, 24, 32]
+        (torch.Size([1, 48, 64, 3]), tensor([0.8000, 0.0000, 0.0000]), tensor([0.8000]))
+    """
+    modes = _Modes(render_mode, rasterize_mode)
+    tile_size = 16 if tile_size is None else tile_size
+    require_positive("rasterization", tile_size=tile_size)
+    if covars is not None:
+        if sparse_grad:
+            rows = [("covars", str(tuple(covars.shape))), ("sparse_grad", "True")]
+            headline = "`covars` of `rasterization` have no sparse gradient."
+            raise ArgumentError(refusal(headline, rows, "Pass quats and scales, or leave `sparse_grad` out."))
+        quats, scales = None, None
+        require_shape("rasterization", "covars", covars, "[..., N, 3, 3]", (*means.shape[:-1], 3, 3))
+        covars = covars.flatten(-2)[..., torch.tensor(_TRIANGLE, device=covars.device)]
+    how = Projection(
+        width,
+        height,
+        eps2d,
+        near_plane,
+        far_plane,
+        radius_clip,
+        packed,
+        sparse_grad,
+        modes.rasterize_mode == "antialiased",
+        camera_model,
+    )
+    scene = checked_scene("rasterization", how, means, covars, quats, scales, opacities, viewmats, Ks)
+    _check_colors(scene, in_single(colors), sh_degree)
+    found = project(scene, how, engine)
+    features, backgrounds = _features(scene, found, in_single(colors), sh_degree, backgrounds, modes, engine, how)
+    assert scene.opacities is not None
+    seen_opacities = scene.opacities.index_select(0, found.rows)
+    if how.compensate:
+        seen_opacities = seen_opacities * found.compensations
+    meta = _meta(scene, found, seen_opacities, how, tile_size, engine)
+    images, alphas = rasterize_to_pixels(
+        meta["means2d"],
+        meta["conics"],
+        features if packed else features.view(*meta["means2d"].shape[:-1], features.shape[-1]),
+        meta["opacities"],
+        width,
+        height,
+        tile_size,
+        meta["isect_offsets"],
+        meta["flatten_ids"],
+        backgrounds,
+        packed=packed,
+        absgrad=absgrad,
+        engine=engine,
+    )
+    if modes.is_expected:
+        images = torch.cat([images[..., :-1], images[..., -1:] / alphas.clamp(min=_FAINTEST)], -1)
+    return images, alphas, meta
+
+
+@dataclass(frozen=True)
+class _Modes:
+    """What is rendered."""
+
+    render_mode: RenderMode
+    rasterize_mode: RasterizeMode
+
+    def __post_init__(self) -> None:
+        require_choice("rasterization", "render_mode", self.render_mode, RenderMode)
+        require_choice("rasterization", "rasterize_mode", self.rasterize_mode, RasterizeMode)
+
+    @property
+    def has_color(self) -> bool:
+        return self.render_mode in ("RGB", "RGB+D", "RGB+ED")
+
+    @property
+    def has_depth(self) -> bool:
+        return self.render_mode != "RGB"
+
+    @property
+    def is_expected(self) -> bool:
+        return self.render_mode in ("ED", "RGB+ED")
+
+
+def _check_colors(scene: Scene, colors: Tensor, sh_degree: int | None) -> None:
+    """Refuses colors that are neither each Gaussian's nor each camera's and Gaussian's."""
+    if sh_degree is not None:
+        require_degree("rasterization", "sh_degree", sh_degree, colors)
+    batch, n, c = scene.shapes
+    last = colors.shape[-1:] if sh_degree is None else colors.shape[-2:]
+    words = "D" if sh_degree is None else "K, D"
+    if tuple(colors.shape) not in ((*batch, n, *last), (*batch, c, n, *last)):
+        rows = [("came", str(tuple(colors.shape))), ("expected", f"[..., N, {words}] or [..., C, N, {words}]")]
+        rows += [("N", str(n)), ("C", str(c)), ("...", str(batch))]
+        remedy = "Coefficients of spherical harmonics need `sh_degree`; colors go without."
+        raise ShapeError(refusal("`colors` of `rasterization` does not fit.", rows, remedy))
+
+
+def _features(
+    scene: Scene,
+    found: Projected,
+    colors: Tensor,
+    sh_degree: int | None,
+    backgrounds: Tensor | None,
+    modes: _Modes,
+    engine: str | None,
+    how: Projection,
+) -> tuple[Tensor, Tensor | None]:
+    """What is blended, a row for each pair, and what is behind."""
+    depths = found.depths[:, None]
+    if not modes.has_color:
+        return depths, None
+    shown = _colors(scene, found, colors, sh_degree, engine, how)
+    if modes.has_depth:
+        shown = torch.cat([shown, depths], -1)
+        if backgrounds is not None:
+            backgrounds = torch.cat([backgrounds, torch.zeros_like(backgrounds[..., :1])], -1)
+    return shown, backgrounds
+
+
+def _colors(
+    scene: Scene, found: Projected, colors: Tensor, sh_degree: int | None, engine: str | None, how: Projection
+) -> Tensor:
+    """Colors of pairs."""
+    batch, n, _ = scene.shapes
+    rows = found.rows
+    if colors.ndim == len(batch) + (3 if sh_degree is None else 4):  # of each camera
+        rows = found.images * n + ids(found, scene.shapes)[2].int()
+    if sh_degree is None:
+        return colors.flatten(0, -2).index_select(0, rows)
+    cameras = torch.linalg.inv(scene.viewmats)[:, :3, 3]
+    centres = scene.means.index_select(0, found.rows) if found.centres is None else found.centres
+    directions = centres - cameras.index_select(0, found.images)
+    masks = None if how.packed else found.radii[:, 0] > 0
+    shown = evaluate(sh_degree, directions, colors.flatten(0, -3), rows, masks, engine)
+    return (shown + 0.5).clamp(min=0.0)
+
+
+def _meta(
+    scene: Scene, found: Projected, opacities: Tensor, how: Projection, tile_size: int, engine: str | None
+) -> dict[str, Any]:
+    """What users may want to know, tile lists included."""
+    batch, n, c = scene.shapes
+    n_images = len(scene.viewmats)
+    tile_width, tile_height = -(-how.width // tile_size), -(-how.height // tile_size)
+    values = {
+        "radii": found.radii,
+        "means2d": found.means2d,
+        "depths": found.depths,
+        "conics": found.conics,
+        "opacities": opacities,
+    }
+    if how.packed:
+        batch_ids, camera_ids, gaussian_ids = ids(found, scene.shapes)
+    else:
+        batch_ids, camera_ids, gaussian_ids = None, None, None
+        values = {name: value.view(*batch, c, n, *value.shape[1:]) for name, value in values.items()}
+    tiles_per_gauss, isect_ids, flatten_ids = isect_tiles(
+        values["means2d"],
+        values["radii"],
+        values["depths"],
+        tile_size,
+        tile_width,
+        tile_height,
+        packed=how.packed,
+        n_images=n_images,
+        image_ids=found.images,
+        engine=engine,
+    )
+    offsets = isect_offset_encode(isect_ids, n_images, tile_width, tile_height)
+    return {
+        "batch_ids": batch_ids,
+        "camera_ids": camera_ids,
+        "gaussian_ids": gaussian_ids,
+        **values,
+        "tile_width": tile_width,
+        "tile_height": tile_height,
+        "tiles_per_gauss": tiles_per_gauss,
+        "isect_ids": isect_ids,
+        "flatten_ids": flatten_ids,
+        "isect_offsets": offsets.view(*batch, c, tile_height, tile_width),
+        "width": how.width,
+        "height": how.height,
+        "tile_size": tile_size,
+        "n_batches": scene.shapes.n_batches,
+        "n_cameras": c,
+    }

@@ -1,0 +1,184 @@
+"""Tile lists: which Gaussians reach into which tile of an image, nearest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import kernels
+from ..._errors import ArgumentError, refusal
+from .._ops import built, made
+from .._rule import steady
+from ._checks import require_last, require_positive, require_shape
+
+_DEPTH_BITS = 32
+_ID_BITS = 63 - _DEPTH_BITS
+"""Bits that a key has for an image and a tile."""
+
+
+@torch.no_grad()
+def isect_tiles(
+    means2d: Tensor,
+    radii: Tensor,
+    depths: Tensor,
+    tile_size: int,
+    tile_width: int,
+    tile_height: int,
+    sort: bool = True,
+    segmented: bool = False,
+    packed: bool = False,
+    n_images: int | None = None,
+    image_ids: Tensor | None = None,
+    gaussian_ids: Tensor | None = None,
+    *,
+    engine: str | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Pairs of a tile and a Gaussian whose box reaches into it.
+
+    The box is means2d - radii to means2d + radii. Pairs come sorted by image, then by tile, then by depth in float32;
+    Gaussians of one depth come in the order that they are given.
+
+    Args:
+        means2d: (..., N, 2), or (nnz, 2) with `packed`; pixels.
+        radii: (..., N, 2) or (nnz, 2), integers; a Gaussian with a radius of 0 is in no tile.
+        depths: (..., N) or (nnz), not negative.
+        tile_size: side of a tile, pixels.
+        tile_width: tiles in a row.
+        tile_height: rows of tiles.
+        sort: sort the pairs; else those of a Gaussian lie beside each other.
+        segmented: has no effect; gsplat chooses another algorithm by it, with the same result.
+        packed: tensors have a row for each visible Gaussian.
+        n_images: how many images there are; needed with `packed`.
+        image_ids: (nnz), integers, which image each is in; needed with `packed`.
+        gaussian_ids: has no effect, as in gsplat.
+        engine: "taichi" or "quadrants", which sorts on the CPU; None for one that runs, or else Taichi.
+
+    Returns:
+        tiles_per_gauss (..., N) or (nnz), int32; isect_ids (n_isects), int64, the keys: image, tile, and 32 bits of the
+        depth; flatten_ids (n_isects), int32, which Gaussian among all images, or among nnz. Not differentiable.
+
+    Raises:
+        ArgumentError: `packed` without `n_images` or `image_ids`, or more tiles than 31 bits count.
+        ShapeError: tensors do not fit each other.
+
+    Example:
+        >>> means2d, radii = torch.tensor([[16.0, 8.0], [4.0, 4.0]]), torch.tensor([[5, 5], [3, 3]])
+        >>> _, _, flatten_ids = ts.render.gaussians.isect_tiles(means2d, radii, torch.tensor([2.0, 1.0]), 16, 2, 1)
+        >>> flatten_ids
+        tensor([1, 0, 0], dtype=torch.int32)
+    """
+    del segmented, gaussian_ids
+    function = "isect_tiles"
+    require_positive(function, tile_size=tile_size, tile_width=tile_width, tile_height=tile_height)
+    require_last(function, "means2d", means2d, "[..., N, 2]", (2,))
+    require_shape(function, "radii", radii, "[..., N, 2]", means2d.shape)
+    require_shape(function, "depths", depths, "[..., N]", means2d.shape[:-1])
+    images, n_images = _images(function, means2d, packed, n_images, image_ids)
+    _require_bits(function, n_images, tile_width * tile_height)
+    low, span = _boxes(means2d.reshape(-1, 2), radii.reshape(-1, 2), tile_size, tile_width, tile_height)
+    counts = span.prod(-1)
+    flat = depths.reshape(-1).float()
+    order = counts.nonzero()[:, 0]
+    if sort:
+        order = order[flat[order].argsort(stable=True)]
+    ids, tiles = _expanded(order, counts, low, span, tile_width)
+    tiles += images[ids] * (tile_width * tile_height)
+    if sort:
+        place = _places(tiles, n_images * tile_width * tile_height, depths, engine)
+        ids, tiles = ids[place], tiles[place]
+    keys = _keys(tiles, flat[ids], tile_width * tile_height)
+    return counts.view(depths.shape).int(), keys, ids.int()
+
+
+@torch.no_grad()
+def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_height: int) -> Tensor:
+    """Where the pairs of each tile begin.
+
+    Args:
+        isect_ids: (n_isects), sorted, from `isect_tiles`.
+        n_images: how many images there are.
+        tile_width: tiles in a row.
+        tile_height: rows of tiles.
+
+    Returns:
+        (n_images, tile_height, tile_width), int32. Those of a tile end where those of the next begin.
+
+    Example:
+        >>> means2d, radii = torch.tensor([[16.0, 8.0], [4.0, 4.0]]), torch.tensor([[5, 5], [3, 3]])
+        >>> _, isect_ids, _ = ts.render.gaussians.isect_tiles(means2d, radii, torch.tensor([2.0, 1.0]), 16, 2, 1)
+        >>> ts.render.gaussians.isect_offset_encode(isect_ids, 1, 2, 1)
+        tensor([[[0, 2]]], dtype=torch.int32)
+    """
+    require_positive("isect_offset_encode", tile_width=tile_width, tile_height=tile_height)
+    n_tiles = tile_width * tile_height
+    bits = n_tiles.bit_length()
+    upper = isect_ids >> _DEPTH_BITS
+    tiles = (upper >> bits) * n_tiles + (upper & ((1 << bits) - 1))
+    all_tiles = torch.arange(n_images * n_tiles, device=isect_ids.device)
+    return torch.searchsorted(tiles, all_tiles).int().view(n_images, tile_height, tile_width)
+
+
+def _images(
+    function: str, means2d: Tensor, packed: bool, n_images: int | None, image_ids: Tensor | None
+) -> tuple[Tensor, int]:
+    """Which image each Gaussian is in, and how many there are."""
+    if packed:
+        if n_images is None or image_ids is None:
+            rows = [("n_images", str(n_images)), ("image_ids", type(image_ids).__name__)]
+            headline = f"Packed Gaussians of `{function}` need to know their images."
+            raise ArgumentError(refusal(headline, rows, "Pass both `n_images` and `image_ids`."))
+        require_shape(function, "image_ids", image_ids, "[nnz]", means2d.shape[:1])
+        return image_ids.long(), n_images
+    n_images = means2d.shape[:-2].numel()
+    return torch.arange(n_images, device=means2d.device).repeat_interleave(means2d.shape[-2]), n_images
+
+
+def _require_bits(function: str, n_images: int, n_tiles: int) -> None:
+    if n_images.bit_length() + n_tiles.bit_length() > _ID_BITS:
+        rows = [("images", str(n_images)), ("tiles of each", str(n_tiles)), ("bits for both", str(_ID_BITS))]
+        raise ArgumentError(refusal(f"`{function}` has more tiles than keys count.", rows, "Render fewer at once."))
+
+
+def _boxes(means2d: Tensor, radii: Tensor, tile_size: int, tile_width: int, tile_height: int) -> tuple[Tensor, Tensor]:
+    """The first tile of each Gaussian, and how many there are along x and y."""
+    centre, reach = means2d / tile_size, radii / tile_size
+    limits = means2d.new_tensor([tile_width, tile_height])
+    low = (centre - reach).floor().clamp(min=torch.zeros_like(limits), max=limits).long()
+    high = (centre + reach).ceil().clamp(min=torch.zeros_like(limits), max=limits).long()
+    return low, (high - low) * (radii > 0).all(-1, keepdim=True)
+
+
+def _expanded(order: Tensor, counts: Tensor, low: Tensor, span: Tensor, tile_width: int) -> tuple[Tensor, Tensor]:
+    """A pair for each tile of each Gaussian, in this order: the Gaussian, and the tile in its image."""
+    counts = counts[order]
+    ends = counts.cumsum(0)
+    ids = order.repeat_interleave(counts)
+    within = torch.arange(len(ids), device=order.device) - (ends - counts).repeat_interleave(counts)
+    columns = span[ids, 0]
+    down = within.div(columns, rounding_mode="floor")
+    return ids, (low[ids, 1] + down) * tile_width + low[ids, 0] + within - down * columns
+
+
+def _places(tiles: Tensor, count: int, like: Tensor, engine: str | None) -> Tensor:
+    """Which pair comes first, second, ...: by tile, and within a tile as they are."""
+    if tiles.device.type != "cpu":
+        return tiles.argsort(stable=True)
+    goes_to, _ = built("gaussian_sort", engine, like)(tiles, ends=count + 1)
+    place = torch.empty_like(tiles)
+    place[goes_to.long()] = torch.arange(len(tiles))
+    return place
+
+
+def _keys(tiles: Tensor, depths: Tensor, n_tiles: int) -> Tensor:
+    image = tiles.div(n_tiles, rounding_mode="floor")
+    upper = (image << n_tiles.bit_length()) | (tiles - image * n_tiles)
+    return (upper << _DEPTH_BITS) | (depths.contiguous().view(torch.int32).long() & 0xFFFFFFFF)
+
+
+@made("gaussian_sort")
+def _sort(lang: Any, _fp: str) -> Any:
+    spec = "cells[n]: i64 -> place[n]: i32, start[ends]: i32"
+    scratch = "tally[ends - 1]: i32"
+    return steady(spec, kernels.counting_sort(lang), scratch=scratch, init={"place": "empty"}, name="gaussian_sort")

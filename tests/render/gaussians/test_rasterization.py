@@ -1,0 +1,191 @@
+"""Rasterization against its twin: values, and the gradients of everything that has one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from support.gaussians import HEIGHT, WIDTH, scene
+from tinsmith import reference
+from tinsmith.render.gaussians import rasterization
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def leaves(given):
+    return {name: tensor.clone().requires_grad_() for name, tensor in given.items()}
+
+
+def found_by(function, given, options, cotangents=None):
+    """Image and alpha, and the gradient in each argument."""
+    inputs = leaves(given)
+    named = {name: inputs[name] for name in inputs if name in ("backgrounds", "covars")}
+    names = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
+    outputs = function(*(inputs.get(name) for name in names), WIDTH, HEIGHT, **named, **options)[:2]
+    if cotangents is None:
+        cotangents = [torch.randn_like(y) for y in outputs]
+    loss = sum((y * c).sum() for y, c in zip(outputs, cotangents, strict=True))
+    slopes = torch.autograd.grad(loss, list(inputs.values()), allow_unused=True, materialize_grads=True)
+    return outputs, dict(zip(inputs, slopes, strict=True)), cotangents
+
+
+def assert_agrees(engine, given, packed=True, tile_size=None, **options):
+    by_twin = options | ({} if tile_size is None else {"tile_size": tile_size})
+    twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, by_twin)
+    ours_options = options | {"engine": engine, "packed": packed, "tile_size": tile_size}
+    ours, slopes, _ = found_by(rasterization, given, ours_options, cotangents)
+    for name, y, twin in zip(("image", "alpha"), ours, twins, strict=True):
+        torch.testing.assert_close(y, twin, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")
+    for name, slope in slopes.items():
+        scale = expected[name].abs().max().clamp(min=1.0)
+        torch.testing.assert_close(
+            slope / scale,
+            expected[name] / scale,
+            **CLOSE,
+            msg=lambda words, name=name: f"gradient of {name}: {words}",
+        )
+    return ours, slopes
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+@pytest.mark.parametrize("cameras", [1, 3])
+def test_colors_agree_with_the_twin(engine, packed, cameras):
+    ours, slopes = assert_agrees(engine, scene(cameras=cameras), packed)
+    assert 0.1 < ours[1].max() <= 1 and ours[1].min() < 0.1
+    assert all(slope.abs().max() > 0 for slope in slopes.values())
+
+
+@pytest.mark.parametrize("render_mode", ["D", "ED", "RGB+D", "RGB+ED"])
+def test_depths_agree_with_the_twin(engine, render_mode):
+    assert_agrees(engine, scene(), render_mode=render_mode)
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+@pytest.mark.parametrize("camera_model", ["pinhole", "ortho", "fisheye"])
+def test_camera_models_agree_with_the_twin(engine, camera_model, packed):
+    given = scene()
+    if camera_model == "ortho":
+        given["Ks"][:, :2, :2] *= 0.4
+    assert_agrees(engine, given, packed, camera_model=camera_model)
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+@pytest.mark.parametrize("camera_model", ["pinhole", "fisheye"])
+def test_antialiased_agrees_with_the_twin(engine, packed, camera_model):
+    given = scene()
+    given["scales"] = given["scales"] * 0.2  # small in the image, where it makes a difference
+    (classic, _), _ = assert_agrees(engine, given, packed, camera_model=camera_model)
+    (image, _), _ = assert_agrees(engine, given, packed, camera_model=camera_model, rasterize_mode="antialiased")
+    assert (image - classic).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("channels", [1, 2, 8, 9, 19])
+def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
+    assert_agrees(engine, scene(channels=channels))
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+def test_colors_of_each_camera_agree_with_the_twin(engine, packed):
+    assert_agrees(engine, scene(per_camera=True), packed)
+    assert_agrees(engine, scene(per_camera=True, sh_degree=1), packed, sh_degree=1)
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+@pytest.mark.parametrize("degree", [0, 1, 2, 3, 4])
+def test_harmonics_agree_with_the_twin(engine, degree, packed):
+    assert_agrees(engine, scene(sh_degree=degree), packed, sh_degree=degree)
+
+
+def test_a_lower_degree_leaves_later_coefficients_alone(engine):
+    given = scene(sh_degree=3)
+    _, slopes = assert_agrees(engine, given, sh_degree=1, render_mode="RGB+ED")
+    assert slopes["colors"][:, 4:].abs().max() == 0 < slopes["colors"][:, :4].abs().max()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"near_plane": 3.2}, {"far_plane": 2.9}, {"radius_clip": 8.0}, {"eps2d": 0.0}, {"eps2d": 2.0}],
+    ids=str,
+)
+def test_what_is_left_out_agrees_with_the_twin(engine, options):
+    given = scene()
+    (plain, _), _ = assert_agrees(engine, given)
+    (image, _), _ = assert_agrees(engine, given, **options)
+    assert (image - plain).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("tile_size", [4, 7, 64])
+def test_tile_sizes_agree_with_the_twin(engine, tile_size):
+    assert_agrees(engine, scene(), tile_size=tile_size)
+
+
+def test_covariances_agree_with_the_twin(engine):
+    given = scene()
+    given["covars"] = reference.gaussian_covariance(given.pop("quats"), given.pop("scales"))
+    inputs = given | {"covars": (given["covars"] + given["covars"].mT) / 2}
+    ours, slopes, cotangents = found_by(rasterization, inputs, {"engine": engine})
+    twins, expected, _ = found_by(reference.rasterize_gaussians, inputs, {}, cotangents)
+    torch.testing.assert_close(ours[0], twins[0], **CLOSE)
+    # Ours reads the upper triangle: an entry off the diagonal gets what the twin gives to two.
+    folded = expected["covars"].triu() + expected["covars"].mT.triu(1)
+    torch.testing.assert_close(slopes["covars"], folded, rtol=1e-9, atol=1e-9 * folded.abs().max().item())
+
+
+def test_opaque_gaussians_end_a_pixel(engine):
+    given = scene(40)
+    given["opacities"] = torch.full_like(given["opacities"], 0.9999)
+    given["scales"] = given["scales"] * 4
+    ours, _ = assert_agrees(engine, given)
+    assert ours[1].max() > 0.999
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+def test_nothing_is_seen(engine, packed):
+    given = scene()
+    given["means"][:, 2] = -20.0
+    ours, slopes = assert_agrees(engine, given, packed)
+    assert ours[1].abs().max() == 0
+    assert slopes["means"].abs().max() == 0
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+def test_no_gaussian_at_all(engine, packed):
+    given = {name: tensor[:0] for name, tensor in scene().items()} | {
+        name: tensor for name, tensor in scene().items() if name in ("viewmats", "Ks", "backgrounds")
+    }
+    inputs = leaves(given)
+    backgrounds = inputs.pop("backgrounds")
+    image, alpha, meta = rasterization(
+        *inputs.values(), WIDTH, HEIGHT, backgrounds=backgrounds, packed=packed, engine=engine
+    )
+    assert torch.equal(image, backgrounds[:, None, None].expand_as(image)) and alpha.abs().max() == 0
+    assert len(meta["flatten_ids"]) == 0
+    slopes = torch.autograd.grad(image.sum(), [backgrounds, *inputs.values()], allow_unused=True)
+    assert (slopes[0] == WIDTH * HEIGHT).all()
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+def test_batches_of_scenes(engine, packed):
+    """One call of two scenes is two calls."""
+    scenes = [scene(cameras=2) for _ in range(2)]
+    stacked = {name: torch.stack([one[name] for one in scenes]) for name in scenes[0]}
+    options = {"engine": engine, "packed": packed, "render_mode": "RGB+ED"}
+    ours, slopes, cotangents = found_by(rasterization, stacked, options)
+    for b, one in enumerate(scenes):
+        alone, expected, _ = found_by(rasterization, one, options, [c[b] for c in cotangents])
+        torch.testing.assert_close(ours[0][b], alone[0], **CLOSE)
+        torch.testing.assert_close(ours[1][b], alone[1], **CLOSE)
+        for name, slope in slopes.items():
+            torch.testing.assert_close(slope[b], expected[name], rtol=1e-9, atol=1e-9)
+
+
+def test_float32(engine):
+    """In float32, which runs in lanes on CPUs, values and gradients are those of the twin in float64 but for digits."""
+    given = scene(60)
+    twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, {})
+    single = {name: tensor.float() for name, tensor in given.items()}
+    ours, slopes, _ = found_by(rasterization, single, {"engine": engine}, [c.float() for c in cotangents])
+    torch.testing.assert_close(ours[0].double(), twins[0], rtol=1e-4, atol=2e-4)
+    for name, slope in slopes.items():
+        scale = expected[name].abs().max()
+        torch.testing.assert_close(slope.double() / scale, expected[name] / scale, rtol=1e-3, atol=1e-3)
