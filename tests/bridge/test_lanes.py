@@ -177,17 +177,17 @@ def no_trips(lang):
 
 
 def by_lists(lang, group=16):
-    """Lists of groups of 16, on which lanes agree: sums of all lanes go to one element."""
+    """Lists of groups of 16, on which lanes agree: sums of all lanes go to one element, all share one number."""
     array = lang.types.ndarray()
 
     @lang.kernel
     def kernel(x: array, starts: array, y: array):
         for i in range(x.shape[0]):
-            t, total = 1.0, 0.0
+            t, total, least = 1.0, 0.0, lang.f32(1.0) / 10.0
             for k in range(starts[i // group], starts[i // group + 1]):
                 alpha = x[k % x.shape[0]] * x[i] * 0.5
                 total += t * alpha
-                if alpha > 0.1:
+                if alpha > least:
                     t *= 1.0 - alpha
                     if t < 0.3:
                         break

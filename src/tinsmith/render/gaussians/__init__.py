@@ -6,6 +6,7 @@ nnz rows, one for each Gaussian that a camera sees. Poses are world to camera, O
 
 from __future__ import annotations
 
+from ._accumulate import accumulate
 from ._blend import rasterize_to_pixels
 from ._covariance import quat_scale_to_covar_preci
 from ._harmonics import spherical_harmonics
@@ -14,6 +15,7 @@ from ._rasterization import rasterization
 from ._tiles import isect_offset_encode, isect_tiles
 
 __all__ = [
+    "accumulate",
     "fully_fused_projection",
     "isect_offset_encode",
     "isect_tiles",

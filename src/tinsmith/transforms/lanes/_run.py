@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, types, walk
+from .._algebra import constant
 from .._names import Names
 from .._strip_parts import assign, integer, number, run_lanes
 from ..analysis import defined, mentioned
@@ -167,10 +168,20 @@ class _Task:
         self.writer.run(self.sharing.body[split:], TRUE)
         self.writer.flush()
         given: list[nodes.Stmt] = [assign(nodes.Local(name, "i32"), number(0)) for name in self.sharing.agreed]
+        given += self.declared(self.sharing.body[:split])
         begins = nodes.If(self.may_read(), tuple(head))
         runs = nodes.If(agrees, tuple(self.writer.block.found), (one_by_one,))
         arrays, found = self.with_arrays([*given, assign(agrees, FALSE), begins, runs])
         return [*arrays, *found]
+
+    def declared(self, head: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
+        """Give a value to what the head works out for all lanes at once: engines know it in the head's block alone."""
+        each = self.sharing.varying | self.sharing.agreed.keys()
+        types_of = {name: self.names.types[name] for name in sorted(defined(head) - each)}
+        return [
+            assign(nodes.Local(name, kind), FALSE if kind == "u1" else constant(0, kind))
+            for name, kind in types_of.items()
+        ]
 
     def may_read(self) -> nodes.Expr:
         """Whether there is all that inactive lanes read: element 0 of each array, or one for each iteration."""
