@@ -54,7 +54,7 @@ def test_a_race_is_refused(lang64, form, adjoint):
     assert "no gradient: its result depends on the order in which iterations of a parallel loop run" in words
     assert "changed  `y[i]` in line " in words
     assert f"read     `{read}` in line " in words
-    assert "`ti.loop_config(serialize=True)`" in words
+    assert "`lang.loop_config(serialize=True)`" in words
     assert "`for _ in range(1):`" in words
     assert "`kernel`" in words.partition("\n")[0]
 

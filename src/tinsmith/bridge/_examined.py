@@ -52,6 +52,11 @@ class Examined(ABC):
 
     @property
     @abstractmethod
+    def module_name(self) -> str:
+        """What the file of its kernels calls the module of their engine: `ti`, `qd`."""
+
+    @property
+    @abstractmethod
     def inputs(self) -> dict[str, torch.Tensor]:
         """Tensors of the call by name, without what is hidden from the caller."""
 
@@ -213,6 +218,10 @@ class ExaminedOp(Examined):
     @property
     def name(self) -> str:
         return self.op.name
+
+    @property
+    def module_name(self) -> str:
+        return self.form.call.core.signature.stages[0].module_name
 
     @property
     def kernels(self) -> list[Lowered]:

@@ -160,7 +160,8 @@ def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op:
     return compile_ir(stage, variant, kernel, {}, moved, sentence(remedy))
 
 
-_DIVISION_REMEDY = "let Python divide, before the kernel or in `ti.static(...)`"
+def _division_remedy(stage: Stage) -> str:
+    return f"let Python divide, before the kernel or in `{stage.module_name}.static(...)`"
 
 
 def compile_divisions(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
@@ -171,10 +172,11 @@ def compile_divisions(stage: Stage, variant: Variant, values: Mapping[str, Any],
     Raises:
         KernelError: the engine does not compile it.
     """
+    remedy = _division_remedy(stage)
     what = f"op `{op}` cannot divide by Python's rule"
-    kernel, fields = lowered_for(stage, variant, values, what, _DIVISION_REMEDY)
+    kernel, fields = lowered_for(stage, variant, values, what, remedy)
     words = f"the kernel of op `{op}` does not compile with its divisions of known integers written out"
-    return compile_ir(stage, variant, kernel, fields, words, sentence(_DIVISION_REMEDY))
+    return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
 
 
 def misread_reverse(stage: Stage, op: str) -> GradientError:
@@ -183,4 +185,4 @@ def misread_reverse(stage: Stage, op: str) -> GradientError:
     words = f"{name} differentiates another function than the kernel of op `{op}` calculates"
     because = "it rounds `//` and `%` of negative integers that it knows when it compiles towards zero, not down"
     rows = [("kernel", f"{stage.name} at {stage.source.place(stage.source.tree)}"), ("because", because)]
-    return GradientError(refusal(words, rows, sentence(f"{_DIVISION_REMEDY}, or use the generated gradient")))
+    return GradientError(refusal(words, rows, sentence(f"{_division_remedy(stage)}, or use the generated gradient")))

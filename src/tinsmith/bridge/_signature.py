@@ -314,7 +314,8 @@ def _check_returns(op: str, spec: Spec, stage: Stage) -> None:
     rows = [("at", stage.source.place(stage.source.tree))]
     odd = next((one for one in results if one.kind not in ("scalar", "matrix")), None)
     if odd is not None:
-        remedy = "Return numbers, vectors and matrices; a struct's members each by itself, `-> (ti.f32, ti.f32)`."
+        number = f"{stage.module_name}.f32"
+        remedy = f"Return numbers, vectors and matrices; a struct's members each by itself, `-> ({number}, {number})`."
         raise KernelError(refusal(f"{words} of a kind that no array holds", [*rows, ("kind", odd.shown)], remedy))
     if len(results) > len(stage.results):
         free = [str(item) for item in spec.outputs if item.name not in stage.parameters]

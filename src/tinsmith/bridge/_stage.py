@@ -14,7 +14,18 @@ from typing import Any
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import COMPILING, NAMES, Compiled, Engine, Language, Parameter, array_text, get, one_at_a_time
+from ..engines import (
+    COMPILING,
+    NAMES,
+    Compiled,
+    Engine,
+    Language,
+    Parameter,
+    array_text,
+    get,
+    module_name,
+    one_at_a_time,
+)
 from ..source import Roles, Source, divides, multiplies_atomically, roles_of, runs_in_blocks
 from ..source.ir import Lowered, NotCovered, lower, nodes, types
 from ..transforms import (
@@ -103,6 +114,11 @@ class Stage:
         return self.source.name
 
     @property
+    def module_name(self) -> str:
+        """What the kernel's file calls the module of its engine: `ti`, `qd`."""
+        return module_name(self.home.name, self.source.function)
+
+    @property
     def first(self) -> Stage:
         """The stage that this one launches again: itself, unless it is a `Relaunch`."""
         return self
@@ -135,7 +151,9 @@ class Stage:
         """Refuse a method of which nobody said whose."""
         if self.is_method and self.owner is None:
             words = f"kernel `{self.name}` of op `{op}` is a method, and has no object"
-            remedy = "Decorate its class with @ti.data_oriented, and take the method from an object of it."
+            remedy = (
+                f"Decorate its class with @{self.module_name}.data_oriented, and take the method from an object of it."
+            )
             raise KernelError(refusal(words, [("kernel", self.source.place(self.source.tree))], remedy))
 
     def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

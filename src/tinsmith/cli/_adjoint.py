@@ -48,7 +48,9 @@ def _require_kernel(found: Any, place: str) -> None:
         return
     file, _, name = place.rpartition(":")
     rows = [("file", file), ("came", type(found).__name__)]
-    raise InputError(refusal(f"`{name}` is no kernel and no op", rows, "Name what @ti.kernel or @ts.op decorates."))
+    raise InputError(
+        refusal(f"`{name}` is no kernel and no op", rows, "Name what @ti.kernel, @qd.kernel or @ts.op decorates.")
+    )
 
 
 def _op(found: Any, spec: str | None) -> Op:

@@ -40,6 +40,7 @@ def lint(subject: Any) -> list[Finding]:
         return lint_subject(subject)
     if not is_kernel(subject):
         words = "ts.lint takes a kernel, an op or a layer"
-        remedy = "Decorate the function with `@ti.kernel`; `tinsmith check FILE` lints files that nobody runs."
+        decorators = "`@ti.kernel` (or `@qd.kernel`)"
+        remedy = f"Decorate the function with {decorators}; `tinsmith check FILE` lints files that nobody runs."
         raise ArgumentError(refusal(words, [("came", type(subject).__name__)], remedy))
     return lint_kernels([subject])

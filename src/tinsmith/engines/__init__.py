@@ -8,6 +8,7 @@ user of one engine does not need the other.
 from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
 from ._language import Language, StructFacts
 from ._listening import Listener
+from ._module_name import module_name, preferred_name
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, public_name, replaced, started
 from ._shared import COMPILING, DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text, hold, one_at_a_time
@@ -40,9 +41,11 @@ __all__ = [
     "installed",
     "is_kernel",
     "loaded",
+    "module_name",
     "of_field",
     "of_kernel",
     "one_at_a_time",
+    "preferred_name",
     "probes",
     "public_name",
     "replaced",

@@ -9,6 +9,7 @@ from typing import Any
 from .._errors import KernelError, refusal
 from . import _shared
 from ._contract import Engine, FieldFacts
+from ._module_name import module_name
 
 PATHS = ("expression.snode", "snode.has_adjoint", "snode.id", "snode.offset", "snode.type")
 """Private names leaned on here, for the probes."""
@@ -25,7 +26,8 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         raise KernelError(refusal(f"field `{name}` holds structs, which no tensor can fill", [("came", kind)], remedy))
     snode = field.vars[0].ptr.snode()
     if snode is None:
-        remedy = "Give it a shape, or place it: `ti.root.dense(ti.i, n).place(field)`."
+        lang = module_name(engine.name)
+        remedy = f"Give it a shape, or place it: `{lang}.root.dense({lang}.i, n).place(field)`."
         raise KernelError(refusal(f"field `{name}` has not been placed", [("came", kind)], remedy))
     dtype = _shared.DTYPES.get(field.dtype.to_string())
     if dtype is None:

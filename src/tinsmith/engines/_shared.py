@@ -18,6 +18,7 @@ import torch
 
 from .._errors import EngineError, refusal
 from ._contract import ArrayArgument, Engine, HeldLaunch, Launch, Parameter, ScalarArgument
+from ._module_name import module_name
 
 DTYPES: dict[str, torch.dtype] = {
     "f16": torch.float16,
@@ -281,7 +282,9 @@ def require_placed(engine: Engine) -> None:
     asked = " with needs_grad=True" if gradients else ""
     words = f"{engine.name} runs no kernel while a field is declared{asked} and {what} is not placed"
     rows = [("declared", _declared_at(one, engine)) for one in gradients or waiting]
-    remedy = f"Place {what} too, `ti.root.dense(...).place({place})`, or give the field a shape."
+    remedy = (
+        f"Place {what} too, `{module_name(engine.name)}.root.dense(...).place({place})`, or give the field a shape."
+    )
     raise EngineError(refusal(words, rows[:3], remedy))
 
 

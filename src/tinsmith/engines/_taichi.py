@@ -19,6 +19,7 @@ from .._errors import KernelError, refusal
 from . import _fields, _parameters, _shared
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 from ._listening import Listener, told_to
+from ._module_name import module_name
 
 
 class Taichi(Engine):
@@ -52,7 +53,8 @@ class Taichi(Engine):
         except self.lang.TaichiSyntaxError as cause:
             name = type(owner).__name__
             words = f"class `{name}` of kernel `{self.function_of(kernel).__name__}` is not data-oriented"
-            raise KernelError(refusal(words, remedy=f"Decorate `{name}` with @ti.data_oriented.")) from cause
+            lang = module_name(self.name, self.function_of(kernel))
+            raise KernelError(refusal(words, remedy=f"Decorate `{name}` with @{lang}.data_oriented.")) from cause
         bound.__name__ = self.function_of(bound).__name__
         return bound
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .._lazy import lazy
-from ..engines import Engine
+from ..engines import Engine, module_name, preferred_name
 from ..source import (
     MISSING,
     Followed,
@@ -29,6 +29,7 @@ from ..source import (
 )
 from ..spec import Spec
 from ._finding import Finding, Severity
+from ._unrun import EngineName, UnrunSource
 
 ENGINES = ("taichi", "quadrants")
 BOTH = "Taichi and Quadrants"
@@ -85,6 +86,15 @@ class Subject:
     @property
     def is_kernel(self) -> bool:
         return self.kind == "kernel"
+
+    @lazy
+    def module_name(self) -> str:
+        """What its file calls the module of its engine: `ti`, `qd`."""
+        if not isinstance(self.source, UnrunSource):
+            return module_name(self.engine_name, self.source.function)
+        module = EngineName(self.engine_name)
+        names = [name for name, one in self.source.names.items() if isinstance(one, EngineName) and one == module]
+        return preferred_name(self.engine_name, names, [])
 
     @lazy
     def spots(self) -> tuple[Spot, ...]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import Engine, Language
+from ..engines import Engine, Language, module_name
 from ._calls import lent_arguments
 from ._field_uses import FieldUses, field_uses, is_item
 from ._nodes import called
@@ -321,7 +321,8 @@ class _Finder:
         name, caller = self._entered[key].name, circle[-1]
         calls = (call for call in caller.calls if _chains_in(call.func)[:1] and _chains_in(call.func)[0][-1] == name)
         words = f"function `{name}` calls itself, and nothing ends that while the kernel is compiled"
-        remedy = "Put the call under `if ti.static(...)` on a template parameter that comes to an end, or write a loop."
+        static = f"{module_name(self.engine.name, caller.function)}.static(...)"
+        remedy = f"Put the call under `if {static}` on a template parameter that comes to an end, or write a loop."
         raise KernelError(refusal(words, [("at", caller.place(next(calls, caller.tree)))], remedy))
 
     def _owner(self, stem: _Path) -> _Path:

@@ -76,7 +76,7 @@ class EngineReverse(KernelReverse):
         count = "not known before the launch" if depth is None else str(depth)
         rows = [("loop", f"carries `{nest.local}`, at {nest.place}"), ("values to keep", count)]
         own = "" if self._instead else "run it on Quadrants (`engine='quadrants'`), "
-        remedy = sentence(f"{own}make the loop `ti.static`, or {self._way()}")
+        remedy = sentence(f"{own}make the loop `{stage.module_name}.static`, or {self._way()}")
         raise GradientError(refusal(words, rows, remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
@@ -175,7 +175,8 @@ class EngineReverse(KernelReverse):
             return
         called = self._called(name)
         words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{called}` returned"
-        remedy = "Store it in an integer array, `slot[i] = ti.atomic_add(...)`, and use it in a later loop."
+        atomic = f"{stage.module_name}.atomic_add(...)"
+        remedy = f"Store it in an integer array, `slot[i] = {atomic}`, and use it in a later loop."
         raise GradientError(refusal(words, [("at", fetched.place)], remedy))
 
     def _refuse_carried(self, stage: Stage, name: str) -> None:

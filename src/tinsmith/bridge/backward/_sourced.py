@@ -249,7 +249,8 @@ class SourceAt(ReverseAt):
         if reason is None:
             return
         if reason.race is not None:
-            raise refuse_race(f"op `{self.case.signature.op}`", reason, reason.race)
+            module = self.case.signature.stages[0].module_name
+            raise refuse_race(f"op `{self.case.signature.op}`", reason, reason.race, module)
         words = f"op `{self.case.signature.op}` uses what its adjoint cannot be generated for"
         rows = [("construct", reason.construct), ("at", reason.place)]
         raise GradientError(
@@ -311,8 +312,11 @@ class SourceAt(ReverseAt):
         return unknown if isinstance(dim, Anything) else dim
 
 
-def refuse_race(owner: str, reason: NotCovered, race: Race) -> GradientError:
-    """The refusal of a gradient of what depends on the order of a parallel loop's iterations."""
+def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> GradientError:
+    """The refusal of a gradient of what depends on the order of a parallel loop's iterations.
+
+    `module` is what the kernel's file calls its engine.
+    """
     words = f"{owner} has no gradient: its result depends on the order in which iterations of a parallel loop run"
     rows = [
         ("changed", f"`{race.change}` in line {race.change_line}"),
@@ -320,7 +324,7 @@ def refuse_race(owner: str, reason: NotCovered, race: Race) -> GradientError:
         ("at", reason.place),
     ]
     remedy = (
-        "Put `ti.loop_config(serialize=True)` above the loop, or an outer loop over one index around it: "
+        f"Put `{module}.loop_config(serialize=True)` above the loop, or an outer loop over one index around it: "
         "`for _ in range(1):`. Its iterations then run in order."
     )
     return GradientError(refusal(words, rows, remedy))

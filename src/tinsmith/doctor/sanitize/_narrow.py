@@ -12,31 +12,32 @@ from ._columns import Columns
 
 _GIVEN = re.compile(r"(\w+)\s*=(?!=)")
 _VECTORS = tuple(f"{kind}{size}" for kind in ("vec", "mat") for size in (2, 3, 4))
-_REMEDY = "or start the engine with default_fp=ti.f64"
 _SAID = re.compile(r"\s*\w+\s*:[^=]*=|.*\b(?:cast|f32)\(")
 
 
-def narrow_values(kernel: nodes.Kernel, columns: Columns) -> Iterator[Finding]:
-    """TS609, at literals and at vectors of the default type. What the source says to be float32 is meant so."""
-    yield from _locals(kernel)
+def narrow_values(kernel: nodes.Kernel, columns: Columns, module: str) -> Iterator[Finding]:
+    """TS609, at literals and at vectors of the default type. What the source says to be float32 is meant so.
+
+    `module` is what the kernel's file calls its engine.
+    """
+    yield from _locals(kernel, module)
     cut = (stmt.line for stmt in walk.statements(kernel.body) if any(map(_is_cut, walk.expressions(stmt))))
     for line in dict.fromkeys(cut):
-        yield from _vector(kernel.path, line, columns)
+        yield from _vector(kernel.path, line, columns, module)
 
 
-def _vector(path: str, line: int, columns: Columns) -> Iterator[Finding]:
+def _vector(path: str, line: int, columns: Columns, module: str) -> Iterator[Finding]:
     """The first `tm.vec3(...)` of a statement in which float64 is rounded."""
     for name in _VECTORS:
         at, column = columns.operation(path, line, name)
         if column:
             words = f"`{name}` holds float32, and is given a float64 value: all but 24 of its 53 bits are lost"
-            yield Finding(
-                "TS609", "warning", path, at, column, words, f"`ti.Vector([...])`, which keeps float64, {_REMEDY}"
-            )
+            remedy = f"`{module}.Vector([...])`, which keeps float64, {_default(module)}"
+            yield Finding("TS609", "warning", path, at, column, words, remedy)
             return
 
 
-def _locals(kernel: nodes.Kernel) -> Iterator[Finding]:
+def _locals(kernel: nodes.Kernel, module: str) -> Iterator[Finding]:
     given = [one for one in walk.statements(kernel.body) if isinstance(one, nodes.Assign)]
     firsts: dict[str, nodes.Assign] = {}
     seen: set[int] = set()
@@ -45,7 +46,7 @@ def _locals(kernel: nodes.Kernel) -> Iterator[Finding]:
         is_literal = kernel.locals[one.name] == "f32" and isinstance(first.value, nodes.Const)
         if is_literal and first.line not in seen and _is_rounded(one.value):
             seen.add(first.line)
-            yield from _found(kernel.path, first, one.line)
+            yield from _found(kernel.path, first, one.line, module)
 
 
 def _is_rounded(value: nodes.Expr) -> bool:
@@ -63,7 +64,7 @@ def _is_variable(value: nodes.Expr) -> bool:
     return any(isinstance(one, nodes.Load | nodes.Local) for one in walk.parts(value))
 
 
-def _found(path: str, first: nodes.Assign, line: int) -> Iterator[Finding]:
+def _found(path: str, first: nodes.Assign, line: int, module: str) -> Iterator[Finding]:
     text = linecache.getline(path, first.line)
     if _SAID.match(text):
         return
@@ -73,5 +74,9 @@ def _found(path: str, first: nodes.Assign, line: int) -> Iterator[Finding]:
     words = f"`{name}` begins as a literal, so it is float32, and line {line} gives it a float64 value: "
     words += "all but 24 of its 53 bits are lost"
     is_vector = re.search(r"\b(?:vec|mat)[234]\(|\b(?:Vector|Matrix)\(", text)
-    typed = "`ti.Vector([...], ti.f64)`" if is_vector else "`ti.f64(0.0)`"
-    yield Finding("TS609", "warning", path, first.line, column, words, f"say its type, {typed}, {_REMEDY}")
+    typed = f"`{module}.Vector([...], {module}.f64)`" if is_vector else f"`{module}.f64(0.0)`"
+    yield Finding("TS609", "warning", path, first.line, column, words, f"say its type, {typed}, {_default(module)}")
+
+
+def _default(module: str) -> str:
+    return f"or start the engine with default_fp={module}.f64"

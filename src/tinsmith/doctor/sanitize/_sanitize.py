@@ -82,7 +82,7 @@ def _found(call: Examined) -> list[Finding]:
         path = run.here.kernel.path or kernels[0].path
         found = Finding("TS608", "warning", path, reason.line, 0, _unknown(reason.construct))
         return in_order([*run.log.findings(), found])
-    narrow = [found for kernel in kernels for found in narrow_values(kernel, run.columns)]
+    narrow = [found for kernel in kernels for found in narrow_values(kernel, run.columns, call.module_name)]
     return in_order([*run.log.findings(), *narrow])
 
 

@@ -236,7 +236,9 @@ class OpProgram:
             return ""
         words = f"kernel `{found.kernel}` of {self._layer} uses an index of `{found.array}` that is outside"
         rows = [("at", found.place), (f"axis {found.axis}", f"index {found.found}, of {found.size} elements")]
-        remedy = "Axes come in the order of their letters: what `dense(ti.l, T).dense(ti.i, n)` places is `x[i, t]`."
+        lang = launches[0].launcher.stage.module_name
+        axes = f"dense({lang}.l, T).dense({lang}.i, n)"
+        remedy = f"Axes come in the order of their letters: what `{axes}` places is `x[i, t]`."
         return refusal(words, rows, remedy)
 
     def _shapes(self, launches: Sequence[Launch]) -> dict[str, tuple[int, ...]]:

@@ -75,6 +75,10 @@ class ExaminedFields(Examined):
         return self._program.layer
 
     @property
+    def module_name(self) -> str:
+        return self._launches[0].launcher.stage.module_name
+
+    @property
     def inputs(self) -> dict[str, torch.Tensor]:
         return dict(zip(self._filled, self._memory, strict=True))
 

@@ -80,7 +80,7 @@ class OnFields:
             if isinstance(found, ArrayProgram):
                 return found(launches, memory)
             if active and isinstance(found, NotCovered) and found.race is not None:
-                raise refuse_generated(self.layer, found)
+                raise refuse_generated(self.layer, found, launches)
             with self._source_first(found):
                 results = run(self.program, launches, memory)
             if active and found is not None and not (isinstance(found, NoArray) or self.program.is_unforeseen):
@@ -184,10 +184,10 @@ def _rows(reason: Reason) -> list[tuple[str, ...]]:
     return [("because", lines[0]), *(("", line.strip()) for line in lines[1:-1])]
 
 
-def refuse_generated(layer: str, reason: NotCovered) -> GradientError:
+def refuse_generated(layer: str, reason: NotCovered, launches: Sequence[Launch]) -> GradientError:
     """The refusal of a gradient that cannot be generated."""
     if reason.race is not None:
-        return refuse_race(layer, reason, reason.race)
+        return refuse_race(layer, reason, reason.race, launches[0].launcher.stage.module_name)
     words = f"{layer} uses what its gradient cannot be generated for"
     return GradientError(refusal(words, _rows(reason), "Write that line in other words."))
 

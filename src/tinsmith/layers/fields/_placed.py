@@ -22,7 +22,7 @@ from ..._errors import (
     ShapeError,
     refusal,
 )
-from ...engines import Engine, FieldFacts, of_field
+from ...engines import Engine, FieldFacts, module_name, of_field
 from .._pool import gradient_field
 
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
@@ -180,9 +180,8 @@ def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, lay
     engine = of_field(field)
     if engine is None:
         came = f"{type(field).__name__} {getattr(field, '__name__', '')}".strip()
-        raise ArgumentError(
-            refusal(f"`{name}` of {layer} must be a field", [("came", came)], "Pass a ti.field or ti.Vector.field.")
-        )
+        remedy = "Pass what `field` or `Vector.field` of Taichi or Quadrants makes."
+        raise ArgumentError(refusal(f"`{name}` of {layer} must be a field", [("came", came)], remedy))
     facts = engine.field_facts(field, name)
     _check_gradient(field, facts, name, layer, engine)
     if needs_grad and not facts.has_gradient:
@@ -204,7 +203,8 @@ def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine
         return
     if engine.is_awaited(gradient):
         words = f"field `{name}` of {layer} was declared with needs_grad=True and placed by hand, its gradient was not"
-        remedy = f"Place it too, before registering: `.place({name}, {name}.grad)`, or `ti.root.lazy_grad()`."
+        others = f"`{module_name(engine.name)}.root.lazy_grad()`"
+        remedy = f"Place it too, before registering: `.place({name}, {name}.grad)`, or {others}."
         raise GradientError(refusal(words, [("shape", str(facts.shape))], remedy))
     if not facts.has_gradient:
         return

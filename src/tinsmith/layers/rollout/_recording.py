@@ -17,7 +17,7 @@ import torch
 from ..._errors import ArgumentError, GradientError, KernelError, refusal
 from ..._warned import find_place_of_user
 from ...bridge import Bound, Launcher
-from ...engines import Engine, FieldFacts, Listener, get, loaded, of_field
+from ...engines import Engine, FieldFacts, Listener, get, loaded, module_name, of_field
 from ..fields import Launch
 from ._writes import element_writer, filler, loader
 
@@ -135,14 +135,14 @@ class Kernels:
         if not type(kernel).__module__.startswith(f"{engine.name}."):
             words = f"{self.name} runs on {engine.name}, and `{kernel.func.__name__}` is a kernel of another engine"
             raise KernelError(refusal(words, [("at", place_of_user())], "Use kernels of one engine."))
-        name = kernel.func.__name__
+        name, tape = kernel.func.__name__, f"`{module_name(engine.name)}.ad.Tape`"
         if engine.is_gradient(kernel):
             words = f"{self.name} calls the engine's gradient of kernel `{name}`"
-            remedy = "Leave out `.grad()` calls and `ti.ad.Tape`: a rollout makes the gradient of what it runs."
+            remedy = f"Leave out `.grad()` calls and {tape}: a rollout makes the gradient of what it runs."
             raise GradientError(refusal(words, [("at", place_of_user())], remedy))
         if engine.owns(kernel.func) and name != COPY:
             words = f"{self.name} calls `{name}`, a kernel of {engine.name}'s own"
-            remedy = "Leave out `ti.ad.Tape` and what else clears or computes gradients: a rollout does so itself."
+            remedy = f"Leave out {tape} and what else clears or computes gradients: a rollout does so itself."
             raise KernelError(refusal(words, [("at", place_of_user())], remedy))
         decorated = engine.free_kernel(kernel)
         if engine.results(decorated):

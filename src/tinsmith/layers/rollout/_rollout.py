@@ -181,7 +181,7 @@ class Rollout:
         try:
             return ArrayProgram(self.name, self._roles, launches, _HABITS)
         except NotCovered as reason:
-            raise refuse_generated(self.name, reason) from None
+            raise refuse_generated(self.name, reason, launches) from None
 
     def _check_gradient(
         self, program: ArrayProgram, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]
@@ -194,7 +194,7 @@ class Rollout:
         active = tuple([one for one, t in pairs if (t.requires_grad or is_any) and one.may_have_gradient])
         reason = program.refusal(launches, active) if active else None
         if reason is not None:
-            raise refuse_generated(self.name, reason)
+            raise refuse_generated(self.name, reason, launches)
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, side)) for side in (self._roles.filled, self._roles.outputs))

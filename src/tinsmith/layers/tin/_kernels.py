@@ -58,7 +58,9 @@ class Kernels:
         if not is_kernel(kernel):
             came = f"{type(kernel).__name__} {getattr(kernel, '__name__', kernel)!r:.60}"
             words = f"{layer}.register_kernel takes a kernel"
-            raise ArgumentError(refusal(words, [("came", came)], "Decorate the function with @ti.kernel."))
+            raise ArgumentError(
+                refusal(words, [("came", came)], "Decorate the function with @ti.kernel (or @qd.kernel).")
+            )
         name = of_kernel(kernel).function_of(kernel).__name__ if name is None else name
         if name in self._launchers:
             words = f"{layer} has a kernel `{name}` already"

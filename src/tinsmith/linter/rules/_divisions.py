@@ -25,7 +25,7 @@ def known_divisions(subject: Subject) -> Iterator[Finding]:
             words = f"`{subject.text(node)}` is of integers that the engine knows when it compiles: there {BOTH} round "
             words += "towards zero, where Python and the engines at run time round down"
             local = known.locals_in(node)[0]
-            remedy = f"{local} = ti.static({subject.text(known.values[local])})"
+            remedy = f"{local} = {subject.module_name}.static({subject.text(known.values[local])})"
             yield subject.finding("TS306", "warning", node, words, remedy)
 
 

@@ -202,7 +202,8 @@ def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:
             variable, count = step
             if other.kind == "read":
                 words = f"stores what another parallel iteration reads in line {line}: that of `{variable}` {count:+d}"
-                remedy = "ti.loop_config(serialize=True)  # before the loop, or an inner loop: for _ in range(1):"
+                order = f"{subject.module_name}.loop_config(serialize=True)"
+                remedy = f"{order}  # before the loop, or an inner loop: for _ in range(1):"
                 return _at(subject, "TS106", change, f"{words}. Which comes first is chance", remedy)
             words = f"stores to the element of `{label}` that another parallel iteration changes in line {line}"
             return _at(subject, "TS105", change, f"{words}: which one wins is chance", f"{label}[...] += ...")

@@ -246,4 +246,6 @@ def narrow_literals(subject: Subject) -> Iterator[Finding]:
             if isinstance(value.value, float) and types.first.get(target.id) is value:
                 shown = " and ".join(f"`{name}`" for name in sorted(doubles))
                 words = f"`{target.id}` begins as a literal, so it is float32, and {shown} float64"
-                yield subject.finding("TS305", "warning", value, words, f"{target.id} = ti.f64({value.value!r})")
+                yield subject.finding(
+                    "TS305", "warning", value, words, f"{target.id} = {subject.module_name}.f64({value.value!r})"
+                )

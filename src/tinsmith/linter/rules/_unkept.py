@@ -56,7 +56,9 @@ def decisions(subject: Subject) -> Iterator[Finding]:
             what = "if" if isinstance(spot.statement, ast.If) else "a loop over"
             words = f"`{what} {subject.text(steer)}` in a loop, beside {beside} outside it"
             more = ": Taichi's reverse mode takes the last iteration's decision for all"
-            remedy = "ti.select(..., ..., 0.0)  # in place of the branch; or load in a loop of its own"
+            remedy = (
+                f"{subject.module_name}.select(..., ..., 0.0)  # in place of the branch; or load in a loop of its own"
+            )
             yield subject.finding("TS412", "warning", steer, words + more, remedy, ("taichi",))
 
 

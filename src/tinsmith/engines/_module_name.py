@@ -1,0 +1,40 @@
+"""What a user's file calls an engine's module, for messages that say what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from types import ModuleType
+from typing import Any
+
+USUAL_NAMES = {"taichi": "ti", "quadrants": "qd"}
+
+
+def module_name(engine: str, function: Callable[..., Any] | None = None) -> str:
+    """The name under which the file of a kernel's Python function imports an engine.
+
+    The usual one, `ti` or `qd`, where no function is given, or where it does not see the module.
+
+    Example:
+        >>> module_name("quadrants")
+        'qd'
+    """
+    if function is None:
+        return USUAL_NAMES[engine]
+    visible = {**function.__globals__, **dict(_closure(function))}
+    names = [name for name, one in visible.items() if isinstance(one, ModuleType) and one.__name__ == engine]
+    code = function.__code__
+    return preferred_name(engine, names, {*code.co_names, *code.co_freevars})
+
+
+def preferred_name(engine: str, names: Collection[str], used: Collection[str]) -> str:
+    """Of the names of an engine's module one that is `used`, else the usual one; that too where there is none."""
+    usual = USUAL_NAMES.get(engine, "ti")
+    return min(names, key=lambda name: (name not in used, name != usual), default=usual)
+
+
+def _closure(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not assigned yet
+            continue
