@@ -115,3 +115,28 @@ def test_what_may_be_apart_is_not_refused(lang64, form):
     op = ts.op("x[n] -> y[n]")(make_kernel(lang64, APART[form]))
     x = torch.rand(8, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: op(x, 4), x)
+
+
+@pytest.mark.parametrize("adjoint", ["auto", "source"])
+def test_what_is_said_of_the_gradient_names_the_race(lang64, adjoint):
+    """Not the engine's, which no call takes."""
+    op = ts.op("x[n] -> y[n]", adjoint=adjoint)(make_kernel(lang64, RACES["guarded sum"][0]))
+    with pytest.raises(ts.GradientError):
+        op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
+    asked = op.explain().partition("  for x\n")[2].splitlines()
+    assert asked[0].startswith(
+        "    not generated: `y[i - 1]`, which another iteration of the parallel loop changes, at "
+    )
+    assert asked[1] == "    refused: its result depends on the order in which iterations of a parallel loop run"
+    assert "instead:" not in op.explain()
+    result = ts.gradcheck(op, torch.rand(8, dtype=torch.float64), 1)
+    assert result.verdict == "refused"
+    assert result.origin == "which is not generated, since iterations of a parallel loop race"
+    (finding,) = [one for one in result.findings if one.rule == "TS703"]
+    assert "`kernel` has no gradient: its result depends on the order" in finding.message
+    assert "engine" not in str(result).partition("\n")[0]
+
+
+def test_another_refusal_still_names_the_engine(lang64):
+    op = ts.op("x[n] -> y[n]", adjoint="engine")(make_kernel(lang64, RACES["guarded sum"][0]))
+    assert ts.gradcheck(op, torch.rand(8, dtype=torch.float64), 1).origin == "by the engine's own reverse mode"

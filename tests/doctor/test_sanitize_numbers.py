@@ -313,7 +313,7 @@ def test_literals_that_round_what_they_are_given(lang):
     product = found.one("TS609", "pair")
     assert product.message.startswith("`product` begins as a literal, so it is float32, and line ")
     assert "f64(0.0)" in product.remedy
-    assert "`ti.Vector([...], ti.f64)`" in found.one("TS609", "vector").remedy
+    assert "`lang.Vector([...], lang.f64)`" in found.one("TS609", "vector").remedy
     assert found.one("TS609", "function")
     assert seen(total, X) == []
 
@@ -335,7 +335,7 @@ def test_vectors_that_round_what_they_are_given(lang):
     rounded = found.one("TS609", "here")
     assert len(found) == 1 and pointed(rounded).startswith("lang.math.vec2(")
     assert rounded.message == "`vec2` holds float32, and is given a float64 value: all but 24 of its 53 bits are lost"
-    assert rounded.remedy.startswith("`ti.Vector([...])`, which keeps float64, ")
+    assert rounded.remedy.startswith("`lang.Vector([...])`, which keeps float64, ")
     assert seen(squares, X.reshape(-1, 2)) == []
 
 

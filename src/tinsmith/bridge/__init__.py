@@ -3,7 +3,7 @@
 from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
 from ._cache import Cache
-from ._examined import Examinable, Examined, examined, examined_layer, lint_subject
+from ._examined import Examinable, Examined, Origin, examined, examined_layer, lint_subject
 from ._examples import example_inputs
 from ._foresight import Foresight
 from ._language import language
@@ -33,7 +33,7 @@ from ._tracing import (
 )
 from ._transfer import Copy, ManagedLoads, Transfer
 from ._watched import Noted, current_watch, note_values, show_layer, watch_calls
-from .backward import refuse_race
+from .backward import RACE, refuse_race
 from .operators import is_distributed
 
 __all__ = [
@@ -55,8 +55,10 @@ __all__ = [
     "Noted",
     "Op",
     "OpOptions",
+    "Origin",
     "Prepared",
     "PreparedPass",
+    "RACE",
     "Reference",
     "Stepping",
     "Transfer",

@@ -30,6 +30,8 @@ from .backward import AutoAt, HandWritten, SourceAt
 from .derived import recorded_of
 
 Tensors = Mapping[str, torch.Tensor]
+Origin = Literal["source", "engine", "backward", "race"]
+"""Where a gradient comes from: "race" where it is refused, since iterations of a parallel loop race."""
 
 
 class Examined(ABC):
@@ -121,8 +123,8 @@ class Examined(ABC):
         """Where the gradient comes from: "auto", "source", "engine", "backward"."""
 
     @abstractmethod
-    def origin(self, active: frozenset[str]) -> str:
-        """The same for the gradient by these inputs, with "auto" decided."""
+    def origin(self, active: frozenset[str]) -> Origin:
+        """The same for the gradient by these inputs, with "auto" decided, and with "race" where it is refused."""
 
     @property
     @abstractmethod
@@ -286,10 +288,14 @@ class ExaminedOp(Examined):
     def gradient(self) -> str:
         return self.form.call.core.reverse.name
 
-    def origin(self, active: frozenset[str]) -> str:
-        if not isinstance(self.form.call.reverse, AutoAt):
-            return self.gradient
-        return "source" if self.refusal(active) is None else "engine"
+    def origin(self, active: frozenset[str]) -> Origin:
+        reverse = self.form.call.reverse
+        if not isinstance(reverse, AutoAt | SourceAt):
+            return "backward" if isinstance(self.form.call.core.reverse, HandWritten) else "engine"
+        reason = self.refusal(active)
+        if reason is not None and reason.race is not None:
+            return "race"
+        return "source" if reason is None or isinstance(reverse, SourceAt) else "engine"
 
     def refusal(self, active: frozenset[str]) -> NotCovered | None:
         """Why no gradient by these inputs is generated; None where one is, or none is wanted."""

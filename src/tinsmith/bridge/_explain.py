@@ -15,7 +15,7 @@ from ._signature import fitting_dtypes
 from ._stage import Stage
 from ._told import told
 from ._variant import ArrayType, Variant
-from .backward import AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
+from .backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
 from .operators import shares_of
 
 _ORIGINS = {
@@ -84,6 +84,8 @@ def _asked(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
             if isinstance(reverse, AutoReverse) and reason.race is None:
                 yield f"    instead: {_ORIGINS['engine']}"
                 yield from (f"  {line}" for line in _saved(reverse.engine, active))
+            elif reason.race is not None:
+                yield f"    refused: {RACE}"
 
 
 def _saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]:

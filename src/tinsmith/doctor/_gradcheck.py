@@ -325,6 +325,7 @@ _ORIGINS = {
     "source": "generated from the kernel's source",
     "engine": "by the engine's own reverse mode",
     "backward": "by a hand-written kernel",
+    "race": "which is not generated, since iterations of a parallel loop race",
 }
 
 

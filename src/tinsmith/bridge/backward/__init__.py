@@ -6,7 +6,7 @@ from ._engine_reverse import EngineReverse
 from ._generated import forward_layout
 from ._kernel_reverse import KernelReverse
 from ._reverse import Reverse, ReverseAt, Wish
-from ._sourced import SourceAt, SourceReverse, refuse_race
+from ._sourced import RACE, SourceAt, SourceReverse, refuse_race
 
 __all__ = [
     "AutoAt",
@@ -14,6 +14,7 @@ __all__ = [
     "EngineReverse",
     "HandWritten",
     "KernelReverse",
+    "RACE",
     "Reverse",
     "ReverseAt",
     "SourceAt",

@@ -32,6 +32,8 @@ from ._reverse import Reverse, ReverseAt, Wish
 
 Kernels = Callable[[Case], list[Lowered]]
 """Gives an op's kernels as IR, for a kind of call."""
+RACE = "its result depends on the order in which iterations of a parallel loop run"
+"""Why a kernel whose iterations race has no gradient."""
 MOST_GROUPS = 8
 """Sets of outputs for which a gradient of their own is generated; other sets take that of each output, and add up."""
 
@@ -317,7 +319,7 @@ def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> Grad
 
     `module` is what the kernel's file calls its engine.
     """
-    words = f"{owner} has no gradient: its result depends on the order in which iterations of a parallel loop run"
+    words = f"{owner} has no gradient: {RACE}"
     rows = [
         ("changed", f"`{race.change}` in line {race.change_line}"),
         ("read", f"`{race.read}` in line {race.read_line}, which another iteration changes"),

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import torch
 
-from ..._errors import KernelError, TinsmithError, refusal
-from ...bridge import Examined
+from ..._errors import GradientError, KernelError, TinsmithError, refusal
+from ...bridge import Examined, Origin
 from ...engines import Language
 from ...source.ir import Lowered, NotCovered
 from ._as_op import OpProgram
@@ -34,6 +34,7 @@ class ExaminedFields(Examined):
         launches: its kernels with their arguments.
         memory: of the filled fields, in their order.
         arrays: the same kernels as an op on arrays, where the gradient is generated; None where it is the engine's.
+        refused: what a call that wants a gradient raises, where iterations race; None where it has one.
     """
 
     kind: Literal["op", "layer"] = "layer"
@@ -44,7 +45,9 @@ class ExaminedFields(Examined):
         launches: tuple[Launch, ...],
         memory: Sequence[torch.Tensor],
         arrays: ArrayProgram | None,
+        refused: GradientError | None = None,
     ) -> None:
+        self._refused = refused
         self._arrays = arrays
         # Fields are put back between a forward pass and its backward pass, so what that needs must be saved.
         self._program = program.as_saving(launches)
@@ -110,10 +113,12 @@ class ExaminedFields(Examined):
     # What is computed -------------------------------------------------------------------------
     @property
     def gradient(self) -> str:
-        return "engine" if self._arrays is None else "source"
+        return "source" if self._arrays is not None or self._refused is not None else "engine"
 
-    def origin(self, active: frozenset[str]) -> str:
-        return self.gradient
+    def origin(self, active: frozenset[str]) -> Origin:
+        if self._refused is not None:
+            return "race"
+        return "engine" if self._arrays is None else "source"
 
     @property
     def engine_remedy(self) -> str:
@@ -134,6 +139,8 @@ class ExaminedFields(Examined):
 
     def compute(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         memory = [values.get(name, one) for name, one in self.inputs.items()]
+        if self._refused is not None and torch.is_grad_enabled() and any(one.requires_grad for one in memory):
+            raise self._refused
         with self.preserve_memory():
             if self._arrays is None:
                 results = run(self._program, self._launches, memory)
@@ -142,7 +149,7 @@ class ExaminedFields(Examined):
         return dict(zip(self._outputs, results, strict=True))
 
     def with_adjoint(self, adjoint: str | None) -> Examined:
-        if adjoint == "engine" and self._arrays is not None:
+        if adjoint == "engine" and self.gradient == "source":
             return ExaminedFields(self._program, self._launches, self._memory, None)
         return self._required_op.with_adjoint(adjoint) if adjoint == "source" and self._arrays is None else self
 

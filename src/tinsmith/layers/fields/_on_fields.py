@@ -11,13 +11,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from textwrap import indent
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 
 from ..._errors import GradientError, TinsmithError, refusal
 from ..._warned import warn
-from ...bridge import Adjoint, Examined, is_transformed, refuse_race, show_layer
+from ...bridge import RACE, Adjoint, Examined, is_transformed, refuse_race, show_layer
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED
 from ._call import run
@@ -79,7 +79,7 @@ class OnFields:
             show_layer(self, lambda: self._note(launches, found))
             if isinstance(found, ArrayProgram):
                 return found(launches, memory)
-            if active and isinstance(found, NotCovered) and found.race is not None:
+            if active and _is_race(found):
                 raise refuse_generated(self.layer, found, launches)
             with self._source_first(found):
                 results = run(self.program, launches, memory)
@@ -159,7 +159,9 @@ class OnFields:
     def examine(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Examined:
         """A call, laid open for who checks it."""
         found = self._choose(launches, self._all_active())
-        return ExaminedFields(self.program, launches, memory, found if isinstance(found, ArrayProgram) else None)
+        arrays = found if isinstance(found, ArrayProgram) else None
+        refused = refuse_generated(self.layer, found, launches) if _is_race(found) else None
+        return ExaminedFields(self.program, launches, memory, arrays, refused)
 
     def explain(self) -> str:
         """What a call does, for people."""
@@ -167,10 +169,16 @@ class OnFields:
         if isinstance(found, ArrayProgram):
             return f"on fields\n\ngradient: generated from the kernels' source\n{found.explain()}"
         rows = [] if found is None else [f"not generated from the source: {_headline(found)}"]
-        return "\n".join(["on fields\n", *rows, self.program.explain()])
+        refused = f"refused: {RACE}" if _is_race(found) else ""
+        return "\n".join(["on fields\n", *rows, self.program.explain(refused)])
 
     def _all_active(self) -> tuple[Placed, ...]:
         return tuple(one for one in self.roles.filled if one.may_have_gradient)
+
+
+def _is_race(found: ArrayProgram | Reason | None) -> TypeGuard[NotCovered]:
+    """Whether no gradient is right, since iterations of a parallel loop race: then the engine's is not taken."""
+    return isinstance(found, NotCovered) and found.race is not None
 
 
 def _headline(reason: Reason) -> str:

@@ -146,11 +146,8 @@ class Program:
         """Whether the gradient could not be checked before a call, of which the first call warned."""
         return not isinstance(self._foresight(), OpProgram)
 
-    def explain(self) -> str:
-        """What a call does, for people."""
-        found = self._foresight()
-        is_checked = isinstance(found, OpProgram)
-        checked = "checked as the op that the kernels would make" if is_checked else f"not checked: {_headline(found)}"
+    def explain(self, gradient: str = "") -> str:
+        """What a call does, for people. `gradient` says of it what else a layer knows: that it is refused."""
         rows = [
             ("filled", self.roles.filled),
             ("outputs", self.roles.outputs),
@@ -159,7 +156,13 @@ class Program:
             ("gradients of", self.active_fields),
         ]
         lines = [f"{label}: {', '.join(map(str, fields)) or 'nothing'}" for label, fields in rows]
-        return "\n".join([*lines, f"gradient: the engine's reverse mode, {checked}"])
+        return "\n".join([*lines, f"gradient: {gradient or self._describe_gradient()}"])
+
+    def _describe_gradient(self) -> str:
+        found = self._foresight()
+        is_checked = isinstance(found, OpProgram)
+        checked = "checked as the op that the kernels would make" if is_checked else f"not checked: {_headline(found)}"
+        return f"the engine's reverse mode, {checked}"
 
     # Checking -----------------------------------------------------------------------------
     def as_saving(self, launches: Sequence[Launch]) -> Program:
