@@ -6,16 +6,24 @@ nnz rows, one for each Gaussian that a camera sees. Poses are world to camera, O
 
 from __future__ import annotations
 
+from ...nn.optimizers import SelectiveAdam
 from ._accumulate import accumulate
 from ._blend import rasterize_to_pixels
 from ._covariance import quat_scale_to_covar_preci
+from ._default_strategy import DefaultStrategy
 from ._harmonics import spherical_harmonics
+from ._mcmc_strategy import MCMCStrategy
 from ._projection import fully_fused_projection
 from ._rasterization import rasterization
+from ._relocation import compute_relocation
 from ._tiles import isect_offset_encode, isect_tiles
 
 __all__ = [
+    "DefaultStrategy",
+    "MCMCStrategy",
+    "SelectiveAdam",
     "accumulate",
+    "compute_relocation",
     "fully_fused_projection",
     "isect_offset_encode",
     "isect_tiles",

@@ -1,0 +1,86 @@
+"""Parameters whose rows come and go: an optimizer is moved to the new parameter, and its state with it.
+
+Splatting adds and removes Gaussians while it trains. torch's optimizers know parameters by identity, so a parameter of
+another size has to take the old one's place in the groups, and its moments the place of the old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ..._errors import ArgumentError, refusal
+from ._exponential_decay import ExponentialDecay
+from ._wrapper import Wrapper
+
+ChangeRows = Callable[[torch.Tensor], torch.Tensor]
+"""From a state with one row per row of the old parameter to one with a row per row of the new parameter."""
+
+_REMEDY = "Use torch.optim.Adam, `SelectiveAdam`, or `make_optimizer` with Adam or SGD (and ExponentialDecay)."
+
+
+def require_resizable(optimizer: torch.optim.Optimizer) -> None:
+    """Raises ArgumentError for an optimizer that keeps weights or counts outside of its parameters' state."""
+    if not isinstance(optimizer, Wrapper):
+        return
+    if not isinstance(optimizer, ExponentialDecay):
+        headline = f"{type(optimizer).__name__} cannot follow a parameter whose rows come and go"
+        raise ArgumentError(refusal(headline, [("optimizer", type(optimizer).__name__)], _REMEDY))
+    require_resizable(optimizer.nested)
+
+
+@torch.no_grad()
+def replace_parameter(
+    optimizer: torch.optim.Optimizer, old: torch.Tensor, new: torch.Tensor, change: ChangeRows
+) -> None:
+    """Put `new` in the place of `old`, in the groups and in the state of an optimizer.
+
+    State that has a row for each row of `old` (moments, counts of steps by row) goes through `change`; state without
+    axes (a count of steps) stays as it is.
+
+    Args:
+        optimizer: torch's own, or one of ours that keeps all of its state by parameter.
+        old: (rows, ...), a parameter of the optimizer.
+        new: (other rows, ...), not one of its parameters yet.
+        change: makes the new state of the old.
+
+    Raises:
+        ArgumentError: `old` is not a parameter of the optimizer, or there is state that is neither by row nor
+            without axes. The optimizer is then as it was.
+    """
+    require_resizable(optimizer)
+    places = [
+        (group, index)
+        for group in optimizer.param_groups
+        for index, parameter in enumerate(group["params"])
+        if parameter is old
+    ]
+    if not places:
+        rows = [("parameter", f"of shape {tuple(old.shape)}"), ("optimizer", type(optimizer).__name__)]
+        raise ArgumentError(refusal("the parameter is not one that the optimizer steps", rows))
+    changed = {key: _changed(optimizer, key, value, old, change) for key, value in _state(optimizer, old).items()}
+    for group, index in places:
+        group["params"][index] = new
+    if optimizer.state.pop(old, None) is not None:
+        optimizer.state[new] = changed
+
+
+def _state(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> dict[str, object]:
+    return optimizer.state.get(parameter, {})  # a defaultdict: `[]` would make an entry
+
+
+def _changed(
+    optimizer: torch.optim.Optimizer, key: str, value: object, old: torch.Tensor, change: ChangeRows
+) -> object:
+    if not isinstance(value, torch.Tensor) or value.ndim == 0:
+        if value is None or isinstance(value, (torch.Tensor, int, float, bool)):
+            return value
+    elif len(value) == len(old):
+        return change(value)
+    came = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+    rows = [
+        ("optimizer", type(optimizer).__name__),
+        (f"state {key!r}", str(came), f"expected {len(old)} rows, as the parameter has"),
+    ]
+    raise ArgumentError(refusal("the optimizer has state that cannot be changed by rows", rows, _REMEDY))

@@ -1,0 +1,66 @@
+"""Relocation: what a Gaussian has to become so that several copies of it look like it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..._errors import ShapeError, refusal
+
+_MOST_COPIES = 51  # gsplat's number; more copies of one Gaussian are treated as so many
+
+
+def compute_relocation(
+    opacities: Tensor, scales: Tensor, ratios: Tensor, *, min_opacity: float = 0.005
+) -> tuple[Tensor, Tensor]:
+    """The opacity and scales of each of n Gaussians in one place that together look like one.
+
+    Equation 9 of Kheradmand et al., 3D Gaussian Splatting as Markov Chain Monte Carlo (2024): along a line through its
+    centre, a Gaussian of standard deviation s and opacity o has as much alpha as the n that take its place,
+
+        integral of o exp(-x^2 / 2 s^2) dx = integral of 1 - (1 - p exp(-x^2 / 2 r^2))^n dx
+        p = 1 - (1 - o)^(1 / n)
+        r = s o / sum over k = 1 .. n of binomial(n, k) (-1)^(k - 1) p^k / sqrt(k)
+
+    The sum is the paper's double sum over i and k, with the one over i done: that of binomial(i - 1, k - 1) is
+    binomial(n, k). It is worked out in float64, for its terms alternate.
+
+    Args:
+        opacities: (N), 0 to 1. Not differentiable, as nothing here is.
+        scales: (N, 3).
+        ratios: (N), how many there will be of each, 1 to 51; larger ones count as 51.
+        min_opacity: the least that p is, before the scales are worked out.
+
+    Returns:
+        The new opacities (N) and scales (N, 3).
+
+    Raises:
+        ShapeError: they do not fit each other.
+
+    Example:
+        >>> opacities, scales = torch.tensor([0.75]), torch.ones(1, 3)
+        >>> ts.render.gaussians.compute_relocation(opacities, scales, torch.tensor([2]))
+        (tensor([0.5000]), tensor([[0.9111, 0.9111, 0.9111]]))
+    """
+    n = len(opacities)
+    if opacities.shape != (n,) or scales.shape != (n, 3) or ratios.shape != (n,):
+        rows = [("opacities", f"[N] = {tuple(opacities.shape)}"), ("scales", f"[N, 3] = {tuple(scales.shape)}")]
+        rows += [("ratios", f"[N] = {tuple(ratios.shape)}")]
+        raise ShapeError(refusal("the arguments of `compute_relocation` do not fit each other", rows))
+    with torch.no_grad():
+        o, count = opacities.double(), ratios.long().clamp(1, _MOST_COPIES)
+        most = 1 - torch.finfo(torch.float32).eps
+        p = (1 - (1 - o) ** (1 / count.double())).clamp(min_opacity, most)
+        factors = _signed_binomials(o.device)[count]
+        powers = torch.arange(1, _MOST_COPIES + 1, device=o.device)
+        spread = (factors * p[:, None] ** powers).sum(-1)
+        return p.to(opacities.dtype), ((o / spread)[:, None] * scales.double()).to(scales.dtype)
+
+
+def _signed_binomials(device: torch.device) -> Tensor:
+    """(n, k - 1): binomial(n, k) (-1)^(k - 1) / sqrt(k), 0 where k > n."""
+    counts = range(1, _MOST_COPIES + 1)
+    table = [[math.comb(n, k) * (-1) ** (k - 1) / math.sqrt(k) for k in counts] for n in range(_MOST_COPIES + 1)]
+    return torch.tensor(table, dtype=torch.float64, device=device)
