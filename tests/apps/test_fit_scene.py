@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -17,7 +16,6 @@ from tinsmith.apps._film import psnr_of_pixels
 from tinsmith.apps.fit_scene import SceneOptions, _run, fit_scene
 from tinsmith.apps.fit_scene._dataset import read_dataset
 from tinsmith.apps.fit_scene._orbit import Orbit
-from tinsmith.apps.fit_scene._similarity import ssim
 from tinsmith.apps.fit_scene._training import Training
 from tinsmith.nn import Trainer
 
@@ -158,44 +156,6 @@ def test_the_orbit_goes_around_what_the_cameras_look_at(scene_folder):
         assert torch.linalg.det(pose[:3, :3]) > 0
         torch.testing.assert_close(pose[:3, 3] - orbit.distance * pose[:3, 2], orbit.middle)
         assert pose[2, 1] > 0
-
-
-# SSIM ----------------------------------------------------------------------------------------
-
-
-def _pattern():
-    y, x = np.mgrid[0:24, 0:32]
-    waves = [np.sin(0.3 * x + 0.1 * y), np.cos(0.2 * y - 0.05 * x), np.sin(0.11 * x * y)]
-    return np.stack(waves, -1) * 0.5 + 0.5, np.sin(1.7 * x + 2.3 * y)[..., None] * np.array([1, 0.5, 0.25])
-
-
-# scikit-image 0.26: structural_similarity(..., gaussian_weights=True, sigma=1.5, use_sample_covariance=False,
-# data_range=1), whose window and mean are those of the paper.
-SSIMS = {
-    "noise": (lambda a, noise: np.clip(a + 0.2 * noise, 0, 1), 0.8275366799691793),
-    "upside down": (lambda a, _: a[::-1].copy(), 0.013647808830462472),
-    "negative": (lambda a, _: 1 - a, -0.6420337798961383),
-    "darker": (lambda a, _: 0.5 * a, 0.648604932123717),
-    "black": (lambda a, _: np.zeros_like(a), 0.0011745656351645581),
-    "itself": (lambda a, _: a, 1.0),
-}
-
-
-@pytest.mark.parametrize("name", SSIMS)
-def test_ssim_is_that_of_scikit_image(name):
-    how, expected = SSIMS[name]
-    picture, noise = _pattern()
-    other = how(picture, noise)
-    assert ssim(torch.tensor(picture), torch.tensor(other)) == pytest.approx(expected, abs=1e-12)
-    assert ssim(torch.tensor(other), torch.tensor(picture)) == pytest.approx(expected, abs=1e-12)
-
-
-def test_ssim_of_even_pictures_is_of_their_means():
-    one, other = torch.full((11, 11, 1), 0.3), torch.full((11, 11, 1), 0.8)
-    expected = (2 * 0.3 * 0.8 + 1e-4) / (0.09 + 0.64 + 1e-4)
-    assert ssim(one, other) == pytest.approx(expected, abs=1e-6)
-    with pytest.raises(ValueError, match="11 pixels or more"):
-        ssim(one[:10], other[:10])
 
 
 # Refusals ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ._occupancy import OccupancyGrid
 from ._packed import pack
 from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
+from ._similarity import l1_ssim_loss, ssim
 from ._volume import volume_render
 
 __all__ = [
@@ -37,11 +38,13 @@ __all__ = [
     "image_rays",
     "inclusive_prod",
     "inclusive_sum",
+    "l1_ssim_loss",
     "march",
     "opacity_penalty",
     "pack",
     "pinhole_rays",
     "ray_aabb_intersect",
     "segment_sum",
+    "ssim",
     "volume_render",
 ]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ...render import ssim
 from .._film import as_pixels, flat_psnr, psnr_of_pixels
-from ._similarity import ssim
 from ._training import Training
 
 
@@ -55,5 +55,5 @@ def evaluated(training: Training) -> Evaluation:
         torch.stack([view.opacity.cpu() for view in seen]),
         torch.stack([view.depth.cpu() for view in seen]),
         tuple(psnr_of_pixels(picture, target) for picture, target in pairs),
-        tuple(ssim(picture / 255, target / 255) for picture, target in pairs),
+        tuple(ssim(ours.double() / 255, truth.double() / 255).tolist()),
     )
