@@ -1,7 +1,7 @@
 """Call: a program as a differentiable function of tensors, for autograd and `torch.func`.
 
 Two Functions: the second is the gradient of the first, so that transforms see it too. Mapped
-over a batch, each runs once a sample: fields hold one.
+over a batch, each runs once a sample (`_function`): fields hold one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 
 from ..._errors import GradientError, refusal
 from ...bridge import is_plain, is_transformed, plain_apply
+from ._function import FieldFunction, OneSample, refuse_second
 from ._noted import fingerprints_of
 from ._placed import Placed
 from ._program import Program
@@ -63,7 +64,7 @@ def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.T
     return _Forward.apply(call, *memory)[: len(program.roles.outputs)]
 
 
-class _Lean(torch.autograd.Function):
+class _Lean(FieldFunction):
     """A call in plain eager mode, where nothing but autograd itself is active."""
 
     @staticmethod
@@ -71,7 +72,7 @@ class _Lean(torch.autograd.Function):
         program = call.program
         outputs, kept = program.forward(plain(memory), call.launches, call.pictures, saves=call.saves)
         kept = program.shared(kept)
-        ctx.call, ctx.number, ctx.settings = call, program.calls, program.settings
+        ctx.call, ctx.layer, ctx.number, ctx.settings = call, program.layer, program.calls, program.settings
         if call.saves:
             ctx.save_for_backward(*memory, *kept)
         if program.silent_outputs:
@@ -81,10 +82,6 @@ class _Lean(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
         return _pulled_back(ctx, cotangents)
-
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> Any:
-        raise _no_tangent(ctx.call.program.layer)
 
 
 _lean = plain_apply(_Lean)
@@ -123,7 +120,7 @@ def _gradients(call: Call, count: int, tensors: Sequence[torch.Tensor]) -> Seque
     return program.backward(ready[count:until], ready[until:], ready[:count], call.launches, call.pictures, call.stacks)
 
 
-class _Forward(torch.autograd.Function):
+class _Forward(FieldFunction):
     """The same under transforms: results, then what is kept for the backward pass."""
 
     @staticmethod
@@ -136,7 +133,7 @@ class _Forward(torch.autograd.Function):
         call, *memory = inputs
         program = call.program
         kept = output[len(program.roles.outputs) :]
-        ctx.call, ctx.number, ctx.settings = call, program.calls, program.settings
+        ctx.call, ctx.layer, ctx.number, ctx.settings = call, program.layer, program.calls, program.settings
         ctx.mark_non_differentiable(*[output[place] for place in program.silent_outputs], *kept)
         if call.saves:
             ctx.save_for_backward(*memory, *kept)
@@ -146,17 +143,12 @@ class _Forward(torch.autograd.Function):
         return _pulled_back(ctx, cotangents)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
-        call, *memory = given
-        made = (*call.program.roles.outputs, *(call.program.kept if call.saves else ()))
-        return mapped(_Forward, info.batch_size, in_dims[1:], (call,), memory, made)
-
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> Any:
-        raise _no_tangent(ctx.call.program.layer)
+    def one_sample(arguments: tuple[Any, ...]) -> OneSample:
+        (call,) = arguments
+        return OneSample((call,), (*call.program.roles.outputs, *(call.program.kept if call.saves else ())))
 
 
-class _Backward(torch.autograd.Function):
+class _Backward(FieldFunction):
     """Gradients of the fields that want one. It has none of its own."""
 
     @staticmethod
@@ -169,38 +161,12 @@ class _Backward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        words = f"{ctx.layer} has no second derivative: its kernels work on fields"
-        raise GradientError(refusal(words, remedy="Leave out `create_graph=True`, or make the kernel an op: `ts.op`."))
+        raise refuse_second(ctx.layer, "its kernels work on fields", "make the kernel an op: `ts.op`")
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
-        call, count, *tensors = given
-        return mapped(_Backward, info.batch_size, in_dims[2:], (call, count), tensors, call.program.active_fields)
-
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> Any:
-        raise _no_tangent(ctx.layer)
-
-
-def mapped(
-    function: Any,
-    size: int,
-    dims: Sequence[int | None],
-    fixed: tuple[Any, ...],
-    tensors: Sequence[torch.Tensor],
-    made: Sequence[Placed],
-) -> tuple[tuple[torch.Tensor, ...], tuple[int, ...]]:
-    """A Function applied to each sample of a batch; `made` are the fields that its results come from."""
-    if size == 0:
-        return tuple(tensors[0].new_empty((0, *one.memory_shape), dtype=one.memory_dtype) for one in made), (0,) * len(
-            made
-        )
-    rows = []
-    for place in range(size):
-        sample = [t if dim is None else t.select(dim, place) for t, dim in zip(tensors, dims, strict=True)]
-        rows.append(function.apply(*fixed, *sample))
-    columns = tuple(torch.stack(column) for column in zip(*rows, strict=True))
-    return columns, (0,) * len(columns)
+    def one_sample(arguments: tuple[Any, ...]) -> OneSample:
+        call, count = arguments
+        return OneSample((call, count), call.program.active_fields)
 
 
 def plain(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -227,8 +193,3 @@ def _called_since(layer: str) -> GradientError:
 def _set_since(name: str, layer: str) -> GradientError:
     words = f"internal field `{name}` of {layer} was set between a call and its backward pass, which would read it"
     return GradientError(refusal(words, remedy="Leave out save=False, or set it after the backward pass."))
-
-
-def _no_tangent(layer: str) -> GradientError:
-    words = f"{layer} has no forward mode: its kernels work on fields, and only a reverse is generated for those"
-    return GradientError(refusal(words, remedy="Use reverse mode (`torch.func.grad`, `vjp`, `jacrev`)."))

@@ -19,10 +19,10 @@ from typing import Any, Literal
 
 import torch
 
-from ..._errors import GradientError, refusal
 from ...bridge import Copy, ManagedLoads, Transfer, is_plain, keep_order
 from .._pool import FIELDS_LOCK, gradient_field
-from ._call import mapped, plain
+from ._call import plain
+from ._function import FieldFunction, OneSample, refuse_second
 from ._placed import Placed
 from ._roles import Roles
 
@@ -197,7 +197,13 @@ class _Step:
         return found
 
 
-class _Filled(torch.autograd.Function):
+class _ManagedFunction(FieldFunction):
+    """A Function of managers' copies."""
+
+    moves_gradients = "a field manager moves its gradients, and only backwards"
+
+
+class _Filled(_ManagedFunction):
     """From tensors to arrays, by managers."""
 
     @staticmethod
@@ -207,6 +213,7 @@ class _Filled(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: tuple[torch.Tensor, ...]) -> None:
         ctx.call, *tensors = inputs
+        ctx.layer = ctx.call.copies.layer
         _mark_silent(ctx, ctx.call.copies.filled, output)
         ctx.save_for_backward(*tensors)
 
@@ -220,17 +227,12 @@ class _Filled(torch.autograd.Function):
         return (None, *[next(found) if _has_gradient(one) else None for one in copies.filled])
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
-        call, *tensors = given
-        made = [one.unmanaged for one in call.copies.filled]
-        return mapped(_Filled, info.batch_size, in_dims[1:], (call,), tensors, made)
-
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> Any:
-        raise _no_tangent(ctx.call.copies.layer)
+    def one_sample(arguments: tuple[Any, ...]) -> OneSample:
+        (call,) = arguments
+        return OneSample((call,), [one.unmanaged for one in call.copies.filled])
 
 
-class _Shown(torch.autograd.Function):
+class _Shown(_ManagedFunction):
     """From arrays to tensors, by managers. What fields were filled from comes last."""
 
     @staticmethod
@@ -240,6 +242,7 @@ class _Shown(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: tuple[torch.Tensor, ...]) -> None:
         ctx.call, _, *tensors = inputs
+        ctx.layer = ctx.call.copies.layer
         _mark_silent(ctx, ctx.call.copies.outputs, output)
         ctx.save_for_backward(*tensors)
 
@@ -255,16 +258,12 @@ class _Shown(torch.autograd.Function):
         return (None, None, *[next(found) if _has_gradient(one) else None for one in copies.outputs], *rest)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
-        call, _, *tensors = given
-        return mapped(_Shown, info.batch_size, in_dims[2:], (call, False), tensors, call.copies.outputs)
-
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> Any:
-        raise _no_tangent(ctx.call.copies.layer)
+    def one_sample(arguments: tuple[Any, ...]) -> OneSample:
+        call, _ = arguments
+        return OneSample((call, False), call.copies.outputs)
 
 
-class _Pulled(torch.autograd.Function):
+class _Pulled(_ManagedFunction):
     """A step of a backward pass. It has no derivative: no manager says what it would be."""
 
     @staticmethod
@@ -277,17 +276,12 @@ class _Pulled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        words = f"{ctx.layer} has no second derivative: a field manager moves its gradients"
-        raise GradientError(refusal(words, remedy="Leave out `create_graph=True`, or the field manager."))
+        raise refuse_second(ctx.layer, "a field manager moves its gradients", "the field manager")
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
-        step, *tensors = given
-        return mapped(_Pulled, info.batch_size, in_dims[1:], (replace(step, is_mapped=True),), tensors, step.made)
-
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> Any:
-        raise _no_tangent(ctx.layer)
+    def one_sample(arguments: tuple[Any, ...]) -> OneSample:
+        (step,) = arguments
+        return OneSample((replace(step, is_mapped=True),), step.made)
 
 
 def _is_seen(tensors: Sequence[torch.Tensor]) -> bool:
@@ -323,8 +317,3 @@ def _array(one: Placed) -> torch.Tensor:
 
 def _tensor(one: Placed) -> torch.Tensor:
     return torch.empty(one.memory_shape, dtype=one.memory_dtype, device=one.runs_on)
-
-
-def _no_tangent(layer: str) -> GradientError:
-    words = f"{layer} has no forward mode: a field manager moves its gradients, and only backwards"
-    return GradientError(refusal(words, remedy="Use reverse mode (`torch.func.grad`, `vjp`, `jacrev`)."))

@@ -1,0 +1,60 @@
+"""Functions of autograd that work on fields: what `torch.func` gets of them.
+
+Fields hold one sample, so a Function on them is mapped over a batch by running once a sample; and what moves gradients
+through fields does so backwards only, so none has a tangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..._errors import GradientError, refusal
+from ._placed import Placed
+
+
+class OneSample(NamedTuple):
+    """What a Function is given for one sample of a batch besides tensors, and the fields that its results come from."""
+
+    arguments: tuple[Any, ...]
+    made: Sequence[Placed]
+
+
+class FieldFunction(torch.autograd.Function):
+    """A Function on fields. Its arguments are some that are no tensors, and then tensors; contexts have its `layer`."""
+
+    moves_gradients = "its kernels work on fields, and only a reverse is generated for those"
+    """Why there is no forward mode."""
+
+    @staticmethod
+    def one_sample(arguments: tuple[Any, ...]) -> OneSample:
+        """The arguments before the tensors, as each sample of a batch gets them."""
+        raise NotImplementedError
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: Any, *given: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        count = next(place for place, one in enumerate(given) if isinstance(one, torch.Tensor))
+        arguments, made = cls.one_sample(given[:count])
+        tensors, dims, size = given[count:], in_dims[count:], info.batch_size
+        if size == 0:
+            empty = [tensors[0].new_empty((0, *one.memory_shape), dtype=one.memory_dtype) for one in made]
+            return tuple(empty), (0,) * len(empty)
+        rows = []
+        for place in range(size):
+            sample = [t if dim is None else t.select(dim, place) for t, dim in zip(tensors, dims, strict=True)]
+            rows.append(cls.apply(*arguments, *sample))
+        columns = tuple(torch.stack(column) for column in zip(*rows, strict=True))
+        return columns, (0,) * len(columns)
+
+    @classmethod
+    def jvp(cls, ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        words = f"{ctx.layer} has no forward mode: {cls.moves_gradients}"
+        raise GradientError(refusal(words, remedy="Use reverse mode (`torch.func.grad`, `vjp`, `jacrev`)."))
+
+
+def refuse_second(layer: str, why: str, instead: str) -> GradientError:
+    """What a backward pass through a gradient gets. `instead` is what else to do than to leave it out."""
+    words = f"{layer} has no second derivative: {why}"
+    return GradientError(refusal(words, remedy=f"Leave out `create_graph=True`, or {instead}."))
