@@ -12,10 +12,10 @@ from PIL import Image
 
 from tinsmith.apps.fit_image import FitOptions
 from tinsmith.apps.fit_scene import SceneOptions, _rendering
-from tinsmith.apps.fit_scene._dataset import write_dataset
-from tinsmith.apps.fit_scene._own_scene import looking, picture_from
-from tinsmith.apps.fit_scene._views import Views, dataset_of
 from tinsmith.apps.learn_image import LearnOptions
+from tinsmith.apps.scenes._dataset import write_dataset
+from tinsmith.apps.scenes._own_scene import looking, picture_from
+from tinsmith.apps.scenes._views import Views, dataset_of
 
 
 @pytest.fixture(scope="session")

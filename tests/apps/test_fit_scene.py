@@ -14,9 +14,9 @@ from support.folders import StopAt, contents, names, pixels
 from tinsmith import CheckpointError, ConfigError, EngineError, InputError
 from tinsmith.apps._film import psnr_of_pixels
 from tinsmith.apps.fit_scene import SceneOptions, _run, fit_scene
-from tinsmith.apps.fit_scene._dataset import read_dataset
-from tinsmith.apps.fit_scene._orbit import Orbit
 from tinsmith.apps.fit_scene._training import Training
+from tinsmith.apps.scenes._dataset import read_dataset
+from tinsmith.apps.scenes._orbit import Orbit
 from tinsmith.nn import Trainer
 
 FILES = {

@@ -11,9 +11,11 @@ import pytest
 import torch
 from PIL import Image
 
+from support.colmap import write_binary
 from tinsmith import InputError
 from tinsmith.apps.fit_scene import _run, fit_scene
-from tinsmith.apps.fit_scene._dataset import read_dataset
+from tinsmith.apps.scenes._dataset import read_dataset
+from tinsmith.render.captures import viewmat_of
 
 from .conftest import small_views
 
@@ -252,3 +254,40 @@ def test_a_box_that_no_camera_sees(folder, fitting):
         )
     said = refused(fitting(dataset=folder))
     assert "no camera sees the box" in said and "-1.5 to 1.5" in said and "z 50 to 50" in said and "--bound" in said
+
+
+# COLMAP ----------------------------------------------------------------------------------------
+
+
+def test_a_reconstruction_of_colmap_is_a_dataset(folder, tmp_path):
+    """The same pictures and cameras, once in each form; which are held out is by their order."""
+    whole = read_dataset(folder, 64)
+    cameras = [(1, "PINHOLE", 24, 20, (26.0, 26.0, 12.0, 10.0))]
+    images = []
+    for number, (name, pose) in enumerate(zip(whole.train.names, whole.train.poses, strict=True), 1):
+        viewmat = viewmat_of(pose)
+        images.append((number, _quaternion(viewmat), tuple(viewmat[:3, 3].tolist()), 1, name, []))
+    write_binary(folder / "sparse/0", cameras, images, [(1, (0.0, 0.5, 1.0), (9, 8, 7), ())])
+    for path in folder.glob("*.json"):
+        path.unlink()
+    (folder / "images").mkdir()
+    (folder / "views").rename(folder / "images/views")
+    read = read_dataset(folder, 64)
+    assert (len(read.train), len(read.test)) == (10, 2) and read.digest != whole.digest
+    assert read.points.positions.tolist() == [[0.0, 0.5, 1.0]] and read.points.colors.tolist() == [[9, 8, 7]]
+    places = [whole.train.names.index(name.removeprefix("images/")) for name in read.train.names]
+    assert torch.equal(read.train.pictures, whole.train.pictures[places])
+    torch.testing.assert_close(read.train.poses, whole.train.poses[places], rtol=0, atol=1e-9)
+    torch.testing.assert_close(read.train.intrinsics, whole.train.intrinsics[places])
+
+
+def _quaternion(viewmat):
+    """w x y z of a rotation, as the eigenvector of its greatest eigenvalue (Bar-Itzhack 2000): no case is special."""
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = viewmat[:3, :3].tolist()
+    rows = [
+        [xx + yy + zz, zy - yz, xz - zx, yx - xy],
+        [zy - yz, xx - yy - zz, xy + yx, xz + zx],
+        [xz - zx, xy + yx, yy - xx - zz, yz + zy],
+        [yx - xy, xz + zx, yz + zy, zz - xx - yy],
+    ]
+    return tuple(np.linalg.eigh(np.array(rows))[1][:, -1].tolist())

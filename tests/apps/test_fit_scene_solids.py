@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tinsmith.apps.fit_scene._own_scene import SOLIDS, Placed, cast, looking, own_scene, picture_from
-from tinsmith.apps.fit_scene._solids import Box, Cylinder, Sphere, Torus
+from tinsmith.apps.scenes._own_scene import SOLIDS, Placed, cast, looking, own_scene, picture_from
+from tinsmith.apps.scenes._solids import Box, Cylinder, Sphere, Torus
 
 
 def _sphere(p):

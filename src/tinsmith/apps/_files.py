@@ -28,7 +28,7 @@ def require_dataset(folder: Path | None) -> None:
     """Raises InputError for a dataset that is no folder; None is a scene of tinsmith's own."""
     if folder is not None and not folder.is_dir():
         headline = "the dataset is no folder" if folder.exists() else "the dataset does not exist"
-        remedy = "Name a folder that holds transforms_train.json or transforms.json."
+        remedy = "Name a folder that holds transforms_train.json, transforms.json, or a reconstruction of COLMAP's."
         raise InputError(refusal(headline, [("dataset", str(folder))], remedy))
 
 

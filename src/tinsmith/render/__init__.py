@@ -19,8 +19,10 @@ from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 from ._similarity import l1_ssim_loss, ssim
 from ._volume import volume_render
+from .captures import Capture, load_blender, load_colmap
 
 __all__ = [
+    "Capture",
     "Composited",
     "Crossing",
     "OccupancyGrid",
@@ -39,6 +41,8 @@ __all__ = [
     "inclusive_prod",
     "inclusive_sum",
     "l1_ssim_loss",
+    "load_blender",
+    "load_colmap",
     "march",
     "opacity_penalty",
     "pack",

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import _trained
+from ..scenes import Dataset
 from ._options import SceneOptions
 from ._training import Training
-from ._views import Dataset
 
 _FORMAT = "tinsmith fit-scene 1"
 _OPTIONS = ("rays", "bound", "samples", "background", "distortion", "seed")

@@ -21,9 +21,9 @@ from .._pictures import (
     write_loop,
     write_summary,
 )
+from ..scenes import Orbit
 from ._evaluation import Evaluation
 from ._field import COLOUR, DENSITY, GRID, HARMONICS
-from ._orbit import Orbit
 from ._training import Training
 
 FILES = ("comparison.png", "depth.png", "opacity.png", "turntable.gif", "curve.png", "summary.json")

@@ -14,16 +14,13 @@ from .._loop import Reached, is_written, reached, require_apart, require_device,
 from .._processes import joined_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
+from ..scenes import Box, Dataset, own_scene, read_dataset, write_dataset
 from . import _checkpoint
-from ._dataset import read_dataset, write_dataset
 from ._evaluation import evaluated
 from ._options import SceneOptions
-from ._own_scene import own_scene
 from ._pictures import FILES, write_all
-from ._solids import Box
 from ._training import Training
 from ._view import Viewer
-from ._views import Dataset
 
 OWN = "scene"
 """The folder in `out` that the scene of our own is written into, as a dataset."""

@@ -14,9 +14,9 @@ from ...nn import Trainer
 from ...render import Rays, image_rays, pinhole_rays
 from .._film import as_pixels, film_steps, psnr_of_pixels
 from .._processes import ALONE, Processes
+from ..scenes import Dataset, Views
 from ._options import GROUNDS, SceneOptions
 from ._rendering import Scene, Seen
-from ._views import Dataset, Views
 
 _CHUNK = 8192  # rays that are followed at once when a whole picture is asked for
 _LOOKED_AT = 2  # held-out views at a look in between; all of them are looked at in the end

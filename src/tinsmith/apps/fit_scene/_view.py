@@ -24,7 +24,7 @@ from .._film import as_pixels, decibels
 from .._interrupt import Stop
 from .._pictures import shaded
 from .._progress import Watch
-from ._orbit import Orbit
+from ..scenes import Orbit
 from ._rendering import Seen
 from ._training import Training
 

@@ -50,6 +50,17 @@ class Views:
 
 
 @dataclass(frozen=True)
+class Points:
+    """Points of a scene that are known: `positions` (p, 3) float64, `colors` (p, 3) uint8."""
+
+    positions: Tensor
+    colors: Tensor
+
+
+NO_POINTS = Points(torch.zeros(0, 3, dtype=torch.float64), torch.zeros(0, 3, dtype=torch.uint8))
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Views to learn from and views held out, all of one size; `digest` is of what they hold, not of their names."""
 
@@ -57,6 +68,7 @@ class Dataset:
     train: Views
     test: Views
     digest: str
+    points: Points = NO_POINTS
 
     @property
     def width(self) -> int:
@@ -72,10 +84,12 @@ class Dataset:
         return bool((self.train.pictures[..., 3] < 255).any())
 
 
-def dataset_of(name: str, train: Views, test: Views) -> Dataset:
-    """The dataset of these views."""
+def dataset_of(name: str, train: Views, test: Views, points: Points = NO_POINTS) -> Dataset:
+    """The dataset of these views and points."""
     digest = hashlib.sha256()
     for views in (train, test):
         for tensor in (views.pictures, *(told.round(decimals=6) for told in (views.poses, views.intrinsics))):
             digest.update(repr(tuple(tensor.shape)).encode() + tensor.contiguous().numpy().tobytes())
-    return Dataset(name, train, test, digest.hexdigest())
+    if len(points.positions):
+        digest.update(points.positions.numpy().tobytes() + points.colors.numpy().tobytes())
+    return Dataset(name, train, test, digest.hexdigest(), points)

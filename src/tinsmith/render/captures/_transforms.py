@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import InputError, refusal
+from ._frames import Entry, Frame
 
 _SUFFIXES = ("", ".png", ".jpg", ".jpeg")  # Blender's file_path has none
 _ALMOST = 1e-3  # how far a rotation may be from one: files are written with few digits
@@ -26,59 +26,8 @@ _NUMBERS = ("camera_angle_x", "camera_angle_y", "fl_x", "fl_y", "cx", "cy", "w",
 _POSITIVE = ("camera_angle_x", "camera_angle_y", "fl_x", "fl_y", "w", "h")
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A frame of a file, for those who refuse it: which file, and where in it."""
-
-    file: Path
-    place: str
-
-    def refused(self, headline: str, rows: list[tuple[str, ...]], remedy: str = "") -> InputError:
-        """What is wrong with it, as an error that names file and entry."""
-        return InputError(refusal(headline, [*self.rows, *rows], remedy))
-
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """File and entry, as rows of a refusal."""
-        return [("file", str(self.file)), ("entry", self.place)]
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A picture and its camera. `numbers`: intrinsics as far as they are told; `pose` (4, 4) float64."""
-
-    entry: Entry
-    image: Path
-    pose: Tensor
-    numbers: Mapping[str, float]
-
-    def intrinsics(self, width: int, height: int) -> Tensor:
-        """(3, 3) float64, in pixels of its picture, which has this size.
-
-        Raises:
-            InputError: the file tells of another size, or of no focal length.
-        """
-        told = self.numbers
-        for name, size in (("w", width), ("h", height)):
-            if told.get(name, size) != size:
-                rows = [("image", str(self.image)), (name, f"{told[name]:g}", f"the image has {size}")]
-                raise self.entry.refused("the image's size is not what the dataset says", rows)
-        across, down = told.get("camera_angle_x"), told.get("camera_angle_y")
-        fl_x = told.get("fl_x") or _focal(width, across) or told.get("fl_y") or _focal(height, down)
-        if fl_x is None:
-            rows = [("wanted", "camera_angle_x or fl_x")]
-            raise self.entry.refused("the dataset says no focal length", rows, "Add one of the two to the file.")
-        fl_y = told.get("fl_y") or _focal(height, down) or fl_x
-        cx, cy = told.get("cx", width / 2), told.get("cy", height / 2)
-        return torch.tensor([[fl_x, 0, cx], [0, fl_y, cy], [0, 0, 1]], dtype=torch.float64)
-
-
-def _focal(size: int, angle: float | None) -> float | None:
-    return None if angle is None else size / 2 / math.tan(angle / 2)
-
-
-def frames(path: Path) -> list[Frame]:
-    """The frames of a file.
+def read_transforms(path: Path) -> list[Frame]:
+    """The frames of a transforms.json.
 
     Raises:
         InputError: it cannot be read or is no such file, or a frame is broken; the pictures themselves are not read.

@@ -12,10 +12,10 @@ from PIL import Image
 from torch import Tensor
 
 from ..._errors import InputError, refusal
+from ...render.captures import Frame, holds_colmap, read_colmap, read_transforms
 from .._files import require_dataset, require_writable, written_beside
 from .._photo import opened
-from ._transforms import Frame, frames
-from ._views import Dataset, Views, dataset_of
+from ._views import NO_POINTS, Dataset, Points, Views, dataset_of
 
 _TRAIN, _TEST, _VAL, _ALL = (f"transforms{part}.json" for part in ("_train", "_test", "_val", ""))
 _LEAST_SIDE = 11  # pixels: SSIM's window
@@ -26,31 +26,37 @@ def read_dataset(folder: Path, size: int) -> Dataset:
     """The views of a folder, no side of a picture longer than `size`.
 
     transforms_train.json are those to learn from, transforms_test.json (else transforms_val.json) those held out. If
-    there is no such file, each eighth view is held out; if there is one transforms.json alone, each eighth of these.
+    there is no such file, each eighth view is held out; if there is one transforms.json alone, each eighth of these. So
+    it is with a reconstruction of COLMAP's, which has points too.
 
     Raises:
         InputError: anything that is missing or broken; it names file and entry.
     """
     require_dataset(folder)
-    learned, held_out = _listed(folder)
+    learned, held_out, points = _listed(folder)
     sizes: dict[str, tuple[int, int]] = {}
     train, test = (_loaded(folder, listed, size, sizes) for listed in (learned, held_out))
-    return dataset_of(folder.resolve().name, train, test)
+    return dataset_of(folder.resolve().name, train, test, points)
 
 
-def _listed(folder: Path) -> tuple[list[Frame], list[Frame]]:
+def _listed(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
+    """Frames to learn from, frames held out, and points."""
     first = next((folder / name for name in (_TRAIN, _ALL) if (folder / name).is_file()), None)
-    if first is None:
-        rows = [("dataset", str(folder)), ("wanted", f"{_TRAIN} or {_ALL}")]
+    if first is not None:
+        listed, points = read_transforms(first), NO_POINTS
+    elif holds_colmap(folder):
+        found = read_colmap(folder)
+        listed, points = found.frames, Points(found.points, found.colors)
+    else:
+        rows = [("dataset", str(folder)), ("wanted", f"{_TRAIN}, {_ALL}, or COLMAP's cameras.bin or cameras.txt")]
         raise InputError(refusal("the folder holds no dataset", rows))
-    listed = frames(first)
-    others = [folder / name for name in (_TEST, _VAL) if first.name == _TRAIN and (folder / name).is_file()]
+    others = [folder / name for name in (_TEST, _VAL) if (folder / _TRAIN).is_file() and (folder / name).is_file()]
     if others:
-        return listed, frames(others[0])
+        return listed, read_transforms(others[0]), points
     if len(listed) < 2:
-        rows = [("file", str(first)), ("frames", str(len(listed))), ("wanted", "2 or more, to hold some out")]
-        raise InputError(refusal("the dataset has too few frames", rows))
-    return [frame for place, frame in enumerate(listed) if place % _EVERY], listed[::_EVERY]
+        rows = [("file", str(listed[0].entry.file)), ("frames", str(len(listed)))]
+        raise InputError(refusal("the dataset has too few frames", [*rows, ("wanted", "2 or more, to hold some out")]))
+    return [frame for place, frame in enumerate(listed) if place % _EVERY], listed[::_EVERY], points
 
 
 def _loaded(folder: Path, listed: list[Frame], size: int, sizes: dict[str, tuple[int, int]]) -> Views:

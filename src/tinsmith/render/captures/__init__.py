@@ -1,0 +1,26 @@
+"""Captures: pictures of a scene with their cameras, read from Blender's and COLMAP's files.
+
+`load_blender` and `load_colmap` give a `Capture`, all tensors and paths. `read_transforms` and `read_colmap` give its
+frames one by one, each with the entry of the file that tells of it, for those who refuse pictures too.
+"""
+
+from __future__ import annotations
+
+from ._blender import load_blender
+from ._capture import Capture, viewmat_of
+from ._colmap import Reconstruction, holds_colmap, load_colmap, read_colmap
+from ._frames import Entry, Frame
+from ._transforms import read_transforms
+
+__all__ = [
+    "Capture",
+    "Entry",
+    "Frame",
+    "Reconstruction",
+    "holds_colmap",
+    "load_blender",
+    "load_colmap",
+    "read_colmap",
+    "read_transforms",
+    "viewmat_of",
+]

@@ -1,0 +1,251 @@
+"""COLMAP's files, text and binary, as records. What the numbers mean is for `_colmap` to say."""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..._errors import InputError, refusal
+from ._frames import Entry
+
+MODELS = {
+    "SIMPLE_PINHOLE": 3,
+    "PINHOLE": 4,
+    "SIMPLE_RADIAL": 4,
+    "RADIAL": 5,
+    "OPENCV": 8,
+    "OPENCV_FISHEYE": 8,
+    "FULL_OPENCV": 12,
+    "FOV": 5,
+    "SIMPLE_RADIAL_FISHEYE": 4,
+    "RADIAL_FISHEYE": 5,
+    "THIN_PRISM_FISHEYE": 12,
+    "RAD_TAN_THIN_PRISM_FISHEYE": 16,
+}
+"""Camera models in the order of their numbers in binary files, and how many parameters each has."""
+
+
+@dataclass(frozen=True)
+class CameraRecord:
+    """A camera: its model by name, its picture's size in pixels, its model's parameters."""
+
+    number: int
+    model: str
+    width: int
+    height: int
+    parameters: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ImageRecord:
+    """A picture: its file's name, its camera's number, and its pose, world to camera, quaternion w x y z."""
+
+    number: int
+    quaternion: tuple[float, ...]
+    translation: tuple[float, ...]
+    camera: int
+    name: str
+
+
+@dataclass(frozen=True)
+class PointRecord:
+    """A point in the world, and its color from 0 to 255."""
+
+    number: int
+    position: tuple[float, ...]
+    color: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Records:
+    """What the three files hold, and their paths. Without a file of points there are none."""
+
+    cameras: dict[int, CameraRecord]
+    images: list[ImageRecord]
+    points: list[PointRecord]
+    cameras_file: Path
+    images_file: Path
+    points_file: Path
+
+
+def read_records(folder: Path, suffix: str) -> Records:
+    """The files of a folder that have the suffix ".bin" or ".txt".
+
+    Raises:
+        InputError: a file is missing or broken.
+    """
+    cameras_file, images_file, points_file = (folder / f"{name}{suffix}" for name in ("cameras", "images", "points3D"))
+    read = _read_binary if suffix == ".bin" else _read_text
+    cameras: list[CameraRecord] = read(cameras_file, _CAMERAS)
+    images: list[ImageRecord] = read(images_file, _IMAGES)
+    points: list[PointRecord] = read(points_file, _POINTS) if points_file.exists() else []
+    by_number = {camera.number: camera for camera in cameras}
+    for path, records in ((cameras_file, cameras), (images_file, images)):
+        twice = [number for number, times in Counter(record.number for record in records).items() if times > 1]
+        if twice:
+            rows = [("file", str(path)), ("number", str(twice[0]))]
+            raise InputError(refusal("a number of the reconstruction is there twice", rows))
+    return Records(by_number, images, points, cameras_file, images_file, points_file)
+
+
+# Text ------------------------------------------------------------------------------------------
+
+
+def _read_text(path: Path, form: _Form) -> list[Any]:
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as cause:
+        raise _unreadable(path, cause) from cause
+    numbered = [(place, line) for place, line in enumerate(lines, 1) if not line.lstrip().startswith("#")]
+    return [_parsed(path, place, line, form) for place, line in form.lines(numbered)]
+
+
+def _parsed(path: Path, place: int, line: str, form: _Form) -> Any:
+    try:
+        return form.parse(line)
+    except (ValueError, IndexError) as cause:
+        entry = Entry(path, f"line {place}")
+        rows = [("came", line[:80] + "..." * (len(line) > 80)), ("wanted", form.wanted)]
+        raise entry.refused("a line of the reconstruction is broken", rows) from cause
+
+
+def _filled(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    return (pair for pair in lines if pair[1].strip())
+
+
+def _every_other(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """The first of each two: the second has an image's 2-D points, and is empty where there are none."""
+    remaining = iter(lines)
+    for place, line in remaining:
+        if line.strip():
+            next(remaining, None)
+            yield place, line
+
+
+def _parse_camera(line: str) -> CameraRecord:
+    number, model, width, height, *parameters = line.split()
+    if len(parameters) != MODELS.get(model, len(parameters)):
+        raise ValueError(model)
+    return CameraRecord(int(number), model, int(width), int(height), tuple(map(float, parameters)))
+
+
+def _parse_image(line: str) -> ImageRecord:
+    number, *numbers, camera, name = line.split(maxsplit=9)
+    w, x, y, z, *translation = map(float, numbers)
+    if len(translation) != 3:
+        raise ValueError(line)
+    return ImageRecord(int(number), (w, x, y, z), tuple(translation), int(camera), name.rstrip())
+
+
+def _parse_point(line: str) -> PointRecord:
+    number, *rest = line.split()
+    if len(rest) < 7:
+        raise ValueError(line)
+    color = tuple(map(int, rest[3:6]))
+    if not all(0 <= part <= 255 for part in color):
+        raise ValueError(line)
+    return PointRecord(int(number), tuple(map(float, rest[:3])), color)
+
+
+# Binary ----------------------------------------------------------------------------------------
+
+
+class _Bytes:
+    """A file's bytes, taken from the front."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.place = path, 0
+        try:
+            self.held = path.read_bytes()
+        except OSError as cause:
+            raise _unreadable(path, cause) from cause
+
+    def take(self, form: str) -> tuple[Any, ...]:
+        """Little-endian numbers without gaps, as `struct` calls them."""
+        values = struct.Struct("<" + form)
+        self.skip(values.size)
+        return values.unpack_from(self.held, self.place - values.size)
+
+    def skip(self, count: int) -> None:
+        """Go on by so many bytes."""
+        if self.place + count > len(self.held):
+            raise self.broken("it ends too early")
+        self.place += count
+
+    def text(self) -> str:
+        """A text up to a byte of 0."""
+        end = self.held.find(b"\0", self.place)
+        if end < 0:
+            raise self.broken("a name has no end")
+        begin, self.place = self.place, end + 1
+        try:
+            return self.held[begin:end].decode("utf-8")
+        except UnicodeDecodeError as cause:
+            raise self.broken("a name is no text") from cause
+
+    def broken(self, reason: str) -> InputError:
+        """What is wrong at this place."""
+        rows = [("file", str(self.path)), ("byte", f"{self.place} of {len(self.held)}"), ("because", reason)]
+        return InputError(refusal("a binary file of the reconstruction is broken", rows))
+
+
+def _read_binary(path: Path, form: _Form) -> list[Any]:
+    source = _Bytes(path)
+    (count,) = source.take("Q")
+    found = [form.take(source) for _ in _counted(source, count)]
+    if source.place != len(source.held):
+        raise source.broken(f"there is more than its {count} entries")
+    return found
+
+
+def _counted(source: _Bytes, count: int) -> range:
+    if count > len(source.held):  # each entry has a byte at least: a count of nonsense would take hours
+        raise source.broken(f"it cannot hold {count} entries")
+    return range(count)
+
+
+def _take_camera(source: _Bytes) -> CameraRecord:
+    number, model, width, height = source.take("iiQQ")
+    if not 0 <= model < len(MODELS):
+        raise source.broken(f"there is no camera model with number {model}")
+    name, count = list(MODELS.items())[model]
+    return CameraRecord(number, name, width, height, source.take(f"{count}d"))
+
+
+def _take_image(source: _Bytes) -> ImageRecord:
+    number, *pose, camera = source.take("i7di")
+    name = source.text()
+    (points,) = source.take("Q")
+    source.skip(24 * points)
+    return ImageRecord(number, tuple(pose[:4]), tuple(pose[4:]), camera, name)
+
+
+def _take_point(source: _Bytes) -> PointRecord:
+    number, *values, track = source.take("Q3d3BdQ")
+    source.skip(8 * track)
+    return PointRecord(number, tuple(values[:3]), tuple(values[3:6]))
+
+
+def _unreadable(path: Path, cause: OSError | UnicodeDecodeError) -> InputError:
+    reason = (cause.strerror if isinstance(cause, OSError) else "") or str(cause)
+    rows = [("file", str(path)), ("because", reason)]
+    return InputError(refusal("a file of the reconstruction cannot be read", rows))
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How entries of one kind stand in a text and in a binary file."""
+
+    wanted: str
+    lines: Callable[[list[tuple[int, str]]], Iterator[tuple[int, str]]]
+    parse: Callable[[str], Any]
+    take: Callable[[_Bytes], Any]
+
+
+_CAMERAS = _Form("CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]", _filled, _parse_camera, _take_camera)
+_IMAGES = _Form("IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME", _every_other, _parse_image, _take_image)
+_POINTS = _Form("POINT3D_ID X Y Z R G B ERROR TRACK[]", _filled, _parse_point, _take_point)
