@@ -38,3 +38,5 @@ checking_scan = Offer()
 """Checks the gradient of a call of `scan`: `scan.check`."""
 describing_birth = Offer()
 """Says what made a step's numbers not finite."""
+scan_operators = Offer()
+"""Names of the torch operators of scans over an op."""

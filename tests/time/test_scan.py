@@ -146,22 +146,6 @@ def test_transforms_of_torch(springs, numbers, name, transform):
     torch.testing.assert_close(transform(run, x, stiffness, batch), transform(wanted, x, stiffness, batch))
 
 
-# Torch's compiler looks at `.grad` of what it is given after the break that a scan is.
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.parametrize("name", ["op", "torch"])
-def test_compiled(springs, numbers, name):
-    x, v, force, stiffness = numbers
-
-    def run(x, stiffness):
-        return ts.scan(getattr(springs, name), (2.0 * x, v), force, parameters=stiffness)[0][0] * 3.0
-
-    found, right = torch.compile(run, backend="aot_eager")(x, stiffness), run(x, stiffness)
-    torch.testing.assert_close(found, right)
-    torch.testing.assert_close(
-        torch.autograd.grad(found.sum(), (x, stiffness)), torch.autograd.grad(right.sum(), (x, stiffness))
-    )
-
-
 def test_a_layer_is_called_with_its_arguments(lang64):
     ti = lang64
     array = ti.types.ndarray()

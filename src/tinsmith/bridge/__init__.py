@@ -19,7 +19,9 @@ from ._prepared import Backward, NotPrepared, PreparedPass, Stepping, prepare_st
 from ._streams import keep_order
 from ._torch_probes import torch_probes
 from ._tracing import (
+    SingleLevelFunction,
     apart,
+    apply_at_one_level,
     constant_when_traced,
     has_forward_mode,
     has_modes,
@@ -29,12 +31,14 @@ from ._tracing import (
     is_tracing,
     is_transformed,
     older_batches,
+    one_level_down,
     plain_apply,
+    transforms_in_graph,
 )
 from ._transfer import Copy, ManagedLoads, Transfer
 from ._watched import Noted, current_watch, note_values, show_layer, watch_calls
 from .backward import RACE, refuse_race
-from .operators import is_distributed
+from .operators import define_operator, is_distributed
 
 __all__ = [
     "Adjoint",
@@ -60,14 +64,17 @@ __all__ = [
     "PreparedPass",
     "RACE",
     "Reference",
+    "SingleLevelFunction",
     "Stepping",
     "Transfer",
     "adjoint_source",
     "apart",
+    "apply_at_one_level",
     "chain",
     "constant_when_traced",
     "current_watch",
     "declared_spec",
+    "define_operator",
     "examined",
     "examined_layer",
     "example_inputs",
@@ -85,6 +92,7 @@ __all__ = [
     "name_fields",
     "note_values",
     "older_batches",
+    "one_level_down",
     "op",
     "oracle",
     "plain_apply",
@@ -93,5 +101,6 @@ __all__ = [
     "refuse_race",
     "show_layer",
     "torch_probes",
+    "transforms_in_graph",
     "watch_calls",
 ]

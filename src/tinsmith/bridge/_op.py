@@ -12,7 +12,7 @@ import torch
 from typing_extensions import TypeVar
 
 from .._errors import ArgumentError, SpecError, refusal
-from .._offers import checking
+from .._offers import checking, scan_operators
 from ..engines import HALVES, of_kernel
 from ..linter import Finding, lint_kernels
 from ..spec import Numbers, Spec, parse
@@ -29,7 +29,7 @@ from ._python_signature import python_signature
 from ._route import Route, Routes, checked_form, key_of
 from ._signature import Signature, fitting_dtypes
 from ._structs import Structs
-from ._tracing import has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
+from ._tracing import constant_when_traced, has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
 from ._watched import WATCHES, call_watched, current_watch
 from .derived import SeededCore, has_draws
@@ -348,6 +348,16 @@ class Op(Generic[Result]):
     def fields(self) -> tuple[FieldUse, ...]:
         """Fields that its kernels and their functions use besides arrays."""
         return tuple(use for stage in self._core.signature.firsts for use in stage.baked_values.field_uses())
+
+    @constant_when_traced
+    def scan_operator(self) -> str | None:
+        """Name of the torch operator of scans over this op; None where a graph cannot hold one.
+
+        A graph does not hand on what the kernels read besides their arguments, nor a seed.
+        """
+        if self._seeded is not None or self._core.has_state:
+            return None
+        return scan_operators(self.functional)
 
     def lint(self) -> list[Finding]:
         """What is wrong with the kernels, told from their source: see `tinsmith.lint`."""

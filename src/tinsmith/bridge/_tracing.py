@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch._functorch.utils import enable_single_level_autograd_function
@@ -108,6 +108,23 @@ def constant_when_traced(function: Function) -> Function:
     """
     setattr(function, "_dynamo_marked_constant", True)  # noqa: B010  # a function has no such attribute, to pyright
     return function
+
+
+class Transforms(NamedTuple):
+    """Levels of `torch.func` by kind."""
+
+    batches: int
+    gradients: int
+    tangents: int
+
+
+@constant_when_traced
+def transforms_in_graph() -> Transforms:
+    """The levels of `torch.func` in which a compiler traces this code."""
+    # While torch.compile reads code under a transform, that transform is active; nothing public lists them.
+    kinds = [one.key() for one in torch._C._functorch.get_interpreter_stack() or ()]  # pyright: ignore[reportAttributeAccessIssue]  # no stub
+    kind = torch._C._functorch.TransformType  # pyright: ignore[reportAttributeAccessIssue]  # no stub
+    return Transforms(kinds.count(kind.Vmap), kinds.count(kind.Grad), kinds.count(kind.Jvp))
 
 
 class SingleLevelFunction(torch.autograd.function._SingleLevelFunction):

@@ -63,7 +63,7 @@ class ScanBackward(torch.autograd.Function):
         cotangents = [next(found) if is_given else None for is_given in given]
         made = runner(job, tensors[:count], wanted).backward(cotangents, wanted)
         pairs = zip(made, tensors, wanted, strict=False)
-        return tuple(_own(one, like, tensors) for one, like, wants in pairs if wants)
+        return tuple(replace_missing(one, like, tensors) for one, like, wants in pairs if wants)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:  # torch's
@@ -185,7 +185,7 @@ def loop(job: Job, tensors: Sequence[Any]) -> list[Tensor]:
     return [*last, *(torch.stack(column) for column in zip(*outputs, strict=True))]
 
 
-def _own(gradient: Tensor | None, like: Tensor, given: Sequence[Tensor]) -> Tensor:
+def replace_missing(gradient: Tensor | None, like: Tensor, given: Sequence[Tensor]) -> Tensor:
     """A gradient as a tensor of its own: autograd takes no argument of a Function as its result."""
     if gradient is None:
         return torch.zeros_like(like)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,3 +57,20 @@ class Rows(NamedTuple):
     def of(cls, tensor: Tensor) -> Rows:
         """The rows of a contiguous tensor."""
         return cls(tensor.data_ptr(), tensor[0].nbytes if len(tensor) else 0)
+
+
+class GivenStates:
+    """All states of a scan, which somebody else kept, in the places of both ways to keep them."""
+
+    def __init__(self, first: Sequence[Tensor], states: Sequence[Tensor], unroll: int, note: Any) -> None:
+        self._first, self._states, self._unroll, self._note = list(first), states, unroll, note
+        self._rows = [Rows.of(one) for one in states]
+
+    def addresses(self, piece: int = 0) -> list[int]:
+        """Where the state is after step `piece`: for launches."""
+        return [first + piece * stride for first, stride in self._rows]
+
+    def take(self, slot: int) -> tuple[list[Tensor], Any]:
+        """The state before a stretch of steps, and a note of the random numbers that follow: for a replay."""
+        state = [one[slot * self._unroll - 1] for one in self._states] if slot else self._first
+        return state, self._note

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
+import functools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -11,19 +11,28 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from .._errors import ArgumentError, ShapeError, refusal
-from .._offers import checking_scan
-from ..bridge import has_forward_mode, is_tracing, is_transformed
+from .._errors import ArgumentError, refusal
+from .._offers import checking_scan, scan_operators
+from ..bridge import Op, has_forward_mode, is_tracing, is_transformed, transforms_in_graph
+from ._arguments import (
+    DEFAULT_MEMORY,
+    bytes_of,
+    check_positive,
+    check_tensors,
+    choose_schedule,
+    in_megabytes,
+    length_of,
+    read_memory,
+    returned_every,
+)
 from ._captured import captured_leaves
 from ._environment import RandomStates, note_autocast
 from ._function import Scan, loop
 from ._job import Arguments, Job, Like, is_differentiable
+from ._operators import operators_of
 from ._schedule import Schedule
 from ._steps import Given, check_repeatable, step_of
 from ._trees import Tree, take_apart
-
-DEFAULT_MEMORY = "1GB"
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 class Prepared(NamedTuple):
@@ -90,7 +99,7 @@ def scan(
 
     Raises:
         ArgumentError: the arguments do not fit the step, or the step returns another structure than it was given.
-        ShapeError, DtypeError: a step changes the shape or dtype of its state, or inputs have different lengths.
+        DtypeError: a step changes the shape or dtype of its state, or inputs have different lengths.
         GradientError: a step uses a tensor that needs a gradient, is no argument, and was not used in the first step.
         CheckError: with `check_finite`, a step made numbers that are not finite.
 
@@ -117,9 +126,48 @@ def scan(
         (tensor([0.3986]), tensor(-2.2942))
     """
     arguments = step, state, inputs, length, parameters, keep, checkpoint, memory, unroll, check_finite
-    # A compiler would write the steps out, one after the other, and take hours for a thousand of them.
-    run: Any = torch.compiler.disable(_run) if is_tracing() else _run
-    return run(*arguments)
+    return _run_traced(*arguments) if is_tracing() else _run(*arguments)
+
+
+def _run_traced(
+    step: Any,
+    state: Any,
+    inputs: Any,
+    length: int | None,
+    parameters: Any,
+    keep: str | int,
+    checkpoint: str | int,
+    memory: str | int | None,
+    unroll: int,
+    check_finite: bool,
+) -> tuple[Any, Any]:
+    """A call that a compiler reads: by the operator of scans over an op, where there is one."""
+    transforms = transforms_in_graph()
+    is_first = not transforms.tangents and max(transforms.batches, transforms.gradients) < 2
+    name = step.scan_operator() if isinstance(step, Op) and is_first and not check_finite else None
+    if name is None:
+        # A compiler would write the steps out, one after the other, and take hours for a thousand of them.
+        outside: Any = torch.compiler.disable(_run)
+        return outside(step, state, inputs, length, parameters, keep, checkpoint, memory, unroll, check_finite)
+    begin, rows, others = (Given(*take_apart(one)) for one in (state, inputs, parameters))
+    check_tensors(begin, rows)
+    count = length_of(length, rows)
+    made: Any = step_of(step, begin, rows, others)
+    names = [*made.names[0], *made.names[1], *made.names[2], *made.numbers]
+    results = getattr(torch.ops.tinsmith, name)(
+        [*begin.leaves, *rows.leaves, *others.tensors],
+        list(made.numbers.values()),
+        names,
+        [len(begin.leaves), len(rows.leaves), len(others.tensors)],
+        count,
+        returned_every(keep, count),
+        None if checkpoint == "auto" else 0 if checkpoint == "all" else checkpoint,
+        None if memory is None else read_memory(memory),
+        unroll,
+        [],
+    )
+    states = len(begin.leaves)
+    return begin.tree.put_together(results[:states]), made.outputs.put_together(results[states:])
 
 
 def _run(*arguments: Any) -> tuple[Any, Any]:
@@ -165,15 +213,15 @@ def explain(
                   10000 steps recorded for autograd, 1 at a time
     """
     job = _prepare(step, state, inputs, length, parameters, keep, checkpoint, memory, unroll, check_finite).job
-    size = _bytes_of(job.state)
+    size = bytes_of(job.state)
     counts = job.schedule.counts
     kept = len(job.schedule.kept) - 1
     again = min(counts.again * job.unroll, job.length * max(counts.again, 1))
     lines = [
-        f"scan over `{job.step.name}`: {job.length} steps, a state of {_megabytes(size)}",
-        f"forward:  {job.length} steps, {kept} states kept, {_megabytes(kept * size)}",
+        f"scan over `{job.step.name}`: {job.length} steps, a state of {in_megabytes(size)}",
+        f"forward:  {job.length} steps, {kept} states kept, {in_megabytes(kept * size)}",
         f"backward: {again} steps run again to find the others, at most {counts.kept} states kept at once, "
-        f"{_megabytes(counts.kept * size)}",
+        f"{in_megabytes(counts.kept * size)}",
     ]
     if job.step.op is None and not job.keeps_graphs:
         lines.append(f"          {job.length} steps recorded for autograd, {job.unroll} at a time")
@@ -203,22 +251,22 @@ def _prepare(
 ) -> Prepared:
     """Check a call, and look at what its first step makes."""
     begin, rows, others = (Given(*take_apart(one)) for one in (state, inputs, parameters))
-    _check_tensors(begin, rows)
-    count = _length(length, rows)
+    check_tensors(begin, rows)
+    count = length_of(length, rows)
     made = step_of(step, begin, rows, others)
     names = begin.tree.names("state")
     like = [Like(name, one.shape, one.dtype) for name, one in zip(names, begin.leaves, strict=True)]
-    unroll = _positive("unroll", unroll)
-    budget = _read_memory(DEFAULT_MEMORY if memory is None else memory)
+    unroll = check_positive("unroll", unroll)
+    budget = read_memory(DEFAULT_MEMORY if memory is None else memory)
     stretches = -(-count // unroll)
 
     def plan(state: Sequence[Like]) -> Schedule:
-        return _schedule(stretches, unroll, _bytes_of(state), checkpoint, memory)
+        return choose_schedule(stretches, unroll, bytes_of(state), checkpoint, memory)
 
     job = Job(
         step=made,
         length=count,
-        every=_every(keep, count),
+        every=returned_every(keep, count),
         unroll=unroll,
         schedule=plan(like),
         sizes=(len(begin.leaves), len(rows.leaves), len(others.tensors)),
@@ -237,6 +285,9 @@ def _prepare(
         check_repeatable(job.step)
         job.wanted = tuple(one.requires_grad for one in given.flat)
     return Prepared(job, given, begin.tree)
+
+
+scan_operators.register(functools.partial(operators_of, _prepare))
 
 
 def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
@@ -300,106 +351,3 @@ class _Saved:
         for one in results:
             self._note(one)
         return sum(self._sizes.values())
-
-
-def _check_tensors(state: Given, inputs: Given) -> None:
-    for what, given in (("state", state), ("inputs", inputs)):
-        for name, leaf in zip(given.tree.names(what), given.leaves, strict=True):
-            if not isinstance(leaf, Tensor):
-                words = f"`{name}` of a scan must be a tensor"
-                remedy = "Pass `torch.as_tensor(...)`; numbers that do not change belong to `parameters`."
-                raise ArgumentError(refusal(words, [("came", f"{type(leaf).__name__} {leaf!r:.60}")], remedy))
-    if not state.leaves:
-        raise ArgumentError(
-            refusal("the state of a scan is empty", remedy="Pass a tensor, or a tuple or dict of them.")
-        )
-
-
-def _length(length: int | None, inputs: Given) -> int:
-    names = inputs.tree.names("inputs")
-    for name, leaf in zip(names, inputs.leaves, strict=True):
-        if leaf.dim() == 0:
-            words = f"`{name}` of a scan has no time dim"
-            remedy = "Inputs have a row for each step; what does not change belongs to `parameters`."
-            raise ShapeError(refusal(words, [(name, "()")], remedy))
-    lengths = [leaf.shape[0] for leaf in inputs.leaves]
-    if length is None and not lengths:
-        raise ArgumentError(
-            refusal("a scan without inputs needs `length`", remedy="Pass `length=`, the number of steps.")
-        )
-    wanted = lengths[0] if length is None else length
-    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
-        words = "`length` of a scan must be a number of steps"
-        raise ArgumentError(refusal(words, [("came", f"{type(wanted).__name__} {wanted!r}")], "Pass an integer."))
-    if any(one != wanted for one in lengths):
-        rows = [] if length is None else [("length", str(length))]
-        rows += [
-            (name, f"{tuple(leaf.shape)}: {leaf.shape[0]} steps")
-            for name, leaf in zip(names, inputs.leaves, strict=True)
-        ]
-        remedy = "Time is the first dim of inputs: `.transpose(0, 1)`, or cut them with `[:length]`."
-        raise ShapeError(refusal("`length` and the inputs of a scan do not agree", rows, remedy))
-    return wanted
-
-
-def _positive(name: str, value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return value
-    words = f"`{name}` of a scan must be a positive integer"
-    raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], "Pass 1 or more."))
-
-
-def _every(keep: str | int, length: int) -> int | None:
-    if keep == "last":
-        return None
-    if keep == "all":
-        return 1
-    if isinstance(keep, str):
-        words = f"`keep` of a scan does not know {keep!r}"
-        raise ArgumentError(refusal(words, [("known", '"last", "all", or a number of steps')], 'Pass keep="last".'))
-    found = _positive("keep", keep)
-    if found > length:
-        words = "`keep` of a scan is more than its steps, so that no state would be returned"
-        raise ArgumentError(refusal(words, [("keep", str(keep)), ("length", str(length))], 'Pass keep="last".'))
-    return found
-
-
-def _schedule(stretches: int, unroll: int, size: int, checkpoint: str | int, memory: str | int | None) -> Schedule:
-    if checkpoint != "auto" and memory is not None:
-        words = '`memory` of a scan is for checkpoint="auto" alone'
-        raise ArgumentError(refusal(words, [("checkpoint", repr(checkpoint))], "Leave out one of them."))
-    if checkpoint == "all":
-        return Schedule(stretches, every=1)
-    if isinstance(checkpoint, str) and checkpoint != "auto":
-        words = f"`checkpoint` of a scan does not know {checkpoint!r}"
-        raise ArgumentError(refusal(words, [("known", '"auto", "all", or a number of steps')], "Leave it out."))
-    if not isinstance(checkpoint, str):
-        return Schedule(stretches, every=-(-_positive("checkpoint", checkpoint) // unroll))
-    budget = _read_memory(DEFAULT_MEMORY if memory is None else memory)
-    slots = budget // max(size, 1)
-    if slots >= stretches - 1:
-        return Schedule(stretches, every=1)
-    if not slots:
-        words = "`memory` of a scan does not hold one state"
-        rows = [("memory", _megabytes(budget)), ("state", _megabytes(size))]
-        raise ArgumentError(refusal(words, rows, "Give it more: of ten states, 1000 steps are run 3.7 times at most."))
-    return Schedule(stretches, slots=slots)
-
-
-def _read_memory(memory: str | int) -> int:
-    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
-        return memory
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
-    unit = None if found is None else _UNITS.get(found[2].upper())
-    if found is None or unit is None:
-        words = "`memory` of a scan is no amount of memory"
-        raise ArgumentError(refusal(words, [("came", repr(memory))], 'Pass "500MB", "2GB", "100MiB", or bytes.'))
-    return int(float(found[1]) * unit)
-
-
-def _bytes_of(state: Sequence[Like]) -> int:
-    return sum(one.shape.numel() * one.dtype.itemsize for one in state)
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.2f} MB"

@@ -7,7 +7,7 @@ parameters, and gives those of the next state and of its outputs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,8 @@ from torch import Tensor
 from .._errors import ArgumentError, GradientError, refusal
 from ..bridge import Examinable, Op
 from ._trees import LEAF, NOTHING, Tree, take_apart
+
+_NOTHING: Mapping[str, Any] = {}
 
 
 class Given(NamedTuple):
@@ -109,6 +111,7 @@ class CallStep(Step):
         arrange: from state, inputs and parameters to arguments by position and by name.
         places: where each tensor of the state stands among the results.
         names: of an op, those of the arguments that state, inputs and tensors among the parameters are.
+        numbers: of an op, those among the parameters, by name.
     """
 
     def __init__(
@@ -119,11 +122,13 @@ class CallStep(Step):
         places: Sequence[int],
         op: Op[Any] | None = None,
         names: tuple[Sequence[str], ...] = ((), (), ()),
+        numbers: Mapping[str, Any] = _NOTHING,
     ) -> None:
         self.name = name
         self.arrange = arrange
         self.places = tuple(places)
         self.names: tuple[Sequence[str], ...] = names
+        self.numbers = numbers
         self._function = function
         self._op = op
         if op is not None:
@@ -225,6 +230,11 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
         ]
         for what, given in groups.items()
     )
+    numbers = {
+        placed.get(("parameters", place)) or parameters.tree.keys[place]: leaf
+        for place, leaf in enumerate(parameters.leaves)
+        if not isinstance(leaf, Tensor)
+    }
     places = _results_of_state(op, names[0])
     order = [owner[name] for name in op.arguments]
 
@@ -233,7 +243,7 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
         values = {"state": now, "inputs": row, "parameters": parameters.replace_tensors(others)}
         return [values[what][place] for what, place in order], {n: values[w][p] for n, (w, p) in sizes.items()}
 
-    return CallStep(op.name, op.functional, arrange, places, op.functional, names)
+    return CallStep(op.name, op.functional, arrange, places, op.functional, names, numbers)
 
 
 def _results_of_state(op: Op[Any], names: Sequence[str]) -> list[int]:
@@ -267,7 +277,9 @@ def _refuse_swapped(op: Op[Any], names: Sequence[str], results: Sequence[str]) -
             head, middle, tail = result.partition(name)
             if middle and (head or tail):
                 affixes.setdefault((head, tail), {})[name] = result
-    by_name = max(affixes.values(), key=len, default={})
+    by_name: dict[str, str] = {}
+    for found in affixes.values():  # a compiler that reads this knows no `max` with a key
+        by_name = found if len(found) > len(by_name) else by_name
     by_place = dict(zip(names, results, strict=False))
     if len(by_name) < len(names) or by_name == by_place:
         return

@@ -49,6 +49,18 @@ answer_missing(
 )
 
 
+def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any) -> Any:
+    """Define `torch.ops.tinsmith.<name>`, with its rule for autograd's own dispatch key."""
+    qualified = f"{NAMESPACE}::{name}"
+    _DEFINED.add(name)
+    _LIBRARY.define(f"{name}{schema}", tags=_TAGS)
+    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    _LIBRARY.impl(name, autograd, "Autograd")
+    register_fake(qualified, fake, lib=_LIBRARY)
+    register_vmap(qualified, vmap, lib=_LIBRARY)
+    return getattr(getattr(torch.ops, NAMESPACE), name).default
+
+
 class Operator:
     """The two operators of all cores with one content.
 
@@ -63,22 +75,11 @@ class Operator:
         self.schema = Schema(core.signature, core.has_state)
         self._made = len(self.schema.made)
         self._shares: dict[Any, tuple[Any, ...]] = {}
-        self.forward = self._define(name, self.schema.forward, self._forward, self._fake, self._autograd, self._vmap)
+        self.forward = define_operator(name, self.schema.forward, self._forward, self._fake, self._autograd, self._vmap)
         register_flop_formula(self.forward.overloadpacket, get_raw=True)(self._forward_flops)
         backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
-        self.backward = self._define(f"{name}_backward", self.schema.backward, *backward)
+        self.backward = define_operator(f"{name}_backward", self.schema.backward, *backward)
         register_flop_formula(self.backward.overloadpacket, get_raw=True)(self._backward_flops)
-
-    @staticmethod
-    def _define(name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any) -> Any:
-        qualified = f"{NAMESPACE}::{name}"
-        _DEFINED.add(name)
-        _LIBRARY.define(f"{name}{schema}", tags=_TAGS)
-        _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
-        _LIBRARY.impl(name, autograd, "Autograd")
-        register_fake(qualified, fake, lib=_LIBRARY)
-        register_vmap(qualified, vmap, lib=_LIBRARY)
-        return getattr(getattr(torch.ops, NAMESPACE), name).default
 
     def define(self, core: Core, content: Callable[[], str], label: str) -> None:
         """Give another core, made of one of this operator's, operators of its own."""

@@ -1,0 +1,122 @@
+"""Arguments of a scan: what they must be, and the schedule that they ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from .._errors import ArgumentError, ShapeError, refusal
+from ._job import Like
+from ._schedule import Schedule
+from ._steps import Given
+
+DEFAULT_MEMORY = "1GB"
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def check_tensors(state: Given, inputs: Given) -> None:
+    for what, given in (("state", state), ("inputs", inputs)):
+        for name, leaf in zip(given.tree.names(what), given.leaves, strict=True):
+            if not isinstance(leaf, Tensor):
+                words = f"`{name}` of a scan must be a tensor"
+                remedy = "Pass `torch.as_tensor(...)`; numbers that do not change belong to `parameters`."
+                raise ArgumentError(refusal(words, [("came", f"{type(leaf).__name__} {leaf!r:.60}")], remedy))
+    if not state.leaves:
+        raise ArgumentError(
+            refusal("the state of a scan is empty", remedy="Pass a tensor, or a tuple or dict of them.")
+        )
+
+
+def length_of(length: int | None, inputs: Given) -> int:
+    names = inputs.tree.names("inputs")
+    for name, leaf in zip(names, inputs.leaves, strict=True):
+        if leaf.dim() == 0:
+            words = f"`{name}` of a scan has no time dim"
+            remedy = "Inputs have a row for each step; what does not change belongs to `parameters`."
+            raise ShapeError(refusal(words, [(name, "()")], remedy))
+    lengths = [leaf.shape[0] for leaf in inputs.leaves]
+    if length is None and not lengths:
+        raise ArgumentError(
+            refusal("a scan without inputs needs `length`", remedy="Pass `length=`, the number of steps.")
+        )
+    wanted = lengths[0] if length is None else length
+    if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
+        words = "`length` of a scan must be a number of steps"
+        raise ArgumentError(refusal(words, [("came", f"{type(wanted).__name__} {wanted!r}")], "Pass an integer."))
+    if any(one != wanted for one in lengths):
+        rows = [] if length is None else [("length", str(length))]
+        rows += [
+            (name, f"{tuple(leaf.shape)}: {leaf.shape[0]} steps")
+            for name, leaf in zip(names, inputs.leaves, strict=True)
+        ]
+        remedy = "Time is the first dim of inputs: `.transpose(0, 1)`, or cut them with `[:length]`."
+        raise ShapeError(refusal("`length` and the inputs of a scan do not agree", rows, remedy))
+    return wanted
+
+
+def check_positive(name: str, value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    words = f"`{name}` of a scan must be a positive integer"
+    raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], "Pass 1 or more."))
+
+
+def returned_every(keep: str | int, length: int) -> int | None:
+    if keep == "last":
+        return None
+    if keep == "all":
+        return 1
+    if isinstance(keep, str):
+        words = f"`keep` of a scan does not know {keep!r}"
+        raise ArgumentError(refusal(words, [("known", '"last", "all", or a number of steps')], 'Pass keep="last".'))
+    found = check_positive("keep", keep)
+    if found > length:
+        words = "`keep` of a scan is more than its steps, so that no state would be returned"
+        raise ArgumentError(refusal(words, [("keep", str(keep)), ("length", str(length))], 'Pass keep="last".'))
+    return found
+
+
+def choose_schedule(
+    stretches: int, unroll: int, size: int, checkpoint: str | int, memory: str | int | None
+) -> Schedule:
+    if checkpoint != "auto" and memory is not None:
+        words = '`memory` of a scan is for checkpoint="auto" alone'
+        raise ArgumentError(refusal(words, [("checkpoint", repr(checkpoint))], "Leave out one of them."))
+    if checkpoint == "all":
+        return Schedule(stretches, every=1)
+    if isinstance(checkpoint, str) and checkpoint != "auto":
+        words = f"`checkpoint` of a scan does not know {checkpoint!r}"
+        raise ArgumentError(refusal(words, [("known", '"auto", "all", or a number of steps')], "Leave it out."))
+    if not isinstance(checkpoint, str):
+        return Schedule(stretches, every=-(-check_positive("checkpoint", checkpoint) // unroll))
+    budget = read_memory(DEFAULT_MEMORY if memory is None else memory)
+    slots = budget // max(size, 1)
+    if slots >= stretches - 1:
+        return Schedule(stretches, every=1)
+    if not slots:
+        words = "`memory` of a scan does not hold one state"
+        rows = [("memory", in_megabytes(budget)), ("state", in_megabytes(size))]
+        raise ArgumentError(refusal(words, rows, "Give it more: of ten states, 1000 steps are run 3.7 times at most."))
+    return Schedule(stretches, slots=slots)
+
+
+def read_memory(memory: str | int) -> int:
+    if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
+        return memory
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
+    unit = None if found is None else _UNITS.get(found[2].upper())
+    if found is None or unit is None:
+        words = "`memory` of a scan is no amount of memory"
+        raise ArgumentError(refusal(words, [("came", repr(memory))], 'Pass "500MB", "2GB", "100MiB", or bytes.'))
+    return int(float(found[1]) * unit)
+
+
+def bytes_of(state: Sequence[Like]) -> int:
+    return sum(one.shape.numel() * one.dtype.itemsize for one in state)
+
+
+def in_megabytes(size: int) -> str:
+    return f"{size / 1e6:.2f} MB"

@@ -1,0 +1,290 @@
+"""A scan over an op as torch operators, for graphs of `torch.compile`.
+
+A graph must not hold thousands of steps, and must not break. So each op has an operator for scans over it, named after
+its own, and one for their backward pass. They take a scan's tensors in one list, and its other arguments as numbers and
+names; each run prepares the scan anew, as a call outside a graph does.
+
+Between the passes a graph hands on tensors alone: all states, where the schedule keeps all of them. Otherwise the
+backward pass runs the steps once more to find those that it keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._errors import ArgumentError, GradientError, GraphError, refusal
+from ..bridge import Op, SingleLevelFunction, apply_at_one_level, define_operator, one_level_down
+from ._batched import Batch, batch_of
+from ._function import replace_missing, runner
+from ._job import Job, Like, is_differentiable
+from ._launched import Launched
+from ._records import GivenStates
+from ._schedule import Schedule
+
+Prepare = Callable[..., Any]
+"""Checks the arguments of a scan, and makes its job: `_scan.prepare`."""
+
+_CALL = (
+    "Scalar[] numbers, str[] names, int[] sizes, int length, int? keep, int? checkpoint, int? memory, int unroll, "
+    "bool[] wanted, int? batch=None, int[] dims=[]"
+)
+_ALL = 0
+"""Stands for `checkpoint="all"`."""
+
+
+class Asked(NamedTuple):
+    """The arguments of an operator besides tensors.
+
+    Attributes:
+        numbers: among the parameters.
+        names: the op's names for state, inputs, parameters that are tensors, and numbers.
+        sizes: how many tensors state, inputs and parameters have.
+        length, keep, checkpoint, memory, unroll: of `scan`; None for what its words `"last"` and `"auto"` say.
+        wanted: tensors that need a gradient; empty where none does.
+        batch, dims: of a batch its size, and its dim in each tensor, -1 where there is none.
+    """
+
+    numbers: Sequence[Any]
+    names: Sequence[str]
+    sizes: Sequence[int]
+    length: int
+    keep: int | None
+    checkpoint: int | None
+    memory: int | None
+    unroll: int
+    wanted: Sequence[bool]
+    batch: int | None = None
+    dims: Sequence[int] = ()
+
+    def prepare(self, op: Op[Any], prepare: Prepare, tensors: Sequence[Tensor]) -> tuple[Job, Sequence[Tensor]]:
+        """The job, and its tensors. Those of a batch have it where the job wants it."""
+        places: list[int | None] = [None if dim < 0 else dim for dim in self.dims] or [None] * len(tensors)
+        pairs = zip(tensors, places, strict=True)
+        of_sample = [one if dim is None else one.select(dim, 0) for one, dim in pairs]
+        named = dict(zip(self.names, [*of_sample, *self.numbers], strict=True))
+        items = [*named.items()]
+        begin, end = self.sizes[0], self.sizes[0] + self.sizes[1]
+        state, inputs, parameters = dict(items[:begin]), dict(items[begin:end]), dict(items[end:])
+        checkpoint = {None: "auto", _ALL: "all"}.get(self.checkpoint, self.checkpoint)
+        keep = "last" if self.keep is None else self.keep
+        with torch.no_grad():
+            job: Job = prepare(
+                op, state, inputs, self.length, parameters, keep, checkpoint, self.memory, self.unroll, False
+            ).job
+        job.wanted = tuple(self.wanted)
+        if self.batch is None:
+            return job, tensors
+        batch = batch_of(job, self.batch, "error", tuple(places))
+        return batch.job, batch.into(tensors, tuple(places))
+
+
+def keeps_all(job: Job) -> bool:
+    """Whether a graph hands all states from the forward pass to the backward pass."""
+    return bool(job.wanted) and job.schedule.every == 1
+
+
+class ScanOperators:
+    """The two operators of scans over ops of one content."""
+
+    def __init__(self, name: str, prepare: Prepare) -> None:
+        self._prepare_scan = prepare
+        self._op: weakref.ref[Op[Any]] | None = None
+        self._name = name
+        forward = (self._forward, self._fake, self._autograd, self._vmap)
+        self.forward = define_operator(f"{name}_scan", f"(Tensor[] tensors, {_CALL}) -> Tensor[]", *forward)
+        backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
+        schema = f"(Tensor[] tensors, Tensor[] kept, Tensor?[] cotangents, {_CALL}) -> Tensor[]"
+        self.backward = define_operator(f"{name}_scan_backward", schema, *backward)
+
+    def add(self, op: Op[Any]) -> None:
+        """An op of this content, which is as good as others."""
+        self._op = weakref.ref(op)
+
+    def _prepare(self, tensors: Sequence[Tensor], asked: Asked) -> tuple[Job, Sequence[Tensor]]:
+        op = self._op() if self._op is not None else None
+        if op is None:
+            words = f"a compiled graph scans over the op of `{self._name}`, which is gone"
+            raise GraphError(refusal(words, remedy="Keep the op alive as long as what was compiled with it."))
+        return asked.prepare(op, self._prepare_scan, tensors)
+
+    # Forward ----------------------------------------------------------------------------------
+    def _forward(self, tensors: Sequence[Tensor], *call: Any) -> list[Tensor]:
+        job, tensors = self._prepare(tensors, Asked(*call))
+        if not keeps_all(job):
+            job.keeps_graphs, job.schedule = False, Schedule(job.schedule.length)
+            return _run(runner(job, tensors, job.wanted).forward)
+        whole = replace(job, every=1, keeps_graphs=False, schedule=Schedule(job.schedule.length))
+        made = _run(runner(whole, tensors, job.wanted).forward)
+        states, outputs = made[: job.sizes[0]], made[job.sizes[0] :]
+        if job.every == 1:
+            return made
+        rows = slice(job.every - 1, None, job.every) if job.every is not None else -1
+        return [*(one[rows].clone() for one in states), *outputs, *states]
+
+    def describe_results(self, tensors: Sequence[Tensor], asked: Asked) -> tuple[bool, int]:
+        """Whether all states are handed on to the backward pass, and how many results a caller gets before them."""
+        job, _ = self._prepare(tensors, asked)
+        return keeps_all(job), len(job.state) + len(job.outputs)
+
+    def _fake(self, tensors: Sequence[Tensor], *call: Any) -> list[Tensor]:
+        job, tensors = self._prepare(tensors, Asked(*call))
+        results = [*(_shape_of(one, job.every and job.rows) for one in job.state)]
+        results += [_shape_of(one, job.length) for one in job.outputs]
+        kept = [_shape_of(one, job.length) for one in job.state] if keeps_all(job) and job.every != 1 else []
+        dtypes = [one.dtype for one in (*job.state, *job.outputs, *(job.state if kept else ()))]
+        pairs = zip([*results, *kept], dtypes, strict=True)
+        return [tensors[0].new_empty(shape, dtype=dtype) for shape, dtype in pairs]
+
+    def _autograd(self, tensors: Sequence[Tensor], *call: Any) -> list[Tensor]:
+        asked = Asked(*call)
+        if asked.wanted:  # in a graph, which has the gradient beside it
+            with one_level_down():
+                return self.forward(list(tensors), *call)
+        return list(apply_at_one_level(_Scan, self, asked, *tensors))
+
+    def _vmap(self, info: Any, in_dims: Any, tensors: Sequence[Tensor], *call: Any) -> Any:
+        asked = self._over_batch(info, in_dims[0], Asked(*call))
+        made = self.forward(list(tensors), *asked)
+        count, every = asked.sizes[0], asked.keep
+        dims = [0 if every is None else 1] * count + [1] * (len(made) - count)
+        return made, dims
+
+    def _over_batch(self, info: Any, dims: Sequence[int | None], asked: Asked) -> Asked:
+        if asked.batch is not None:
+            words = "a scan in a compiled graph is mapped over two batches"
+            raise ArgumentError(refusal(words, remedy="Map the scan over both dims outside of torch.compile."))
+        return asked._replace(batch=info.batch_size, dims=[-1 if dim is None else dim for dim in dims])
+
+    # Backward ---------------------------------------------------------------------------------
+    def _backward(
+        self, tensors: Sequence[Tensor], kept: Sequence[Tensor], cotangents: Sequence[Tensor | None], *call: Any
+    ) -> list[Tensor]:
+        job, tensors = self._prepare(tensors, Asked(*call))
+        steps = runner(job, tensors, job.wanted)
+        job.keeps_graphs = False
+        if kept:
+            first = job.arguments(tensors).state
+            job.kept = GivenStates(first, [one.contiguous() for one in kept], job.unroll, job.random.note())
+        made = _run(steps.backward, cotangents, job.wanted)
+        return [
+            replace_missing(one, like, tensors) for one, like, w in zip(made, tensors, job.wanted, strict=True) if w
+        ]
+
+    def _backward_fake(self, tensors: Sequence[Tensor], kept: Any, cotangents: Any, *call: Any) -> list[Tensor]:
+        job, tensors = self._prepare(tensors, Asked(*call))
+        return [one.new_empty(one.shape) for one, wants in zip(tensors, job.wanted, strict=True) if wants]
+
+    def _backward_autograd(
+        self, tensors: Sequence[Tensor], kept: Sequence[Tensor], cotangents: Sequence[Tensor | None], *call: Any
+    ) -> list[Tensor]:
+        given = [one is not None for one in cotangents]
+        run = functools.partial(self._run_backward, len(tensors), len(kept), given, call)
+        there = [one for one in cotangents if one is not None]
+        return list(apply_at_one_level(_ScanBackward, self._name, run, *tensors, *kept, *there))
+
+    def _run_backward(
+        self, tensors: int, kept: int, given: Sequence[bool], call: Any, *flat: Tensor
+    ) -> Sequence[Tensor]:
+        there = iter(flat[tensors + kept :])
+        cotangents = [next(there) if is_given else None for is_given in given]
+        return self.backward(list(flat[:tensors]), list(flat[tensors : tensors + kept]), cotangents, *call)
+
+    def _backward_vmap(
+        self, info: Any, in_dims: Any, tensors: Sequence[Tensor], kept: Sequence[Tensor], cotangents: Any, *call: Any
+    ) -> Any:
+        asked = self._over_batch(info, in_dims[0], Asked(*call))
+        batch = self._batch(tensors, asked)
+        are_batched = all(dim is not None for dim in in_dims[1])
+        states = [one.movedim(dim, 1) for one, dim in zip(kept, in_dims[1], strict=True)] if are_batched else []
+        given = [one is not None for one in cotangents]
+        there = [(one, dim) for one, dim in zip(cotangents, in_dims[2], strict=True) if one is not None]
+        moved = iter(batch.cotangents([one for one, _ in there], tuple(dim for _, dim in there), given))
+        slopes = [next(moved) if is_given else None for is_given in given]
+        made = self.backward(list(tensors), states, slopes, *asked)
+        return made, [at for at, wants in zip(batch.gradients, asked.wanted, strict=True) if wants]
+
+    def _batch(self, tensors: Sequence[Tensor], asked: Asked) -> Batch:
+        places = tuple(None if dim < 0 else dim for dim in asked.dims)
+        of_sample = [one if dim is None else one.select(dim, 0) for one, dim in zip(tensors, places, strict=True)]
+        job, _ = self._prepare(of_sample, asked._replace(batch=None, dims=()))
+        return batch_of(job, asked.batch or 0, "error", places)
+
+
+def _run(method: Callable[..., list[Any]], *arguments: Any) -> list[Any]:
+    """Run the steps of a job.
+
+    Inside an operator torch's dispatcher leaves out autograd and transforms, which steps need that are more than
+    launches. That is a state of the thread, so these run in another one.
+    """
+    if isinstance(getattr(method, "__self__", None), Launched):
+        return method(*arguments)
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(method, *arguments).result()
+
+
+_KNOWN: dict[str, ScanOperators] = {}
+"""By names of ops' operators. They stay: torch's graphs may call them."""
+
+
+def operators_of(prepare: Prepare, op: Op[Any]) -> str:
+    """The name of the operator of scans over an op."""
+    name = op.operator.name().partition("::")[2]
+    if name not in _KNOWN:
+        _KNOWN[name] = ScanOperators(name, prepare)
+    _KNOWN[name].add(op)
+    return f"{name}_scan"
+
+
+class _Scan(SingleLevelFunction):
+    """The gradient of a scan's operator."""
+
+    @staticmethod
+    def forward(ctx: Any, operators: ScanOperators, asked: Asked, *tensors: Tensor) -> tuple[Tensor, ...]:
+        needs = tuple(ctx.needs_input_grad[2:])
+        asked = asked._replace(wanted=list(needs) if any(needs) else [])
+        with one_level_down():
+            results = operators.forward(list(tensors), *asked)
+        ctx.operators, ctx.asked, ctx.count = operators, asked, len(tensors)
+        is_kept, count = operators.describe_results(tensors, asked)
+        kept = () if not is_kept else results[: asked.sizes[0]] if asked.keep == 1 else results[count:]
+        ctx.save_for_backward(*tensors, *kept)
+        ctx.mark_non_differentiable(*[one for one in results[:count] if not is_differentiable(one)])
+        ctx.set_materialize_grads(False)
+        # Without the states: how many results an operator has may not depend on who needs a gradient.
+        return tuple(results[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor | None) -> Any:
+        asked, count = ctx.asked, ctx.count
+        if all(one is None for one in cotangents):
+            return (None,) * (2 + count)
+        saved = ctx.saved_tensors
+        found = iter(ctx.operators.backward(list(saved[:count]), list(saved[count:]), list(cotangents), *asked))
+        return (None, None, *(next(found) if wants else None for wants in asked.wanted))
+
+
+class _ScanBackward(SingleLevelFunction):
+    """The gradient of a gradient, which a graph does not have."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str, run: Callable[..., Sequence[Tensor]], *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.name = name
+        with one_level_down():
+            return tuple(run(*tensors))
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        words = f"a scan over the op of `{ctx.name}` has no second derivative in a compiled graph"
+        raise GradientError(refusal(words, remedy="Call it outside of torch.compile."))
+
+
+def _shape_of(one: Like, rows: int | None) -> tuple[int, ...]:
+    return tuple(one.shape) if rows is None else (rows, *one.shape)
