@@ -25,6 +25,8 @@ from ._occupancy import occupied_bits
 from ._rays import directions, pinhole_rays, positions, ray_aabb_intersect
 from ._segments import accumulate, lanes_of, running_product, running_sum, segment_sum
 from ._splat import splat
+from ._surfel_blend import surfel_blend
+from ._surfel_projection import surfel_projection, surfel_radii
 from ._volume import volume_render
 from ._volume_gradient import volume_gradient
 
@@ -65,6 +67,9 @@ __all__ = [
     "segment_sum",
     "spherical_harmonics",
     "splat",
+    "surfel_blend",
+    "surfel_projection",
+    "surfel_radii",
     "triangle_wave",
     "volume_gradient",
     "volume_render",

@@ -1,4 +1,4 @@
-"""Covariances of 3-D Gaussians, from rotations and scales. The slow twin is `reference.quat_scale_to_covar`."""
+"""Covariances of 3-D Gaussians, from rotations and scales. The slow twin is `reference.gaussian_covariance`."""
 
 from types import ModuleType
 from typing import Any
@@ -12,19 +12,15 @@ def gaussian_covariance(lang: ModuleType, *, fp: str, inverse: bool) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
+    rotation = quaternion_rotation(lang, fp=fp)
 
     @lang.kernel
     def gaussian_covariance(quats: array, scales: array, covars: array):
         for i in range(quats.shape[0]):
-            w, x, y, z = quats[i, 0], quats[i, 1], quats[i, 2], quats[i, 3]
-            shrink = real(1.0) / lang.sqrt(w * w + x * x + y * y + z * z)
-            w, x, y, z = w * shrink, x * shrink, y * shrink, z * shrink
+            r00, r01, r02, r10, r11, r12, r20, r21, r22 = rotation(quats, i)
             a, b, c = scales[i, 0] * scales[i, 0], scales[i, 1] * scales[i, 1], scales[i, 2] * scales[i, 2]
             if lang.static(inverse):
                 a, b, c = real(1.0) / a, real(1.0) / b, real(1.0) / c
-            r00, r01, r02 = real(1.0) - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
-            r10, r11, r12 = 2 * (x * y + w * z), real(1.0) - 2 * (x * x + z * z), 2 * (y * z - w * x)
-            r20, r21, r22 = 2 * (x * z - w * y), 2 * (y * z + w * x), real(1.0) - 2 * (x * x + y * y)
             covars[i, 0] = a * r00 * r00 + b * r01 * r01 + c * r02 * r02
             covars[i, 1] = a * r00 * r10 + b * r01 * r11 + c * r02 * r12
             covars[i, 2] = a * r00 * r20 + b * r01 * r21 + c * r02 * r22
@@ -33,3 +29,20 @@ def gaussian_covariance(lang: ModuleType, *, fp: str, inverse: bool) -> Any:
             covars[i, 5] = a * r20 * r20 + b * r21 * r21 + c * r22 * r22
 
     return gaussian_covariance
+
+
+def quaternion_rotation(lang: ModuleType, *, fp: str) -> Any:
+    """Build the function `rotation(quats, i)`: the matrix of the normalised quaternion, row by row."""
+    real = getattr(lang, fp)
+
+    @lang.func
+    def rotation(quats: lang.template(), i):
+        w, x, y, z = quats[i, 0], quats[i, 1], quats[i, 2], quats[i, 3]
+        shrink = real(1.0) / lang.sqrt(w * w + x * x + y * y + z * z)
+        w, x, y, z = w * shrink, x * shrink, y * shrink, z * shrink
+        r00, r01, r02 = real(1.0) - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)
+        r10, r11, r12 = 2 * (x * y + w * z), real(1.0) - 2 * (x * x + z * z), 2 * (y * z - w * x)
+        r20, r21, r22 = 2 * (x * z - w * y), 2 * (y * z + w * x), real(1.0) - 2 * (x * x + y * y)
+        return r00, r01, r02, r10, r11, r12, r20, r21, r22
+
+    return rotation

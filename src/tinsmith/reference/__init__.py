@@ -21,17 +21,20 @@ from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
 from ._rays import pinhole_rays, ray_aabb_intersect
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 from ._splat import splat
+from ._surfels import ProjectedSurfels, blend_surfels, project_surfels
 from ._volume import Rendered, Shading, volume_render
 
 __all__ = [
     "Composited",
     "GridLevel",
     "ProjectedGaussians",
+    "ProjectedSurfels",
     "Rendered",
     "Shading",
     "accumulate",
     "activation",
     "blend_gaussians",
+    "blend_surfels",
     "composite",
     "distortion_loss",
     "entropy_penalty",
@@ -51,6 +54,7 @@ __all__ = [
     "opacity_penalty",
     "pinhole_rays",
     "project_gaussians",
+    "project_surfels",
     "rasterize_gaussians",
     "ray_aabb_intersect",
     "segment_sum",

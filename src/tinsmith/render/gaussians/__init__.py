@@ -9,26 +9,33 @@ from __future__ import annotations
 from ...nn.optimizers import SelectiveAdam
 from ._accumulate import accumulate
 from ._blend import rasterize_to_pixels
+from ._blend_2dgs import rasterize_to_pixels_2dgs
 from ._covariance import quat_scale_to_covar_preci
 from ._default_strategy import DefaultStrategy
 from ._harmonics import spherical_harmonics
 from ._mcmc_strategy import MCMCStrategy
 from ._projection import fully_fused_projection
+from ._projection_2dgs import fully_fused_projection_2dgs
 from ._rasterization import rasterization
+from ._rasterization_2dgs import RasterizedSurfels, rasterization_2dgs
 from ._relocation import compute_relocation
 from ._tiles import isect_offset_encode, isect_tiles
 
 __all__ = [
     "DefaultStrategy",
     "MCMCStrategy",
+    "RasterizedSurfels",
     "SelectiveAdam",
     "accumulate",
     "compute_relocation",
     "fully_fused_projection",
+    "fully_fused_projection_2dgs",
     "isect_offset_encode",
     "isect_tiles",
     "quat_scale_to_covar_preci",
     "rasterization",
+    "rasterization_2dgs",
     "rasterize_to_pixels",
+    "rasterize_to_pixels_2dgs",
     "spherical_harmonics",
 ]

@@ -90,10 +90,10 @@ def rasterize_to_pixels(
     _check_shapes(function, floats, front, packed)
     tiles = (-(-image_height // tile_size), -(-image_width // tile_size))
     require_shape(function, "isect_offsets", isect_offsets, "[..., tile_height, tile_width]", (*front, *tiles))
-    starts, ids = _lists(isect_offsets, flatten_ids)
+    starts, ids = lists_of(isect_offsets, flatten_ids)
     if masks is not None:
         require_shape(function, "masks", masks, "[..., tile_height, tile_width]", isect_offsets.shape)
-        starts, ids = _without(starts, ids, masks.reshape(-1))
+        starts, ids = without_masked(starts, ids, masks.reshape(-1))
     gaussians = [
         floats["means2d"].reshape(-1, 2),
         floats["conics"].reshape(-1, 3),
@@ -144,14 +144,14 @@ def _check_shapes(function: str, floats: dict[str, Tensor], front: tuple[int, ..
         require_shape(function, "backgrounds", floats["backgrounds"], "[..., D]", (*front, colors.shape[-1]))
 
 
-def _lists(isect_offsets: Tensor, flatten_ids: Tensor) -> tuple[Tensor, Tensor]:
+def lists_of(isect_offsets: Tensor, flatten_ids: Tensor) -> tuple[Tensor, Tensor]:
     starts = torch.empty(isect_offsets.numel() + 1, dtype=torch.int32, device=isect_offsets.device)
     starts[:-1] = isect_offsets.reshape(-1)
     starts[-1] = len(flatten_ids)
     return starts, flatten_ids.int()
 
 
-def _without(starts: Tensor, ids: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+def without_masked(starts: Tensor, ids: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
     """Tile lists, those of tiles empty where the mask is False."""
     counts = starts.diff()
     kept = masks.repeat_interleave(counts)

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..._errors import ArgumentError, ShapeError, nearest, refusal
 
 CameraModel = Literal["pinhole", "ortho", "fisheye"]
+DepthMode = Literal["expected", "median"]
 RasterizeMode = Literal["classic", "antialiased"]
 RenderMode = Literal["RGB", "D", "ED", "RGB+D", "RGB+ED"]
 

@@ -74,14 +74,14 @@ class Scene(NamedTuple):
     shapes: Shapes
 
 
-class Projected(NamedTuple):
-    """Pairs of an image and a Gaussian, and what is seen of it there.
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of an image and a Gaussian, and where it is seen.
 
     Attributes:
         images, rows: (p), int32: which, among all batches.
         radii: (p, 2), int32.
-        means2d, depths, conics: (p, 2), (p), (p, 3).
-        compensations: (p).
+        means2d, depths: (p, 2), (p).
         centres: (p, 3), in the world; None where nobody asked for sparse gradients.
     """
 
@@ -90,9 +90,20 @@ class Projected(NamedTuple):
     radii: Tensor
     means2d: Tensor
     depths: Tensor
+    centres: Tensor | None
+
+
+@dataclass(frozen=True)
+class Projected(Pairs):
+    """Pairs of an image and a Gaussian.
+
+    Attributes:
+        conics: (p, 3).
+        compensations: (p).
+    """
+
     conics: Tensor
     compensations: Tensor
-    centres: Tensor | None
 
 
 def fully_fused_projection(
@@ -251,7 +262,7 @@ def checked_scene(
 
 def project(scene: Scene, how: Projection, engine: str | None) -> Projected:
     """Visible pairs with `packed`, else all of them."""
-    images, rows = _all_pairs(scene.shapes, scene.means.device)
+    images, rows = all_pairs(scene.shapes, scene.means.device)
     covars = _covariances(scene, engine)
     with torch.no_grad():
         radii = _radii(scene, covars.detach(), how, images, rows, engine)
@@ -260,22 +271,22 @@ def project(scene: Scene, how: Projection, engine: str | None) -> Projected:
         images, rows, radii = images[seen], rows[seen], radii[seen]
     means, centres, chosen = scene.means, None, rows
     if how.sparse_grad:
-        scene = _gathered(scene, rows)
+        scene = gathered(scene, rows)
         means, covars, centres, chosen = scene.means, _covariances(scene, engine), scene.means, as_rows(rows)
     op = built("gaussian_projection", engine, means, how.camera_model)
     found = op(means, covars, scene.viewmats, scene.intrinsics, images, chosen, radii, **how.numbers(3))
     means2d, depths, conics, compensations = found
-    return Projected(images, rows, radii, means2d, depths, conics, compensations, centres)
+    return Projected(images, rows, radii, means2d, depths, centres, conics, compensations)
 
 
-def ids(found: Projected, shapes: Shapes) -> tuple[Tensor, Tensor, Tensor]:
+def ids(found: Pairs, shapes: Shapes) -> tuple[Tensor, Tensor, Tensor]:
     """Which batch, camera and Gaussian pairs are of, int64."""
     images, rows = found.images.long(), found.rows.long()
     batches = images.div(max(shapes.c, 1), rounding_mode="floor")
     return batches, images - batches * shapes.c, rows - batches * shapes.n
 
 
-def _all_pairs(shapes: Shapes, device: torch.device) -> tuple[Tensor, Tensor]:
+def all_pairs(shapes: Shapes, device: torch.device) -> tuple[Tensor, Tensor]:
     batches, n, c = shapes.n_batches, shapes.n, shapes.c
     images = torch.arange(batches * c, dtype=torch.int32, device=device)
     rows = torch.arange(batches * n, dtype=torch.int32, device=device).view(batches, 1, n).expand(batches, c, n)
@@ -299,7 +310,7 @@ def _radii(scene: Scene, covars: Tensor, how: Projection, images: Tensor, rows: 
     return op(scene.means.detach(), covars, opacities, *cameras, images, rows, **how.numbers())
 
 
-def _gathered(scene: Scene, rows: Tensor) -> Scene:
+def gathered(scene: Scene, rows: Tensor) -> Scene:
     """The Gaussians of these rows, so that the gradients of what they come from are sparse."""
     where = rows.long()
 

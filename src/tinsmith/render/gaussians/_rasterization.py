@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..._errors import ArgumentError, ShapeError, refusal
+from ..._errors import ArgumentError, refusal
 from .._ops import in_single
 from ._blend import rasterize_to_pixels
 from ._checks import CameraModel, RasterizeMode, RenderMode, require_choice, require_positive, require_shape
-from ._harmonics import evaluate, require_degree
-from ._projection import Projected, Projection, Scene, checked_scene, ids, project
-from ._tiles import isect_offset_encode, isect_tiles
+from ._features import Modes, check_colors, features, meta_of, with_expected_depth
+from ._projection import Projection, checked_scene, project
 
 _TRIANGLE = [0, 1, 2, 4, 5, 8]
 """Where the upper triangle is in a 3 x 3 matrix."""
-_FAINTEST = 1e-10
-"""An expected depth is divided by this at least."""
 
 
 def rasterization(
@@ -32,6 +28,7 @@ def rasterization(
     Ks: Tensor,
     width: int,
     height: int,
+    *,
     near_plane: float = 0.01,
     far_plane: float = 1e10,
     radius_clip: float = 0.0,
@@ -46,7 +43,6 @@ def rasterization(
     rasterize_mode: RasterizeMode = "classic",
     camera_model: CameraModel = "pinhole",
     covars: Tensor | None = None,
-    *,
     engine: str | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Images of 3-D Gaussians, seen by several cameras at once.
@@ -104,7 +100,9 @@ def rasterization(
         >>> images.shape, images[0, 24, 32], alphas[0, 24, 32]
         (torch.Size([1, 48, 64, 3]), tensor([0.8000, 0.0000, 0.0000]), tensor([0.8000]))
     """
-    modes = _Modes(render_mode, rasterize_mode)
+    modes = Modes(render_mode)
+    modes.check("rasterization")
+    require_choice("rasterization", "rasterize_mode", rasterize_mode, RasterizeMode)
     tile_size = 16 if tile_size is None else tile_size
     require_positive("rasterization", tile_size=tile_size)
     if covars is not None:
@@ -124,22 +122,23 @@ def rasterization(
         radius_clip,
         packed,
         sparse_grad,
-        modes.rasterize_mode == "antialiased",
+        rasterize_mode == "antialiased",
         camera_model,
     )
     scene = checked_scene("rasterization", how, means, covars, quats, scales, opacities, viewmats, Ks)
-    _check_colors(scene, in_single(colors), sh_degree)
+    check_colors("rasterization", scene, in_single(colors), sh_degree)
     found = project(scene, how, engine)
-    features, backgrounds = _features(scene, found, in_single(colors), sh_degree, backgrounds, modes, engine, how)
+    shown, backgrounds = features(scene, found, in_single(colors), sh_degree, backgrounds, modes, engine, how)
     assert scene.opacities is not None
     seen_opacities = scene.opacities.index_select(0, found.rows)
     if how.compensate:
         seen_opacities = seen_opacities * found.compensations
-    meta = _meta(scene, found, seen_opacities, how, tile_size, engine)
+    others = {"conics": found.conics, "opacities": seen_opacities}
+    meta = meta_of(scene, found, others, how, tile_size, engine)
     images, alphas = rasterize_to_pixels(
         meta["means2d"],
         meta["conics"],
-        features if packed else features.view(*meta["means2d"].shape[:-1], features.shape[-1]),
+        shown if packed else shown.view(*meta["means2d"].shape[:-1], shown.shape[-1]),
         meta["opacities"],
         width,
         height,
@@ -152,134 +151,5 @@ def rasterization(
         engine=engine,
     )
     if modes.is_expected:
-        images = torch.cat([images[..., :-1], images[..., -1:] / alphas.clamp(min=_FAINTEST)], -1)
+        images = with_expected_depth(images, alphas)
     return images, alphas, meta
-
-
-@dataclass(frozen=True)
-class _Modes:
-    """What is rendered."""
-
-    render_mode: RenderMode
-    rasterize_mode: RasterizeMode
-
-    def __post_init__(self) -> None:
-        require_choice("rasterization", "render_mode", self.render_mode, RenderMode)
-        require_choice("rasterization", "rasterize_mode", self.rasterize_mode, RasterizeMode)
-
-    @property
-    def has_color(self) -> bool:
-        return self.render_mode in ("RGB", "RGB+D", "RGB+ED")
-
-    @property
-    def has_depth(self) -> bool:
-        return self.render_mode != "RGB"
-
-    @property
-    def is_expected(self) -> bool:
-        return self.render_mode in ("ED", "RGB+ED")
-
-
-def _check_colors(scene: Scene, colors: Tensor, sh_degree: int | None) -> None:
-    """Refuses colors that are neither each Gaussian's nor each camera's and Gaussian's."""
-    if sh_degree is not None:
-        require_degree("rasterization", "sh_degree", sh_degree, colors)
-    batch, n, c = scene.shapes
-    last = colors.shape[-1:] if sh_degree is None else colors.shape[-2:]
-    words = "D" if sh_degree is None else "K, D"
-    if tuple(colors.shape) not in ((*batch, n, *last), (*batch, c, n, *last)):
-        rows = [("came", str(tuple(colors.shape))), ("expected", f"[..., N, {words}] or [..., C, N, {words}]")]
-        rows += [("N", str(n)), ("C", str(c)), ("...", str(batch))]
-        remedy = "Coefficients of spherical harmonics need `sh_degree`; colors go without."
-        raise ShapeError(refusal("`colors` of `rasterization` does not fit.", rows, remedy))
-
-
-def _features(
-    scene: Scene,
-    found: Projected,
-    colors: Tensor,
-    sh_degree: int | None,
-    backgrounds: Tensor | None,
-    modes: _Modes,
-    engine: str | None,
-    how: Projection,
-) -> tuple[Tensor, Tensor | None]:
-    """What is blended, a row for each pair, and what is behind."""
-    depths = found.depths[:, None]
-    if not modes.has_color:
-        return depths, None
-    shown = _colors(scene, found, colors, sh_degree, engine, how)
-    if modes.has_depth:
-        shown = torch.cat([shown, depths], -1)
-        if backgrounds is not None:
-            backgrounds = torch.cat([backgrounds, torch.zeros_like(backgrounds[..., :1])], -1)
-    return shown, backgrounds
-
-
-def _colors(
-    scene: Scene, found: Projected, colors: Tensor, sh_degree: int | None, engine: str | None, how: Projection
-) -> Tensor:
-    """Colors of pairs."""
-    batch, n, _ = scene.shapes
-    rows = found.rows
-    if colors.ndim == len(batch) + (3 if sh_degree is None else 4):  # of each camera
-        rows = found.images * n + ids(found, scene.shapes)[2].int()
-    if sh_degree is None:
-        return colors.flatten(0, -2).index_select(0, rows)
-    cameras = torch.linalg.inv(scene.viewmats)[:, :3, 3]
-    centres = scene.means.index_select(0, found.rows) if found.centres is None else found.centres
-    directions = centres - cameras.index_select(0, found.images)
-    masks = None if how.packed else found.radii[:, 0] > 0
-    shown = evaluate(sh_degree, directions, colors.flatten(0, -3), rows, masks, engine)
-    return (shown + 0.5).clamp(min=0.0)
-
-
-def _meta(
-    scene: Scene, found: Projected, opacities: Tensor, how: Projection, tile_size: int, engine: str | None
-) -> dict[str, Any]:
-    """What users may want to know, tile lists included."""
-    batch, n, c = scene.shapes
-    n_images = len(scene.viewmats)
-    tile_width, tile_height = -(-how.width // tile_size), -(-how.height // tile_size)
-    values = {
-        "radii": found.radii,
-        "means2d": found.means2d,
-        "depths": found.depths,
-        "conics": found.conics,
-        "opacities": opacities,
-    }
-    if how.packed:
-        batch_ids, camera_ids, gaussian_ids = ids(found, scene.shapes)
-    else:
-        batch_ids, camera_ids, gaussian_ids = None, None, None
-        values = {name: value.view(*batch, c, n, *value.shape[1:]) for name, value in values.items()}
-    tiles_per_gauss, isect_ids, flatten_ids = isect_tiles(
-        values["means2d"],
-        values["radii"],
-        values["depths"],
-        tile_size,
-        tile_width,
-        tile_height,
-        packed=how.packed,
-        n_images=n_images,
-        image_ids=found.images,
-        engine=engine,
-    )
-    offsets = isect_offset_encode(isect_ids, n_images, tile_width, tile_height)
-    return {
-        "batch_ids": batch_ids,
-        "camera_ids": camera_ids,
-        "gaussian_ids": gaussian_ids,
-        **values,
-        "tile_width": tile_width,
-        "tile_height": tile_height,
-        "tiles_per_gauss": tiles_per_gauss,
-        "isect_ids": isect_ids,
-        "flatten_ids": flatten_ids,
-        "isect_offsets": offsets.view(*batch, c, tile_height, tile_width),
-        "width": how.width,
-        "height": how.height,
-        "tile_size": tile_size,
-        "n_batches": scene.shapes.n_batches,
-        "n_cameras": c,
-    }

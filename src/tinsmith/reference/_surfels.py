@@ -1,0 +1,158 @@
+"""Splatting of surfels, which are flat Gaussians, in plain torch: by where rays meet their planes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._gaussians import EXTENT, FAINTEST, MOST, OPAQUE, TILE
+
+
+class ProjectedSurfels(NamedTuple):
+    """Surfels in an image.
+
+    Attributes:
+        radii: (n, 2), integers, pixels; 0 where a surfel is not seen.
+        means2d: (n, 2), centres of ellipses, pixels.
+        depths: (n).
+        centres: (n, 3), before the camera.
+        axes: (n, 3, 2), before the camera, as long as the scales.
+        normals: (n, 3), before the camera, towards it.
+    """
+
+    radii: Tensor
+    means2d: Tensor
+    depths: Tensor
+    centres: Tensor
+    axes: Tensor
+    normals: Tensor
+
+
+def project_surfels(
+    means: Tensor,
+    turns: Tensor,
+    scales: Tensor,
+    viewmat: Tensor,
+    intrinsics: Tensor,
+    width: int,
+    height: int,
+    *,
+    near_plane: float = 0.01,
+    far_plane: float = 1e10,
+    radius_clip: float = 0.0,
+) -> ProjectedSurfels:
+    """Surfels in the image of one camera: see `tinsmith.render.gaussians.fully_fused_projection_2dgs`.
+
+    Args:
+        means: (n, 3). Differentiable, as all tensors.
+        turns: (n, 3, 3), rotations.
+        scales: (n, 2 or 3); the third is not read.
+        viewmat: (4, 4), world to camera.
+        intrinsics: (3, 3), without skew.
+        width: pixels.
+        height: pixels.
+        near_plane: the depth in front of what is seen.
+        far_plane: the depth behind it.
+        radius_clip: a radius must be above it.
+
+    Example:
+        >>> intrinsics = torch.tensor([[50.0, 0, 32], [0, 50, 24], [0, 0, 1]])
+        >>> means, turns, scales = torch.tensor([[0.0, 0, 2]]), torch.eye(3)[None], torch.tensor([[0.1, 0.1]])
+        >>> project_surfels(means, turns, scales, torch.eye(4), intrinsics, 64, 48).radii
+        tensor([[9, 9]], dtype=torch.int32)
+    """
+    centres = means @ viewmat[:3, :3].T + viewmat[:3, 3]
+    turned = viewmat[:3, :3] @ turns
+    axes, normals = turned[..., :2] * scales[:, None, :2], turned[..., 2]
+    normals = torch.where((normals * centres).sum(-1, keepdim=True) < 0, normals, -normals)
+    local = torch.cat([axes, centres[..., None]], -1)
+    focal, middle = intrinsics.diagonal()[:2], intrinsics[:2, 2]
+    onto = torch.cat([focal[:, None] * local[:, :2] + middle[:, None] * local[:, 2:], local[:, 2:]], 1)
+    signs = torch.tensor([1.0, 1.0, -1.0], dtype=means.dtype)
+    dual = (onto * signs) @ onto.mT
+    dual = dual / dual[:, 2:, 2:]
+    means2d, depths = dual[:, :2, 2], centres[:, 2]
+    with torch.no_grad():
+        spread = means2d**2 - dual.diagonal(dim1=1, dim2=2)[:, :2]
+        radii = (EXTENT * spread.clamp(min=1e-4).sqrt()).ceil()
+        size = torch.tensor([width, height], dtype=means.dtype)
+        is_inside = ((means2d + radii > 0) & (means2d - radii < size)).all(1)
+        is_seen = (depths > near_plane) & (depths < far_plane) & is_inside & (radii > radius_clip).any(1)
+        radii = torch.where(is_seen[:, None], radii, 0).int()
+    return ProjectedSurfels(radii, means2d, depths, centres, axes, normals)
+
+
+def blend_surfels(
+    found: ProjectedSurfels,
+    colors: Tensor,
+    opacities: Tensor,
+    intrinsics: Tensor,
+    width: int,
+    height: int,
+    tile_size: int = TILE,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Blend surfels: see `tinsmith.render.gaussians.rasterization_2dgs`.
+
+    Args:
+        found: surfels in an image.
+        colors: (n, d).
+        opacities: (n).
+        intrinsics: (3, 3).
+        width: pixels.
+        height: pixels.
+        tile_size: pixels.
+
+    Returns:
+        Colors (height, width, d), what shines through (height, width), normals (height, width, 3) before the camera,
+        distortion and median depth, (height, width).
+
+    Example:
+        >>> intrinsics = torch.tensor([[50.0, 0, 1.5], [0, 50, 0.5], [0, 0, 1]])
+        >>> means, turns, scales = torch.tensor([[0.0, 0, 2]]), torch.eye(3)[None], torch.tensor([[0.1, 0.1]])
+        >>> found = project_surfels(means, turns, scales, torch.eye(4), intrinsics, 3, 1)
+        >>> blend_surfels(found, torch.ones(1, 1), torch.tensor([0.5]), intrinsics, 3, 1)[1]
+        tensor([[0.5384, 0.5000, 0.5384]])
+    """
+    dtype = found.means2d.dtype
+    y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    tile = torch.stack([x, y], -1) // tile_size
+    middle = torch.stack([x, y], -1).to(dtype) + 0.5
+    flat = (middle - intrinsics[:2, 2]) / intrinsics.diagonal()[:2]
+    rays = torch.cat([flat, torch.ones_like(flat[..., :1])], -1)
+    image = torch.zeros(height, width, colors.shape[1], dtype=dtype)
+    normals = torch.zeros(height, width, 3, dtype=dtype)
+    median = torch.zeros(height, width, dtype=dtype)
+    through, is_open = torch.ones(height, width, dtype=dtype), torch.ones(height, width, dtype=torch.bool)
+    weights, order = [], []
+    for i in found.depths.float().argsort(stable=True).tolist():
+        if not found.radii[i].all():
+            continue
+        low = ((found.means2d[i] - found.radii[i]) / tile_size).floor()
+        high = ((found.means2d[i] + found.radii[i]) / tile_size).ceil()
+        # Camera matrices may be any, so the plane is that of the axes, which need not be at right angles.
+        axes = found.axes[i]
+        plane = torch.linalg.cross(axes[:, 0], axes[:, 1])
+        distance = (found.centres[i] @ plane) / (rays @ plane)
+        apart = distance[..., None] * rays - found.centres[i]
+        place = apart @ axes @ torch.linalg.inv(axes.mT @ axes)
+        power = torch.minimum(place.square().sum(-1), 2 * (middle - found.means2d[i]).square().sum(-1)) / 2
+        alpha = (opacities[i] * torch.exp(-power)).clamp(max=MOST)
+        is_hit = is_open & (tile >= low).all(-1) & (tile < high).all(-1) & (alpha >= FAINTEST)
+        after = through * (1 - alpha)
+        is_open = is_open & ~(is_hit & (after <= OPAQUE))
+        is_hit = is_hit & is_open
+        weight = torch.where(is_hit, through * alpha, 0.0)
+        image = image + weight[..., None] * colors[i]
+        normals = normals + weight[..., None] * found.normals[i]
+        median = torch.where(is_hit & (through > 0.5), found.depths[i], median)
+        through = torch.where(is_hit, after, through)
+        weights.append(weight)
+        order.append(i)
+    distort = torch.zeros(height, width, dtype=dtype)
+    for a in range(len(order)):
+        for b in range(a):
+            apart = found.depths[order[a]] - found.depths[order[b]]
+            distort = distort + 2 * weights[a] * weights[b] * apart
+    return image, through, normals, distort, median

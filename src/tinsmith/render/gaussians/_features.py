@@ -1,0 +1,155 @@
+"""What rasterizations of Gaussians and of surfels share: colors of pairs, modes, the dict of what was on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..._errors import ShapeError, refusal
+from ._checks import RenderMode, require_choice
+from ._harmonics import evaluate, require_degree
+from ._projection import Pairs, Projection, Scene, ids
+from ._tiles import isect_offset_encode, isect_tiles
+
+FAINTEST = 1e-10
+"""An expected depth is divided by this at least."""
+
+
+def with_expected_depth(images: Tensor, alphas: Tensor) -> Tensor:
+    """Images whose last channel, the depth, is divided by alpha."""
+    return torch.cat([images[..., :-1], images[..., -1:] / alphas.clamp(min=FAINTEST)], -1)
+
+
+@dataclass(frozen=True)
+class Modes:
+    """What is rendered."""
+
+    render_mode: RenderMode
+
+    def check(self, function: str) -> None:
+        """Refuse an unknown mode."""
+        require_choice(function, "render_mode", self.render_mode, RenderMode)
+
+    @property
+    def has_color(self) -> bool:
+        return self.render_mode in ("RGB", "RGB+D", "RGB+ED")
+
+    @property
+    def has_depth(self) -> bool:
+        return self.render_mode != "RGB"
+
+    @property
+    def is_expected(self) -> bool:
+        return self.render_mode in ("ED", "RGB+ED")
+
+
+def check_colors(function: str, scene: Scene, colors: Tensor, sh_degree: int | None) -> None:
+    """Refuses colors that are neither each Gaussian's nor each camera's and Gaussian's."""
+    if sh_degree is not None:
+        require_degree(function, "sh_degree", sh_degree, colors)
+    batch, n, c = scene.shapes
+    last = colors.shape[-1:] if sh_degree is None else colors.shape[-2:]
+    words = "D" if sh_degree is None else "K, D"
+    if tuple(colors.shape) not in ((*batch, n, *last), (*batch, c, n, *last)):
+        rows = [("came", str(tuple(colors.shape))), ("expected", f"[..., N, {words}] or [..., C, N, {words}]")]
+        rows += [("N", str(n)), ("C", str(c)), ("...", str(batch))]
+        remedy = "Coefficients of spherical harmonics need `sh_degree`; colors go without."
+        raise ShapeError(refusal(f"`colors` of `{function}` does not fit.", rows, remedy))
+
+
+def features(
+    scene: Scene,
+    found: Pairs,
+    colors: Tensor,
+    sh_degree: int | None,
+    backgrounds: Tensor | None,
+    modes: Modes,
+    engine: str | None,
+    how: Projection,
+) -> tuple[Tensor, Tensor | None]:
+    """What is blended, a row for each pair, and what is behind."""
+    depths = found.depths[:, None]
+    if not modes.has_color:
+        return depths, None
+    shown = _colors(scene, found, colors, sh_degree, engine, how)
+    if modes.has_depth:
+        shown = torch.cat([shown, depths], -1)
+        if backgrounds is not None:
+            backgrounds = torch.cat([backgrounds, torch.zeros_like(backgrounds[..., :1])], -1)
+    return shown, backgrounds
+
+
+def _colors(
+    scene: Scene, found: Pairs, colors: Tensor, sh_degree: int | None, engine: str | None, how: Projection
+) -> Tensor:
+    """Colors of pairs."""
+    batch, n, _ = scene.shapes
+    rows = found.rows
+    if colors.ndim == len(batch) + (3 if sh_degree is None else 4):  # of each camera
+        rows = found.images * n + ids(found, scene.shapes)[2].int()
+    if sh_degree is None:
+        return colors.flatten(0, -2).index_select(0, rows)
+    cameras = torch.linalg.inv(scene.viewmats)[:, :3, 3]
+    centres = scene.means.index_select(0, found.rows) if found.centres is None else found.centres
+    directions = centres - cameras.index_select(0, found.images)
+    masks = None if how.packed else found.radii[:, 0] > 0
+    shown = evaluate(sh_degree, directions, colors.flatten(0, -3), rows, masks, engine)
+    return (shown + 0.5).clamp(min=0.0)
+
+
+def meta_of(
+    scene: Scene,
+    found: Pairs,
+    others: dict[str, Tensor],
+    how: Projection,
+    tile_size: int,
+    engine: str | None,
+) -> dict[str, Any]:
+    """What users may want to know, tile lists included. `others` have a row for each pair."""
+    batch, n, c = scene.shapes
+    n_images = len(scene.viewmats)
+    tile_width, tile_height = -(-how.width // tile_size), -(-how.height // tile_size)
+    values = {
+        "radii": found.radii,
+        "means2d": found.means2d,
+        "depths": found.depths,
+        **others,
+    }
+    if how.packed:
+        batch_ids, camera_ids, gaussian_ids = ids(found, scene.shapes)
+    else:
+        batch_ids, camera_ids, gaussian_ids = None, None, None
+        values = {name: value.view(*batch, c, n, *value.shape[1:]) for name, value in values.items()}
+    tiles_per_gauss, isect_ids, flatten_ids = isect_tiles(
+        values["means2d"],
+        values["radii"],
+        values["depths"],
+        tile_size,
+        tile_width,
+        tile_height,
+        packed=how.packed,
+        n_images=n_images,
+        image_ids=found.images,
+        engine=engine,
+    )
+    offsets = isect_offset_encode(isect_ids, n_images, tile_width, tile_height)
+    return {
+        "batch_ids": batch_ids,
+        "camera_ids": camera_ids,
+        "gaussian_ids": gaussian_ids,
+        **values,
+        "tile_width": tile_width,
+        "tile_height": tile_height,
+        "tiles_per_gauss": tiles_per_gauss,
+        "isect_ids": isect_ids,
+        "flatten_ids": flatten_ids,
+        "isect_offsets": offsets.view(*batch, c, tile_height, tile_width),
+        "width": how.width,
+        "height": how.height,
+        "tile_size": tile_size,
+        "n_batches": scene.shapes.n_batches,
+        "n_cameras": c,
+    }

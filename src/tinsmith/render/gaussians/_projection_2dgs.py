@@ -1,0 +1,139 @@
+"""Projection of surfels, which are flat Gaussians, to images, as an operation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ... import kernels
+from .._ops import built, made
+from .._rule import steady
+from ._checks import as_rows
+from ._projection import Pairs, Projection, Scene, all_pairs, checked_scene, gathered, ids
+
+
+@dataclass(frozen=True)
+class ProjectedSurfels(Pairs):
+    """Pairs of an image and a surfel.
+
+    Attributes:
+        transforms: (p, 9).
+        normals: (p, 3).
+    """
+
+    transforms: Tensor
+    normals: Tensor
+
+
+def fully_fused_projection_2dgs(
+    means: Tensor,
+    quats: Tensor,
+    scales: Tensor,
+    viewmats: Tensor,
+    Ks: Tensor,
+    width: int,
+    height: int,
+    eps2d: float = 0.3,
+    near_plane: float = 0.01,
+    far_plane: float = 1e10,
+    radius_clip: float = 0.0,
+    packed: bool = False,
+    sparse_grad: bool = False,
+    *,
+    engine: str | None = None,
+) -> tuple[Tensor, ...]:
+    """Project surfels, which are flat Gaussians, to images of pinhole cameras.
+
+    A surfel's point (u, v) is at mean + u scale_0 axis_0 + v scale_1 axis_1, in the world. A ray transform takes
+    (u, v, 1) to homogeneous pixels (x w, y w, w). The ellipse u^2 + v^2 = 1 has its centre at `means2d`, and radii are
+    3.33 times the half sides of its box, 0.01 pixels at least, rounded up. What is not seen is as in
+    `fully_fused_projection`, but that depths lie between the planes, and that opacities have no part in it.
+
+    Args:
+        means: (..., N, 3), in the world. Differentiable.
+        quats: (..., N, 4), w x y z; the third axis is the normal. Differentiable.
+        scales: (..., N, 3), standard deviations; the third is not read. Differentiable.
+        viewmats: (..., C, 4, 4), world to camera. Differentiable.
+        Ks: (..., C, 3, 3), pixels; the skew is not read. Differentiable.
+        width: of the image, pixels.
+        height: of the image, pixels.
+        eps2d: has no effect, as in gsplat.
+        near_plane: the depth in front of what is seen.
+        far_plane: the depth behind it.
+        radius_clip: pixels.
+        packed: give a row for each surfel that a camera sees.
+        sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`, and no batch dims.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        radii (..., C, N, 2) int32, means2d (..., C, N, 2), depths (..., C, N), ray transforms (..., C, N, 3, 3) and
+        normals (..., C, N, 3) before the camera, turned to it; all are 0 where the radius is. With `packed` batch_ids,
+        camera_ids and gaussian_ids (nnz) int64 come first, and (nnz) stands for (..., C, N).
+
+    Raises:
+        ArgumentError: an option does not fit.
+        ShapeError: tensors do not fit each other.
+
+    Example:
+        >>> means, quats = torch.tensor([[0.0, 0.0, 2.0]]), torch.tensor([[1.0, 0.0, 0.0, 0.0]])
+        >>> scales, Ks = torch.full((1, 3), 0.1), torch.tensor([[[50.0, 0, 32], [0, 50, 24], [0, 0, 1]]])
+        >>> project = ts.render.gaussians.fully_fused_projection_2dgs
+        >>> radii, means2d, depths, _, normals = project(means, quats, scales, torch.eye(4)[None], Ks, 64, 48)
+        >>> radii, means2d, normals
+        (tensor([[[9, 9]]], dtype=torch.int32), tensor([[[32., 24.]]]), tensor([[[-0., -0., -1.]]]))
+    """
+    how = Projection(width, height, eps2d, near_plane, far_plane, radius_clip, packed, sparse_grad)
+    function = "fully_fused_projection_2dgs"
+    scene = checked_scene(function, how, means, None, quats, scales, None, viewmats, Ks)
+    found = project_surfels(scene, how, engine)
+    transforms = found.transforms.view(-1, 3, 3)
+    values = (found.radii, found.means2d, found.depths, transforms, found.normals)
+    if packed:
+        return (*ids(found, scene.shapes), *values)
+    front = (*scene.shapes.batch, scene.shapes.c, scene.shapes.n)
+    return tuple([value.view(*front, *value.shape[1:]) for value in values])
+
+
+def project_surfels(scene: Scene, how: Projection, engine: str | None) -> ProjectedSurfels:
+    """Visible pairs with `packed`, else all of them."""
+    images, rows = all_pairs(scene.shapes, scene.means.device)
+    with torch.no_grad():
+        numbers = how.numbers()
+        del numbers["eps2d"]
+        given = [tensor.detach() for tensor in _tensors(scene)]
+        radii = built("surfel_radii", engine, scene.means)(*given, images, rows, **numbers)
+    if how.packed:
+        seen = radii[:, 0].nonzero()[:, 0]
+        images, rows, radii = images[seen], rows[seen], radii[seen]
+    centres, chosen = None, rows
+    if how.sparse_grad:
+        scene = gathered(scene, rows)
+        centres, chosen = scene.means, as_rows(rows)
+    op = built("surfel_projection", engine, scene.means)
+    means2d, depths, transforms, normals = op(*_tensors(scene), images, chosen, radii)
+    return ProjectedSurfels(images, rows, radii, means2d, depths, centres, transforms, normals)
+
+
+def _tensors(scene: Scene) -> list[Tensor]:
+    assert scene.quats is not None and scene.scales is not None, "checked_scene has seen to it"
+    return [scene.means, scene.quats, scene.scales, scene.viewmats, scene.intrinsics]
+
+
+_SURFELS = (
+    "means[g, 3], quats[g, 4], scales[g, 3], viewmats[v, 4, 4], intrinsics[v, 3, 3], images[p]: i32, rows[p]: i32"
+)
+
+
+@made("surfel_radii")
+def _radii_op(lang: Any, fp: str) -> Any:
+    return steady(f"{_SURFELS} -> radii[p, 2]: i32", kernels.surfel_radii(lang, fp=fp), name="surfel_radii")
+
+
+@made("surfel_projection")
+def _projection_op(lang: Any, fp: str) -> Any:
+    values = "means2d[p, 2], depths[p], transforms[p, 9], normals[p, 3]"
+    spec = f"{_SURFELS}, radii[p, 2]: i32 -> {values}"
+    return steady(spec, kernels.surfel_projection(lang, fp=fp), adjoint="source", name="surfel_projection")
