@@ -22,9 +22,13 @@ from fuzz._modes import MODES, modes_of
 from fuzz._record import write_record
 from fuzz._shrink import shrunk
 from fuzz._table import describe_campaigns
+from fuzz._vectors import write_vectors
 from fuzz._verdict import AGREE, CHECKS, DISAGREE, judge
 from fuzz._wide import write_wide
 from support.engine_keeper import ENGINES, load_quietly
+
+GRAMMARS = {"wide": write_wide, "vectors": write_vectors, "nests": write}
+DTYPES = {"f64": torch.float64, "f32": torch.float32}
 
 
 def main() -> int:
@@ -60,6 +64,7 @@ def _campaigns(options: argparse.Namespace) -> list[Campaign]:
         "modes": options.modes,
         "record": options.record,
         "silence": options.silence,
+        "dtype": options.dtype,
     }
     campaigns = [Campaign(engine, seeds, jobs, log=log, **shared) for engine, log in zip(engines, logs, strict=True)]
     if options.only_report:
@@ -71,9 +76,12 @@ def _campaigns(options: argparse.Namespace) -> list[Campaign]:
 def _report(campaign: Campaign, options: argparse.Namespace) -> None:
     """Print how many kernels had each outcome, and what failed."""
     counted = ", ".join(f"{count} {outcome}" for outcome, count in campaign.counts.most_common())
-    compared = CHECKS if options.grammar == "nests" else MODES
+    compared = CHECKS if options.grammar == "nests" else options.modes.split(",") if options.modes else MODES
     tried = f"{sum(campaign.counts.values())} of {len(campaign.seeds)} kernels from seed {options.seed}"
     print(f"{campaign.engine}: {tried} ({', '.join(compared)}): {counted}")
+    if options.dtype == "f32":
+        in_vectors = sum(bool(line.get("vectors")) for line in campaign.outcomes.values())
+        print(f"  in strips or lanes: {in_vectors} kernels")
     for line in campaign.failures:
         print(f"  seed {line['seed']}: {line['outcome']} {line.get('check', '')}\n    {_words(line)[:400]}")
 
@@ -96,10 +104,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--engine", choices=[*ENGINES, "both"], default="both")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="child processes")
     parser.add_argument("--adjoint", default="source", help="where gradients come from")
-    parser.add_argument("--grammar", choices=["wide", "nests"], default="wide", help="which kernels are written")
+    parser.add_argument("--grammar", choices=[*GRAMMARS], default="wide", help="which kernels are written")
     parser.add_argument(
-        "--modes", help="of the wide grammar, comma between them; the default leaves out most of `compile`"
+        "--dtype", choices=[*DTYPES], default="f64", help="not of nests; f32 runs in short strips and lanes"
     )
+    parser.add_argument("--modes", help="not of nests, comma between them; the default leaves out most of `compile`")
     parser.add_argument("--silence", type=float, default=SILENCE, help="seconds without a word that end a child")
     parser.add_argument("--table", type=Path, help="write a page with the table of the run (of the wide grammar)")
     parser.add_argument("--only-report", action="store_true", help="try nothing: report what the log has")
@@ -114,7 +123,7 @@ def _options() -> argparse.Namespace:
 
 
 def _child(options: argparse.Namespace) -> int:
-    lang = _started(options.engine)
+    lang = _started(options.engine, options.dtype)
     gc.freeze()  # an eighth of the time went into full collections, which looked through torch's modules
     gc.set_threshold(700, 10, 100)
     for seed in map(int, options.seeds.split(",")):
@@ -122,7 +131,9 @@ def _child(options: argparse.Namespace) -> int:
         if options.grammar == "nests":
             said = dataclasses.asdict(judge(write(seed), lang, adjoint=options.adjoint))
         else:
-            verdict = judge_modes(write_wide(seed), lang, _modes(options, seed), _announce)
+            verdict = judge_modes(
+                GRAMMARS[options.grammar](seed), lang, _modes(options, seed), _announce, DTYPES[options.dtype]
+            )
             said = {**dataclasses.asdict(verdict), "outcome": verdict.outcome}
         print(json.dumps(said), flush=True)
     return 0
@@ -138,11 +149,11 @@ def _announce(verdict: ModesVerdict, mode: str) -> None:
 
 
 def _one(options: argparse.Namespace) -> int:
-    if options.grammar == "wide":
+    if options.grammar != "nests":
         return _one_wide(options)
     program = write(options.seed)
     if options.shrink:
-        lang = _started(ENGINES[0] if options.engine == "both" else options.engine)
+        lang = _started(ENGINES[0] if options.engine == "both" else options.engine, "f64")
         first = judge(program, lang, adjoint=options.adjoint)
 
         def fails(smaller: object) -> bool:
@@ -158,33 +169,39 @@ def _one(options: argparse.Namespace) -> int:
 
 def _one_wide(options: argparse.Namespace) -> int:
     """Show a program and its outcomes; `--shrink` first makes it small where the worst mode still fails so."""
-    program, modes = write_wide(options.seed), _modes(options, options.seed)
+    program, modes = GRAMMARS[options.grammar](options.seed), _modes(options, options.seed)
     if options.shrink:
-        lang = _started(ENGINES[0] if options.engine == "both" else options.engine)
-        first = judge_modes(program, lang, modes)
+        dtype = DTYPES[options.dtype]
+        lang = _started(ENGINES[0] if options.engine == "both" else options.engine, options.dtype)
+        first = judge_modes(program, lang, modes, dtype=dtype)
         mode = next((mode for mode, outcome in first.modes.items() if outcome == first.outcome), modes[0])
 
         def fails(smaller: Any) -> bool:
-            found = judge_modes(smaller, lang, [mode])
+            found = judge_modes(smaller, lang, [mode], dtype=dtype)
             words, before = found.words.get(mode, ""), first.words.get(mode, "")
             return found.modes[mode] == first.modes[mode] and (
                 found.modes[mode] == DISAGREE or words[:40] == before[:40]
             )
 
         program = shrunk(program, fails) if first.outcome != AGREE else program
-        last = judge_modes(program, lang, modes)
+        last = judge_modes(program, lang, modes, dtype=dtype)
         print(f"{first.modes}\nsmall: {last.modes}\n{mode}: {last.words.get(mode, '')}")
     print(f"# {program.spec}; scratch {program.scratch}\n{program.source}")
     return 0
 
 
-def _started(engine: str) -> object:
+def _started(engine: str, dtype: str) -> object:
     torch.set_num_threads(1)
     lang = load_quietly(engine)
     options = {"ad_stack_experimental_enabled": True} if engine == "quadrants" else {}
     sys.stdout, kept = sys.stderr, sys.stdout  # Quadrants says that it starts
     lang.init(
-        arch=lang.cpu, default_fp=lang.f64, log_level=lang.WARN, offline_cache=False, cpu_max_num_threads=2, **options
+        arch=lang.cpu,
+        default_fp=getattr(lang, dtype),
+        log_level=lang.WARN,
+        offline_cache=False,
+        cpu_max_num_threads=2,
+        **options,
     )
     sys.stdout = kept
     if engine == "taichi":

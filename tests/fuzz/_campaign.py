@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fuzz._record import read_record
-from fuzz._verdict import AGREE, CRASH, MISCOMPILED, REFUSED, TANGENTLESS, UNCOMPILED, UNSTEADY
+from fuzz._verdict import AGREE, CRASH, MISCOMPILED, REFUSED, ROUNDED, TANGENTLESS, UNCOMPILED, UNSTEADY
 
 CHUNK = 100
 """Seeds a child tries: engines keep every kernel that they compiled, and memory grows."""
@@ -42,6 +42,7 @@ class Campaign:
     modes: str | None = None
     record: Path | None = None
     silence: float = SILENCE
+    dtype: str = "f64"
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -85,8 +86,8 @@ class Campaign:
 
     def _is_failure(self, line: dict[str, Any]) -> bool:
         """A mode may refuse a program of the wide grammar, with its reason; of the other one only `jvp` may."""
-        passed = {AGREE, TANGENTLESS, UNCOMPILED, UNSTEADY, MISCOMPILED}
-        return line["outcome"] not in (passed | {REFUSED} if self.grammar == "wide" else passed)
+        passed = {AGREE, TANGENTLESS, UNCOMPILED, UNSTEADY, MISCOMPILED, ROUNDED}
+        return line["outcome"] not in (passed | {REFUSED} if self.grammar != "nests" else passed)
 
     def _work(self, chunks: Iterator[list[int]]) -> None:
         while True:
@@ -101,7 +102,7 @@ class Campaign:
     def _child(self, seeds: list[int]) -> int:
         """Try seeds in a child until it is done or dead; gives how many have an outcome."""
         command = [sys.executable, "-m", "fuzz", "--child", "--engine", self.engine, "--adjoint", self.adjoint]
-        command += ["--grammar", self.grammar, *(["--modes", self.modes] if self.modes else [])]
+        command += ["--grammar", self.grammar, "--dtype", self.dtype, *(["--modes", self.modes] if self.modes else [])]
         tests = str(Path(__file__).parents[1])
         paths = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
         say = [*command, "--seeds", ",".join(map(str, seeds))]

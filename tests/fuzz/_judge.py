@@ -14,6 +14,7 @@ import tinsmith as ts
 from fuzz._grammar import Program
 from fuzz._modes import MODES, Trial
 from fuzz._reference import Reference
+from fuzz._single import no_vectors, small_vectors
 from fuzz._verdict import (
     AGREE,
     CRASH,
@@ -22,25 +23,31 @@ from fuzz._verdict import (
     INVALID,
     MISCOMPILED,
     REFUSED,
+    ROUNDED,
     UNCOMPILED,
     UNSTEADY,
     optimiser_off,
     settings,
 )
 
-TOLERANCE, LARGEST = 1e-8, 1e6
-SEVERITY = (CRASH, INVALID, DISAGREE, ERROR, REFUSED, MISCOMPILED, UNCOMPILED, UNSTEADY, AGREE)
+TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3}
+LARGEST = 1e6
+SEVERITY = (CRASH, INVALID, DISAGREE, ERROR, REFUSED, MISCOMPILED, UNCOMPILED, ROUNDED, UNSTEADY, AGREE)
 """Outcomes, the worst first."""
 
 
 @dataclass
 class ModesVerdict:
-    """Outcomes of one program by mode, with words where a mode does not agree; seconds by mode."""
+    """Outcomes of one program by mode, with words where a mode does not agree; seconds by mode.
+
+    `vectors` counts the kernels that ran in strips or lanes.
+    """
 
     seed: int
     modes: dict[str, str] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    vectors: int = 0
 
     @property
     def outcome(self) -> str:
@@ -53,9 +60,28 @@ def judge_modes(
     lang: ModuleType,
     modes: Iterable[str] = tuple(MODES),
     begin: Callable[[ModesVerdict, str], None] = lambda verdict, mode: None,
+    dtype: torch.dtype = torch.float64,
 ) -> ModesVerdict:
-    """Try a program in some modes. `begin` hears which mode comes next: an engine may end the process."""
-    verdict, trial, modes = ModesVerdict(program.seed), Trial(program, lang), tuple(modes)
+    """Try a program in some modes. `begin` hears which mode comes next: an engine may end the process.
+
+    In float32 kernels run in strips and lanes, as on any CPU, though they are small.
+    """
+    if dtype == torch.float64:
+        return _judged(program, lang, tuple(modes), begin, dtype)
+    with small_vectors(program.seed) as counted:
+        verdict = _judged(program, lang, tuple(modes), begin, dtype)
+    verdict.vectors = counted.count
+    return verdict
+
+
+def _judged(
+    program: Program,
+    lang: ModuleType,
+    modes: tuple[str, ...],
+    begin: Callable[[ModesVerdict, str], None],
+    dtype: torch.dtype,
+) -> ModesVerdict:
+    verdict, trial = ModesVerdict(program.seed), Trial(program, lang, dtype)
     try:
         started = time.perf_counter()
         is_large = _prepare(trial)
@@ -95,7 +121,7 @@ def _quantities(reference: Reference) -> list[torch.Tensor]:
 def _try(trial: Trial, mode: str) -> tuple[str, str]:
     """The outcome of a mode, and words where it does not agree."""
     try:
-        wrong = [_differ(*pair) for pair in MODES[mode](trial)]
+        wrong = [_differ(*pair, TOLERANCES[trial.dtype]) for pair in MODES[mode](trial)]
     except ts.TinsmithError as reason:
         return _refused(reason, mode)
     except Exception as reason:  # noqa: BLE001  # whatever an engine raises is an outcome
@@ -123,13 +149,13 @@ def _said(reason: BaseException) -> str:
     return f"{type(reason).__name__}: {reason}"[:2000]
 
 
-def _differ(name: str, mine: torch.Tensor, right: torch.Tensor) -> str:
+def _differ(name: str, mine: torch.Tensor, right: torch.Tensor, tolerance: float) -> str:
     """Words where two tensors are not equal up to rounding; "" where they are."""
     mine, right = mine.detach().double(), right.double()
     if mine.shape != right.shape:
         return f"{name} has shape {tuple(mine.shape)} for {tuple(right.shape)}\n"
     scale = max(1.0, float(right.abs().max())) if right.numel() else 1.0
-    if torch.allclose(mine, right, rtol=TOLERANCE, atol=TOLERANCE * scale):
+    if torch.allclose(mine, right, rtol=tolerance, atol=tolerance * scale):
         return ""
     worst = (mine - right).abs().max().item()
     return f"{name} differs by {worst:.3g}:\n  came  {mine.tolist()}\n  right {right.tolist()}\n"
@@ -143,6 +169,9 @@ def _excuse(verdict: ModesVerdict, program: Program, lang: ModuleType, trial: Tr
     if _is_at_a_jump(trial):
         verdict.modes |= dict.fromkeys(wrong, UNSTEADY)
         return
+    if trial.dtype == torch.float32:
+        _excuse_rounding(verdict, wrong, Trial(program, lang, trial.dtype))
+        return
     with optimiser_off(lang):
         plain = Trial(program, lang)
         values_alone = "value of" in verdict.words.get("backward", "")
@@ -151,6 +180,15 @@ def _excuse(verdict: ModesVerdict, program: Program, lang: ModuleType, trial: Tr
             verdict.words[mode] += f"with the engine's optimiser off: {outcome}\n"
             if outcome == AGREE and values_alone:
                 verdict.modes[mode] = MISCOMPILED
+
+
+def _excuse_rounding(verdict: ModesVerdict, wrong: list[str], plain: Trial) -> None:
+    """In float32: what is as far off without strips and lanes is off by rounding, or the fuzz in float64 finds it."""
+    with no_vectors():
+        for mode in wrong:
+            outcome, words = _try(plain, mode)
+            verdict.words[mode] += f"without strips and lanes: {outcome} {words}\n"
+            verdict.modes[mode] = ROUNDED if outcome == DISAGREE else DISAGREE
 
 
 def _is_at_a_jump(trial: Trial, draws: int = 4) -> bool:

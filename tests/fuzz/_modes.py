@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -25,7 +26,10 @@ Pairs = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
 class Trial:
     """One program with its arguments, and what it gives in each mode."""
 
-    def __init__(self, program: Program, lang: ModuleType) -> None:
+    def __init__(self, program: Program, lang: ModuleType, dtype: torch.dtype = torch.float64) -> None:
+        self.dtype = dtype
+        if dtype == torch.float32:
+            program = replace(program, source=program.source.replace("lang.f64", "lang.f32"))
         self.program = program
         given, returned = (
             [item.partition("[")[0].strip() for item in side.replace(": i32", "").split("],")]
@@ -35,7 +39,7 @@ class Trial:
         self.integers = tuple(name for name in given if name in INTEGERS)
         self.outputs = tuple(returned)
         self.returned = tuple(name for name in returned if name != "c")
-        self.weights: Weights = draw_weights(program.seed, self.returned, self.floats)
+        self.weights: Weights = draw_weights(program.seed, self.returned, self.floats).rounded(dtype)
         self.batched = self._batched()
         self.samples = [self._sample(number) for number in range(SAMPLES)]
         self._lang = lang
@@ -51,7 +55,7 @@ class Trial:
         first, one = (draw_sample(self.program.seed + 7_000_003 * at, self.floats, self.integers) for at in (0, number))
         floats = {name: (one if name in self.batched else first).floats[name] for name in self.floats}
         integers = {name: (one if name in self.batched else first).integers[name] for name in self.integers}
-        return Sample(floats, integers, first.a)
+        return Sample(floats, integers, first.a).rounded(self.dtype)
 
     # Ops ----------------------------------------------------------------------------------------
 
@@ -96,7 +100,7 @@ class Trial:
     # Modes --------------------------------------------------------------------------------------
 
     def _first(self) -> tuple[torch.Tensor, ...]:
-        return tuple(one.clone() for one in self.samples[0].floats.values())
+        return tuple(one.to(self.dtype, copy=True) for one in self.samples[0].floats.values())
 
     def _stacked(self) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
         """Floats and integers of the batch."""
@@ -105,7 +109,7 @@ class Trial:
             ones = [getattr(sample, kind)[name] for sample in self.samples]
             return torch.stack(ones) if name in self.batched else ones[0].clone()
 
-        return tuple(together(name, "floats") for name in self.floats), tuple(
+        return tuple(together(name, "floats").to(self.dtype) for name in self.floats), tuple(
             together(name, "integers") for name in self.integers
         )
 
@@ -117,7 +121,8 @@ class Trial:
     def _pulled(self, found: Tensors, leaves: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Gradients of the leaves, where some outputs have a cotangent."""
         ends = [found[name] for name in self.weights.chosen]
-        given = [self.weights.linear[name].expand_as(end) for name, end in zip(self.weights.chosen, ends, strict=True)]
+        weights = [self.weights.linear[name].to(self.dtype) for name in self.weights.chosen]
+        given = [one.expand_as(end) for one, end in zip(weights, ends, strict=True)]
         reached = [(end, one) for end, one in zip(ends, given, strict=True) if end.requires_grad]
         if not reached:
             return tuple(torch.zeros_like(leaf) for leaf in leaves)
@@ -165,14 +170,14 @@ class Trial:
         rows = torch.func.jacrev(self._function)(self._first())
         for place, name in enumerate(self.floats):
             total = sum(
-                torch.tensordot(self.weights.linear[output], row[place], dims=self.weights.linear[output].dim())
+                torch.tensordot(self.weights.linear[output], row[place].double(), self.weights.linear[output].dim())
                 for output, row in zip(self.returned, rows, strict=True)
             )
             yield f"Jacobian by {name}", torch.as_tensor(total), self.references[0].of_all[name]
 
     def jvp(self) -> Pairs:
         """Tangents, contracted with weights of outputs."""
-        direction = tuple(self.weights.direction[name] for name in self.floats)
+        direction = tuple(self.weights.direction[name].to(self.dtype) for name in self.floats)
         values, tangents = torch.func.jvp(lambda *floats: self._function(floats), self._first(), direction)
         yield from self._values(dict(zip(self.returned, values, strict=True)), self.references[:1])
         pairs = zip(self.returned, tangents, strict=True)
@@ -187,8 +192,8 @@ class Trial:
         rows = torch.func.hessian(lambda floats: self._loss(floats, integers))(self._first())
         for place, name in enumerate(self.floats):
             parts = [
-                torch.tensordot(rows[place][other], self.weights.direction[by], dims=self.weights.direction[by].dim())
-                for other, by in enumerate(self.floats)
+                torch.tensordot(rows[place][other].double(), one, dims=one.dim())
+                for other, one in enumerate(self.weights.direction[by] for by in self.floats)
             ]
             yield f"Hessian by {name}", torch.stack(parts).sum(0), self.references[0].curvature[name]
 

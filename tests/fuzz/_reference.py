@@ -29,6 +29,11 @@ class Sample:
     integers: Tensors
     a: float
 
+    def rounded(self, dtype: torch.dtype) -> Sample:
+        """The same, in numbers that `dtype` has."""
+        a = float(torch.tensor(self.a, dtype=dtype))
+        return Sample(_rounded(self.floats, dtype), self.integers, a)
+
     def nudged(self, generator: torch.Generator) -> Sample:
         """The same with other last digits."""
         floats = {
@@ -52,6 +57,11 @@ class Weights:
     square: Tensors
     chosen: tuple[str, ...]
     direction: Tensors
+
+    def rounded(self, dtype: torch.dtype) -> Weights:
+        """The same, in numbers that `dtype` has."""
+        linear, square, direction = (_rounded(one, dtype) for one in (self.linear, self.square, self.direction))
+        return Weights(linear, square, self.chosen, direction)
 
     def loss(self, outputs: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The scalar of `vmap(grad)` and `hessian`."""
@@ -116,6 +126,10 @@ class Reference:
             total, list(self._leaves.values()), allow_unused=True, materialize_grads=True, **options
         )
         return dict(zip(self._leaves, found, strict=True))
+
+
+def _rounded(tensors: Tensors, dtype: torch.dtype) -> Tensors:
+    return {name: one.to(dtype).double() for name, one in tensors.items()}
 
 
 def _array(name: str, tensor: torch.Tensor) -> Array:

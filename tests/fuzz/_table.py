@@ -47,6 +47,14 @@ Half of the programs run in parallel, the others as their serial twin. Buffers w
 | engine's mistake | the engine does not compile the kernel, or its values are right once its optimiser is off |
 | failed | another result, another error, or the end of the process |
 
+## In float32
+
+`./scripts/fuzz --dtype f32 --grammar vectors` writes programs that CPUs run in strips and lanes
+([Vector speed](decisions/vector-speed.md)), which float64 never sees: elementwise loops, inner loops with functions,
+loops left early. Lengths and thresholds are made small, so that a few elements fill strips and blocks. The mirror stays
+in float64, and the tolerance is 1e-3. What does not agree is tried once more without strips and lanes: if that is off
+too, float32 has too few digits for the program.
+
 ## The run
 
 {versions}.

@@ -36,6 +36,8 @@ UNSTEADY = "at a jump"
 """No failure: the kernel asks whether v + (p - v) is greater than p, or the like. What the interpreter itself says
 changes when the last digits of the inputs do, and an engine rounds in its own way.
 """
+ROUNDED = "rounded"
+"""No failure: in float32 the program is off without machine vectors too."""
 UNCOMPILED, MISCOMPILED = "uncompiled", "miscompiled"
 """The engine's own mistakes, no failures of ours: it refuses a kernel (Taichi, now and then, `a and (b or c)`), or
 gives values that are right once its optimiser is off.

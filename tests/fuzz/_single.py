@@ -1,0 +1,78 @@
+"""Programs in float32, as CPUs run them in machine vectors: strips and lanes (`transforms.strip_functions`).
+
+A fuzz works on few elements, of which no strip is made, and with sums too short to be worth it. So their lengths and
+thresholds are made small while programs are tried. What does not agree is tried again without strips and lanes: where
+that is the same, float32 has too few digits for the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+from tinsmith.bridge import _from_ir, _stage
+from tinsmith.bridge.backward import _emitted
+from tinsmith.source.ir import nodes
+from tinsmith.transforms import _elementwise, _strip_parts, _strips, strip_functions
+from tinsmith.transforms.lanes import _run
+
+_LENGTHS: tuple[tuple[Any, str], ...] = (
+    (_strip_parts, "LENGTH"),
+    (_strips, "LENGTH"),
+    (_elementwise, "LENGTH"),
+    (_run, "_WIDTH"),
+    (_run, "_SHARED_WIDTH"),
+)
+"""Where the length of a strip or the width of a block stands."""
+_THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
+    (_strip_parts, "SHORTEST", 2),
+    (_strips, "SHORTEST", 2),
+    (_strips, "_LANES", 2),
+    (_elementwise, "SHORTEST", 2),
+    (_run, "_GATHER", 0),
+)
+"""Where a threshold stands, and what it is made."""
+
+
+class Counted:
+    """Counts the kernels that were given strips or lanes."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, kernel: nodes.Kernel) -> nodes.Kernel:
+        found = strip_functions(kernel)
+        self.count += found is not kernel
+        return found
+
+
+@contextlib.contextmanager
+def small_vectors(seed: int) -> Iterator[Counted]:
+    """Kernels that are compiled inside run in short strips and narrow lanes, also where that does not pay.
+
+    By the seed they have length 2 or 4: of rows and columns there are as many, or one more.
+    """
+    counted, shift = Counted(), 1 + seed // 2 % 2
+    lengths = [(module, name, 2**shift) for module, name in _LENGTHS]
+    with contextlib.ExitStack() as stack:
+        for module, name, value in (*lengths, *_THRESHOLDS, (_strip_parts, "SHIFT", shift)):
+            stack.enter_context(patch.object(module, name, value))
+        stack.enter_context(_replaced(counted))
+        yield counted
+
+
+@contextlib.contextmanager
+def no_vectors() -> Iterator[None]:
+    """Kernels that are compiled inside run as they are written."""
+    with _replaced(lambda kernel: kernel):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(function: Any) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for module in (_from_ir, _stage, _emitted):
+            stack.enter_context(patch.object(module, "strip_functions", function))
+        yield
