@@ -19,6 +19,7 @@ from ._projection_2dgs import fully_fused_projection_2dgs
 from ._rasterization import rasterization
 from ._rasterization_2dgs import RasterizedSurfels, rasterization_2dgs
 from ._relocation import compute_relocation
+from ._splat_files import load_ply, load_splats, save_ply, save_splats
 from ._tiles import isect_offset_encode, isect_tiles
 
 __all__ = [
@@ -32,10 +33,14 @@ __all__ = [
     "fully_fused_projection_2dgs",
     "isect_offset_encode",
     "isect_tiles",
+    "load_ply",
+    "load_splats",
     "quat_scale_to_covar_preci",
     "rasterization",
     "rasterization_2dgs",
     "rasterize_to_pixels",
     "rasterize_to_pixels_2dgs",
+    "save_ply",
+    "save_splats",
     "spherical_harmonics",
 ]

@@ -1,0 +1,311 @@
+"""Files of splats: PLY as viewers open it, and safetensors. Numbers go to the file as they are, to the bit.
+
+PLY has the layout of the first implementation of Gaussian splatting, which viewers and other trainers read: one vertex
+a Gaussian, all properties float32, little-endian,
+
+    x y z  nx ny nz  f_dc_0..2  f_rest_0..3K-1  opacity  scale_0..2  rot_0..3
+
+with opacities as logits, scales as logarithms, rotations w x y z, and f_rest channel by channel: all K coefficients of
+red, then green, then blue. The normals are 0, and read by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..._errors import ArgumentError, InputError, ShapeError, refusal
+
+_SHAPES: dict[str, tuple[int | str, ...]] = {
+    "means": (3,),
+    "scales": (3,),
+    "quats": (4,),
+    "opacities": (),
+    "sh0": (1, 3),
+    "shN": ("K", 3),
+}
+"""Each tensor's axes after N; K is 0, 3, 8, 15 or 24."""
+_FEW = (0, 3, 8, 15, 24)
+_LONGEST_HEADER = 1 << 16  # bytes; a header of degree 4 has 2 thousand
+_TYPES = {
+    name: np.dtype(code)
+    for code, names in {
+        "<f4": ("float", "float32"),
+        "<f8": ("double", "float64"),
+        "i1": ("char", "int8"),
+        "u1": ("uchar", "uint8"),
+        "<i2": ("short", "int16"),
+        "<u2": ("ushort", "uint16"),
+        "<i4": ("int", "int32"),
+        "<u4": ("uint", "uint32"),
+    }.items()
+    for name in names
+}
+
+
+def save_ply(path: str | Path, splats: Mapping[str, Tensor]) -> None:
+    """Write Gaussians as other viewers and trainers open them.
+
+    Args:
+        path: of the file, which is replaced.
+        splats: "means" (N, 3), "scales" (N, 3) logarithms, "quats" (N, 4) w x y z, "opacities" (N) logits, "sh0"
+            (N, 1, 3) and "shN" (N, K, 3), K = 0, 3, 8, 15 or 24, coefficients of spherical harmonics; "shN" may be
+            left out. float32: others are rounded to it. Values that are not finite are refused.
+
+    Raises:
+        ArgumentError: a tensor is missing or unknown, or not finite.
+        ShapeError: they do not fit.
+        InputError: the file cannot be written.
+
+    Example:
+        >>> gaussians = ts.render.gaussians
+        >>> splats = {"means": torch.rand(5, 3), "scales": torch.rand(5, 3), "quats": torch.rand(5, 4)}
+        >>> splats |= {"opacities": torch.rand(5), "sh0": torch.rand(5, 1, 3), "shN": torch.rand(5, 15, 3)}
+        >>> gaussians.save_ply("splats.ply", splats)
+        >>> read = gaussians.load_ply("splats.ply")
+        >>> all(torch.equal(read[name], splats[name]) for name in splats)
+        True
+    """
+    held = _checked("save_ply", splats)
+    count, rest = len(held["means"]), held["shN"].shape[1]
+    columns = [
+        held["means"],
+        held["means"].new_zeros(count, 3),
+        held["sh0"][:, 0],
+        held["shN"].mT.reshape(count, 3 * rest),
+        held["opacities"][:, None],
+        held["scales"],
+        held["quats"],
+    ]
+    lines = ["ply", "format binary_little_endian 1.0", f"element vertex {count}"]
+    lines += [f"property float {name}" for name in _property_names(rest)]
+    header = "\n".join([*lines, "end_header\n"]).encode("ascii")
+    body = torch.cat(columns, 1).numpy().astype("<f4").tobytes()
+    _write(Path(path), header + body)
+
+
+def load_ply(path: str | Path) -> dict[str, Tensor]:
+    """Read Gaussians from a PLY of the layout that `save_ply` writes; further properties and elements are passed over.
+
+    Args:
+        path: of a binary little-endian PLY.
+
+    Returns:
+        What `save_ply` takes, float32, on the CPU; "shN" has K = 0 where the file has no f_rest.
+
+    Raises:
+        InputError: the file is missing, broken, of another kind, or lacks a property.
+
+    Example:
+        >>> ts.render.gaussians.load_ply("none.ply")
+        Traceback (most recent call last):
+        tinsmith._errors.InputError: the splats cannot be read
+          file     none.ply
+          because  No such file or directory
+    """
+    path = Path(path)
+    try:
+        whole = path.read_bytes()
+    except OSError as cause:
+        raise _failed("the splats cannot be read", path, cause.strerror or str(cause)) from cause
+    header = _header(path, whole)
+    vertices = _vertices(path, whole, header)
+    names = vertices.dtype.names or ()
+    rest = sum(name.startswith("f_rest_") for name in names)
+    if rest % 3 or rest // 3 not in _FEW:
+        raise _failed("the splats cannot be read", path, f"{rest} properties f_rest_*: expected 0, 9, 24, 45 or 72")
+    wanted = _property_names(rest // 3)
+    missing = [name for name in wanted if name not in names and not name.startswith("n")]
+    if missing:
+        raise _failed("the splats cannot be read", path, f"there is no property {missing[0]}")
+
+    def columns(*names: str) -> Tensor:
+        values = np.stack([vertices[name].astype(np.float32) for name in names], 1) if names else None
+        return torch.zeros(len(vertices), 0) if values is None else torch.from_numpy(values)
+
+    shN = columns(*(name for name in wanted if name.startswith("f_rest_")))
+    return {
+        "means": columns("x", "y", "z"),
+        "scales": columns("scale_0", "scale_1", "scale_2"),
+        "quats": columns("rot_0", "rot_1", "rot_2", "rot_3"),
+        "opacities": columns("opacity")[:, 0],
+        "sh0": columns("f_dc_0", "f_dc_1", "f_dc_2")[:, None],
+        "shN": shN.view(len(vertices), 3, rest // 3).mT.contiguous(),
+    }
+
+
+def save_splats(path: str | Path, splats: Mapping[str, Tensor]) -> None:
+    """Write Gaussians as a safetensors file: faster to read than PLY, with any dtype, to the bit.
+
+    Args:
+        path: of the file, which is replaced.
+        splats: as for `save_ply`, of any floating dtype.
+
+    Raises:
+        ArgumentError, ShapeError, InputError: as `save_ply`.
+
+    Example:
+        >>> gaussians = ts.render.gaussians
+        >>> splats = {"means": torch.rand(5, 3), "scales": torch.rand(5, 3), "quats": torch.rand(5, 4)}
+        >>> splats |= {"opacities": torch.rand(5), "sh0": torch.rand(5, 1, 3)}
+        >>> gaussians.save_splats("splats.safetensors", splats)
+        >>> {name: tuple(one.shape) for name, one in gaussians.load_splats("splats.safetensors").items()}["sh0"]
+        (5, 1, 3)
+    """
+    from safetensors.torch import save  # not needed to import tinsmith; save_file makes files that only we may read
+
+    _checked("save_splats", splats)
+    _write(Path(path), save({name: value.detach().cpu().contiguous() for name, value in splats.items()}))
+
+
+def load_splats(path: str | Path) -> dict[str, Tensor]:
+    """Read Gaussians from a safetensors file.
+
+    Args:
+        path: of a file that `save_splats` wrote.
+
+    Returns:
+        What was saved, on the CPU.
+
+    Raises:
+        InputError: the file is missing or broken, or holds no Gaussians.
+
+    Example:
+        >>> splats = {name: torch.rand(5, size) for name, size in (("means", 3), ("scales", 3), ("quats", 4))}
+        >>> splats |= {"opacities": torch.rand(5), "sh0": torch.rand(5, 1, 3)}
+        >>> ts.render.gaussians.save_splats("splats.safetensors", splats)
+        >>> read = ts.render.gaussians.load_splats("splats.safetensors")
+        >>> all(torch.equal(read[name], splats[name]) for name in splats)
+        True
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        found = load_file(path)
+        _checked("load_splats", found)
+    except (OSError, SafetensorError, ArgumentError, ShapeError) as cause:
+        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+        raise _failed("the splats cannot be read", Path(path), reason) from cause
+    return found
+
+
+def _write(path: Path, whole: bytes) -> None:
+    try:
+        path.write_bytes(whole)
+    except OSError as cause:
+        raise _failed("the splats cannot be written", path, cause.strerror or str(cause)) from cause
+
+
+def _property_names(rest: int) -> list[str]:
+    return [
+        *("x", "y", "z", "nx", "ny", "nz"),
+        *(f"f_dc_{i}" for i in range(3)),
+        *(f"f_rest_{i}" for i in range(3 * rest)),
+        "opacity",
+        *(f"scale_{i}" for i in range(3)),
+        *(f"rot_{i}" for i in range(4)),
+    ]
+
+
+def _checked(function: str, splats: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All tensors, as float32 on the CPU; "shN" too."""
+    missing = [name for name in _SHAPES if name not in splats and name != "shN"]
+    unknown = [name for name in splats if name not in _SHAPES]
+    if missing or unknown:
+        rows = [("missing", ", ".join(missing) or "none"), ("unknown", ", ".join(unknown) or "none")]
+        raise ArgumentError(refusal(f"`splats` of `{function}` has other names than it should", rows))
+    count = len(splats["means"])
+    held = {name: value.detach().to("cpu", torch.float32) for name, value in splats.items()}
+    held.setdefault("shN", torch.zeros(count, 0, 3))
+    for name, axes in _SHAPES.items():
+        came = tuple(held[name].shape)
+        expected = (count, *(came[1] if axis == "K" and len(came) == 3 else axis for axis in axes))
+        if came != expected or (name == "shN" and came[1] not in _FEW):
+            words = ", ".join(map(str, ("N", *axes)))
+            rows = [(name, f"[{words}] = {came}", f"N is {count}" + ", K is 0, 3, 8, 15 or 24" * (name == "shN"))]
+            raise ShapeError(refusal(f"`{name}` of `{function}` does not fit", rows))
+        if not held[name].isfinite().all():
+            bad = int((~held[name].isfinite()).sum())
+            remedy = "Remove these Gaussians first: viewers do not expect them."
+            raise ArgumentError(refusal(f"`{name}` of `{function}` is not finite", [("values", f"{bad}")], remedy))
+    return held
+
+
+# Reading PLY -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Element:
+    """So many entries of one kind; a list among its properties makes its size unknown."""
+
+    name: str
+    count: int
+    properties: tuple[tuple[str, np.dtype], ...]
+    has_lists: bool
+
+
+@dataclass(frozen=True)
+class _Header:
+    elements: tuple[_Element, ...]
+    size: int
+
+
+def _header(path: Path, whole: bytes) -> _Header:
+    end = whole.find(b"end_header", 0, _LONGEST_HEADER)
+    after = whole.find(b"\n", end)
+    if not whole.startswith(b"ply") or end < 0 or after < 0:
+        raise _failed("the splats cannot be read", path, "it is no PLY: there is no header")
+    lines = [line.split() for line in whole[:end].decode("ascii", "replace").splitlines()[1:]]
+    elements: list[_Element] = []
+    form = ""
+    for words in lines:
+        try:
+            if words[:1] == ["format"]:
+                form = words[1]
+            elif words[:1] == ["element"]:
+                elements.append(_Element(words[1], int(words[2]), (), False))
+            elif words[:1] == ["property"]:
+                elements[-1] = _with_property(elements[-1], words)
+        except (IndexError, KeyError, ValueError) as cause:
+            raise _failed("the splats cannot be read", path, f"a line of the header: {' '.join(words)}") from cause
+    if form != "binary_little_endian":
+        raise _failed(
+            "the splats cannot be read", path, f"its format is {form or 'not told'}, not binary_little_endian"
+        )
+    return _Header(tuple(elements), after + 1)
+
+
+def _with_property(element: _Element, words: list[str]) -> _Element:
+    if words[1] == "list":
+        return _Element(element.name, element.count, element.properties, True)
+    added = (words[2], _TYPES[words[1]])
+    return _Element(element.name, element.count, (*element.properties, added), element.has_lists)
+
+
+def _vertices(path: Path, whole: bytes, header: _Header) -> np.ndarray:
+    place = header.size
+    for element in header.elements:
+        if element.has_lists:
+            raise _failed("the splats cannot be read", path, f"element {element.name} has lists")
+        try:
+            row = np.dtype(list(element.properties))
+        except ValueError as cause:
+            raise _failed("the splats cannot be read", path, f"element {element.name}: {cause}") from cause
+        if element.name == "vertex":
+            left = len(whole) - place
+            if element.count < 0 or row.itemsize * element.count > left:
+                reason = f"{element.count} vertices of {row.itemsize} bytes, but {left} bytes are left"
+                raise _failed("the splats cannot be read", path, reason)
+            return np.frombuffer(whole, row, element.count, place)
+        place += row.itemsize * element.count
+    raise _failed("the splats cannot be read", path, "there is no element vertex")
+
+
+def _failed(headline: str, path: Path, reason: str) -> InputError:
+    return InputError(refusal(headline, [("file", str(path)), ("because", reason)]))
