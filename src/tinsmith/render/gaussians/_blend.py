@@ -103,7 +103,7 @@ def rasterize_to_pixels(
     sizes = {"v": torch.Size(front).numel(), "h": tiles[0] * tile_size, "w": tiles[1] * tile_size}
     image, left = blend(gaussians, ids, starts, sizes, tile_size, engine)
     if absgrad:
-        op = built("gaussian_absolute", engine, image, tile_size)
+        op = built("gaussian_absolute", engine, image, tile_size, torch.are_deterministic_algorithms_enabled())
         # The caller's own tensor, in a list, so that autograd does not put another one in its place.
         image, left = _WithAbsoluteGradient.apply(op, [means2d], *gaussians, ids, starts, image, left)
     image, left = image[:, :image_height, :image_width], left[:, :image_height, :image_width, None]
@@ -121,7 +121,9 @@ def blend(
     images, left = [], means2d.new_empty(0)
     for start in range(0, colors.shape[1], CHUNK):
         some = colors[:, start : start + CHUNK]
-        op = built("gaussian_blend", engine, means2d, some.shape[1], tile_size)
+        # A Gaussian's gradient is a sum over pixels, whose order threads leave to chance.
+        ordered = torch.are_deterministic_algorithms_enabled()
+        op = built("gaussian_blend", engine, means2d, some.shape[1], tile_size, ordered)
         image, left = op(means2d, conics, some, opacities, ids, starts, **sizes)
         images.append(image)
     return images[0] if len(images) == 1 else torch.cat(images, -1), left
@@ -180,21 +182,21 @@ class _WithAbsoluteGradient(torch.autograd.Function):
 
 
 @made("gaussian_blend")
-def _blend_op(lang: Any, fp: str, channels: int, tile_size: int) -> Any:
+def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) -> Any:
     kernel = kernels.gaussian_blend(lang, fp=fp, channels=channels, tile_size=tile_size)
     spec = (
         f"means2d[m, 2], conics[m, 3], colors[m, {channels}], opacities[m], ids[k]: i32, starts[t]: i32"
         f" -> image[v, h, w, {channels}], left[v, h, w]"
     )
     init = {"image": "empty", "left": "empty"}
-    return steady(spec, kernel, init=init, adjoint="source", name="gaussian_blend")
+    return steady(spec, kernel, init=init, adjoint="source", deterministic=ordered, name="gaussian_blend")
 
 
 @made("gaussian_absolute")
-def _absolute_op(lang: Any, fp: str, tile_size: int) -> Any:
+def _absolute_op(lang: Any, fp: str, tile_size: int, ordered: bool) -> Any:
     kernel = kernels.gaussian_absolute(lang, fp=fp, tile_size=tile_size)
     spec = (
         "means2d[m, 2], conics[m, 3], colors[m, d], opacities[m], ids[k]: i32, starts[t]: i32,"
         " image[v, h, w, d], left[v, h, w], c_image[v, h, w, d], c_left[v, h, w] -> absolute[m, 2]"
     )
-    return steady(spec, kernel, name="gaussian_absolute")
+    return steady(spec, kernel, deterministic=ordered, name="gaussian_absolute")
