@@ -13,40 +13,23 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.spec import parse
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-FIRST, SPEC, COMPOSITE, NETWORKS, RENDERING, LAYER = PYTHON
+CHECK = "assert k.grad is not None and k.grad.shape == (5,)"
 
 
-CHECKS = {
-    FIRST: "assert k.grad is not None and k.grad.shape == (5,)",
-    COMPOSITE: 'assert (density.grad - answer.gradients["density"]).abs().max() < 1e-6',
-    NETWORKS: """
-assert colours.shape == (1000, 3)
-losses = [trainer.training_step(x, target).mean() for _ in range(50)]
-assert losses[-1] < 0.9 * losses[0]
-""",
-    RENDERING: """
-assert len(samples.t) > 10_000 and seen.colour.shape == (4096, 3) and 0.5 < seen.opacity.mean() < 1
-assert field.params.grad.abs().max() > 0 and pose.grad[:3].abs().min() > 0
-""",
-    LAYER: "assert torch.equal(layer.data_oriented.w.to_torch(), layer.w.detach()) and layer.w.grad.abs().min() > 0",
-}
-
-
-def test_its_programs_run_one_after_the_other(tmp_path):
+def test_its_program_runs(tmp_path):
     program = tmp_path / "readme.py"  # a file: the engines read a kernel's source
-    program.write_text("\n".join(f"{block}\n{CHECKS.get(block, '')}\n" for block in PYTHON), encoding="utf-8")
+    (shown,) = PYTHON
+    program.write_text(f"{shown}\n{CHECK}\n", encoding="utf-8")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_spec_parses():
-    name, _, text = SPEC.partition(" = ")
-    assert name == "spec" and parse(text.strip().strip('"')).batch_name is None
+def test_it_is_short():
+    assert len(README.split()) <= 1150
 
 
 def test_the_refusal_reads_as_shown(lang):

@@ -56,9 +56,6 @@ ALONE = "taichi: backward alone | "
 learn_image = {head: Cell("docs/how-to/learn-image.md", head, ("`hash-grid`",)) for head in ("PSNR", "steps")}
 # The page, words on it with {} for a number, and which cell each rounds; of a list, every one.
 CLAIMS = [
-    ("README.md", "takes {} x that with a gradient written by hand", gradient("splat", "taichi: forward", "by hand")),
-    ("README.md", "the default, {} dB after {} steps", learn_image["PSNR"], learn_image["steps"]),
-    ("README.md", "{} dB on views that it has not seen", both(held_out, "tinsmith on {}")),
     ("README.md", "Function, same kernel | {} x faster | {} x faster |", *both(call, f"{ONE}{{}}", "by hand")),
     ("README.md", "its documented Function | {} x faster | {} x faster |", *both(call, f"{ONE}{{}}", "Warp")),
     ("README.md", "| Stannum's `EmptyTin` | {} x faster | {} x faster |", *both(call, f"{ONE}{{}}", "EmptyTin")),
@@ -75,34 +72,9 @@ CLAIMS = [
     ),
     (
         "README.md",
-        "against its `Tube`; a batch of 16 | {} x; {} x faster | {} x; {} x faster |",
-        *[
-            layer(f"{one} | ts.Tube on {engine}", "faster")
-            for engine in ("taichi", "quadrants")
-            for one in ("Tube, 64 elements", "Tube, 64 elements, batch of 16")
-        ],
-    ),
-    (
-        "README.md",
-        "against its `EmptyTin` (the aim of 10 is missed) | {} x faster | {} x faster |",
-        *both(layer, "EmptyTin, 64 elements | ts.EmptyTin on {}", "aim 10 | held"),
-    ),
-    ("README.md", "`on_tensors=True` | {} x faster | {} x faster |", *both(layer, "on tensors | ts.EmptyTin on {}")),
-    ("README.md", "against its `Tin` | {} x faster | {} x faster |", *both(layer, "a weight | ts.Tin on {}")),
-    ("README.md", "10 million elements take {} x the time on Taichi, {} x on", *both(call, f"{KEPT}{{}}, init empty")),
-    ("README.md", "{} and {} x with an output that starts at zero", *both(call, f"{KEPT}{{}}: ")),
-    ("README.md", "{} x where the system hands out", both(call, f"{NEW}{{}}: ") + both(call, f"{NEW}{{}}, init")),
-    (
-        "README.md",
         "is {} x as fast as the same in plain torch on dense rays, {} x on ragged ones",
         rendering("8,192 rays x 64", "plain torch"),
         rendering("8,192 ragged rays", "plain torch"),
-    ),
-    (
-        "README.md",
-        "{} times faster than a careful user's, {} times than the obvious one",
-        splat("plain torch, squares"),
-        splat("plain torch, every pixel"),
     ),
     (
         "docs/start/by-hand.md",
