@@ -253,3 +253,21 @@ def _picture(tensor: torch.Tensor) -> str:
 
 def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def autocast(signature: Signature, bound: Bound) -> Bound:
+    """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it.
+
+    What takes nothing but half precision is left alone: it is computed in single in any case.
+    """
+
+    def single(name: str, tensor: Any) -> Any:
+        if not isinstance(tensor, torch.Tensor) or not torch.is_autocast_enabled(tensor.device.type):
+            return tensor
+        is_cast = tensor.is_floating_point() and tensor.dtype != torch.float64
+        fitting = fitting_dtypes(signature, name)
+        is_half = fitting is not None and len(fitting) == 1 and fitting[0] in HALVES
+        return tensor.float() if is_cast and not is_half else tensor
+
+    pairs = zip(signature.arrays, bound.tensors, strict=True)
+    return bound.with_tensors(tuple([single(name, tensor) for name, tensor in pairs]))

@@ -6,30 +6,26 @@ sizes apart, make memory, launch. New sizes cost nothing then, and no call decid
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
-from .._config import config
 from ..engines import DTYPES, hold
 from ..source.ir import nodes
 from ..spec import Size, Symbol
 from ..transforms.adjoint import Copy, TapeSize, formula_text
-from ._buffers import TapeRoom, adjoint_of, poisoned, private
+from ._buffers import TapeRoom, adjoint_of, private
 from ._elements import check_element
 from ._kind import Kind
 from ._layout import Cotangent, Given, Input, Layout, Make, ProgramLaunch, Result, Saved, Tapes
 from ._pace import Pace
+from ._pass_text import Pass, PassText
 from ._steps import Entry, Step
 from ._streams import keep_order
 
-Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], tuple[Any, ...]]
-"""A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
-the call's sizes and of its scalars. It returns the results."""
 HELD_FROM = 4
 """Launches of one kernel in a program from which on its arguments are filled in once, and then changed where they
 differ. Each further launch takes 1 us in Quadrants instead of 3, 4 us in Taichi instead of 12 (five arrays, on a CPU);
@@ -55,61 +51,21 @@ def executor(layout: Layout, kind: Kind, pace: Pace | None) -> Pass:
     return PassWriter(layout, kind, pace, may_vectorize=True).function()
 
 
-class PassWriter:
-    """Writes a program as Python.
-
-    Its variables: `n0`, `n1` are the numbers of sizes, `m2` is memory, `p2` its address.
-    """
+class PassWriter(PassText):
+    """Writes a program as Python."""
 
     def __init__(self, layout: Layout, kind: Kind, pace: Pace | None, *, may_vectorize: bool) -> None:
+        super().__init__(kind.signature.op, kind.device)
         self.layout = layout
         self.kind = kind
         self.pace = pace if kind.device.type == "cpu" else None
         self.may_vectorize = may_vectorize and not layout.is_looped
-        self.names: dict[str, Any] = {"clock": time.perf_counter}
-        self.lines: list[str] = []
-        self.indent = "    "
         self.is_inside = False
-        self.places: dict[str, int] = {}
-        self.shapes: dict[str, tuple[str, ...]] = {}
-        self.dtypes: dict[str, torch.dtype] = {}
         self.numbers: dict[str, str] = {}
         self.group: list[Step] = []
         self.counts: Counter[Any] = Counter()
         self.held: dict[Any, HeldKernel] = {}
         self.aligned: dict[str, int] = {}
-        self.count = 0
-
-    # Text -------------------------------------------------------------------------------------
-    def add(self, line: str) -> None:
-        self.lines.append(self.indent + line)
-
-    def fresh(self, letter: str) -> str:
-        """A new variable."""
-        self.count += 1
-        return f"{letter}{self.count}"
-
-    def memory(self, name: str) -> str:
-        """The variable of some memory."""
-        return f"m{self.places[name]}"
-
-    def pointer(self, name: str) -> str:
-        """The variable of its address."""
-        return f"p{self.places[name]}"
-
-    def bind(self, value: Any, called: str) -> str:
-        """A name for a value from outside: `called`, or like it."""
-        for name, known in self.names.items():
-            if known is value:
-                return name
-        name = self.fresh(called) if called in self.names else called
-        self.names[name] = value
-        return name
-
-    def constant(self, value: Any) -> str:
-        """A value that stands in the code where Python can write it."""
-        is_plain = isinstance(value, int) or (isinstance(value, tuple) and all(isinstance(one, int) for one in value))
-        return repr(value) if is_plain else self.bind(value, "slot")
 
     # The whole --------------------------------------------------------------------------------
     def function(self) -> Pass:
@@ -125,13 +81,6 @@ class PassWriter:
         head = [*self.unpack(), *self.lines[:begin], *self.guard_alignment()]
         text = "\n".join(["def run(inputs, cotangents, numbers, scalars):", *head, *self.lines[begin:], ""])
         return self.compile(text)
-
-    def compile(self, text: str) -> Pass:
-        """The text as a function, whose docstring it is."""
-        exec(compile(text, f"<a call of {self.kind.signature.op}>", "exec"), self.names)
-        run = self.names.pop("run")
-        run.__doc__ = text
-        return run
 
     def unpack(self) -> list[str]:
         """Take the numbers of sizes apart."""
@@ -160,14 +109,6 @@ class PassWriter:
         return self.memory(one.name) + (".sum(0)" if one.is_summed else "")
 
     # Memory -----------------------------------------------------------------------------------
-    def put(self, name: str, value: str, shape: Sequence[str], dtype: torch.dtype) -> None:
-        """Give memory a name, which other memory may have had."""
-        self.count += 1
-        self.places[name] = self.count
-        self.shapes[name], self.dtypes[name] = tuple(shape), dtype
-        self.add(f"{self.memory(name)} = {value}")
-        self.add(f"{self.pointer(name)} = {self.memory(name)}.data_ptr()")
-
     def whole(self, name: str) -> tuple[str, ...]:
         """The sizes of an array of the call, or of a generated kernel."""
         shape: tuple[Size, ...] = self.kind.sizing.shapes.get(name, ())
@@ -200,18 +141,6 @@ class PassWriter:
         elif self.is_inside and not known and one.like in self.kind.batched:
             shape = shape[1:]
         self.put(one.name, self.create(shape, dtype, is_zero=one.is_zero), shape, dtype)
-
-    def create(self, shape: Sequence[str], dtype: torch.dtype, *, is_zero: bool) -> str:
-        """Code for new memory: like other memory where there is some, for saying it again costs more."""
-        twin = next((n for n in self.places if self.shapes[n] == shape and self.dtypes[n] == dtype), None)
-        if twin is not None:
-            like = self.bind(torch.zeros_like, "zeros_like") if is_zero else self.bind(torch.empty_like, "empty_like")
-            made = f"{like}({self.memory(twin)})"
-        else:
-            sizes = ", ".join(shape) or "()"
-            new = self.bind(torch.zeros, "zeros") if is_zero else self.bind(torch.empty, "empty")
-            made = f"{new}({sizes}, dtype={self.bind(dtype, 'dtype')}, device={self.device})"
-        return f"{self.bind(poisoned, 'poisoned')}({made})" if config().poison and not is_zero else made
 
     # What it does -----------------------------------------------------------------------------
     def run_actions(self) -> None:
@@ -347,13 +276,6 @@ class PassWriter:
         if not memory:
             return "0"
         return f"{self.pointer(memory)} + one * {stride}" if stride else self.pointer(memory)
-
-    def tuple_of(self, texts: Sequence[str]) -> str:
-        return f"({''.join(f'{text}, ' for text in texts)})"
-
-    @property
-    def device(self) -> str:
-        return self.bind(self.kind.device, "device")
 
     def scalar(self, name: str) -> str:
         return self.numbers.get(name, f"scalars[{name!r}]")

@@ -14,10 +14,11 @@ from ..source import read, walk
 from ..spec import functional, parse
 from ._content import content_of
 from ._core import Core
+from ._match import match
 from ._options import OpOptions
 from ._orders import call_order, warn_of_orders
 from ._relaunch import stage_of, stages_of
-from ._signature import Signature, match, settled
+from ._signature import Signature, settled
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
 from .derived import BlockedCore, SeededCore, has_draws
 from .operators import define_operators

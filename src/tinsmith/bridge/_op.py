@@ -5,29 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Signature as PythonSignature
-from pickle import PicklingError
-from typing import Any, Generic, NamedTuple
+from typing import Any, Generic
 
 import torch
 from typing_extensions import TypeVar
 
-from .._errors import ArgumentError, SpecError, refusal
+from .._errors import ArgumentError, refusal
 from .._offers import checking, scan_operators
-from ..engines import HALVES, of_kernel
+from ..engines import of_kernel
 from ..linter import Finding, lint_kernels
 from ..spec import Numbers, Spec, parse
 from ._baked_values import FieldUse
-from ._binding import Bound, bind, check_tensors, checked_scalar
+from ._binding import Bound, autocast, bind, check_tensors, checked_scalar
 from ._buffers import in_order
 from ._examples import registered
 from ._explain import explain
 from ._lean import lean_as
 from ._make_core import make_core
-from ._options import OpOptions
-from ._pickling import Reference, reference_to
+from ._options import OpOptions, result_type
+from ._pickling import Reference, reference_to, written_options
 from ._python_signature import python_signature
 from ._route import Route, Routes, checked_form, key_of
-from ._signature import Signature, fitting_dtypes
+from ._signature import Signature
 from ._structs import Structs
 from ._tracing import constant_when_traced, has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
@@ -73,7 +72,7 @@ class Op(Generic[Result]):
         self._text = spec
         self._options = options
         self._examples = dict(options.examples)
-        self.name: str = options.name or "_then_".join(_name_of(kernel) for kernel in kernels)
+        self.name: str = options.name or "_then_".join(of_kernel(one).function_of(one).__name__ for one in kernels)
         self.__name__ = self.name
         self._lean = lean_as(self.name)
         self._spec = parse(spec, options.scratch)
@@ -85,7 +84,7 @@ class Op(Generic[Result]):
         self._count = len(signature.order) if not self._structs else -1
         self._takes_tensors_only = len(signature.arrays) == self._count and not signature.size_names
         self._result_names = signature.outputs if self._updates is None else self._updates.results
-        self._result = _result_type(self.name, self._result_names, options.returns)
+        self._result = result_type(self.name, self._result_names, options.returns)
 
     # Making -------------------------------------------------------------------------------
     def backward(self, kernel: Any) -> Any:
@@ -192,7 +191,7 @@ class Op(Generic[Result]):
     def _run_traced(self, bound: Bound) -> Sequence[torch.Tensor]:
         """A call that a compiler reads instead of running it."""
         self._core.settle()
-        bound = _autocast(self._core.signature, bound)
+        bound = autocast(self._core.signature, bound)
         check_tensors(self._core.signature, bound.tensors)
         return self._dispatch(bound)
 
@@ -221,7 +220,7 @@ class Op(Generic[Result]):
         is_special = not is_plain()
         if is_special:
             self._refuse_jit_trace()
-            bound = _autocast(self._core.signature, bound)
+            bound = autocast(self._core.signature, bound)
         found = self._routes.find(bound)
         is_recorded = found.is_recorded and torch.is_grad_enabled()
         if not found.is_native or is_recorded or (is_special and (is_transformed() or has_modes())):
@@ -286,11 +285,8 @@ class Op(Generic[Result]):
         if self._updates is None:
             return self
         if self._functional is None:  # kept, since a simulation asks for it again and again
-            self._functional = self._make_functional()
+            self._functional = Op(self._kernels, self._text, replace(self._options, functional=True, returns=None))
         return self._functional
-
-    def _make_functional(self) -> Op[Any]:
-        return Op(self._kernels, self._text, replace(self._options, functional=True, returns=None))
 
     @property
     def kernel(self) -> Any:
@@ -376,14 +372,8 @@ class Op(Generic[Result]):
         return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
 
     def __reduce__(self) -> Any:
-        backward = self._options.backward
-        if self._options.replaces_gradient:
-            words = f"op `{self.name}` is of a function whose gradient `grad_for` replaces, so it cannot be pickled"
-            raise PicklingError(refusal(words, remedy="Make it of the kernel, with `backward=`."))
-        written = replace(
-            self._options, backward=None if backward is None else reference_to(backward), examples=_NOTHING
-        )
-        return _remake, (tuple(map(reference_to, self._kernels)), self._text, vars(written))
+        written = written_options(self.name, replace(self._options, examples=_NOTHING))
+        return _remake, (tuple(map(reference_to, self._kernels)), self._text, written)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Op:
         """A copy on the same kernels. A bound one moves to its object's copy where that is being copied too."""
@@ -395,47 +385,6 @@ class Op(Generic[Result]):
 
     def __copy__(self) -> Op:
         return Op(self._kernels, self._text, replace(self._options, examples=self._examples))
-
-
-def _autocast(signature: Signature, bound: Bound) -> Bound:
-    """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it.
-
-    What takes nothing but half precision is left alone: it is computed in single in any case.
-    """
-
-    def single(name: str, tensor: Any) -> Any:
-        if not isinstance(tensor, torch.Tensor) or not torch.is_autocast_enabled(tensor.device.type):
-            return tensor
-        is_cast = tensor.is_floating_point() and tensor.dtype != torch.float64
-        fitting = fitting_dtypes(signature, name)
-        is_half = fitting is not None and len(fitting) == 1 and fitting[0] in HALVES
-        return tensor.float() if is_cast and not is_half else tensor
-
-    pairs = zip(signature.arrays, bound.tensors, strict=True)
-    return bound.with_tensors(tuple([single(name, tensor) for name, tensor in pairs]))
-
-
-def _result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:
-    """The type of several results: the caller's own, or a named tuple."""
-    if wanted not in (None, torch.Tensor):
-        fields = getattr(wanted, "_fields", ())
-        if len(outputs) < 2 or tuple(fields) != tuple(outputs):
-            words = f"`returns` of op `{name}` does not have the outputs as its fields, in their order"
-            rows = [("outputs", ", ".join(outputs)), ("fields", ", ".join(fields) or f"none: {wanted!r:.60}")]
-            raise SpecError(refusal(words, rows, "Pass a NamedTuple with these fields; one output alone is a tensor."))
-        return wanted
-    hidden = [output for output in outputs if output.startswith("_")] if len(outputs) > 1 else []
-    if hidden:
-        words = f"output `{hidden[0]}` of op `{name}` begins with an underscore, which no field of a named tuple may"
-        remedy = "Give the kernel's parameter another name: several outputs are returned as one named tuple."
-        raise SpecError(refusal(words, [("outputs", ", ".join(outputs))], remedy))
-    label = name if name.isidentifier() else "outputs"
-    fields: Any = [(output, torch.Tensor) for output in outputs if len(outputs) > 1]
-    return NamedTuple(f"{label}_outputs", fields)
-
-
-def _name_of(kernel: Any) -> str:
-    return of_kernel(kernel).function_of(kernel).__name__
 
 
 def _bind_kernel(kernel: Any, instance: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._errors import refusal
 from ..engines import of_kernel
+from ._options import OpOptions
 
 
 @dataclass(frozen=True)
@@ -36,3 +37,12 @@ def reference_to(kernel: Any) -> Reference:
         words = f"the op's kernel `{function.__qualname__}` was made inside a function, so it cannot be pickled"
         raise pickle.PicklingError(refusal(words, remedy="Define the kernel at the top level of a module."))
     return Reference(function.__module__, function.__qualname__, engine.owner_of(kernel))
+
+
+def written_options(op: str, options: OpOptions) -> dict[str, Any]:
+    """An op's options, its `backward` written down. Raises pickle.PicklingError where it is no kernel of its own."""
+    if options.replaces_gradient:
+        words = f"op `{op}` is of a function whose gradient `grad_for` replaces, so it cannot be pickled"
+        raise pickle.PicklingError(refusal(words, remedy="Make it of the kernel, with `backward=`."))
+    backward = None if options.backward is None else reference_to(options.backward)
+    return {**vars(options), "backward": backward}

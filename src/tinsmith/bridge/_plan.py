@@ -9,11 +9,12 @@ import torch
 
 from ..engines import COMPILING
 from ..spec import Numbers
-from ._executor import Pass, executor
+from ._executor import executor
 from ._field_contents import Look
 from ._kind import Kind
 from ._layout import Layout
 from ._pace import Pace
+from ._pass_text import Pass
 from .backward import ReverseAt, Wish
 
 Scalars = Mapping[str, Any]

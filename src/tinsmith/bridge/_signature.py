@@ -1,23 +1,21 @@
 """Signature: a spec matched with the parameters of the kernels that it describes.
 
 Everything that can be said before a call is said here, once: which parameter is an input, an
-output, scratch, a scalar or a template, in which order a call gives them, and whether the
-kernels keep to it.
+output, scratch, a scalar or a template, and in which order a call gives them. Whether the
+kernels keep to it is `_match`'s to check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from .._errors import KernelError, SpecError, nearest, refusal
 from .._lazy import lazy
-from ..engines import HALVES, SPEC_DTYPES, Parameter
-from ..source import static_size
-from ..spec import Fixed, Item, Spec
+from ..engines import SPEC_DTYPES, Parameter
+from ..spec import Item, Spec
 from ._stage import Stage
 
 
@@ -163,61 +161,6 @@ class Signature:
         return self.by_name.get(name, [])
 
 
-def match(
-    op: str,
-    spec: Spec,
-    stages: Sequence[Stage],
-    init: Mapping[str, str] | None,
-    detached: Iterable[str] = (),
-    *,
-    order: Sequence[str],
-    is_run: bool = True,
-    updates: Mapping[str, str] | None = None,
-    overwrites: frozenset[str] = frozenset(),
-) -> Signature:
-    """Match a spec with kernels. `order` are a call's arguments; the others are the signature's.
-
-    An op that is not run may leave outputs as they are, and return values.
-
-    Raises:
-        SpecError: the spec and the parameters do not fit each other.
-        KernelError: a kernel returns what the spec does not name, writes an input, or never writes an output.
-    """
-    firsts = tuple(dict.fromkeys(stage.first for stage in stages))
-    for stage in firsts:
-        if not stage.drops_results:
-            _check_returns(op, spec, stage)
-    items = {item.name: item for item in spec.items}
-    parameters = {name: p for stage in reversed(stages) for name, p in stage.parameters.items()}
-    for item in spec.items:
-        _check_item(op, item, spec, parameters, firsts)
-    for name, parameter in parameters.items():
-        if parameter.kind == "array" and name not in items:
-            raise SpecError(_unlisted(op, name, spec))
-    kinds = {name: "array" if name in items else parameters[name].kind for name in order}
-    signature = Signature(
-        op,
-        spec,
-        tuple(stages),
-        tuple(order),
-        tuple(name for name in order if kinds[name] == "array"),
-        tuple(name for name in order if kinds[name] in ("scalar", "matrix")),
-        tuple(name for name in order if kinds[name] == "template"),
-        _checked_init(op, spec, init or {}),
-        frozenset(detached),
-        updates=updates or {},
-        overwrites=overwrites,
-    )
-    for stage in firsts:
-        if is_run:
-            _check_size(op, stage)
-        _check_kernel(op, spec, stage, overwrites)
-        stage.baked_values.survey(stage.templates({}))
-    if is_run:
-        _check_written(signature)
-    return settled(signature)
-
-
 def settled(signature: Signature) -> Signature:
     """The signature with everything that it works out once, worked out."""
     spec, inner = signature.spec, signature.kernel_spec
@@ -231,151 +174,6 @@ def _settle(value: object) -> None:
     for name, member in vars(type(value)).items():
         if isinstance(member, lazy):
             getattr(value, name)
-
-
-def _check_item(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> None:
-    if item.name not in parameters:
-        raise SpecError(_unknown(op, item, spec, parameters, stages))
-    for stage in stages:
-        if item.name in stage.parameters:
-            is_result = any(item.name == name for name, _ in stage.results)
-            _check_parameter(op, item, stage.parameters[item.name], is_result=is_result)
-
-
-def _unknown(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> str:
-    """What is said of an item that is neither a parameter nor returned."""
-    returned = [name for stage in stages for name, _ in stage.results]
-    rows = [("spec", str(item)), ("parameters", ", ".join(name for name in parameters if name not in returned))]
-    is_output = item in spec.outputs
-    if is_output:
-        rows.append(("returned", ", ".join(f"`{name}`" for name in returned) or "nothing"))
-    close = nearest(item.name, list(parameters))
-    ways = f"Did you mean `{close}`?" if close else "Use the names of the kernel's parameters."
-    if is_output:
-        ways += f" What a kernel returns is an output too: `return {item.name}`, with its type after `->`."
-    words = f"the spec of op `{op}` names `{item.name}`, which is not a parameter of the kernel"
-    return refusal(f"{words}, and not returned" if is_output else words, rows, ways)
-
-
-def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bool = False) -> None:
-    rows = [("spec", str(item)), ("returned" if is_result else "annotation", parameter.shown)]
-    rank = len(item.dims) - (item.batch_name is not None)
-    if parameter.kind in ("scalar", "matrix") and (item.has_rest or rank != len(parameter.element)):
-        words = f"parameter `{item.name}` of op `{op}` is a {parameter.noun}, not an array"
-        remedy = f"Leave it out of the spec, or write `{parameter.listed}` to differentiate by it."
-        raise SpecError(refusal(words, rows, remedy))
-    declared = None if parameter.ndim is None else parameter.ndim + len(parameter.element)
-    least = len(parameter.element) if declared is None else declared
-    if not item.has_rest and (rank < least or (declared is not None and rank != declared)):
-        wanted = least if declared is not None else f"at least {least}"
-        words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {wanted}"
-        remedy = "Write one dim for each of the array's, then those of its vector or matrix element."
-        if is_result:  # also met where the name of a parameter is misspelt
-            words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, and what the kernel returns has {wanted}"
-            remedy = f"Write `{parameter.listed}`; a parameter of the kernel goes by its own name."
-        raise SpecError(refusal(words, rows, remedy))
-    for dim, size in zip(reversed(item.dims), reversed(parameter.element), strict=False):
-        if isinstance(dim, Fixed) and dim.size != size:
-            words = f"the spec gives `{item.name}` of op `{op}` elements of size {dim.size}, its annotation of {size}"
-            raise SpecError(refusal(words, rows, f"Write `{size}` for that dim."))
-    fitting = (torch.float32, *HALVES) if parameter.dtypes == (torch.float32,) else parameter.dtypes
-    if item.dtype and fitting and SPEC_DTYPES[item.dtype] not in fitting:
-        words = f"the spec gives `{item.name}` of op `{op}` the dtype {item.dtype}, its annotation another"
-        raise SpecError(refusal(words, rows, "Leave the dtype out of one of the two."))
-
-
-def _unlisted(op: str, name: str, spec: Spec) -> str:
-    return refusal(
-        f"array parameter `{name}` of op `{op}` is not in its spec",
-        [("spec", str(spec)), ("scratch", spec.scratch_text or "(none)")],
-        f"Write `{name}[...]` left of `->` if the kernel reads it, right of it if it is a result, or in `scratch=`.",
-    )
-
-
-def _checked_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str]:
-    outputs, scratch = ([item.name for item in side] for side in (spec.outputs, spec.scratch))
-    known = [*outputs, *scratch, *(f"grad_{item.name}" for item in spec.inputs)]
-    for name, how in init.items():
-        if name not in known:
-            words = f"`init` of op `{op}` names `{name}`, which is no output, no scratch, and no input's gradient"
-            raise SpecError(refusal(words, [("known", ", ".join(known))]))
-        words = ("zeros", "empty", "workspace") if name in scratch else ("zeros", "empty")
-        if how not in words:
-            rows = [(name, repr(how)), ("known", ", ".join(map(repr, words)))]
-            raise SpecError(refusal(f"`init` of op `{op}` does not know {how!r} for `{name}`", rows))
-    return dict(init)
-
-
-def _check_returns(op: str, spec: Spec, stage: Stage) -> None:
-    """Check that what a kernel returns can be outputs, and is."""
-    results = stage.home.results(stage.kernel)
-    what = "a value" if len(results) == 1 else f"{len(results)} values"
-    words = f"kernel `{stage.name}` of op `{op}` returns {what}"
-    rows = [("at", stage.source.place(stage.source.tree))]
-    odd = next((one for one in results if one.kind not in ("scalar", "matrix")), None)
-    if odd is not None:
-        number = f"{stage.module_name}.f32"
-        remedy = f"Return numbers, vectors and matrices; a struct's members each by itself, `-> ({number}, {number})`."
-        raise KernelError(refusal(f"{words} of a kind that no array holds", [*rows, ("kind", odd.shown)], remedy))
-    if len(results) > len(stage.results):
-        free = [str(item) for item in spec.outputs if item.name not in stage.parameters]
-        named = f"names {len(free)} of them" if 0 < len(free) < len(results) else "does not name what it returns"
-        names = ["result"] if len(results) == 1 else [f"result{place}" for place in range(len(results))]
-        listed = (replace(one, name=name).listed for name, one in zip(names, results, strict=True))
-        remedy = f"Add it to the outputs, by a name that no parameter has: `-> {', '.join(listed)}`."
-        raise KernelError(refusal(f"{words}, and the spec {named}", rows, remedy))
-
-
-def _check_size(op: str, stage: Stage) -> None:
-    where = static_size(stage.source, stage.arrays, stage.home)
-    if where:
-        words = (
-            f"kernel `{stage.name}` of op `{op}` needs an array's size when it is compiled, and it is known at a call"
-        )
-        remedy = "Leave out `static`, or pass the size as a template argument."
-        raise KernelError(refusal(words, [("at", where)], remedy))
-
-
-def _check_kernel(op: str, spec: Spec, stage: Stage, overwrites: frozenset[str]) -> None:
-    for item in spec.inputs:
-        if item.name in overwrites:
-            continue
-        changes = stage.roles[item.name].of("write", "add") if item.name in stage.roles else []
-        if changes:
-            words = f"kernel `{stage.name}` of op `{op}` writes its input `{item.name}`"
-            remedy = (
-                f"Make `{item.name}` an output, or write to one: inputs are the caller's and are never changed. "
-                f"Where the caller's tensor should be, write `inout {item}`."
-            )
-            raise KernelError(refusal(words, [("at", changes[0].place)], remedy))
-        if item.name in stage.roles and stage.roles[item.name].escapes:
-            words = f"input `{item.name}` of op `{op}` is used whole, and what becomes of it cannot be seen"
-            raise KernelError(
-                refusal(
-                    words,
-                    [("at", stage.roles[item.name].escapes)],
-                    "Index it element by element, or hand it to a function of the engine.",
-                )
-            )
-
-
-def _check_written(signature: Signature) -> None:
-    for name in signature.outputs:
-        if not any(_changes(stage, name) for stage in signature.firsts):
-            if name in signature.updates:
-                words = f"no kernel of op `{signature.op}` writes `{signature.updates[name]}`"
-                remedy = "Leave out `inout`: an array that is only read is an input."
-                raise KernelError(refusal(words, [("spec", signature.spec.text)], remedy))
-            words = f"no kernel of op `{signature.op}` writes its output `{name}`"
-            raise KernelError(
-                refusal(words, [("spec", str(signature.spec))], f"Move `{name}` to the left of `->` if it is an input.")
-            )
-
-
-def _changes(stage: Stage, name: str) -> bool:
-    """Whether a kernel writes an array besides filling it with a copy of another."""
-    role = stage.roles.get(name)
-    return role is not None and (bool(role.escapes) or len(role.of("write", "add")) > (name in stage.begins))
 
 
 def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] | None:

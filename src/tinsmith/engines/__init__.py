@@ -5,13 +5,14 @@ asks for an `Engine` by name, or by handing over a kernel, and never imports an 
 user of one engine does not need the other.
 """
 
+from ._annotations import DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text
 from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
 from ._language import Language, StructFacts
 from ._listening import Listener
 from ._module_name import module_name, preferred_name
 from ._probe import probes
 from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, public_name, replaced, started
-from ._shared import COMPILING, DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text, hold, one_at_a_time
+from ._shared import COMPILING, hold, one_at_a_time
 from ._start import init, init_in_fork, init_quietly
 
 __all__ = [

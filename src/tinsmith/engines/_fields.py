@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from .._errors import KernelError, refusal
-from . import _shared
+from . import _annotations
 from ._contract import Engine, FieldFacts
 from ._module_name import module_name
 
@@ -29,9 +29,9 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         lang = module_name(engine.name)
         remedy = f"Give it a shape, or place it: `{lang}.root.dense({lang}.i, n).place(field)`."
         raise KernelError(refusal(f"field `{name}` has not been placed", [("came", kind)], remedy))
-    dtype = _shared.DTYPES.get(field.dtype.to_string())
+    dtype = _annotations.DTYPES.get(field.dtype.to_string())
     if dtype is None:
-        rows = [("dtype", str(field.dtype)), ("known", ", ".join(_shared.DTYPES))]
+        rows = [("dtype", str(field.dtype)), ("known", ", ".join(_annotations.DTYPES))]
         raise KernelError(refusal(f"field `{name}` holds numbers that torch has not", rows))
     rows, columns = (field.n, field.m) if hasattr(field, "n") else (0, 1)
     element = () if not rows else (rows,) if columns == 1 else (rows, columns)

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from . import _shared
+from . import _annotations, _readiness
 from ._contract import Engine
 
 
@@ -35,7 +35,7 @@ class Language:
     @property
     def default_types(self) -> tuple[str, str]:
         """Types of Python's floats and integers, in the engine as it runs now."""
-        runtime = _shared.require_started(self.engine)
+        runtime = _readiness.require_started(self.engine)
         return runtime.default_fp.to_string(), runtime.default_ip.to_string()
 
     def name_of(self, value: Any) -> str:
@@ -86,14 +86,14 @@ class Language:
         if not self.engine.owns(value) or isinstance(value, self._matrix_type) or not callable(text):
             return None
         name = str(text())
-        return name if name in _shared.DTYPES else None
+        return name if name in _annotations.DTYPES else None
 
     def matrix_type(self, value: Any) -> tuple[tuple[int, ...], str | None] | None:
         """Dims and dtype of a vector or matrix type."""
         if not isinstance(value, self._matrix_type):
             return None
         kind = value.dtype
-        return _shared.element_of(value), None if kind is None else kind.to_string()
+        return _annotations.element_of(value), None if kind is None else kind.to_string()
 
     def struct_type(self, value: Any) -> StructFacts | None:
         """What a struct type declares."""

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
-from . import _fields, _parameters, _shared
+from . import _annotations, _fields, _parameters, _readiness, _shared
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 from ._listening import Listener, told_to
 
@@ -86,7 +86,7 @@ class Quadrants(Engine):
         return _fields.facts_of(field, name, self)
 
     def is_awaited(self, field: Any) -> bool:
-        return _fields.is_awaited(field, _shared.require_started(self))
+        return _fields.is_awaited(field, _readiness.require_started(self))
 
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
         return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
@@ -96,23 +96,23 @@ class Quadrants(Engine):
         return impl.pyquadrants if impl is not None and impl.pyquadrants._prog is not None else None  # `prog` raises
 
     def options(self) -> tuple[Any, ...]:
-        return _shared.options_of(_shared.require_started(self).prog.config())
+        return _shared.options_of(_readiness.require_started(self).prog.config())
 
     def device_type(self) -> str:
-        return _shared.device_type(_shared.require_started(self).prog.config().arch)
+        return _readiness.device_type(_readiness.require_started(self).prog.config().arch)
 
     def settle(self) -> None:
-        _shared.settle(self)
+        _readiness.settle(self)
 
     def require_ready(self, op: str) -> None:
-        _shared.require_settled(self, _shared.require_started(self, op), op)
+        _readiness.require_settled(self, _readiness.require_started(self, op), op)
 
     @property
     def needs_stack_depth(self) -> bool:
         return False
 
     def reverse_option(self) -> str:
-        is_on = _shared.require_started(self).prog.config().ad_stack_experimental_enabled
+        is_on = _readiness.require_started(self).prog.config().ad_stack_experimental_enabled
         return "" if is_on else "ad_stack_experimental_enabled=True"
 
     @_shared.one_at_a_time
@@ -127,11 +127,11 @@ class Quadrants(Engine):
         is_aliased: bool = False,
         is_simd: bool = False,
     ) -> Compiled:
-        _shared.require_placed(self)
+        _readiness.require_placed(self)
         decorated = self.lang.kernel(function)
         kernel = decorated._adjoint if adjoint else decorated._primal
         kernel.raise_on_templated_floats = False  # set by a call of the kernel, which we never make
-        key = kernel.ensure_compiled(*_shared.stand_ins(function, templates, self.lang, self._matrix_type))
+        key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
         cpp = kernel.materialized_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
@@ -141,7 +141,7 @@ class Quadrants(Engine):
         off = _shared.without(config, cfg_optimization=is_careful, real_matrix_scalarize=is_simd)
         with _shared.scalarized(config, is_wanted=in_numbers), off:
             result = program.compile_kernel(config, program.get_device_caps(), cpp)
-        slots = _shared.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
+        slots = _annotations.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
         data = result.compiled_kernel_data
         launch = _shared.launcher(cpp, program, data, is_reused=self.device_type() == "cpu")
         return Compiled(launch, slots, runtime)
@@ -164,7 +164,8 @@ class Quadrants(Engine):
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
         self.lang.init(
-            arch=arch, **(_shared.defaults(self.lang, device_type) | {"ad_stack_experimental_enabled": True} | options)
+            arch=arch,
+            **(_readiness.defaults(self.lang, device_type) | {"ad_stack_experimental_enabled": True} | options),
         )
         self.settle()
 
@@ -206,7 +207,7 @@ class Quadrants(Engine):
         def is_scalar(candidate: Any) -> bool:
             return id(candidate) in primitive_types.type_ids
 
-        return _shared.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
+        return _annotations.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
 
     @property
     def _struct_type(self) -> type:

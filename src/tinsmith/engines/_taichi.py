@@ -16,7 +16,7 @@ from types import MethodType, ModuleType
 from typing import Any
 
 from .._errors import KernelError, refusal
-from . import _fields, _parameters, _shared
+from . import _annotations, _fields, _parameters, _readiness, _shared
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 from ._listening import Listener, told_to
 from ._module_name import module_name
@@ -99,7 +99,7 @@ class Taichi(Engine):
         return _fields.facts_of(field, name, self)
 
     def is_awaited(self, field: Any) -> bool:
-        return _fields.is_awaited(field, _shared.require_started(self))
+        return _fields.is_awaited(field, _readiness.require_started(self))
 
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
         return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
@@ -109,16 +109,16 @@ class Taichi(Engine):
         return impl.pytaichi if impl is not None and impl.pytaichi.prog is not None else None
 
     def options(self) -> tuple[Any, ...]:
-        return _shared.options_of(_shared.require_started(self).prog.config())
+        return _shared.options_of(_readiness.require_started(self).prog.config())
 
     def device_type(self) -> str:
-        return _shared.device_type(_shared.require_started(self).prog.config().arch)
+        return _readiness.device_type(_readiness.require_started(self).prog.config().arch)
 
     def settle(self) -> None:
-        _shared.settle(self)
+        _readiness.settle(self)
 
     def require_ready(self, op: str) -> None:
-        _shared.require_settled(self, _shared.require_started(self, op), op)
+        _readiness.require_settled(self, _readiness.require_started(self, op), op)
 
     @property
     def needs_stack_depth(self) -> bool:
@@ -136,10 +136,10 @@ class Taichi(Engine):
         is_aliased: bool = False,
         is_simd: bool = False,
     ) -> Compiled:
-        _shared.require_placed(self)
+        _readiness.require_placed(self)
         decorated = self.lang.kernel(function)
         kernel = decorated._adjoint if adjoint else decorated._primal
-        key = kernel.ensure_compiled(*_shared.stand_ins(function, templates, self.lang, self._matrix_type))
+        key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
         cpp = kernel.compiled_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
@@ -155,7 +155,7 @@ class Taichi(Engine):
             off,
         ):
             data = program.compile_kernel(config, program.get_device_caps(), cpp)
-        slots = _shared.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
+        slots = _annotations.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
         return Compiled(_shared.launcher(cpp, program, data, is_reused=self.device_type() == "cpu"), slots, runtime)
 
     def free_kernel(self, called: Any) -> Any:
@@ -177,7 +177,7 @@ class Taichi(Engine):
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
-        self.lang.init(arch=arch, **(_shared.defaults(self.lang, device_type) | options))
+        self.lang.init(arch=arch, **(_readiness.defaults(self.lang, device_type) | options))
         self.settle()
 
     def facts(self) -> Facts:
@@ -218,7 +218,7 @@ class Taichi(Engine):
         def is_scalar(candidate: Any) -> bool:
             return id(candidate) in primitive_types.type_ids
 
-        return _shared.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
+        return _annotations.describe(name, annotation, self.lang, self._matrix_type, is_scalar)
 
     @property
     def _struct_type(self) -> type:

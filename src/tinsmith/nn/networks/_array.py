@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from ..config import Section, resolved
 from ..losses import Loss
 from . import _fused, _matrices
 from ._cell_encoding import CellEncoding
+from ._cells import At, Cells, grid_of
 from ._checks import check_counts
 from ._initial import initial
 from ._layout import Layout
@@ -27,7 +27,6 @@ from ._samples import equal_batches, sorted_by
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-At = torch.Tensor | Sequence[Any] | None
 WAYS = ("auto", "fused", "matrices")
 DTYPES = (torch.float32, torch.float64)
 
@@ -82,7 +81,7 @@ class NetworkArray(torch.nn.Module):
     ) -> None:
         super().__init__()
         check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims)
-        self.grid_shape = _grid(grid_shape)
+        self.grid_shape = grid_of(grid_shape)
         self.config = resolved("network", network_config)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
         self.engine = engine
@@ -163,37 +162,8 @@ class NetworkArray(torch.nn.Module):
         """
         if at is None:
             return None
-        given = _as_tensor(at, self.params.device)
-        if given.dtype == torch.bool:
-            cells = self._of_mask(given)
-        else:
-            cells = self._of_indices(given if given.numel() else given.long())
+        cells = Cells(self.grid_shape).named_by(at, self.params.device)
         return cells if self.owners is None else self.owners.own_rows(cells)
-
-    def _of_mask(self, mask: torch.Tensor) -> torch.Tensor:
-        if tuple(mask.shape) != self.grid_shape:
-            rows = [("expected", str(self.grid_shape)), ("came", str(tuple(mask.shape)))]
-            raise ArgumentError(refusal("the mask `at` does not have the shape of the grid", rows))
-        return mask.flatten().nonzero()[:, 0]
-
-    def _of_indices(self, given: torch.Tensor) -> torch.Tensor:
-        is_places = given.ndim == 2 and given.shape[1] == len(self.grid_shape)
-        if given.is_floating_point() or given.is_complex() or not (given.ndim == 1 or is_places):
-            rows = [("came", f"{tuple(given.shape)} {given.dtype}"), ("grid", str(self.grid_shape))]
-            remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
-            raise ArgumentError(refusal("`at` names no cells", rows, remedy))
-        given = given.long()  # torch compares no uint16
-        sizes = torch.tensor(self.grid_shape if is_places else [self.cells], device=given.device)
-        outside = (given < 0) | (given >= sizes)
-        if bool(outside.any()):
-            rows = [("cell", str(given[outside.nonzero()[0, 0]].tolist())), ("grid", str(self.grid_shape))]
-            remedy = f"Count cells from 0 to {self.cells - 1}, or each axis of the grid from 0."
-            raise ArgumentError(refusal("`at` names a cell outside the grid", rows, remedy))
-        steps = torch.tensor([math.prod(self.grid_shape[axis + 1 :]) for axis in range(len(self.grid_shape))])
-        found = (given * steps.to(given.device)).sum(1) if is_places else given
-        if len(found.unique()) != len(found):
-            raise ArgumentError(refusal("`at` names a cell twice", remedy="Name each once."))
-        return found
 
     def part(self, at: At) -> NetworkArray:
         """Some of the networks as an array of their own, with a copy of their parameters: [k] is its grid.
@@ -364,37 +334,6 @@ class NetworkArray(torch.nn.Module):
         one = self._layouts[DTYPES[0]].shape
         sizes = " x ".join(map(str, [one.n_in, *[one.width] * one.hidden, one.n_out]))
         return f"{self.grid_shape}, {sizes}, {one.activation}, {one.output_activation}, biases={one.biases}"
-
-
-def _grid(given: int | Sequence[int]) -> tuple[int, ...]:
-    sizes = _integers(given)
-    if not sizes or min(sizes) < 1:
-        rows = [("came", repr(given)), ("expected", "(8, 8), or 64")]
-        raise ArgumentError(refusal("`grid_shape` is no shape of a grid", rows))
-    return sizes
-
-
-def _integers(given: Any) -> tuple[int, ...]:
-    """One integer or several, numpy's too; none for what else came."""
-    several = (given,) if hasattr(given, "__index__") and not getattr(given, "shape", ()) else given
-    if isinstance(several, str) or not hasattr(several, "__iter__"):
-        return ()
-    sizes = tuple(several)
-    if any(isinstance(size, bool) or not hasattr(size, "__index__") for size in sizes):
-        return ()
-    return tuple(operator.index(size) for size in sizes)
-
-
-def _as_tensor(at: Any, device: torch.device) -> torch.Tensor:
-    """`at` as one tensor: what `nonzero` and `where` give, an array for each axis, becomes places."""
-    try:
-        if isinstance(at, tuple) and at and all(getattr(axis, "ndim", 0) == 1 for axis in at):
-            return torch.stack([torch.as_tensor(axis, device=device) for axis in at], 1)
-        return torch.as_tensor(at, device=device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        rows = [("came", f"{type(at).__name__}: {error}")]
-        remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
-        raise ArgumentError(refusal("`at` names no cells", rows, remedy)) from error
 
 
 _LOSSES: dict[str, Loss] = {}

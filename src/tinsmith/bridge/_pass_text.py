@@ -1,0 +1,105 @@
+"""Pass text: a Python function while it is written, with its variables and the memory that they stand for.
+
+Which actions it does, and in which order, is the `PassWriter`'s to say.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .._config import config
+from ._buffers import poisoned
+
+Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], tuple[Any, ...]]
+"""A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
+the call's sizes and of its scalars. It returns the results."""
+
+
+class PassText:
+    """Lines of a pass of an op.
+
+    Its variables: `n0`, `n1` are the numbers of sizes, `m2` is memory, `p2` its address.
+
+    Attributes:
+        names: values from outside, by the names that the function has for them.
+        places: numbers of the memory's variables, by the names of arrays; `shapes` and `dtypes` are the memory's.
+    """
+
+    def __init__(self, op: str, device: torch.device) -> None:
+        self.op = op
+        self.names: dict[str, Any] = {"clock": time.perf_counter}
+        self.lines: list[str] = []
+        self.indent = "    "
+        self.places: dict[str, int] = {}
+        self.shapes: dict[str, tuple[str, ...]] = {}
+        self.dtypes: dict[str, torch.dtype] = {}
+        self.count = 0
+        self._device = device
+
+    @property
+    def device(self) -> str:
+        return self.bind(self._device, "device")
+
+    def add(self, line: str) -> None:
+        self.lines.append(self.indent + line)
+
+    def fresh(self, letter: str) -> str:
+        """A new variable."""
+        self.count += 1
+        return f"{letter}{self.count}"
+
+    def memory(self, name: str) -> str:
+        """The variable of some memory."""
+        return f"m{self.places[name]}"
+
+    def pointer(self, name: str) -> str:
+        """The variable of its address."""
+        return f"p{self.places[name]}"
+
+    def bind(self, value: Any, called: str) -> str:
+        """A name for a value from outside: `called`, or like it."""
+        for name, known in self.names.items():
+            if known is value:
+                return name
+        name = self.fresh(called) if called in self.names else called
+        self.names[name] = value
+        return name
+
+    def constant(self, value: Any) -> str:
+        """A value that stands in the code where Python can write it."""
+        is_plain = isinstance(value, int) or (isinstance(value, tuple) and all(isinstance(one, int) for one in value))
+        return repr(value) if is_plain else self.bind(value, "slot")
+
+    def compile(self, text: str) -> Pass:
+        """The text as a function, whose docstring it is."""
+        exec(compile(text, f"<a call of {self.op}>", "exec"), self.names)
+        run = self.names.pop("run")
+        run.__doc__ = text
+        return run
+
+    def put(self, name: str, value: str, shape: Sequence[str], dtype: torch.dtype) -> None:
+        """Give memory a name, which other memory may have had."""
+        self.count += 1
+        self.places[name] = self.count
+        self.shapes[name], self.dtypes[name] = tuple(shape), dtype
+        self.add(f"{self.memory(name)} = {value}")
+        self.add(f"{self.pointer(name)} = {self.memory(name)}.data_ptr()")
+
+    def create(self, shape: Sequence[str], dtype: torch.dtype, *, is_zero: bool) -> str:
+        """Code for new memory: like other memory where there is some, for saying it again costs more."""
+        twin = next((n for n in self.places if self.shapes[n] == shape and self.dtypes[n] == dtype), None)
+        if twin is not None:
+            like = self.bind(torch.zeros_like, "zeros_like") if is_zero else self.bind(torch.empty_like, "empty_like")
+            made = f"{like}({self.memory(twin)})"
+        else:
+            sizes = ", ".join(shape) or "()"
+            new = self.bind(torch.zeros, "zeros") if is_zero else self.bind(torch.empty, "empty")
+            made = f"{new}({sizes}, dtype={self.bind(dtype, 'dtype')}, device={self.device})"
+        return f"{self.bind(poisoned, 'poisoned')}({made})" if config().poison and not is_zero else made
+
+    def tuple_of(self, texts: Sequence[str]) -> str:
+        return f"({''.join(f'{text}, ' for text in texts)})"

@@ -1,0 +1,148 @@
+"""Annotations of kernels' parameters, which both engines write alike: read, and written as source.
+
+The functions are handed the engine's own types and import no engine.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ._contract import Parameter
+
+DTYPES: dict[str, torch.dtype] = {
+    "f16": torch.float16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "i8": torch.int8,
+    "i16": torch.int16,
+    "i32": torch.int32,
+    "i64": torch.int64,
+    "u1": torch.bool,
+    "u8": torch.uint8,
+    "u16": torch.uint16,
+    "u32": torch.uint32,
+    "u64": torch.uint64,
+}
+SPEC_DTYPES: dict[str, torch.dtype] = {**DTYPES, "bf16": torch.bfloat16}
+"""What a spec may say; no engine has bfloat16, which is computed in float32."""
+NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
+FLOATS = (torch.float16, torch.float32, torch.float64)
+HALVES = (torch.float16, torch.bfloat16)
+INTEGERS = tuple(dtype for name, dtype in DTYPES.items() if name[0] in "iu" and name != "u1")
+_PYTHON_TYPES = (float, int, bool)
+"""What an annotation may say instead of an engine's dtype."""
+_BOUNDARIES = {0: "unsafe", 1: "clamp"}
+
+
+def dtypes_of(declared: Any) -> tuple[torch.dtype, ...] | None:
+    """Torch dtypes that fit an annotation's dtype: Python's `float` stands for any float."""
+    if declared is None:
+        return None
+    if declared is float:
+        return FLOATS
+    if declared is int:
+        return INTEGERS
+    if declared is bool:
+        return (torch.bool,)
+    return (DTYPES[declared.to_string()],)
+
+
+def dtype_text(declared: Any) -> str:
+    """An annotation's dtype as source."""
+    return declared.__name__ if declared in _PYTHON_TYPES else f"_lang.{declared.to_string()}"
+
+
+def setter_of(declared: Any) -> str:
+    """Which of an argument buffer's setters takes a scalar of this dtype."""
+    letter = declared.__name__[0] if declared in _PYTHON_TYPES else declared.to_string()[0]
+    return {"f": "float", "i": "int", "u": "uint", "b": "uint"}[letter]
+
+
+def element_of(matrix: Any) -> tuple[int, ...]:
+    """Dims of a vector or matrix type."""
+    return (matrix.n,) if matrix.ndim == 1 else (matrix.n, matrix.m)
+
+
+def matrix_text(matrix: Any) -> str:
+    """A vector or matrix type as source."""
+    dims = ", ".join(str(size) for size in element_of(matrix))
+    maker = "vector" if matrix.ndim == 1 else "matrix"
+    return f"_lang.types.{maker}({dims}, {dtype_text(matrix.dtype)})"
+
+
+def describe(
+    name: str, annotation: Any, lang: ModuleType, matrix_type: type, is_scalar: Callable[[Any], bool]
+) -> Parameter | None:
+    """A parameter from its annotation; None where the kind is one that we cannot pass."""
+    if isinstance(annotation, lang.template) or annotation is lang.template:
+        return Parameter(name, "template", text="_lang.template()")
+    if isinstance(annotation, lang.types.ndarray):
+        return _array(name, annotation, matrix_type)
+    if annotation in _PYTHON_TYPES or is_scalar(annotation):
+        dtypes, text = dtypes_of(annotation), dtype_text(annotation)
+        return Parameter(name, "scalar", dtypes, setter=setter_of(annotation), text=text)
+    if isinstance(annotation, matrix_type):
+        element, text = element_of(annotation), matrix_text(annotation)
+        return Parameter(name, "matrix", dtypes_of(annotation.dtype), None, element, "matrix", text=text)
+    return None
+
+
+def _array(name: str, annotation: Any, matrix_type: type) -> Parameter:
+    declared = annotation.dtype
+    boundary = _BOUNDARIES[int(annotation.boundary)]
+    is_matrix = isinstance(declared, matrix_type)
+    scalar = declared.dtype if is_matrix else declared
+    shown = "" if declared is None else matrix_text(declared) if is_matrix else dtype_text(declared)
+    parts = [f"dtype={shown}"] * bool(shown) + [f"ndim={annotation.ndim}"] * (annotation.ndim is not None)
+    text = f"_lang.types.ndarray({', '.join(parts)})"
+    element = element_of(declared) if is_matrix else ()
+    return Parameter(name, "array", dtypes_of(scalar), annotation.ndim, element, boundary=boundary, text=text)
+
+
+def array_text(dtype: torch.dtype, ndim: int, element: tuple[int, ...], boundary: str, needs_grad: bool) -> str:
+    """The annotation of an array, as source in which the engine's module is called `_lang`."""
+    scalar = f"_lang.{NAMES[dtype]}"
+    if len(element) == 1:
+        scalar = f"_lang.types.vector({element[0]}, {scalar})"
+    elif element:
+        scalar = f"_lang.types.matrix({element[0]}, {element[1]}, {scalar})"
+    edge = f", boundary={boundary!r}" if boundary != "unsafe" else ""
+    return f"_lang.types.ndarray(dtype={scalar}, ndim={ndim}, needs_grad={needs_grad}{edge})"
+
+
+def stand_ins(
+    function: Callable[..., Any], templates: dict[str, Any], lang: ModuleType, matrix_type: type
+) -> list[Any]:
+    """Arguments that make an engine compile `function`: what it specialises on, and no memory."""
+    values = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        annotation = parameter.annotation
+        if name in templates:
+            values.append(templates[name])
+        elif isinstance(annotation, lang.types.ndarray):
+            values.append(_stand_in_array(annotation, matrix_type))
+        else:
+            values.append(0)
+    return values
+
+
+def _stand_in_array(annotation: Any, matrix_type: type) -> torch.Tensor:
+    declared = annotation.dtype
+    element = element_of(declared) if isinstance(declared, matrix_type) else ()
+    scalar = declared.dtype if element else declared
+    return torch.empty((0,) * annotation.ndim + element, dtype=DTYPES[scalar.to_string()])
+
+
+def places(metas: list[Any], lang: ModuleType, matrix_type: type, place: Callable[[int], Any]) -> dict[str, Any]:
+    """Where each run-time argument goes, by name; templates take no place, matrices bring their type along."""
+    runtime = [meta for meta in metas if not isinstance(meta.annotation, lang.template)]
+    slots = {}
+    for index, meta in enumerate(runtime):
+        is_matrix = isinstance(meta.annotation, matrix_type)
+        slots[meta.name] = ((index,), meta.annotation) if is_matrix else place(index)
+    return slots

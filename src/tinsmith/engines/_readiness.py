@@ -1,0 +1,118 @@
+"""Whether an engine is ready: started, its fields placed, its memory set up on the right thread."""
+
+from __future__ import annotations
+
+import threading
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from .._errors import EngineError, refusal
+from ._contract import Engine
+from ._module_name import module_name
+
+
+def settle(engine: Engine) -> None:
+    """Set up an engine's memory on this thread, so that a first launch may come from any other.
+
+    Without it the first launch from a thread other than the one that started the engine dies
+    in an assertion (taichi #2022), and so does the first after new fields were placed. Fields
+    declared but not yet placed, themselves or their gradients, forbid it for now, and another thread
+    cannot do it: then a first launch is refused in words (`require_settled`).
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    runtime = engine.runtime()
+    if runtime is not None and not _waiting(runtime) and not _open_builders(engine, runtime):
+        runtime.materialize()
+
+
+def _open_builders(engine: Engine, runtime: Any) -> list[Any]:
+    """Builders that nobody finalized, but for the root's own, which the engine finalizes when it must."""
+    root = engine.lang.root.ptr
+    return [one for one in runtime.unfinalized_fields_builder if one.ptr is not root]
+
+
+def _waiting(runtime: Any) -> list[Any]:
+    """Fields, and gradients asked for by `needs_grad=True`, that were declared and not placed."""
+    return [one for one in (*runtime.global_vars, *runtime.grad_vars) if one.ptr.snode() is None]
+
+
+def require_placed(engine: Engine) -> None:
+    """Refuse to compile while a field of the program, any, has no place: the engine would run nothing at all."""
+    runtime = require_started(engine)
+    if _open_builders(engine, runtime):
+        words = f"{engine.name} runs no kernel while a FieldsBuilder is not finalized"
+        raise EngineError(refusal(words, remedy="Call its `.finalize()` after the last `.place(...)`."))
+    waiting = _waiting(runtime)
+    if not waiting:
+        return
+    gradients = [one for one in waiting if any(one is other for other in runtime.grad_vars)]
+    what, place = ("its gradient", "x, x.grad") if gradients else ("it", "x")
+    asked = " with needs_grad=True" if gradients else ""
+    words = f"{engine.name} runs no kernel while a field is declared{asked} and {what} is not placed"
+    rows = [("declared", _declared_at(one, engine)) for one in gradients or waiting]
+    remedy = (
+        f"Place {what} too, `{module_name(engine.name)}.root.dense(...).place({place})`, or give the field a shape."
+    )
+    raise EngineError(refusal(words, rows[:3], remedy))
+
+
+def _declared_at(variable: Any, engine: Engine) -> str:
+    """The user's line that declared a field: the engine keeps the stack, its own frames last."""
+    lines = str(getattr(variable, "declaration_tb", "")).splitlines()
+    frames = [line.strip() for line in lines if line.strip().startswith("File ")]
+    users = [line for line in frames if f"/{engine.name}/" not in line]
+    return users[-1] if users else "somewhere"
+
+
+def require_started(engine: Engine, op: str = "") -> Any:
+    """The engine's runtime. Raises EngineError where nobody has started it."""
+    runtime = engine.runtime()
+    if runtime is None:
+        where = f" for op `{op}`" if op else ""
+        raise EngineError(
+            refusal(
+                f"engine {engine.name!r} has not been started{where}",
+                remedy="Call ts.init() once at the start of the program (or the engine's own init).",
+            )
+        )
+    return runtime
+
+
+def require_settled(engine: Engine, runtime: Any, op: str) -> None:
+    """Refuse a first launch that the engine would die of."""
+    if runtime.materialized or threading.current_thread() is threading.main_thread():
+        return
+    raise EngineError(
+        refusal(
+            f"the first launch of engine {engine.name!r} came from another thread, by op `{op}`",
+            [("thread", threading.current_thread().name)],
+            "Start the engine with ts.init(), or make the op after the engine was started, or call it once "
+            "from the main thread.",
+        )
+    )
+
+
+def defaults(lang: ModuleType, device_type: str) -> dict[str, Any]:
+    """Options that make an engine behave as torch does now: its default float, its thread count."""
+    is_double = torch.get_default_dtype() == torch.float64
+    options = {"log_level": lang.WARN, "default_fp": lang.f64 if is_double else lang.f32}
+    return options | ({"cpu_max_num_threads": torch.get_num_threads()} if device_type == "cpu" else {})
+
+
+def device_type(arch: Any) -> str:
+    """Torch's name of the device that an engine runs on."""
+    name = arch.name
+    if name == "cuda":
+        return "cuda"
+    if name in ("x64", "arm64"):
+        return "cpu"
+    raise EngineError(
+        refusal(
+            "ops run on the CPU or on CUDA",
+            [("engine runs on", name)],
+            "Start the engine with ts.init(), which picks what torch has.",
+        )
+    )

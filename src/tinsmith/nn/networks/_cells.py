@@ -1,0 +1,89 @@
+"""Cells: the cells of a grid, and the ways to name some of them."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..._errors import ArgumentError, refusal
+
+At = torch.Tensor | Sequence[Any] | None
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a grid, counted along its last axis first."""
+
+    grid_shape: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.grid_shape)
+
+    def named_by(self, at: Any, device: torch.device) -> torch.Tensor:
+        """The cells that a mask, indices or places name: [k] int64. Raises ArgumentError, see `NetworkArray.rows`."""
+        given = _as_tensor(at, device)
+        if given.dtype == torch.bool:
+            return self._of_mask(given)
+        return self._of_indices(given if given.numel() else given.long())
+
+    def _of_mask(self, mask: torch.Tensor) -> torch.Tensor:
+        if tuple(mask.shape) != self.grid_shape:
+            rows = [("expected", str(self.grid_shape)), ("came", str(tuple(mask.shape)))]
+            raise ArgumentError(refusal("the mask `at` does not have the shape of the grid", rows))
+        return mask.flatten().nonzero()[:, 0]
+
+    def _of_indices(self, given: torch.Tensor) -> torch.Tensor:
+        is_places = given.ndim == 2 and given.shape[1] == len(self.grid_shape)
+        if given.is_floating_point() or given.is_complex() or not (given.ndim == 1 or is_places):
+            rows = [("came", f"{tuple(given.shape)} {given.dtype}"), ("grid", str(self.grid_shape))]
+            remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
+            raise ArgumentError(refusal("`at` names no cells", rows, remedy))
+        given = given.long()  # torch compares no uint16
+        sizes = torch.tensor(self.grid_shape if is_places else [self.count], device=given.device)
+        outside = (given < 0) | (given >= sizes)
+        if bool(outside.any()):
+            rows = [("cell", str(given[outside.nonzero()[0, 0]].tolist())), ("grid", str(self.grid_shape))]
+            remedy = f"Count cells from 0 to {self.count - 1}, or each axis of the grid from 0."
+            raise ArgumentError(refusal("`at` names a cell outside the grid", rows, remedy))
+        steps = torch.tensor([math.prod(self.grid_shape[axis + 1 :]) for axis in range(len(self.grid_shape))])
+        found = (given * steps.to(given.device)).sum(1) if is_places else given
+        if len(found.unique()) != len(found):
+            raise ArgumentError(refusal("`at` names a cell twice", remedy="Name each once."))
+        return found
+
+
+def grid_of(given: int | Sequence[int]) -> tuple[int, ...]:
+    sizes = _integers(given)
+    if not sizes or min(sizes) < 1:
+        rows = [("came", repr(given)), ("expected", "(8, 8), or 64")]
+        raise ArgumentError(refusal("`grid_shape` is no shape of a grid", rows))
+    return sizes
+
+
+def _integers(given: Any) -> tuple[int, ...]:
+    """One integer or several, numpy's too; none for what else came."""
+    several = (given,) if hasattr(given, "__index__") and not getattr(given, "shape", ()) else given
+    if isinstance(several, str) or not hasattr(several, "__iter__"):
+        return ()
+    sizes = tuple(several)
+    if any(isinstance(size, bool) or not hasattr(size, "__index__") for size in sizes):
+        return ()
+    return tuple(operator.index(size) for size in sizes)
+
+
+def _as_tensor(at: Any, device: torch.device) -> torch.Tensor:
+    """`at` as one tensor: what `nonzero` and `where` give, an array for each axis, becomes places."""
+    try:
+        if isinstance(at, tuple) and at and all(getattr(axis, "ndim", 0) == 1 for axis in at):
+            return torch.stack([torch.as_tensor(axis, device=device) for axis in at], 1)
+        return torch.as_tensor(at, device=device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        rows = [("came", f"{type(at).__name__}: {error}")]
+        remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
+        raise ArgumentError(refusal("`at` names no cells", rows, remedy)) from error
