@@ -3,7 +3,8 @@
 from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
 from ._cache import Cache
-from ._examined import Examinable, Examined, Origin, examined, examined_layer, lint_subject
+from ._examined import Examinable, Examined, Origin
+from ._examined_op import examined, examined_layer, lint_subject
 from ._examples import example_inputs
 from ._foresight import Foresight
 from ._language import language
