@@ -42,12 +42,24 @@ def _restore_factor():
     set_value(4.0)
 
 
-@pytest.mark.parametrize("is_function", [False, True], ids=["op", "function"])
+STEPS = {
+    "op": lambda op: op,
+    "function": lambda op: returning(op),
+    "compiled": lambda op: returning(torch.compile(op, backend="aot_eager")),
+}
+
+
+def returning(run):
+    return lambda x, _: (run(x), None)
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+@pytest.mark.parametrize("kind", STEPS)
 @pytest.mark.parametrize("name", ["value", "field"])
-def test_a_change_between_the_passes_is_refused(ops, name, is_function):
+def test_a_change_between_the_passes_is_refused(ops, name, kind):
     op, change = ops[name]
     x = torch.full((3,), 0.2, dtype=torch.float64, requires_grad=True)
-    step = (lambda x, _: (op(x), None)) if is_function else op
+    step = STEPS[kind](op)
     y, _ = ts.scan(step, x, length=3, checkpoint=3)
     change(2.0)
     with pytest.raises(ts.GradientError, match=f"op `{op.name}` \\w+ changed between its forward and its backward"):

@@ -37,7 +37,7 @@ from ._tracing import (
     transforms_in_graph,
 )
 from ._transfer import Copy, ManagedLoads, Transfer
-from ._watched import Noted, current_watch, note_values, show_layer, watch_calls
+from ._watched import Noted, current_watch, note_values, show_call, watch_calls
 from .backward import RACE, refuse_race
 from .operators import define_operator, is_distributed
 
@@ -100,7 +100,7 @@ __all__ = [
     "prepare_stepping",
     "reference_to",
     "refuse_race",
-    "show_layer",
+    "show_call",
     "torch_probes",
     "transforms_in_graph",
     "watch_calls",

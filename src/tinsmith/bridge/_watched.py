@@ -1,6 +1,7 @@
 """Calls of ops that somebody looks at: to find a mistake, or to compare a call that is run again with the first one.
 
-Looks are kept for each thread, and `Op.__call__` asks for them. Calls that a compiler traces are not seen.
+Looks are kept for each thread, and `Op.__call__` asks for them. Calls that a compiler traces are not
+seen; those of the graph that it makes are.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class Noted(Protocol):
 
 
 class Watch(NamedTuple):
-    """What looks at the calls of a thread: at those of ops, and at those of layers, which say what they depend on."""
+    """What looks at the calls of a thread: at those of ops, and at others, which say what they depend on."""
 
     thread: int
     look: Look
-    look_at_layer: Callable[[Any, Callable[[], Noted]], None] | None
+    look_at_others: Callable[[Any, Callable[[], Noted]], None] | None
 
 
 WATCHES: list[Watch] = []
@@ -42,12 +43,15 @@ WATCHES: list[Watch] = []
 
 
 @contextmanager
-def watch_calls(look: Look, look_at_layer: Callable[[Any, Callable[[], Noted]], None] | None = None) -> Generator[None]:
+def watch_calls(
+    look: Look, look_at_others: Callable[[Any, Callable[[], Noted]], None] | None = None
+) -> Generator[None]:
     """Within, `look(op, run, arguments, named)` stands for every call of an op in this thread; `run()` runs the call.
 
-    `look_at_layer(layer, note)` is called before each call of a layer on fields; `note()` is what that depends on.
+    `look_at_others(caller, note)` is called before each call of a layer on fields, and of an op in a compiled graph;
+    `note()` is what that call depends on.
     """
-    watch = Watch(threading.get_ident(), look, look_at_layer)
+    watch = Watch(threading.get_ident(), look, look_at_others)
     WATCHES.append(watch)
     try:
         yield
@@ -74,11 +78,11 @@ def call_watched(watch: Watch, op: Op[Any], arguments: Sequence[Any], named: Map
     return watch.look(op, run, arguments, named)
 
 
-def show_layer(layer: Any, note: Callable[[], Noted]) -> None:
-    """Show a call of a layer on fields to what looks at this thread's calls."""
+def show_call(caller: Any, note: Callable[[], Noted]) -> None:
+    """Show a call to what looks at this thread's calls: of a layer on fields, or of an op in a compiled graph."""
     watch = current_watch()
-    if watch is not None and watch.look_at_layer is not None:
-        watch.look_at_layer(layer, note)
+    if watch is not None and watch.look_at_others is not None:
+        watch.look_at_others(caller, note)
 
 
 class NotedValues(NamedTuple):
@@ -99,12 +103,17 @@ class NotedValues(NamedTuple):
 
 def note_values(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> NotedValues | None:
     """What a call of an op depends on besides its arguments; None where it depends on nothing else."""
-    core = op._core
-    if not core.has_state:
+    if not op._core.has_state:
         return None
     # `op._bound` would draw a seed, and so change torch's random numbers.
     signature, structs = op._signature, op._structs
     bound = bind(signature, (), structs.apart(arguments, named)) if structs else bind(signature, arguments, named)
-    fingerprints = core.fingerprints(bound.templates)
-    contents = tuple([look.contents() for look in core.contents.looks(fingerprints)])
-    return NotedValues(core, bound.templates, fingerprints, contents)
+    return note_core(op._core, bound.templates)
+
+
+def note_core(core: Core, templates: Mapping[str, Any]) -> NotedValues:
+    """What a call of a core depends on besides its arguments."""
+    fingerprints = core.fingerprints(templates)
+    return NotedValues(
+        core, templates, fingerprints, tuple([look.contents() for look in core.contents.looks(fingerprints)])
+    )

@@ -17,7 +17,7 @@ import torch
 
 from ..._errors import GradientError, TinsmithError, refusal
 from ..._warned import warn
-from ...bridge import RACE, Adjoint, Examined, is_transformed, refuse_race, show_layer
+from ...bridge import RACE, Adjoint, Examined, is_transformed, refuse_race, show_call
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED
 from ._call import run
@@ -76,7 +76,7 @@ class OnFields:
             self.roles.filled[0].engine.require_ready(self.layer)
             active = self._active(memory)
             found = self._choose(launches, active)
-            show_layer(self, lambda: self._note(launches, found))
+            show_call(self, lambda: self._note(launches, found))
             if isinstance(found, ArrayProgram):
                 return found(launches, memory)
             if active and _is_race(found):
