@@ -229,6 +229,29 @@ ROWS = (
         "torch.tensor([1.0, 2.0, 3.0])",
     ),
     Row(
+        "TS611",
+        """
+        Where the spec says `unique idx[n]`, `segments rays[r, 2]` or `ranges tiles[t, 2]`, the gradient adds without
+        atomics. Numbers that are not so let two threads add to one element at once, and some of it is lost: not in
+        every run, and not on small inputs.
+        """,
+        """
+        @ts.op("x[n], unique idx[m]: i32 -> y[m]")
+        @ti.kernel
+        def op(x: A, idx: A, y: A):
+            for i in y:
+                y[i] = x[idx[i]]
+        """,
+        """
+        @ts.op("x[n], idx[m]: i32 -> y[m]")
+        @ti.kernel
+        def op(x: A, idx: A, y: A):
+            for i in y:
+                y[i] = x[idx[i]]
+        """,
+        "torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2, 0, 2], dtype=torch.int32)",
+    ),
+    Row(
         "TS701",
         """
         The op's gradient is not the true one, which is worked out number by number in float64, and again by

@@ -206,7 +206,8 @@ def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
         which = "spec" if signature.items[name].dtype else "annotation"
         remedy = f"Pass `{name}.to({fitting[0]})`; or leave the dtype out of the {which}, which then takes any."
     else:
-        remedy = f"Pass `{name}.float()`." if dtype.is_floating_point else f"Pass `{name}.to(torch.int32)`."
+        is_float = dtype.is_floating_point and not signature.items[name].promise
+        remedy = f"Pass `{name}.float()`." if is_float else f"Pass `{name}.to(torch.int32)`."
     words = f"tensor `{name}` of op `{signature.op}` has a dtype that does not fit"
     raise DtypeError(refusal(words, [("expected", wanted, why), ("came", _short(dtype))], remedy))
 
@@ -216,6 +217,8 @@ def _why(signature: Signature, name: str) -> str:
     item = signature.items[name]
     if item.dtype:
         return f"spec `{item}`"
+    if all(parameter.dtypes is None for parameter in signature.parameters(name)):
+        return f"`{item.promise}` in the spec"
     return f"annotated {next(p.shown for p in signature.parameters(name) if p.dtypes is not None)}"
 
 

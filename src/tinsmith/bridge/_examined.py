@@ -129,6 +129,11 @@ class Examined(ABC):
         """The engine, where a forked process could repeat the call; None where the call's memory is in this process."""
 
     @property
+    def promises(self) -> Mapping[str, tuple[str, int]]:
+        """What the spec promises of inputs, by name: the word, and how many batch dims the tensor has."""
+        return {}
+
+    @property
     def notes(self) -> Sequence[str]:
         """What a report says about the call besides."""
         return ()

@@ -74,6 +74,12 @@ class ExaminedOp(Examined):
         return frozenset(item.name for item in self.op.spec.inputs if item.batch_name)
 
     @property
+    def promises(self) -> Mapping[str, tuple[str, int]]:
+        lead = len(self.form.lead)
+        given = (item for item in self.op.spec.inputs if item.promise)
+        return {item.name: (item.promise, lead if item.batch_name else 0) for item in given}
+
+    @property
     def is_batch(self) -> bool:
         return bool(self.form.lead)
 

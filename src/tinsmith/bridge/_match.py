@@ -14,7 +14,7 @@ from .._errors import KernelError, SpecError, nearest, refusal
 from ..engines import HALVES, SPEC_DTYPES, Parameter
 from ..source import static_size
 from ..spec import Fixed, Item, Spec
-from ._signature import Signature, settled
+from ._signature import WHOLE_DTYPES, Signature, settled
 from ._stage import Stage
 
 
@@ -119,6 +119,11 @@ def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bo
             words = f"the spec gives `{item.name}` of op `{op}` elements of size {dim.size}, its annotation of {size}"
             raise SpecError(refusal(words, rows, f"Write `{size}` for that dim."))
     fitting = (torch.float32, *HALVES) if parameter.dtypes == (torch.float32,) else parameter.dtypes
+    if item.promise and fitting and not any(dtype in WHOLE_DTYPES for dtype in fitting):
+        words = f"`{item.name}` of op `{op}` is `{item.promise}` in the spec, and its annotation is no whole number"
+        rows = [("spec", str(item)), ("annotated", parameter.shown)]
+        remedy = f"Leave out `{item.promise}`, or annotate `{item.name}` with integers: it is about places in arrays."
+        raise SpecError(refusal(words, rows, remedy))
     if item.dtype and fitting and SPEC_DTYPES[item.dtype] not in fitting:
         words = f"the spec gives `{item.name}` of op `{op}` the dtype {item.dtype}, its annotation another"
         raise SpecError(refusal(words, rows, "Leave the dtype out of one of the two."))

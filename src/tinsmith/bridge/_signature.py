@@ -18,6 +18,9 @@ from ..engines import SPEC_DTYPES, Parameter
 from ..spec import Item, Spec
 from ._stage import Stage
 
+WHOLE_DTYPES = tuple(dtype for name, dtype in SPEC_DTYPES.items() if name[0] in "iu" and name != "u1")
+"""Dtypes of arrays that the spec promises something of."""
+
 
 @dataclass(frozen=True, eq=False)
 class Signature:
@@ -183,7 +186,7 @@ def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] |
         return (SPEC_DTYPES[item.dtype],)
     declared = [p.dtypes for p in signature.parameters(name) if p.dtypes is not None]
     if not declared:
-        return None
+        return WHOLE_DTYPES if item.promise else None
     # Lists, since torch 2.6's compiler, which reads this too, knows no `set.intersection`.
     return tuple(sorted([dtype for dtype in declared[0] if all(dtype in others for others in declared)], key=str))
 

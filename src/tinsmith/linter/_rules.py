@@ -70,6 +70,9 @@ _ALL = (
     Rule("TS608", "not-interpreted", "something that the interpreter cannot run"),
     Rule("TS609", "narrow-local", "a local that begins as a literal, or a `vec3`, rounds float64 values to float32"),
     Rule("TS610", "never-written", "an element of an output that starts as anything is never written"),
+    Rule(
+        "TS611", "broken-promise", "an input's numbers are not what the spec says: not different, or segments that meet"
+    ),
     # The gradient check
     Rule("TS701", "wrong-gradient", "the op's gradient is not the true one"),
     Rule("TS702", "no-derivative", "the function has no derivative at this point"),

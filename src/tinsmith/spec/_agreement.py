@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from .._errors import SpecError, pointed, refusal
-from ._dims import Item, Spec
+from ._dims import Fixed, Item, Spec
 
 _Complaints: TypeAlias = Iterator[tuple[Item, str, str]]
 
@@ -91,6 +91,27 @@ def _free_dims_are_no_tensors(spec: Spec) -> _Complaints:
             yield item, headline, "Leave it out of the spec if it is an integer; give the dim another name if not."
 
 
+def _promises_are_of_whole_numbers(spec: Spec) -> _Complaints:
+    for item in spec.inputs:
+        if item.promise and (item.dtype or "i32")[0] not in "iu":
+            headline = f"`{item.name}` is `{item.promise}`, and of the dtype {item.dtype}."
+            yield item, headline, "Write a dtype of whole numbers, as `i32`: a promise is about places in other arrays."
+
+
+def _segments_have_two_numbers(spec: Spec) -> _Complaints:
+    for item in spec.inputs:
+        if item.promise in ("segments", "ranges") and item.dims[-1:] != (Fixed(2),):
+            second = "a count" if item.promise == "segments" else "the place behind its end"
+            headline = f"`{item.name}` is `{item.promise}`, and its last dim is not 2."
+            yield item, headline, f"Write `{item.promise} {item.name}[r, 2]`: each row is a start and {second}."
+
+
+def _unique_numbers_have_a_dim(spec: Spec) -> _Complaints:
+    for item in spec.inputs:
+        if item.promise == "unique" and not item.dims:
+            yield item, f"`{item.name}` is one number, and `unique` says that many differ.", "Leave out `unique`."
+
+
 _RULES = (
     _names_are_unique,
     _one_batch_name,
@@ -99,4 +120,7 @@ _RULES = (
     _rest_comes_from_inputs,
     _batch_and_rest_can_be_told_apart,
     _free_dims_are_no_tensors,
+    _promises_are_of_whole_numbers,
+    _segments_have_two_numbers,
+    _unique_numbers_have_a_dim,
 )

@@ -17,6 +17,13 @@ from ._arithmetic import Tree, tree_names
 UPDATED = "inout"
 """The word before an input that the kernel changes in place."""
 
+PROMISES = {
+    "unique": "all of its numbers are different",
+    "segments": "its rows are [start, count], and no two of the segments share a place",
+    "ranges": "its rows are [start, end), and no two of the ranges share a place",
+}
+"""Words before an input of whole numbers that say what its numbers are, for each sample of a batch by itself."""
+
 
 @dataclass(frozen=True)
 class Named:
@@ -94,7 +101,7 @@ class Layout(NamedTuple):
 class Item:
     """One array of the kernel: its name, its dims, its dtype if the spec fixes it.
 
-    One that `is_updated` is an input that the kernel changes in place.
+    One that `is_updated` is an input that the kernel changes in place. `promise` is a word of `PROMISES`, or "".
     """
 
     name: str
@@ -102,9 +109,10 @@ class Item:
     dtype: str | None = None
     column: int = field(default=0, compare=False)  # where it stands in the text it was read from, for carets
     is_updated: bool = False
+    promise: str = ""
 
     def __str__(self) -> str:
-        word = f"{UPDATED} " if self.is_updated else ""
+        word = f"{UPDATED} " if self.is_updated else f"{self.promise} " if self.promise else ""
         return f"{word}{self.name}{self.brackets}" + (f": {self.dtype}" if self.dtype else "")
 
     @lazy

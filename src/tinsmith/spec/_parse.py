@@ -2,7 +2,7 @@
 
     spec   =  [items] "->" items              "x[n], k[m] -> y[n - m + 1]"
     items  =  item {"," item}
-    item   =  ["inout"] name "[" [dims] "]" [":" dtype]
+    item   =  ["inout" | "unique" | "segments" | "ranges"] name "[" [dims] "]" [":" dtype]
     dim    =  name | integer | sum | "_" | "..." | "*" name
     sum    =  over names and integers, with + - * // and parentheses
 
@@ -22,6 +22,7 @@ from .._errors import ArgumentError, nearest, refusal
 from ._agreement import check_agreement
 from ._arithmetic import Tree, tree_text
 from ._dims import (
+    PROMISES,
     UPDATED,
     Anything,
     Arithmetic,
@@ -137,11 +138,16 @@ class _Reader:
             self.refuse_updated_unless_input()
             self.item = self.at.here
             name = self.name("an item")
+        promise = name if name in PROMISES and self.at.here.kind == "word" else ""
+        if promise:
+            self.refuse_promise_unless_input(promise)
+            self.item = self.at.here
+            name = self.name("an item")
         self.refuse_without_brackets()
         self.bracket = self.at.next()
         dims = () if self.at.took("]") else self.dims()
         dtype = self.dtype() if self.at.took(":") else None
-        return Item(name, dims, dtype, self.item.start, self.is_updated)
+        return Item(name, dims, dtype, self.item.start, self.is_updated, promise)
 
     def dims(self) -> tuple[Dim, ...]:
         dims = [self.one_dim(first=True)]
@@ -265,6 +271,14 @@ class _Reader:
         if self.side != "input":
             remedy = f"Write `{UPDATED} {self.at.here.text}[...]` left of `->`: the call gives the array."
             self.refuse(f"{self.at.here} is {self.made}, and cannot be `{UPDATED}`.", remedy, self.item)
+
+    def refuse_promise_unless_input(self, promise: str) -> None:
+        """A promise is about numbers that a call gives, and that stay what they are."""
+        name = self.at.here.text
+        if self.side != "input" or self.is_updated:
+            what = f"`{UPDATED}`" if self.is_updated else self.made
+            remedy = f"Leave out `{promise}`: it says what the numbers of an input are, which the kernel never changes."
+            self.refuse(f"`{name}` is {what}, and cannot be `{promise}`.", remedy, self.item)
 
     def refuse_a_second(self, dims: list[Dim]) -> None:
         if self.at.here.text == "..." and Rest() in dims:

@@ -13,6 +13,7 @@ from ...spec import Anything
 from ...transforms.adjoint import (
     Fresh,
     Program,
+    Promise,
     Run,
     Unchanged,
     adjoint,
@@ -190,7 +191,14 @@ class SourceAt(ReverseAt):
             private=self.own,
             launches=self.launched.launches,
             unchanged=self._unchanged,
+            promises=self._promises,
         )
+
+    @property
+    def _promises(self) -> dict[str, Promise]:
+        """What the spec says of the numbers in inputs."""
+        items = (item for item in self.case.signature.spec.inputs if item.promise)
+        return {item.name: Promise(item.promise, is_by_sample=item.name in self.case.batched) for item in items}
 
     @property
     def arrays(self) -> dict[str, nodes.Array]:

@@ -23,6 +23,7 @@ from ._log import Log
 from ._memory import Memory
 from ._narrow import narrow_values
 from ._numbers import Numbers
+from ._promises import find_broken_promises
 
 
 def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
@@ -33,8 +34,9 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
     indices outside an array or negative (TS604), integers that overflow (TS605), NaN and infinity with the operation
     where they were born, in values and in the gradient (TS606), integers divided by zero (TS607), fractions that are
     lost where no cast is written (TS301), float64 that is rounded to float32 (TS609), elements that nothing writes of
-    outputs that `init` leaves empty (TS610). What cannot be interpreted is a finding too (TS608): no findings means
-    that the whole op was run and nothing was seen, but for lines that end in `# tinsmith: ignore[TS601]`.
+    outputs that `init` leaves empty (TS610), numbers that are not what the spec promises (TS611). What cannot be
+    interpreted is a finding too (TS608): no findings means that the whole op was run and nothing was seen, but for
+    lines that end in `# tinsmith: ignore[TS601]`.
 
     Nothing is compiled or launched, so a wrong index does no harm; it is skipped (0 is read), and the run goes on.
     What it says holds for these inputs. A batch is run sample by sample, a chain kernel by kernel.
@@ -66,6 +68,11 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
 
 
 def _found(call: Examined) -> list[Finding]:
+    return in_order([*find_broken_promises(call), *_seen(call)])
+
+
+def _seen(call: Examined) -> list[Finding]:
+    """What a run shows."""
     if call.reason_unreadable:
         words = f"{call.reason_unreadable}: its kernels were not checked at run time"
         return [Finding("TS608", "warning", *call.starts[0], 0, words)]

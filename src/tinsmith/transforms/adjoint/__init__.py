@@ -6,6 +6,7 @@ from ._dependences import Unchanged, unchanged_after
 from ._flops import count_flops
 from ._one_thread import on_one_thread, serial_twin
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
+from ._promises import Promise
 from ._recorded import Records, records_of
 from ._whole import store_whole_gradients
 
@@ -14,6 +15,7 @@ __all__ = [
     "Copy",
     "Fresh",
     "Program",
+    "Promise",
     "Records",
     "Reserve",
     "Run",

@@ -16,6 +16,7 @@ from ..polish import declare_locals, eliminate_dead_code
 from ._dependences import Unchanged, written_once
 from ._form import numbered, plain_steps
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
+from ._promises import NO_PROMISES, Promise
 from ._recorded import handing_out
 from ._reversible import Reversible, Wanted, adjoint_names, reversibles
 from ._split import split
@@ -34,6 +35,7 @@ def adjoint(
     private: Collection[str] = (),
     launches: Sequence[int] | None = None,
     unchanged: Collection[Unchanged] = (),
+    promises: Mapping[str, Promise] = NO_PROMISES,
 ) -> Program:
     """What a backward pass does. A kernel is reversed once, however often it is launched.
 
@@ -46,6 +48,7 @@ def adjoint(
         private: other arrays that start at zero, and that nobody kept.
         launches: for each launch the number of its kernel; left out, each kernel is launched once.
         unchanged: what `unchanged_after` gives for them.
+        promises: what the spec says of the numbers in inputs, by name.
 
     Raises:
         NotCovered: a kernel does what cannot be reversed; the message says where.
@@ -58,7 +61,7 @@ def adjoint(
     adjoints = adjoint_names([part.kernel for part in parts], arrays)
     order = range(len(kernels)) if launches is None else launches
     wanted = Wanted(active, given, detached, order)
-    tasks = reversibles(parts, adjoints, wanted)
+    tasks = reversibles(parts, adjoints, wanted, promises)
     activities = wanted.activities([task.steps for task in tasks], [task.source for task in tasks])
     for task, activity in zip(tasks, activities, strict=True):
         _check_order(task, activity)

@@ -17,6 +17,7 @@ from ._disjoint import find_disjoint_arrays
 from ._form import Step, loads_in
 from ._formed import Forming
 from ._prelude import Prelude, search_of
+from ._promises import Promise, find_promised_arrays
 from ._races import find_races
 from ._tasks import Parts
 
@@ -78,7 +79,9 @@ def adjoint_names(kernels: Sequence[nodes.Kernel], arrays: Iterable[str]) -> dic
     return {name: f"{mark}{name}" for name in arrays}
 
 
-def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wanted) -> list[Reversible]:
+def reversibles(
+    parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wanted, promises: Mapping[str, Promise]
+) -> list[Reversible]:
     """Everything that is reversed, in the order of the forward pass. `adjoints` are their names, by array."""
     plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]
     places = [place for part in parts for place in range(len(part.tasks))]
@@ -95,11 +98,12 @@ def reversibles(parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wan
         making = _Making(source, places[number], statements, adjoints, marks[number])
         found += making.expanded(kernel, extremes[number], own[number])
     disjoint = find_disjoint_arrays([task.steps for task in found])
+    disjoint = [one | find_promised_arrays(task.steps, promises) for one, task in zip(disjoint, found, strict=True)]
     return [_put_in_order(task, arrays) for task, arrays in zip(found, disjoint, strict=True)]
 
 
 def _put_in_order(task: Reversible, disjoint: frozenset[str]) -> Reversible:
-    """A task whose atomics are loads and stores where order matters; `disjoint` is what stores promise."""
+    """A task whose atomics are loads and stores where order matters; `disjoint` is what stores and the spec promise."""
     own, kernel = owned(task.steps) | disjoint, task.kernel
     races = find_races(kernel, task.steps, own, task.names)
     steps, unknown = sequential(task.steps, kernel.arrays, own, task.names, kernel.path, races)

@@ -1,0 +1,79 @@
+"""Promises of a spec, `unique idx[n]` and `segments rays[r, 2]`, looked at on the numbers that a call gives.
+
+The gradient of an op relies on them: it adds without atomics where they say that no two iterations meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from ...bridge import Examined
+from ...linter import Finding
+from ...spec import PROMISES
+
+
+def find_broken_promises(call: Examined) -> list[Finding]:
+    """A finding for each input whose numbers are not what the spec says, with the first numbers that are not."""
+    path, line = call.starts[0]
+    found = []
+    for name, (promise, lead) in call.promises.items():
+        numbers = call.inputs[name].detach().cpu().to(torch.int32)  # as the indices that they are used as
+        samples = numbers.reshape(-1, *numbers.shape[lead:])
+        broken = (words for number in range(len(samples)) for words in _broken(name, promise, samples[number], number))
+        what = next(broken, "")
+        if what:
+            where = what if lead else what.partition(" in sample ")[0]
+            words = f"`{name}` of {call.title} is `{promise}` in the spec ({PROMISES[promise]}), but {where}"
+            remedy = f"pass others; or leave out `{promise}`, and the gradient adds with atomics"
+            found.append(Finding("TS611", "error", path, line, 0, words, remedy))
+    return found
+
+
+def _broken(name: str, promise: str, numbers: torch.Tensor, sample: int) -> Iterator[str]:
+    told = _repeated(name, numbers) if promise == "unique" else _overlapping(name, promise, numbers)
+    for one in told:
+        yield f"{one} in sample {sample}"
+
+
+def _repeated(name: str, numbers: torch.Tensor) -> Iterator[str]:
+    """The first number that stood there before."""
+    values, order = numbers.flatten().sort(stable=True)
+    again = values[1:] == values[:-1]
+    pairs = torch.stack([order[:-1][again], order[1:][again]], 1)
+    if len(pairs):
+        first, second = pairs[pairs[:, 1].argmin()].tolist()
+        places = (_element(name, at, tuple(numbers.shape)) for at in (first, second))
+        yield f"{' and '.join(places)} are both {int(numbers.flatten()[first])}"
+
+
+def _overlapping(name: str, promise: str, numbers: torch.Tensor) -> Iterator[str]:
+    """A row that is no segment, else two rows that share a place: those with the first one that is shared."""
+    rows = tuple(numbers.shape[:-1])
+    start, second = numbers.reshape(-1, 2).to(torch.int64).unbind(1)
+    end = start + second if promise == "segments" else second
+    wrong = ((start < 0) | (end < start)).nonzero().flatten().tolist()
+    if wrong:
+        yield f"{_row(name, wrong[0], rows, numbers)} is no part of an array"
+        return
+    order = start.argsort(stable=True)
+    order = order[end[order] > start[order]]
+    if len(order) < 2:
+        return
+    reach, holder = end[order].cummax(0)
+    shared = (reach[:-1] > start[order][1:]).nonzero().flatten().tolist()
+    if shared:
+        pair = sorted(int(one) for one in (order[holder[shared[0]]], order[shared[0] + 1]))
+        both = " and ".join(_row(name, one, rows, numbers) for one in pair)
+        yield f"{both} share place {int(start[order][shared[0] + 1])}"
+
+
+def _element(name: str, at: int, shape: tuple[int, ...]) -> str:
+    index = torch.unravel_index(torch.tensor(at), shape)
+    return f"`{name}[{', '.join(str(int(one)) for one in index)}]`"
+
+
+def _row(name: str, at: int, rows: tuple[int, ...], numbers: torch.Tensor) -> str:
+    called = _element(name, at, rows) if rows else f"`{name}`"
+    return f"{called} = {numbers.reshape(-1, 2)[at].tolist()}"
