@@ -21,6 +21,7 @@ _PAGES = {
     "doctor": ("engines", "engines.md"),
     "fit-image": ("a photograph, fitted with Gaussians", "../how-to/fit-image.md"),
     "fit-scene": ("a radiance field of pictures", "../how-to/fit-scene.md"),
+    "fit-splats": ("Gaussians of pictures", "../how-to/fit-splats.md"),
     "learn-image": ("learn-image", "../how-to/learn-image.md"),
     "simulate": ("simulations that learn", "../how-to/simulate.md"),
 }

@@ -84,6 +84,7 @@ NEEDS_NO_TORCH = [
     (["--help"], "learn-image"),
     (["learn-image", "--help"], "hash-grid"),
     (["fit-scene", "--help"], "background"),
+    (["fit-splats", "--help"], "gaussians"),
     (["learn-image", "none.jpg"], "the image does not exist"),
     (["learn-image", "networks"], "Write `learn-image default networks`"),
     (["fit-image", "none.jpg"], "the image does not exist"),

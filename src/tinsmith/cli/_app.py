@@ -18,6 +18,7 @@ from ._check import check
 from ._doctor import doctor
 from ._fit_image import fit_image
 from ._fit_scene import fit_scene
+from ._fit_splats import fit_splats
 from ._learn_image import learn_image
 from ._simulate import simulate
 
@@ -62,5 +63,6 @@ app.command("check")(check)
 app.command("doctor")(doctor)
 app.command("fit-image")(fit_image)
 app.command("fit-scene")(fit_scene)
+app.command("fit-splats")(fit_splats)
 app.command("learn-image")(learn_image)
 app.command("simulate")(simulate)

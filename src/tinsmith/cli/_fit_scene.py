@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,22 +10,15 @@ import typer
 from rich.console import Console
 
 from ..apps import require_dataset, require_folder
-from ._training import Device, Engine, leaving_on_interrupt, report
-
-
-class Background(str, Enum):
-    """Grounds that pictures can be laid on."""
-
-    white = "white"
-    black = "black"
+from ._training import Background, Device, Engine, leaving_on_interrupt, report
 
 
 def fit_scene(
     dataset: Annotated[
         Path | None,
         typer.Argument(
-            help="A folder with transforms_train.json (Blender's form) or transforms.json. "
-            "Left out: a scene of tinsmith's own is rendered first.",
+            help="A folder with transforms_train.json (Blender's form), transforms.json, or a reconstruction of "
+            "COLMAP's. Left out: a scene of tinsmith's own is rendered first.",
             show_default=False,
         ),
     ] = None,

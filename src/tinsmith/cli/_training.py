@@ -34,6 +34,13 @@ class Device(str, Enum):
     cuda = "cuda"
 
 
+class Background(str, Enum):
+    """Grounds that pictures of a scene can be laid on."""
+
+    white = "white"
+    black = "black"
+
+
 @contextmanager
 def leaving_on_interrupt() -> Generator[None]:
     """Within, Ctrl-C ends the process at once: torch, interrupted while it is imported, tells where in its files."""

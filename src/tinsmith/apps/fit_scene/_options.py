@@ -6,11 +6,9 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..._errors import InputError, nearest, refusal
+from ..._errors import InputError, refusal
 from .._loop import require_at_least
-
-GROUNDS = {"white": (1.0, 1.0, 1.0), "black": (0.0, 0.0, 0.0)}
-"""What pictures can be laid on, by name."""
+from ..scenes import require_ground
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,7 @@ class SceneOptions:
         require_at_least(0, seed=self.seed)
         _require_number("bound", self.bound, "a number above 0", 0 < self.bound < math.inf)
         _require_number("distortion", self.distortion, "0 or a number above", 0 <= self.distortion < math.inf)
-        if self.background not in GROUNDS:
-            guess = nearest(self.background, list(GROUNDS))
-            rows = [("came", self.background), ("known", ", ".join(GROUNDS))]
-            raise InputError(refusal("there is no such background", rows, f"Did you mean `{guess}`?" if guess else ""))
+        require_ground(self.background)
 
 
 def _require_number(name: str, came: float, wanted: str, fits: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,12 @@ from ..._errors import InputError, refusal
 from ...engines import get
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
-from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
+from .._loop import is_written, reached, require_apart, require_device, take_steps
 from .._processes import joined_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
-from ..scenes import Box, Dataset, own_scene, read_dataset, write_dataset
+from ..scenes import Box, Dataset, SceneReached, evaluated, own_scene, read_dataset, write_dataset
 from . import _checkpoint
-from ._evaluation import evaluated
 from ._options import SceneOptions
 from ._pictures import FILES, write_all
 from ._training import Training
@@ -24,14 +22,6 @@ from ._view import Viewer
 
 OWN = "scene"
 """The folder in `out` that the scene of our own is written into, as a dataset."""
-
-
-@dataclass(frozen=True)
-class SceneReached(Reached):
-    """What a training reached; `psnr` and `ssim` are means over `held_out` views."""
-
-    ssim: float
-    held_out: int
 
 
 def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:

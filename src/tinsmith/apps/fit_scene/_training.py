@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -12,28 +11,15 @@ from torch import Tensor
 
 from ...nn import Trainer
 from ...render import Rays, image_rays, pinhole_rays
-from .._film import as_pixels, film_steps, psnr_of_pixels
+from .._film import film_steps
 from .._processes import ALONE, Processes
-from ..scenes import Dataset, Views
-from ._options import GROUNDS, SceneOptions
+from ..scenes import GROUNDS, Dataset, History, Views, look
+from ._options import SceneOptions
 from ._rendering import Scene, Seen
 
 _CHUNK = 8192  # rays that are followed at once when a whole picture is asked for
-_LOOKED_AT = 2  # held-out views at a look in between; all of them are looked at in the end
 _UPDATE_EVERY = 8  # steps, of what is known to be occupied
 _LOG_EVERY = 50  # steps
-
-
-@dataclass
-class History:
-    """The training so far: the loss before each step, and looks at held-out views in between.
-
-    `looked` are the steps of the looks, `psnrs` what they found, of `_LOOKED_AT` views.
-    """
-
-    losses: list[float] = field(default_factory=list)
-    looked: list[int] = field(default_factory=list)
-    psnrs: list[float] = field(default_factory=list)
 
 
 class Training:
@@ -115,15 +101,7 @@ class Training:
 
     def look(self) -> None:
         """Remember how good the first views that were held out are by now."""
-        test = self.dataset.test
-        numbers = list(range(0, len(test), -(-len(test) // _LOOKED_AT)))
-        targets = as_pixels(test.at(numbers).on(self.ground.cpu()))
-        found = [
-            psnr_of_pixels(as_pixels(self.view(test, number).colour), target)
-            for number, target in zip(numbers, targets, strict=True)
-        ]
-        self.history.looked.append(self.step)
-        self.history.psnrs.append(sum(found) / len(found))
+        look(self)
 
     # State ---------------------------------------------------------------------------------
     def state(self) -> dict[str, Any]:

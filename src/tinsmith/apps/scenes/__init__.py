@@ -1,19 +1,37 @@
-"""Scenes that apps learn: views of a dataset in a folder or of the scene of our own, and where a camera goes around."""
+"""Scenes that apps learn: views of a dataset or of a scene of our own; how a training is judged and shown."""
 
 from ._dataset import read_dataset, write_dataset
+from ._evaluation import Evaluation, evaluated
+from ._grounds import GROUNDS, require_ground
+from ._learning import History, SceneReached, SceneTraining, look
 from ._orbit import Orbit
 from ._own_scene import own_scene
+from ._pictures import FILES as PICTURE_FILES
+from ._pictures import depth_frames, describe_scene, picture_writers, turntable
 from ._solids import Box
 from ._views import Dataset, Points, Views, dataset_of
 
 __all__ = [
     "Box",
     "Dataset",
+    "Evaluation",
+    "GROUNDS",
+    "History",
     "Orbit",
+    "PICTURE_FILES",
     "Points",
+    "SceneReached",
+    "SceneTraining",
     "Views",
     "dataset_of",
+    "depth_frames",
+    "describe_scene",
+    "evaluated",
+    "look",
     "own_scene",
+    "picture_writers",
     "read_dataset",
+    "require_ground",
+    "turntable",
     "write_dataset",
 ]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...render import ssim
 from .._film import as_pixels, flat_psnr, psnr_of_pixels
-from ._training import Training
+from ._learning import SceneTraining
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Evaluation:
         return sum(self.ssims) / len(self.ssims)
 
 
-def evaluated(training: Training) -> Evaluation:
+def evaluated(training: SceneTraining) -> Evaluation:
     """How good the model is by now. Pictures are compared as they are written, in 8 bits."""
     test = training.dataset.test
     truth = as_pixels(test.on(training.ground.cpu()))

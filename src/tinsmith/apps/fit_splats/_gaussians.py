@@ -1,0 +1,128 @@
+"""The Gaussians of a run, with their optimizers and the strategy that adds and removes them, as one thing to save."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...nn import write_checkpoint
+from ...render.gaussians import DefaultStrategy, MCMCStrategy, rasterization
+from ._options import SplatOptions
+
+_BETAS, _EPSILON = (0.9, 0.99), 1e-15
+_RATES = {"means": 1.6e-3, "scales": 4e-2, "quats": 1e-2, "opacities": 0.1, "sh0": 3e-2, "shN": 7.5e-3}
+"""Learning rates at the start: the paper's are for 30 times as many steps. That of means is times the scene's scale."""
+_FALL, _MEANS_FALL = 0.1, 0.02  # what is left of them at the end
+_GROW = 6e-4  # gradients in the image above which Gaussians are cloned and split
+_REFINE_EVERY = 100  # steps; sooner, gradients are of too few pictures, and splits disturb more than they help
+_REFINE_TO = {"default": 0.6, "mcmc": 0.75}  # in parts of all steps
+_NOISE = 5e4  # a tenth of the paper's, as rates are ten times larger
+
+
+class Gaussians:
+    """Parameters, optimizers, a strategy and its counts.
+
+    Args:
+        values: parameters by name, as `first_gaussians` gives them.
+        scale: how large the scene is.
+        options: what to do.
+    """
+
+    def __init__(self, values: dict[str, Tensor], scale: float, options: SplatOptions) -> None:
+        self.options, self.scale = options, scale
+        self.draw = torch.Generator().manual_seed(options.seed)  # of splits, relocations and noise
+        self._take(values)
+        self.strategy = _strategy(options, self.draw)
+        self.strategy.check_sanity(self.params, self.optimizers)
+        if isinstance(self.strategy, DefaultStrategy):
+            self.counts = self.strategy.initialize_state(scale)
+        else:
+            self.counts = self.strategy.initialize_state()
+
+    def __len__(self) -> int:
+        return len(self.params["means"])
+
+    def _take(self, values: dict[str, Tensor]) -> None:
+        device = self.options.device
+        self.params = {name: torch.nn.Parameter(value.to(device)) for name, value in values.items()}
+        self.optimizers = {
+            name: torch.optim.Adam([one], lr=self.rate(name, 0.0), betas=_BETAS, eps=_EPSILON)
+            for name, one in self.params.items()
+        }
+
+    def rate(self, name: str, share: float) -> float:
+        """The learning rate of a parameter after a share of the steps."""
+        scale, fall = (self.scale, _MEANS_FALL) if name == "means" else (1.0, _FALL)
+        return _RATES[name] * scale * fall**share
+
+    def render(
+        self, viewmat: Tensor, matrix: Tensor, size: tuple[int, int], ground: Tensor, mode: Any = "RGB"
+    ) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """What a camera sees, (1, h, w, channels): see `rasterization`."""
+        p = self.params
+        coefficients = torch.cat([p["sh0"], p["shN"]], 1)
+        return rasterization(
+            p["means"],
+            p["quats"],
+            p["scales"].exp(),
+            p["opacities"].sigmoid(),
+            coefficients,
+            viewmat[None],
+            matrix[None],
+            *size,
+            sh_degree=self.options.degree,
+            packed=False,
+            backgrounds=ground[None],
+            render_mode=mode,
+            engine=self.options.engine,
+        )
+
+    def learn(self, loss: Tensor, info: dict[str, Any], step: int) -> None:
+        """One step of all optimizers, and what the strategy does after it."""
+        share = step / self.options.steps
+        given = (self.params, self.optimizers, self.counts, step, info)
+        self.strategy.step_pre_backward(*given)
+        loss.backward()
+        for name, optimizer in self.optimizers.items():
+            optimizer.param_groups[0]["lr"] = self.rate(name, share)
+            optimizer.step()
+            optimizer.zero_grad()
+        if isinstance(self.strategy, DefaultStrategy):
+            self.strategy.grow_grad2d = _GROW if len(self) < self.options.most else math.inf
+            self.strategy.step_post_backward(*given)
+        else:
+            self.strategy.step_post_backward(*given, lr=self.rate("means", share))
+
+    # State, as `apps/_trained` asks for it ------------------------------------------------------
+    def save(self, path: Path, extra: Any = None) -> None:
+        """Write a checkpoint. Raises InputError."""
+        counts = {name: value for name, value in self.counts.items() if isinstance(value, Tensor)}
+        optimizers = {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
+        params = {name: value.detach() for name, value in self.params.items()}
+        state = {"params": params, "optimizers": optimizers, "counts": counts, "draw": self.draw.get_state()}
+        write_checkpoint(path, {"trainer": state, "extra": extra})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take up what `save` wrote."""
+        self._take(state["params"])
+        for name, optimizer in self.optimizers.items():
+            optimizer.load_state_dict(state["optimizers"][name])
+        device = self.options.device
+        self.counts.update({name: value.to(device) for name, value in state["counts"].items()})
+        self.draw.set_state(state["draw"])
+
+
+def _strategy(options: SplatOptions, draw: torch.Generator) -> DefaultStrategy | MCMCStrategy:
+    when = {
+        "refine_start_iter": 0,
+        "refine_stop_iter": round(_REFINE_TO[options.strategy] * options.steps) + 1,
+        "refine_every": _REFINE_EVERY,
+        "generator": draw,
+    }
+    if options.strategy == "mcmc":
+        return MCMCStrategy(cap_max=options.most, noise_lr=_NOISE, **when)
+    return DefaultStrategy(**when)

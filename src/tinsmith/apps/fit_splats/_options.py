@@ -1,0 +1,51 @@
+"""What fit-splats is asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..._errors import InputError, nearest, refusal
+from .._loop import require_at_least
+from ..scenes import require_ground
+
+STRATEGIES = ("default", "mcmc")
+_MOST_DEGREE = 4
+
+
+@dataclass(frozen=True)
+class SplatOptions:
+    """What fit-splats is asked to do; `tinsmith fit-splats --help` explains each.
+
+    `gaussians` are those of the start, `most` how many there may be in the end.
+
+    Raises:
+        InputError: a number out of range, or an unknown background or strategy.
+    """
+
+    out: Path
+    dataset: Path | None = None
+    steps: int = 1000
+    size: int = 64
+    gaussians: int = 2000
+    most: int = 20_000
+    degree: int = 2
+    strategy: str = "default"
+    background: str = "white"
+    seed: int = 1337
+    engine: str | None = None
+    device: str = "cpu"
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        require_at_least(1, steps=self.steps, gaussians=self.gaussians)
+        require_at_least(self.gaussians, most=self.most)
+        require_at_least(16, size=self.size)
+        require_at_least(0, seed=self.seed, degree=self.degree)
+        if self.degree > _MOST_DEGREE:
+            raise InputError(refusal("`degree` is too large", [("came", str(self.degree)), ("wanted", "0 to 4")]))
+        require_ground(self.background)
+        if self.strategy not in STRATEGIES:
+            guess = nearest(self.strategy, STRATEGIES)
+            rows = [("came", self.strategy), ("known", ", ".join(STRATEGIES))]
+            raise InputError(refusal("there is no such strategy", rows, f"Did you mean `{guess}`?" if guess else ""))

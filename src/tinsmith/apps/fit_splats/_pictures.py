@@ -1,0 +1,35 @@
+"""What fit-splats leaves: the pictures of all scenes, a turntable of depths, and the Gaussians for other viewers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...render.gaussians import save_ply
+from .._pictures import write_files, write_loop
+from ..scenes import PICTURE_FILES, Evaluation, depth_frames, describe_scene, picture_writers, turntable
+from ._training import Training
+
+FILES = (*PICTURE_FILES, "depth.gif", "splats.ply")
+
+
+def write_all(folder: Path, training: Training, found: Evaluation, seconds: float) -> list[Path]:
+    """Write everything but the checkpoint; each file is whole or not there. Raises InputError."""
+    frames = turntable(training)
+    depths = depth_frames(frames)
+    writers = picture_writers(training, found, _facts(training, found, seconds), frames)
+    writers |= {
+        "depth.gif": lambda path: write_loop(path, depths),
+        "splats.ply": lambda path: save_ply(path, training.trainer.params),
+    }
+    return write_files(folder, writers)
+
+
+def _facts(training: Training, found: Evaluation, seconds: float) -> dict[str, object]:
+    told = ("degree", "strategy", "background", "seed", "most")
+    return {
+        **describe_scene(training, found),
+        "steps": training.steps,
+        "seconds": seconds,
+        "gaussians": len(training.trainer),
+        **{name: getattr(training.options, name) for name in told},
+    }

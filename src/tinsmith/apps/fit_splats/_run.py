@@ -1,0 +1,95 @@
+"""A run from beginning to end: check everything, then learn, then look at what was held out, and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...engines import get
+from .._files import require_writable
+from .._interrupt import stop_on_interrupt
+from .._loop import is_written, reached, require_apart, require_device, take_steps
+from .._progress import Watch
+from .._threads import one_torch_thread
+from ..scenes import Dataset, SceneReached, evaluated, look, own_scene, read_dataset, write_dataset
+from . import _checkpoint
+from ._options import SplatOptions
+from ._pictures import FILES, write_all
+from ._training import Training
+
+OWN = "scene"
+"""The folder in `out` that the scene of our own is written into, as a dataset."""
+
+
+def fit_splats(options: SplatOptions, watch: Watch | None = None) -> SceneReached:
+    """Fit Gaussians to pictures of a scene, and write what came of it into `options.out`.
+
+    Without a dataset it first renders a scene of its own and writes it as one. Ctrl-C ends it after the step at hand;
+    pictures and checkpoint are then written as they are. A resumed run goes on from its checkpoint: on the CPU to the
+    bit as one that was never interrupted, given the same machine, versions and `steps` (learning rates fall towards
+    the last).
+
+    Args:
+        options: what to do.
+        watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
+
+    Raises:
+        InputError: the dataset cannot be read, or `out` not written.
+        CheckpointError: `resume`, but the checkpoint is missing, broken or of another run.
+        EngineError: the engine is not there.
+    """
+    dataset, checkpoint = _checked(options)
+    if options.dataset is None:
+        write_dataset(options.out / OWN, dataset)
+    with stop_on_interrupt() as stop, one_torch_thread(), _same_bits(options.device):
+        training = Training(dataset, options)
+        if checkpoint is not None:
+            _checkpoint.restore(training, checkpoint)
+
+        def save() -> Path:
+            return _checkpoint.save(training)
+
+        taken, seconds = take_steps(training, save, watch, stop)
+        files = list[Path]()
+        is_new = bool(taken) or not is_written(options.out, FILES)
+        if is_new:
+            files = [save()]  # first: it is what cannot be made again
+        look(training)
+        found = evaluated(training)
+        if is_new:
+            files = [*write_all(options.out, training, found, seconds), *files]
+    plain = reached(training, found.psnr, taken, seconds, files, found.flat_psnr)
+    return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
+
+
+def _checked(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | None]:
+    """Everything that can be refused is refused here, before anything is started or written."""
+    require_device(options.device)
+    if options.engine is not None:
+        get(options.engine)
+    with one_torch_thread():  # beside other busy processes several take ten times as long
+        dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
+    checkpoint = _checkpoint.load(dataset, options) if options.resume else None
+    if options.dataset is not None:
+        for name in (*dataset.train.names, *dataset.test.names):
+            require_apart("dataset's picture", options.dataset / name, options.out, FILES)
+    require_writable(options.out)
+    return dataset, checkpoint
+
+
+@contextmanager
+def _same_bits(device: str) -> Iterator[None]:
+    """Within, sums have one order on the CPU. A GPU's threads add in any, and torch has no other way there."""
+    if device != "cpu":
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])

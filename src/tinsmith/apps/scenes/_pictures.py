@@ -1,0 +1,142 @@
+"""What is left to look at of a scene that was learned: sheets of held-out views, a turntable, a curve, a summary."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from .._film import as_pixels, decibels
+from .._pictures import (
+    BRIGHTEST_ERROR,
+    Writer,
+    error_map,
+    picture,
+    shaded,
+    side_by_side,
+    stacked,
+    write_curve,
+    write_loop,
+    write_summary,
+)
+from ._evaluation import Evaluation
+from ._learning import Rendered, SceneTraining
+from ._orbit import Orbit
+
+FILES = ("comparison.png", "depth.png", "opacity.png", "turntable.gif", "curve.png", "summary.json")
+
+_SHOWN = 4  # held-out views in a sheet
+_TURNTABLE_FRAMES = 48
+_TURNTABLE_ZOOM, _TURNTABLE_SIDE = 2, 160  # twice the pictures: the field knows more than each of them; pixels at most
+_MOST_RANKED = 1_000_000  # depths; torch ranks no more than 16 million
+_SEEN_THROUGH = 0.05  # opacity below which a depth says nothing
+
+
+def picture_writers(
+    training: SceneTraining, found: Evaluation, facts: Mapping[str, object], frames: Sequence[Rendered]
+) -> dict[str, Writer]:
+    """How each of `FILES` is written; `frames` are a turntable's."""
+    history = training.history
+    curves = {
+        "loss": (range(len(history.losses)), history.losses),
+        "PSNR held out, dB": (history.looked, history.psnrs),
+    }
+    shown = [as_pixels(frame.colour) for frame in frames]
+    writers = (
+        _comparison(found).save,
+        _depths(found).save,
+        _opacities(found).save,
+        lambda path: write_loop(path, shown),
+        lambda path: write_curve(path, curves, logarithmic="loss"),
+        lambda path: write_summary(path, facts),
+    )
+    return dict(zip(FILES, writers, strict=True))
+
+
+def _spread(count: int) -> list[int]:
+    """Numbers of the views that are shown."""
+    shown = min(_SHOWN, count)
+    return [round(place * (count - 1) / max(1, shown - 1)) for place in range(shown)]
+
+
+def _comparison(found: Evaluation) -> Image.Image:
+    rows: list[Image.Image] = []
+    for number in _spread(len(found.ours)):
+        ours, truth = found.ours[number], found.truth[number]
+        panels = {
+            f"held-out view {number}": picture(truth),
+            f"ours, {decibels(found.psnrs[number])}, SSIM {found.ssims[number]:.3f}": picture(ours),
+            f"the error, {BRIGHTEST_ERROR:.0%} and more: bright": error_map(ours, truth),
+        }
+        rows.append(side_by_side(panels))
+    return stacked(rows)
+
+
+def _depths(found: Evaluation) -> Image.Image:
+    """Near is yellow, far is violet; what is seen through is white."""
+    near, far = _depth_range(found.depth, found.opacity)
+    panels = {
+        f"view {number}: depth, {near:.2f} yellow to {far:.2f} violet": _shaded_depth(
+            found.depth[number], found.opacity[number], near, far
+        )
+        for number in _spread(len(found.depth))
+    }
+    return side_by_side(panels)
+
+
+def depth_frames(frames: Sequence[Rendered]) -> list[Tensor]:
+    """The depths of frames as `_depths` has them, (h, w, 3) uint8."""
+    depth, opacity = (torch.stack([getattr(frame, name).cpu() for frame in frames]) for name in ("depth", "opacity"))
+    near, far = _depth_range(depth, opacity)
+    shown = [_shaded_depth(one, other, near, far) for one, other in zip(depth, opacity, strict=True)]
+    return [torch.from_numpy(np.array(image)) for image in shown]
+
+
+def _depth_range(depth: Tensor, opacity: Tensor) -> tuple[float, float]:
+    solid = opacity > _SEEN_THROUGH
+    held = (depth / opacity.clamp(min=1e-6))[solid] if solid.any() else depth.new_zeros(1)
+    near, far = held[:: 1 + len(held) // _MOST_RANKED].quantile(torch.tensor([0.01, 0.99])).tolist()
+    return near, far
+
+
+def _shaded_depth(depth: Tensor, opacity: Tensor, near: float, far: float) -> Image.Image:
+    mean = depth / opacity.clamp(min=1e-6)
+    shown = shaded(1 - (mean - near) / max(far - near, 1e-6), "viridis")
+    mask = picture(as_pixels((opacity > _SEEN_THROUGH).float()))
+    return Image.composite(shown, Image.new("RGB", shown.size, "white"), mask)
+
+
+def _opacities(found: Evaluation) -> Image.Image:
+    shown = _spread(len(found.opacity))
+    return side_by_side({f"view {number}: opacity": picture(as_pixels(found.opacity[number])) for number in shown})
+
+
+def turntable(training: SceneTraining) -> list[Rendered]:
+    """Pictures from once around the scene."""
+    orbit, views = Orbit.of(training.dataset.train), training.dataset.train
+    size = (training.dataset.width, training.dataset.height)
+    zoom = min(_TURNTABLE_ZOOM, _TURNTABLE_SIDE / max(size))
+    sides = (max(1, round(size[0] * zoom)), max(1, round(size[1] * zoom)))
+    scale = torch.tensor([sides[0] / size[0], sides[1] / size[1], 1.0])
+    intrinsics = views.intrinsics[0] * scale[:, None]
+    poses = [orbit.pose(number / _TURNTABLE_FRAMES) for number in range(_TURNTABLE_FRAMES)]
+    return [training.shown(pose, intrinsics, sides, "opengl") for pose in poses]
+
+
+def describe_scene(training: SceneTraining, found: Evaluation) -> dict[str, object]:
+    """The facts of a summary that all trainings have."""
+    dataset = training.dataset
+    return {
+        "dataset": dataset.name,
+        "width": dataset.width,
+        "height": dataset.height,
+        "views": len(dataset.train),
+        "held_out": len(dataset.test),
+        "psnr_db": found.psnr,
+        "ssim": found.ssim,
+        "psnr_db_by_view": dict(zip(dataset.test.names, found.psnrs, strict=True)),
+        "step": training.step,
+    }

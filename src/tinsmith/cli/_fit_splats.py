@@ -1,0 +1,80 @@
+"""`tinsmith fit-splats`: fit Gaussians to pictures of a scene."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ..apps import require_dataset, require_folder
+from ._training import Background, Device, Engine, leaving_on_interrupt, report
+
+
+class Strategy(str, Enum):
+    """How Gaussians are added and removed."""
+
+    default = "default"
+    mcmc = "mcmc"
+
+
+def fit_splats(
+    dataset: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A folder with transforms_train.json (Blender's form), transforms.json, or a reconstruction of "
+            "COLMAP's. Left out: a scene of tinsmith's own is rendered first.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")] = Path("out/fit-splats"),
+    steps: Annotated[int, typer.Option(min=1, help="How many steps, each of one picture.")] = 1000,
+    size: Annotated[int, typer.Option(min=16, help="Longer side of a picture in pixels; larger ones are shrunk.")] = 64,
+    gaussians: Annotated[int, typer.Option(min=1, help="How many Gaussians there are at the start.")] = 2000,
+    most: Annotated[int, typer.Option(min=1, help="How many there may be: they grow to about this number.")] = 20_000,
+    degree: Annotated[
+        int, typer.Option(min=0, max=4, help="Of the spherical harmonics that colors depend on directions by.")
+    ] = 2,
+    strategy: Annotated[
+        Strategy, typer.Option(help="Cloned, split and pruned; or relocated as a Markov chain's samples.")
+    ] = Strategy.default,
+    background: Annotated[
+        Background, typer.Option(help="What is behind the scene; if pictures are see-through, learned on any.")
+    ] = Background.white,
+    seed: Annotated[int, typer.Option(min=0, help="Where Gaussians start, and the order of pictures.")] = 1337,
+    engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
+    device: Annotated[Device, typer.Option(help="Where it runs.")] = Device.cpu,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+) -> None:
+    """Fit Gaussians to pictures of a scene, and write how it looks from where nobody took one."""
+    require_dataset(dataset)
+    require_folder(out)
+    with leaving_on_interrupt():
+        from ..apps.fit_splats import SplatOptions, progress_bar
+        from ..apps.fit_splats import fit_splats as fit
+    options = SplatOptions(
+        out=out,
+        dataset=dataset,
+        steps=steps,
+        size=size,
+        gaussians=gaussians,
+        most=most,
+        degree=degree,
+        strategy=strategy.value,
+        background=background.value,
+        seed=seed,
+        engine=engine.value,
+        device=device.value,
+        resume=resume,
+    )
+    console = Console(quiet=quiet)
+    with ExitStack() as stack:
+        watch = None if quiet else stack.enter_context(progress_bar(console, "fitting"))
+        reached = fit(options, watch)
+    views = f"{reached.held_out} held-out view{'s' * (reached.held_out != 1)}"
+    console.print(f"Means of {views}: SSIM {reached.ssim:.3f}, {reached.psnr:.2f} dB.", highlight=False)
+    report(console, reached)
