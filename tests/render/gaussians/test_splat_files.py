@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.render.gaussians import load_ply, load_splats, save_ply, save_splats
+from tinsmith.render.gaussians import export_splats, load_ply, load_splats, save_ply, save_splats
 
 
 def splats(count=7, rest=15, seed=0):
@@ -116,6 +116,21 @@ def test_safetensors_there_and_back_to_the_bit(tmp_path, dtype):
     read = load_splats(tmp_path / "a.safetensors")
     assert set(read) == set(given)
     assert all(torch.equal(read[name], given[name]) and read[name].dtype == dtype for name in given)
+
+
+def test_export_leaves_out_what_is_not_finite(tmp_path):
+    given = splats(6, 3)
+    save_ply(tmp_path / "a.ply", given)
+    assert export_splats(**given) == (tmp_path / "a.ply").read_bytes()
+    given["shN"][1, 2, 0], given["opacities"][4] = torch.inf, torch.nan
+    whole = export_splats(**given, save_to=tmp_path / "b.ply")
+    assert whole == (tmp_path / "b.ply").read_bytes()
+    read = load_ply(tmp_path / "b.ply")
+    assert all(torch.equal(read[name], given[name][[0, 2, 3, 5]]) for name in given)
+    with pytest.raises(ts.ArgumentError, match="ply_compressed"):
+        export_splats(**given, format="ply_compressed")
+    with pytest.raises(ts.ShapeError, match="`opacities` of `export_splats` does not fit"):
+        export_splats(**given | {"opacities": torch.zeros(6, 1)})
 
 
 WRONG = {

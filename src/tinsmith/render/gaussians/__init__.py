@@ -12,6 +12,7 @@ from ._blend import rasterize_to_pixels
 from ._blend_2dgs import rasterize_to_pixels_2dgs
 from ._covariance import quat_scale_to_covar_preci
 from ._default_strategy import DefaultStrategy
+from ._export import export_splats
 from ._harmonics import spherical_harmonics
 from ._mcmc_strategy import MCMCStrategy
 from ._projection import fully_fused_projection
@@ -29,6 +30,7 @@ __all__ = [
     "SelectiveAdam",
     "accumulate",
     "compute_relocation",
+    "export_splats",
     "fully_fused_projection",
     "fully_fused_projection_2dgs",
     "isect_offset_encode",

@@ -71,7 +71,11 @@ def save_ply(path: str | Path, splats: Mapping[str, Tensor]) -> None:
         >>> all(torch.equal(read[name], splats[name]) for name in splats)
         True
     """
-    held = _checked("save_ply", splats)
+    write_bytes(Path(path), ply_bytes(checked_splats("save_ply", splats)))
+
+
+def ply_bytes(held: Mapping[str, Tensor]) -> bytes:
+    """The file of Gaussians that were checked, float32 on the CPU."""
     count, rest = len(held["means"]), held["shN"].shape[1]
     columns = [
         held["means"],
@@ -86,7 +90,7 @@ def save_ply(path: str | Path, splats: Mapping[str, Tensor]) -> None:
     lines += [f"property float {name}" for name in _property_names(rest)]
     header = "\n".join([*lines, "end_header\n"]).encode("ascii")
     body = torch.cat(columns, 1).numpy().astype("<f4").tobytes()
-    _write(Path(path), header + body)
+    return header + body
 
 
 def load_ply(path: str | Path) -> dict[str, Tensor]:
@@ -159,8 +163,8 @@ def save_splats(path: str | Path, splats: Mapping[str, Tensor]) -> None:
     """
     from safetensors.torch import save  # not needed to import tinsmith; save_file makes files that only we may read
 
-    _checked("save_splats", splats)
-    _write(Path(path), save({name: value.detach().cpu().contiguous() for name, value in splats.items()}))
+    checked_splats("save_splats", splats)
+    write_bytes(Path(path), save({name: value.detach().cpu().contiguous() for name, value in splats.items()}))
 
 
 def load_splats(path: str | Path) -> dict[str, Tensor]:
@@ -188,14 +192,14 @@ def load_splats(path: str | Path) -> dict[str, Tensor]:
 
     try:
         found = load_file(path)
-        _checked("load_splats", found)
+        checked_splats("load_splats", found)
     except (OSError, SafetensorError, ArgumentError, ShapeError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
         raise _failed("the splats cannot be read", Path(path), reason) from cause
     return found
 
 
-def _write(path: Path, whole: bytes) -> None:
+def write_bytes(path: Path, whole: bytes) -> None:
     try:
         path.write_bytes(whole)
     except OSError as cause:
@@ -213,8 +217,8 @@ def _property_names(rest: int) -> list[str]:
     ]
 
 
-def _checked(function: str, splats: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """All tensors, as float32 on the CPU; "shN" too."""
+def checked_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bool = True) -> dict[str, Tensor]:
+    """All tensors, as float32 on the CPU; "shN" too. Raises ArgumentError or ShapeError."""
     missing = [name for name in _SHAPES if name not in splats and name != "shN"]
     unknown = [name for name in splats if name not in _SHAPES]
     if missing or unknown:
@@ -230,7 +234,7 @@ def _checked(function: str, splats: Mapping[str, Tensor]) -> dict[str, Tensor]:
             words = ", ".join(map(str, ("N", *axes)))
             rows = [(name, f"[{words}] = {came}", f"N is {count}" + ", K is 0, 3, 8, 15 or 24" * (name == "shN"))]
             raise ShapeError(refusal(f"`{name}` of `{function}` does not fit", rows))
-        if not held[name].isfinite().all():
+        if must_be_finite and not held[name].isfinite().all():
             bad = int((~held[name].isfinite()).sum())
             remedy = "Remove these Gaussians first: viewers do not expect them."
             raise ArgumentError(refusal(f"`{name}` of `{function}` is not finite", [("values", f"{bad}")], remedy))
