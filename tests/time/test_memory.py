@@ -93,3 +93,21 @@ def test_ten_thousand_steps_of_a_megabyte_stay_within_their_memory():
     assert calls <= 2.5 * 10_000 + 10_000 + 1
     # 100 MB of states, and a few more with their gradients: 102 to 113 MB, as the system hands out memory.
     assert extra <= 118e6
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{"memory": "20kB"}, {"checkpoint": 7}, {"checkpoint": "all"}], ids=str)
+def test_offloaded_states_lie_in_the_hosts_memory(options):
+    x = torch.rand(250, device="cuda", requires_grad=True)
+
+    def peak(**more):
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        end, _ = ts.scan(lambda x, _: (x - 0.01 * x.sin(), None), x, length=1000, **options, **more)
+        held = torch.cuda.memory_allocated() - before
+        (gradient,) = torch.autograd.grad(end.sum(), x)
+        return held, gradient
+
+    (on_device, wanted), (off_device, found) = peak(), peak(offload=True)
+    assert torch.equal(found, wanted)
+    assert off_device < on_device and off_device <= 20_000

@@ -17,6 +17,7 @@ CHECKPOINTS = [
     {"checkpoint": 50},
     {"memory": 80},  # one state
     {"memory": 250},  # three
+    {"memory": 250, "offload": True},  # changes nothing on the CPU
 ]
 
 

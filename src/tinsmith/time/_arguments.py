@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -15,6 +16,53 @@ from ._steps import Given
 
 DEFAULT_MEMORY = "1GB"
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a scan, with the meaning and the defaults that `scan` documents. Raises ArgumentError."""
+
+    keep: str | int = "last"
+    checkpoint: str | int = "auto"
+    memory: str | int | None = None
+    unroll: int = 1
+    offload: bool = False
+    check_finite: bool = False
+
+    def __post_init__(self) -> None:
+        check_positive("unroll", self.unroll)
+        if self.checkpoint != "auto" and self.memory is not None:
+            words = '`memory` of a scan is for checkpoint="auto" alone'
+            raise ArgumentError(refusal(words, [("checkpoint", repr(self.checkpoint))], "Leave out one of them."))
+        if self.memory is not None:
+            read_memory(self.memory)
+        if not isinstance(self.checkpoint, str):
+            check_positive("checkpoint", self.checkpoint)
+        elif self.checkpoint not in ("auto", "all"):
+            words = f"`checkpoint` of a scan does not know {self.checkpoint!r}"
+            raise ArgumentError(refusal(words, [("known", '"auto", "all", or a number of steps')], "Leave it out."))
+
+    @property
+    def budget(self) -> int:
+        """Bytes for states that are kept."""
+        return read_memory(DEFAULT_MEMORY if self.memory is None else self.memory)
+
+    def schedule(self, length: int, size: int) -> Schedule:
+        """Which of the states are kept, of this size in bytes."""
+        stretches = -(-length // self.unroll)
+        if self.checkpoint == "all":
+            return Schedule(stretches, every=1)
+        if not isinstance(self.checkpoint, str):
+            return Schedule(stretches, every=-(-self.checkpoint // self.unroll))
+        slots = self.budget // max(size, 1)
+        if slots >= stretches - 1:
+            return Schedule(stretches, every=1)
+        if not slots:
+            words = "`memory` of a scan does not hold one state"
+            rows = [("memory", in_megabytes(self.budget)), ("state", in_megabytes(size))]
+            remedy = "Give it more: of ten states, 1000 steps are run 3.7 times at most."
+            raise ArgumentError(refusal(words, rows, remedy))
+        return Schedule(stretches, slots=slots)
 
 
 def check_tensors(state: Given, inputs: Given) -> None:
@@ -77,30 +125,6 @@ def returned_every(keep: str | int, length: int) -> int | None:
         words = "`keep` of a scan is more than its steps, so that no state would be returned"
         raise ArgumentError(refusal(words, [("keep", str(keep)), ("length", str(length))], 'Pass keep="last".'))
     return found
-
-
-def choose_schedule(
-    stretches: int, unroll: int, size: int, checkpoint: str | int, memory: str | int | None
-) -> Schedule:
-    if checkpoint != "auto" and memory is not None:
-        words = '`memory` of a scan is for checkpoint="auto" alone'
-        raise ArgumentError(refusal(words, [("checkpoint", repr(checkpoint))], "Leave out one of them."))
-    if checkpoint == "all":
-        return Schedule(stretches, every=1)
-    if isinstance(checkpoint, str) and checkpoint != "auto":
-        words = f"`checkpoint` of a scan does not know {checkpoint!r}"
-        raise ArgumentError(refusal(words, [("known", '"auto", "all", or a number of steps')], "Leave it out."))
-    if not isinstance(checkpoint, str):
-        return Schedule(stretches, every=-(-check_positive("checkpoint", checkpoint) // unroll))
-    budget = read_memory(DEFAULT_MEMORY if memory is None else memory)
-    slots = budget // max(size, 1)
-    if slots >= stretches - 1:
-        return Schedule(stretches, every=1)
-    if not slots:
-        words = "`memory` of a scan does not hold one state"
-        rows = [("memory", in_megabytes(budget)), ("state", in_megabytes(size))]
-        raise ArgumentError(refusal(words, rows, "Give it more: of ten states, 1000 steps are run 3.7 times at most."))
-    return Schedule(stretches, slots=slots)
 
 
 def read_memory(memory: str | int) -> int:

@@ -56,6 +56,7 @@ class Job:
         state, outputs: what their tensors are like.
         random, autocast: what the steps depend on besides their arguments.
         changes_state: whether the step updates the state that it is given in place.
+        offloads: whether states are kept in the host's memory.
         checks: whether to look for numbers that are not finite.
         wanted: arguments that need a gradient; empty where none does.
         keeps_graphs: whether the forward pass keeps what autograd records, besides or instead of states.
@@ -78,6 +79,7 @@ class Job:
     autocast: list[Autocast]
     plan: Callable[[Sequence[Like]], Schedule]
     changes_state: bool = False
+    offloads: bool = False
     checks: bool = False
     wanted: tuple[bool, ...] = ()
     keeps_graphs: bool = False

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from .._errors import ArgumentError, GradientError, GraphError, refusal
 from ..bridge import Op, SingleLevelFunction, apply_at_one_level, define_operator, one_level_down
+from ._arguments import Options
 from ._batched import Batch, batch_of
 from ._function import replace_missing, runner
 from ._job import Job, Like, is_differentiable
@@ -36,7 +37,7 @@ _CALL = (
     "Scalar[] numbers, str[] names, int[] sizes, int length, int? keep, int? checkpoint, int? memory, int unroll, "
     "bool[] wanted, int? batch=None, int[] dims=[]"
 )
-_ALL = 0
+ALL = 0
 """Stands for `checkpoint="all"`."""
 
 
@@ -73,12 +74,11 @@ class Asked(NamedTuple):
         items = [*named.items()]
         begin, end = self.sizes[0], self.sizes[0] + self.sizes[1]
         state, inputs, parameters = dict(items[:begin]), dict(items[begin:end]), dict(items[end:])
-        checkpoint = {None: "auto", _ALL: "all"}.get(self.checkpoint, self.checkpoint)
-        keep = "last" if self.keep is None else self.keep
+        spacings: dict[Any, Any] = {None: "auto", ALL: "all"}
+        checkpoint = spacings.get(self.checkpoint, self.checkpoint)
+        options = Options("last" if self.keep is None else self.keep, checkpoint, self.memory, self.unroll)
         with torch.no_grad():
-            job: Job = prepare(
-                op, state, inputs, self.length, parameters, keep, checkpoint, self.memory, self.unroll, False
-            ).job
+            job: Job = prepare(op, state, inputs, self.length, parameters, options).job
         job.wanted = tuple(self.wanted)
         if self.batch is None:
             return job, tensors

@@ -14,22 +14,12 @@ from torch.autograd.graph import saved_tensors_hooks
 from .._errors import ArgumentError, refusal
 from .._offers import checking_scan, scan_operators
 from ..bridge import Op, has_forward_mode, is_tracing, is_transformed, transforms_in_graph
-from ._arguments import (
-    DEFAULT_MEMORY,
-    bytes_of,
-    check_positive,
-    check_tensors,
-    choose_schedule,
-    in_megabytes,
-    length_of,
-    read_memory,
-    returned_every,
-)
+from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_memory, returned_every
 from ._captured import captured_leaves
 from ._environment import RandomStates, note_autocast
 from ._function import Scan, loop
 from ._job import Arguments, Job, Like, is_differentiable
-from ._operators import operators_of
+from ._operators import ALL, operators_of
 from ._schedule import Schedule
 from ._steps import Given, check_repeatable, step_of
 from ._trees import Tree, take_apart
@@ -54,6 +44,7 @@ def scan(
     checkpoint: Literal["auto", "all"] | int = "auto",
     memory: str | int | None = None,
     unroll: int = 1,
+    offload: bool = False,
     check_finite: bool = False,
 ) -> tuple[Any, Any]:
     """Run a step thousands of times, as one differentiable operation whose memory is bounded.
@@ -89,6 +80,8 @@ def scan(
         memory: for the states that are kept, `"2GB"`, `"100MiB"` or bytes; 1 GB if left out. For `"auto"` alone.
         unroll: how many steps of a Python function the backward pass records at once. More of them take more memory
             and less time.
+        offload: keep the states of a scan on a GPU in pinned host memory; `memory` is then of the host. No effect on a
+            CPU.
         check_finite: look at the numbers that each step makes, and raise CheckError with the step that first made
             infinities or NaN.
 
@@ -125,45 +118,42 @@ def scan(
         >>> x.detach(), stiffness.grad
         (tensor([0.3986]), tensor(-2.2942))
     """
-    arguments = step, state, inputs, length, parameters, keep, checkpoint, memory, unroll, check_finite
-    return _run_traced(*arguments) if is_tracing() else _run(*arguments)
+    options = Options(keep, checkpoint, memory, unroll, offload, check_finite)
+    run = _run_traced if is_tracing() else _run
+    return run(step, state, inputs, length, parameters, options)
 
 
 def _run_traced(
-    step: Any,
-    state: Any,
-    inputs: Any,
-    length: int | None,
-    parameters: Any,
-    keep: str | int,
-    checkpoint: str | int,
-    memory: str | int | None,
-    unroll: int,
-    check_finite: bool,
+    step: Any, state: Any, inputs: Any, length: int | None, parameters: Any, options: Options
 ) -> tuple[Any, Any]:
     """A call that a compiler reads: by the operator of scans over an op, where there is one."""
     transforms = transforms_in_graph()
     is_first = not transforms.tangents and max(transforms.batches, transforms.gradients) < 2
-    name = step.scan_operator() if isinstance(step, Op) and is_first and not check_finite else None
+    name = (
+        step.scan_operator()
+        if isinstance(step, Op) and is_first and not (options.check_finite or options.offload)
+        else None
+    )
     if name is None:
         # A compiler would write the steps out, one after the other, and take hours for a thousand of them.
         outside: Any = torch.compiler.disable(_run)
-        return outside(step, state, inputs, length, parameters, keep, checkpoint, memory, unroll, check_finite)
+        return outside(step, state, inputs, length, parameters, options)
     begin, rows, others = (Given(*take_apart(one)) for one in (state, inputs, parameters))
     check_tensors(begin, rows)
     count = length_of(length, rows)
     made: Any = step_of(step, begin, rows, others)
     names = [*made.names[0], *made.names[1], *made.names[2], *made.numbers]
+    spacings: dict[Any, Any] = {"auto": None, "all": ALL}
     results = getattr(torch.ops.tinsmith, name)(
         [*begin.leaves, *rows.leaves, *others.tensors],
         list(made.numbers.values()),
         names,
         [len(begin.leaves), len(rows.leaves), len(others.tensors)],
         count,
-        returned_every(keep, count),
-        None if checkpoint == "auto" else 0 if checkpoint == "all" else checkpoint,
-        None if memory is None else read_memory(memory),
-        unroll,
+        returned_every(options.keep, count),
+        spacings.get(options.checkpoint, options.checkpoint),
+        None if options.memory is None else read_memory(options.memory),
+        options.unroll,
         [],
     )
     states = len(begin.leaves)
@@ -197,6 +187,7 @@ def explain(
     checkpoint: Literal["auto", "all"] | int = "auto",
     memory: str | int | None = None,
     unroll: int = 1,
+    offload: bool = False,
     check_finite: bool = False,
 ) -> str:
     """What a call of `scan` with these arguments keeps, and how many steps its backward pass runs again.
@@ -212,7 +203,8 @@ def explain(
         backward: 14647 steps run again to find the others, at most 100 states kept at once, 100.00 MB
                   10000 steps recorded for autograd, 1 at a time
     """
-    job = _prepare(step, state, inputs, length, parameters, keep, checkpoint, memory, unroll, check_finite).job
+    options = Options(keep, checkpoint, memory, unroll, offload, check_finite)
+    job = _prepare(step, state, inputs, length, parameters, options).job
     size = bytes_of(job.state)
     counts = job.schedule.counts
     kept = len(job.schedule.kept) - 1
@@ -237,18 +229,7 @@ for _name, _function in (("explain", explain), ("check", check)):
     setattr(scan, _name, _function)  # a function has no such attributes, to pyright
 
 
-def _prepare(
-    step: Any,
-    state: Any,
-    inputs: Any,
-    length: int | None,
-    parameters: Any,
-    keep: str | int,
-    checkpoint: str | int,
-    memory: str | int | None,
-    unroll: int,
-    check_finite: bool,
-) -> Prepared:
+def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters: Any, options: Options) -> Prepared:
     """Check a call, and look at what its first step makes."""
     begin, rows, others = (Given(*take_apart(one)) for one in (state, inputs, parameters))
     check_tensors(begin, rows)
@@ -256,18 +237,15 @@ def _prepare(
     made = step_of(step, begin, rows, others)
     names = begin.tree.names("state")
     like = [Like(name, one.shape, one.dtype) for name, one in zip(names, begin.leaves, strict=True)]
-    unroll = check_positive("unroll", unroll)
-    budget = read_memory(DEFAULT_MEMORY if memory is None else memory)
-    stretches = -(-count // unroll)
 
     def plan(state: Sequence[Like]) -> Schedule:
-        return choose_schedule(stretches, unroll, bytes_of(state), checkpoint, memory)
+        return options.schedule(count, bytes_of(state))
 
     job = Job(
         step=made,
         length=count,
-        every=returned_every(keep, count),
-        unroll=unroll,
+        every=returned_every(options.keep, count),
+        unroll=options.unroll,
         schedule=plan(like),
         sizes=(len(begin.leaves), len(rows.leaves), len(others.tensors)),
         state=like,
@@ -275,12 +253,14 @@ def _prepare(
         random=RandomStates([*begin.leaves, *rows.leaves, *others.tensors]),
         autocast=note_autocast([*begin.leaves, *rows.leaves, *others.tensors]),
         plan=plan,
-        checks=check_finite,
+        checks=options.check_finite,
+        offloads=options.offload,
     )
     given = Arguments(begin.leaves, rows.leaves, others.tensors)
     captured, recorded = _look(job, given) if count else ((), 0)
     given = given._replace(captured=captured)
-    job.keeps_graphs = job.schedule.every == 1 and (checkpoint == "all" or recorded * count <= budget)
+    fits = options.checkpoint == "all" or recorded * count <= options.budget
+    job.keeps_graphs = job.schedule.every == 1 and fits and not job.offloads  # graphs would stay on the GPU
     if torch.is_grad_enabled() and any(one.requires_grad for one in given.flat):
         check_repeatable(job.step)
         job.wanted = tuple(one.requires_grad for one in given.flat)
