@@ -1050,6 +1050,118 @@ CASES = {
                 y[i] = x[i] * cell.x
         """,
     ),
+    "a parameter that hides a number": (
+        "TS503",
+        "info",
+        "",
+        """
+        dt = 0.01
+
+        @ti.kernel
+        def k(x: A, y: A, dt: ti.f32):  #!
+            for i in x:
+                y[i] = x[i] + dt
+
+        def run(x, y):
+            k(x, y, 0)
+            k(x, y, dt=0.0)
+            return dt
+        """,
+        """
+        dt = 0.01
+        begin = 0
+
+        @ti.kernel
+        def k(x: A, y: A, dt: ti.f32, begin: ti.i32, end: ti.i32):
+            for i in range(begin, end):
+                y[i] = x[i] + dt
+
+        def run(x, y):
+            k(x, y, 0, 0, 8)
+            k(x, y, dt, 0, 8)
+        """,
+    ),
+    "a parenthesis that closes too early": (
+        "TS504",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                ti.atomic_add(y[0], x[i] - 1.0) ** 2  #!
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                ti.atomic_add(y[0], (x[i] - 1.0) ** 2)
+        """,
+    ),
+    "a factor of what an atomic returned": (
+        "TS504",
+        "error",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                2.0 * ti.atomic_add(y[0], x[i])  #!
+        """,
+        """
+        def k(x: A, n: ti.types.ndarray(dtype=ti.i32), y: A):
+            for i in x:
+                slot = ti.atomic_add(n[0], 1) + 1
+                y[slot] = x[i]
+        """,
+    ),
+    "a loop that uses a local from outside": (
+        "TS204",
+        "warning",
+        "taichi",
+        """
+        def k(x: A, y: A):
+            for i in x:
+                c = 2.0 * x[i]
+                for j in range(40):  #!
+                    y[j] += c
+        """,
+        """
+        def k(x: A, cell: ti.types.ndarray(dtype=ti.i32), y: A):
+            for i in x:
+                n, a, b, c = 40, i * 2, cell[i], 0.5 * i
+                size = x.shape[0]
+                for j in range(40):
+                    y[a] += n * c * x[j] + x[b] * size
+        """,
+    ),
+    "the length of a vector": (
+        "TS303",
+        "warning",
+        "",
+        """
+        @ti.kernel
+        def k(x: ti.types.ndarray(dtype=ti.math.vec2, ndim=1), y: A):
+            for i in x:
+                for j in range(x.shape[0]):
+                    y[i] += (x[i] - x[j]).norm()  #!
+        """,
+        """
+        @ti.kernel
+        def k(
+            x: ti.types.ndarray(dtype=ti.math.vec2, ndim=1),
+            ends: ti.types.ndarray(dtype=ti.i32, ndim=2),
+            y: A,
+        ):
+            for s in range(1, x.shape[0] - 1):
+                a, b = ends[s, 0], ends[s, 1]
+                d = x[a] - x[b]
+                y[s] = d.norm() + (x[ends[s, 0]] - x[ends[s, 1]]).normalized().x + ti.math.distance(x[a], x[b])
+                y[s] += (x[s + 1] - x[s]).norm() + ti.math.length(x[s - 1] - x[s])
+                n = s * 1
+                y[s] += (x[n] - x[n + 1]).norm()
+                for j in range(x.shape[0]):
+                    if s != j:
+                        y[s] += (x[s] - x[j]).norm()
+        """,
+    ),
     "unused": (
         "TS501",
         "info",

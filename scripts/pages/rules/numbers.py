@@ -61,7 +61,9 @@ ROWS = (
                 if x[i] > 0.0:
                     y[i] = ti.sqrt(x[i])
         """,
-        words="Or keep it away: `ti.sqrt(x[i] * x[i] + 1e-6)`, `v.norm(1e-8)`.",
+        words="Or keep it away: `ti.sqrt(x[i] * x[i] + 1e-6)`, `v.norm(1e-8)`. Of `(x[a] - x[b]).norm()` nothing is "
+        "said where the ends are\ndifferent elements: their numbers come from arrays, differ by a constant, or "
+        "stand under `if a != b`.",
     ),
     Row(
         "TS304",

@@ -100,4 +100,55 @@ ROWS = (
         """,
         words="A function that stands where lint finds it is followed.",
     ),
+    Row(
+        "TS503",
+        """
+        A parameter hides the global of its name. Where every call gives it 0, most often the global was meant: the
+        kernel runs, and works with 0. Calls are those in the file; those of an op, which leave arguments out, are not
+        looked at.
+        """,
+        """
+        dt = 0.01
+
+
+        @ti.kernel
+        def k(x: A, y: A, dt: ti.f32):
+            for i in x:
+                y[i] = x[i] + dt
+
+
+        def run(x, y):
+            k(x, y, 0)
+        """,
+        """
+        dt = 0.01
+
+
+        @ti.kernel
+        def k(x: A, y: A):
+            for i in x:
+                y[i] = x[i] + dt
+
+
+        def run(x, y):
+            k(x, y)
+        """,
+    ),
+    Row(
+        "TS504",
+        """
+        `atomic_add(y, a) ** 2` adds `a`, squares what was there before, and drops that: the sum of squares that was
+        meant is a plain sum. Python says nothing of it.
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                ti.atomic_add(y[0], x[i] - 1.0) ** 2
+        """,
+        """
+        def k(x: A, y: A):
+            for i in x:
+                ti.atomic_add(y[0], (x[i] - 1.0) ** 2)
+        """,
+    ),
 )

@@ -59,6 +59,8 @@ _ALL = (
     # Hygiene
     Rule("TS501", "unused-parameter", "a parameter that the kernel does not use"),
     Rule("TS502", "not-analysed", "something that tinsmith cannot follow, so that it says nothing of it"),
+    Rule("TS503", "parameter-hides-global", "a parameter hides a number or field of the file, and is always given 0"),
+    Rule("TS504", "dropped-arithmetic", "arithmetic on what an atomic returned, whose result nobody takes"),
     # The sanitizer: seen in a run
     Rule("TS601", "race", "two parallel iterations touch one element, and one of them writes it"),
     Rule("TS602", "read-of-nothing", "an element is read that nothing has written"),

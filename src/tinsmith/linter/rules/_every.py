@@ -4,7 +4,19 @@ from collections.abc import Callable, Iterator
 
 from .._finding import Finding
 from .._subject import Subject
-from . import _control, _divisions, _engines, _hygiene, _lost, _memory, _numbers, _outside, _shared_locals, _unkept
+from . import (
+    _control,
+    _divisions,
+    _engines,
+    _hidden,
+    _hygiene,
+    _lost,
+    _memory,
+    _numbers,
+    _outside,
+    _shared_locals,
+    _unkept,
+)
 
 Rule = Callable[[Subject], Iterator[Finding]]
 """Looks at a kernel, and says what it finds."""
@@ -39,5 +51,7 @@ RULES: tuple[Rule, ...] = (
     _engines.scalars,
     _lost.lost_iterations,
     _hygiene.unused_parameters,
+    _hidden.hidden_globals,
+    _hidden.dropped_arithmetic,
     _hygiene.not_followed,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from .._finding import Finding
 from .._subject import Subject
+from ._hidden import hidden_line
 
 
 def unused_parameters(subject: Subject) -> Iterator[Finding]:
@@ -14,7 +15,8 @@ def unused_parameters(subject: Subject) -> Iterator[Finding]:
     used = {node.id for node in subject.source.nodes if isinstance(node, ast.Name)}
     for argument in subject.tree.args.args:
         if argument.arg not in used and not argument.arg.startswith("_") and _is_wanted(subject, argument.arg):
-            words = f"`{argument.arg}` is not used"
+            line = hidden_line(subject, argument.arg)
+            words = f"`{argument.arg}` is not used" + (f", and hides that of line {line}" if line else "")
             yield subject.finding("TS501", "info", argument, words, "leave it out")
 
 

@@ -9,6 +9,7 @@ from ...source import Spot, dynamic, is_size, names_in, root, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 from .._types import Types, types_of
+from ._distances import joins_two_elements
 
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
@@ -127,7 +128,7 @@ def singular(subject: Subject) -> Iterator[Finding]:
         calls = spot.calls
         chosen = {id(part) for node in calls if subject.called(node) == "select" for part in walk(node)}
         for node in calls:
-            yield from _norm(subject, node)
+            yield from _norm(subject, node, spot)
             yield from _angle(subject, node)
             yield from _selected(subject, node)
             if id(node) not in chosen:
@@ -137,12 +138,18 @@ def singular(subject: Subject) -> Iterator[Finding]:
                 yield from _quotient(subject, one, spot)
 
 
-def _norm(subject: Subject, node: ast.Call) -> Iterator[Finding]:
-    """Of a vector of zeros the engines give NaN, `tinsmith` what torch gives: 0."""
+def _norm(subject: Subject, node: ast.Call, spot: Spot) -> Iterator[Finding]:
+    """Of a vector of zeros the engines give NaN, `tinsmith` what torch gives: 0. Ends of a spring are apart."""
     is_method = isinstance(node.func, ast.Attribute) and node.func.attr in ("norm", "normalized")
     name = node.func.attr if is_method and isinstance(node.func, ast.Attribute) else subject.called(node)
     if name not in _NORMS or (is_method and node.args):
         return  # `v.norm(eps)` is guarded
+    if is_method and isinstance(node.func, ast.Attribute):
+        vector = node.func.value
+    else:
+        vector = ast.BinOp(node.args[0], ast.Sub(), node.args[1]) if len(node.args) == 2 else node.args[0]
+    if joins_two_elements(vector, spot.guards, subject):
+        return
     words = f"`{subject.text(node)}` of a vector of zeros: the gradient of {BOTH} is NaN there, a generated one 0"
     yield subject.finding("TS303", "warning", node, words, f"{name}(1e-8)" if is_method else "", ENGINES)
 
