@@ -26,6 +26,7 @@ from ._calls import (
 )
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, carried, definitions, sources
+from ._effects import changes_of
 from ._handed import Handed, Hands, Scope, free, handed
 from ._indices import affine_of, bound
 from ._later_changes import Filed, LaterChanges
@@ -82,6 +83,7 @@ __all__ = [
     "callee_of",
     "carried",
     "carrying_nests",
+    "changes_of",
     "combined",
     "constants_of",
     "copied",

@@ -26,7 +26,7 @@ def assignments(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             yield target, value
         case ast.AugAssign(target=target, op=op, value=value):
-            yield target, ast.copy_location(ast.BinOp(_loaded(target), op, value), statement)
+            yield target, ast.copy_location(ast.BinOp(loaded(target), op, value), statement)
 
 
 def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -39,7 +39,7 @@ def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast
         yield from _unpacked(one, parts[place] if len(parts) == len(target.elts) else ast.copy_location(part, value))
 
 
-def _loaded(target: ast.expr) -> ast.expr:
+def loaded(target: ast.expr) -> ast.expr:
     """What is read where a target is written."""
     match target:
         case ast.Name(id=name):

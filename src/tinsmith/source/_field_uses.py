@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple, TypeGuard
 
-from ._nodes import called
+from ._effects import Change, changes_of
 from ._walk import walk
 
 
@@ -47,14 +47,13 @@ def _visit(node: ast.AST, found: FieldUses) -> None:
     if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
         _store(node, found)
         return
-    if isinstance(node, ast.Assign) and (addend := self_addition(node)) is not None:
-        found.read.update(_names(node.targets[0]))
-        _visit(addend, found)
-        _store(node.targets[0], found, is_sum=True)
-        return
-    if isinstance(node, ast.AugAssign):
-        _visit(node.value, found)
-        _store(node.target, found, is_sum=isinstance(node.op, ast.Add | ast.Sub))
+    if isinstance(node, ast.Assign | ast.AugAssign):
+        changes = changes_of(node)
+        for value in {one.value for one in changes if one.value is not None}:
+            _visit(value, found)
+        for one in changes:
+            found.read.update(_names(one.target) if one.is_plain and one.kind == "add" else ())
+            _change(one, found)
         return
     if isinstance(node, ast.Attribute) and node.attr == "shape":
         return  # sizes are no elements
@@ -81,18 +80,11 @@ def _visit(node: ast.AST, found: FieldUses) -> None:
         _visit(child, found)
 
 
-def self_addition(node: ast.Assign) -> ast.expr | None:
-    """The `e` of `x[i] = x[i] + e` or `x[i] = e + x[i]`, which is an addition to x."""
-    if len(node.targets) != 1 or not isinstance(node.targets[0], ast.Subscript):
-        return None
-    if not (isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add)):
-        return None
-    target = ast.unparse(node.targets[0])
-    left, right = node.value.left, node.value.right
-    for same, other in ((left, right), (right, left)):
-        if ast.unparse(same) == target and target not in ast.unparse(other):
-            return other
-    return None
+def _change(change: Change, found: FieldUses) -> None:
+    if isinstance(change.target, ast.Subscript | ast.Attribute):
+        _store(change.target, found, is_sum=change.kind == "add")
+    elif change.is_plain:
+        _visit(change.target, found)
 
 
 def _store(target: ast.expr, found: FieldUses, *, is_sum: bool = False) -> None:
@@ -119,17 +111,15 @@ def _loop(loop: ast.For, found: FieldUses) -> None:
 
 
 def _call(call: ast.Call, found: FieldUses, *, is_used: bool = True) -> None:
-    is_atomic = "atomic" in called(call)
+    changes = [one for one in changes_of(call) if isinstance(one.target, ast.Subscript | ast.Attribute)]
     if isinstance(call.func, ast.Attribute) and not _name(call.func):
         _visit(call.func.value, found)  # `x[i].norm()`
-    for place, argument in enumerate([*call.args, *(keyword.value for keyword in call.keywords)]):
-        if is_atomic and place == 0 and isinstance(argument, ast.Subscript | ast.Attribute):
-            is_sum = called(call) in ("atomic_add", "atomic_sub")
-            if is_used or not is_sum:
-                found.read.update(_names(argument))  # it returns the old value, or compares it
-            _store(argument, found, is_sum=is_sum)
-        else:
-            _visit(argument, found)
+    for one in changes:
+        if is_used or one.reads:
+            found.read.update(_names(one.target))  # it returns the old value, or compares it
+        _change(one, found)
+    for argument in [*call.args[len(changes) :], *(keyword.value for keyword in call.keywords)]:
+        _visit(argument, found)
 
 
 def _stems(name: str) -> list[str]:

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ._calls import Followed
+from ._definitions import loaded
+from ._effects import changes_of, indices_of, shaping_name
 from ._nodes import called, is_size, names_in, root
 from ._read import Source, called_function
 from ._roles import Roles
@@ -102,13 +104,8 @@ class _Walker:
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._assign(target, value)
             case ast.AugAssign(target=target, op=op, value=value):
-                old = (
-                    ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
-                    if isinstance(target, ast.Subscript)
-                    else target
-                )
-                is_sum = isinstance(op, ast.Add | ast.Sub)
-                self._assign(target, value if is_sum else ast.BinOp(old, op, value))
+                (change,) = changes_of(node)
+                self._assign(target, ast.BinOp(loaded(target), op, value) if change.reads else value)
             case ast.For(target=target, iter=iterator, body=body):
                 self._iterator(iterator)
                 outer, self._bound = self._bound, self._bound | names_in(target)
@@ -120,11 +117,11 @@ class _Walker:
             case ast.If(test=test, body=body, orelse=orelse):
                 self._visit(test, value=True)
                 self._statements(body + orelse)
-            case ast.Expr(value=ast.Call() as call) if called(call).startswith("atomic_") and len(call.args) == 2:
-                self._assign(call.args[0], call.args[1])
-                if called(call) not in ("atomic_add", "atomic_sub"):
-                    self._visit(call.args[0], value=True)
-                    self._visit(call.args[1], value=True)
+            case ast.Expr(value=ast.Call(args=[target, value]) as call) if changes_of(call):
+                self._assign(target, value)
+                if any(change.reads for change in changes_of(call)):
+                    self._visit(target, value=True)
+                    self._visit(value, value=True)
             case _:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
@@ -136,9 +133,9 @@ class _Walker:
 
     def _iterator(self, node: ast.expr) -> None:
         """`for i in x` and `ti.grouped(x)` use an array for its shape alone."""
-        inner = node.args[0] if isinstance(node, ast.Call) and called(node) == "grouped" and node.args else node
-        if not isinstance(inner, ast.Name):
-            self._visit(inner, value=True)
+        if not shaping_name(node):
+            is_grouped = isinstance(node, ast.Call) and called(node) == "grouped" and node.args
+            self._visit(node.args[0] if is_grouped and isinstance(node, ast.Call) else node, value=True)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):
@@ -221,10 +218,8 @@ class _Walker:
             self.needed_locals.add(name)
 
     def _indices(self, node: ast.expr) -> None:
-        while isinstance(node, ast.Subscript | ast.Attribute):
-            if isinstance(node, ast.Subscript):
-                self._visit(node.slice, value=True)
-            node = node.value
+        for index in indices_of(node):
+            self._visit(index, value=True)
 
     def _binary(self, left: ast.expr, op: ast.operator, right: ast.expr, *, value: bool) -> None:
         if isinstance(op, ast.Add | ast.Sub):

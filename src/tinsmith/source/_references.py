@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import ast
-from typing import Any, Literal
+from typing import Any
 
 from ._calls import Followed, callee_of, lent_arguments
-from ._nodes import called, root
+from ._effects import Kind, changes_of
+from ._nodes import root
 from ._read import Source, called_function
 from ._walk import walk
-
-Kind = Literal["read", "write", "add"]
 
 _READING_METHODS = frozenset(
     {
@@ -54,10 +53,11 @@ def _reference_kinds(source: Source, parameter: str, engine: Followed, seen: set
     found: set[Kind] = set()
     changed: set[int] = set()
     for node in source.nodes:
-        for target, kind in _changes(node):
-            if root(target) == parameter:
-                found.add(kind)
-                changed |= {id(part) for part in walk(target)}
+        for change in changes_of(node):
+            if root(change.target) == parameter:
+                # An addition that is written out reads what it adds to: that is one of the loads below.
+                found.update(["write"] if change.is_plain else change.kinds)
+                changed |= {id(part) for part in walk(change.target)}
     for callee in (callee_of(source, call, engine) for call in source.calls):
         for name, argument in callee.arguments.items() if callee else ():
             if callee and root(argument) == parameter:
@@ -85,25 +85,3 @@ def lent_names(source: Source, engine: Followed, owner: Any = None) -> frozenset
             lent = [node.func.value, *node.args]  # a method of a local, or of a template argument: it may do anything
         found |= {root(argument) for argument in lent}
     return frozenset(found - {""})
-
-
-def _changes(node: ast.AST) -> list[tuple[ast.expr, Kind]]:
-    if isinstance(node, ast.Assign):
-        return [(part, "write") for target in node.targets for part in _parts(target)]
-    if isinstance(node, ast.AnnAssign):
-        return [(node.target, "write")]
-    if isinstance(node, ast.AugAssign):
-        if isinstance(node.op, ast.Add | ast.Sub):
-            return [(node.target, "add")]
-        return [(node.target, "write"), (node.target, "read")]
-    if isinstance(node, ast.Call) and node.args and called(node).startswith("atomic_"):
-        if called(node) in ("atomic_add", "atomic_sub"):
-            return [(node.args[0], "add")]
-        return [(node.args[0], "write"), (node.args[0], "read")]
-    return []
-
-
-def _parts(target: ast.expr) -> list[ast.expr]:
-    if isinstance(target, ast.Tuple | ast.List):
-        return [part for element in target.elts for part in _parts(element)]
-    return [target]

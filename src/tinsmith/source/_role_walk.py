@@ -10,14 +10,13 @@ from typing import Any
 
 from ._affine import EnclosingLoop
 from ._calls import Callee, Followed, callee_of
-from ._field_uses import self_addition
+from ._effects import Change, Kind, changes_of, indices_of, possibly_changed, shaping_name
 from ._indices import IndexReader
 from ._loops import constant_extent, is_setting, iterated, tasks
-from ._nodes import called, root
+from ._nodes import called
 from ._read import Source
 from ._references import reference_kinds
-from ._roles import Access, Kind, Roles
-from ._walk import walk
+from ._roles import Access, Roles
 
 
 def roles_of(
@@ -37,7 +36,7 @@ def roles_of(
         ranks: how many axes arrays have, where that is known.
     """
     names = tuple(arrays)
-    changing = changed_arrays(source.tree, names)
+    changing = possibly_changed(source.tree, names)
     roles = {name: Roles(changing=changing, rank=ranks.get(name)) for name in names}
     walker = _Walker(source, roles, engine, owner)
     walker.run()
@@ -45,17 +44,6 @@ def roles_of(
         if role.repeats and role.of("write", "add"):
             role.escapes = role.escapes or role.repeats  # what the calls further inside overwrite is not known
     return walker.roles
-
-
-def changed_arrays(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[str]:
-    """Arrays that a function may write: stored into, given to an atomic, or handed to another function."""
-    known, found = set(arrays), set()
-    for node in walk(tree):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            found |= {root(node)}
-        elif isinstance(node, ast.Call) and called(node) not in ("grouped", "static", "cast", "int"):
-            found |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
-    return frozenset(found & known)
 
 
 class _Walker(ast.NodeVisitor):
@@ -122,26 +110,25 @@ class _Walker(ast.NodeVisitor):
         )
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        self.order += 1
-        addend = self._self_addition(node)
-        self.visit(addend if addend is not None else node.value)
-        for target in node.targets:
-            self._target(target, "add" if addend is not None else "write", is_plain=True)
+        self._assign(node)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self.order += 1
-        if node.value is not None:
-            self.visit(node.value)
-        self._target(node.target, "write")
+        self._assign(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._assign(node)
+
+    def _assign(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
         self.order += 1
-        self.visit(node.value)
-        is_sum = isinstance(node.op, ast.Add | ast.Sub)
-        element = self._element(node.target)
-        if element is not None and not is_sum:
-            self._note(element, "read")
-        self._target(node.target, "add" if is_sum else "write")
+        changes = self._changes(node)
+        if changes and changes[0].value is not None:
+            self.visit(changes[0].value)
+        for change in changes:
+            element = self._element(change.target)
+            if element is not None:
+                for kind in change.kinds:
+                    self._note(element, kind, is_plain=change.is_plain)
+            self._indices(change.target)
 
     def visit_Expr(self, node: ast.Expr) -> None:
         self.order += 1
@@ -174,20 +161,8 @@ class _Walker(ast.NodeVisitor):
     # Helpers ------------------------------------------------------------------------------
     def _iterator(self, node: ast.expr) -> None:
         """`for i in x` and `ti.grouped(x)` use an array for its shape alone."""
-        inner = node.args[0] if isinstance(node, ast.Call) and called(node) == "grouped" and node.args else node
-        if not (isinstance(inner, ast.Name) and inner.id in self.roles):
+        if shaping_name(node) not in self.roles:
             self.visit(node)
-
-    def _target(self, node: ast.expr, kind: Kind, *, is_plain: bool = False) -> None:
-        if isinstance(node, ast.Tuple | ast.List):
-            for part in node.elts:
-                self._target(part, kind, is_plain=is_plain)
-            return
-        element = self._element(node)
-        if element is not None:
-            self._note(element, kind, is_plain=is_plain)
-        if isinstance(node, ast.Subscript | ast.Attribute):
-            self._indices(node)
 
     def _element(self, node: ast.AST) -> ast.Subscript | None:
         """The subscript of an array under `x[i]`, `x[i].y` or `x[i][0]`; None for other things."""
@@ -199,10 +174,8 @@ class _Walker(ast.NodeVisitor):
 
     def _indices(self, node: ast.AST) -> None:
         """Visit what stands inside the brackets: it may read arrays too."""
-        while isinstance(node, ast.Attribute | ast.Subscript):
-            if isinstance(node, ast.Subscript):
-                self.visit(node.slice)
-            node = node.value
+        for index in indices_of(node):
+            self.visit(index)
 
     def _note(self, element: ast.Subscript, kind: Kind, is_fetched: bool = False, *, is_plain: bool = False) -> None:
         assert isinstance(element.value, ast.Name)
@@ -213,26 +186,28 @@ class _Walker(ast.NodeVisitor):
         access = Access(kind, index, place, self.order, self.loops, is_fetched, self._is_guarded, is_plain, element)
         roles.accesses.append(access)
 
-    def _self_addition(self, node: ast.Assign) -> ast.expr | None:
-        """The `e` of `x[i] = x[i] + e` or `x[i] = e + x[i]`, which is an addition to x."""
-        is_element = len(node.targets) == 1 and self._element(node.targets[0]) is node.targets[0]
-        return self_addition(node) if is_element else None
+    def _changes(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[Change]:
+        """What a statement changes; a number of an element that is a vector is written, also by an addition."""
+        changes = changes_of(node)
+        if isinstance(node, ast.Assign) and any(one.kind == "add" for one in changes):
+            return [
+                one if self._element(one.target) is one.target else replace(one, kind="write", value=node.value)
+                for one in changes
+            ]
+        return changes
 
     def _atomic(self, node: ast.Call, *, is_fetched: bool) -> bool:
-        name = called(node)
-        if not name.startswith("atomic_") or not node.args:
-            return False
-        element = self._element(node.args[0])
-        if element is None:
-            return False
-        kind: Kind = "add" if name in ("atomic_add", "atomic_sub") else "write"
-        if kind == "write":
-            self._note(element, "read", is_fetched)
-        self._note(element, kind, is_fetched)
-        self._indices(node.args[0])
-        for argument in node.args[1:]:
-            self.visit(argument)
-        return True
+        for change in changes_of(node):
+            element = self._element(change.target)
+            if element is None:
+                return False
+            for kind in change.kinds:
+                self._note(element, kind, is_fetched)
+            self._indices(change.target)
+            for argument in node.args[1:]:
+                self.visit(argument)
+            return True
+        return False
 
     def _engine_function(self, node: ast.Call) -> bool:
         """Follow a call that is handed an array, or an element by reference; False where there is nothing to follow."""

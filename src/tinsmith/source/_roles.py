@@ -10,12 +10,10 @@ from __future__ import annotations
 import ast
 import itertools
 from dataclasses import dataclass, field
-from typing import Literal
 
 from ._affine import AffineIndex, DependenceQuery, EnclosingLoop, IsInvariant, extents, may_overwrite, never_alias
+from ._effects import Kind
 from ._indices import invariant_without
-
-Kind = Literal["read", "write", "add"]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+from .._effects import changes_of
 from .._nodes import called
 from .._read import Source
 from .._walk import walk
@@ -90,10 +91,7 @@ def _is_function_quiet(low: Lowering, source: Source, seen: set[Any]) -> bool:
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.Assign):
-        flat = [part.elts if isinstance(part, ast.Tuple) else [part] for part in node.targets]
-        return [target for part in flat for target in part]
-    return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign | ast.NamedExpr) else []
+    return [node.target] if isinstance(node, ast.NamedExpr) else [one.target for one in changes_of(node)]
 
 
 def _free(source: Source, node: ast.expr) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 
-from ...source import called, copied, root
+from ...source import called, changes_of, copied, root
 
 _PURE_CALLS = frozenset({"int", "float", "min", "max", "abs", "static", "cast", "floor", "ceil", "sqrt", "i32", "i64"})
 _PURE_NODES = (
@@ -150,7 +150,7 @@ def _stores(tree: ast.FunctionDef) -> dict[str, int]:
 
 def changed_in_place(tree: ast.AST) -> frozenset[str]:
     """Names that are changed without being given a value: by `atomic_add(n, 1)`, or in a part, `v[0] = 1`."""
-    targets = [node for node in ast.walk(tree) if isinstance(node, ast.Subscript | ast.Attribute)]
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and called(node).startswith("atomic_")]
-    stored = [node for node in targets if isinstance(node.ctx, ast.Store)]
-    return frozenset(map(root, [*stored, *(node.args[0] for node in calls if node.args)]))
+    pairs = ((node, one.target) for node in ast.walk(tree) for one in changes_of(node))
+    return frozenset(
+        root(target) for node, target in pairs if isinstance(node, ast.Call) or not isinstance(target, ast.Name)
+    )

@@ -1,0 +1,116 @@
+"""Effects: which locations one statement changes, how, and what it works out for that.
+
+A *location* is what an assignment may have on its left: a local, an element `x[i]`, a part `x[i].y` or `x[i][0]`. A
+statement has one of two effects on a location that it changes: it *writes* (what was there is gone), or it *adds* (to
+what was there: additions may run in any order). It *reads* the location too where the old value decides the new one in
+another way than as a term of a sum: `x[i] *= v`, `atomic_max(x[i], v)`.
+
+What a call does to what it is given stands in `_references`. Who asks for effects: docs/about/decisions/analyses.md.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from ._nodes import called, root
+from ._walk import walk
+
+Kind = Literal["read", "write", "add"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A location that a statement or an atomic changes.
+
+    Attributes:
+        target: the location, as it is written.
+        kind: "write" or "add".
+        value: what is worked out for it: of an addition what is added. None where nothing is.
+        reads: whether the old value decides the new one, other than as a term of a sum.
+        is_plain: whether it is an assignment: additions of `+=` and `atomic_add` are atomic, `x[i] = x[i] + e` is not.
+    """
+
+    target: ast.expr
+    kind: Literal["write", "add"]
+    value: ast.expr | None
+    reads: bool = False
+    is_plain: bool = False
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """All effects on the location, a read first."""
+        return ("read", self.kind) if self.reads else (self.kind,)
+
+
+def changes_of(node: ast.AST) -> list[Change]:
+    """What a statement, or the call of an atomic, changes itself: not what stands in a block or a call inside it."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            addend = addend_of(node)
+            if addend is not None:
+                return [Change(targets[0], "add", addend, is_plain=True)]
+            return [Change(part, "write", value, is_plain=True) for one in targets for part in _parts(one)]
+        case ast.AnnAssign(target=target, value=value):
+            return [Change(target, "write", value, is_plain=True)]
+        case ast.AugAssign(target=target, op=op, value=value):
+            return [_updated(target, value, is_sum=isinstance(op, ast.Add | ast.Sub))]
+        case ast.Call(args=[target, *others]) if called(node).startswith("atomic_"):
+            return [
+                _updated(target, others[0] if others else None, is_sum=called(node) in ("atomic_add", "atomic_sub"))
+            ]
+    return []
+
+
+def _updated(target: ast.expr, value: ast.expr | None, *, is_sum: bool) -> Change:
+    return Change(target, "add" if is_sum else "write", value, reads=not is_sum)
+
+
+def _parts(target: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        for element in target.elts:
+            yield from _parts(element)
+    else:
+        yield target
+
+
+def addend_of(node: ast.Assign) -> ast.expr | None:
+    """The `e` of `x[i] = x[i] + e` or `x[i] = e + x[i]`, which is an addition to x."""
+    if len(node.targets) != 1 or not isinstance(node.targets[0], ast.Subscript):
+        return None
+    if not (isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add)):
+        return None
+    target = ast.unparse(node.targets[0])
+    left, right = node.value.left, node.value.right
+    for same, other in ((left, right), (right, left)):
+        if ast.unparse(same) == target and target not in ast.unparse(other):
+            return other
+    return None
+
+
+def indices_of(node: ast.AST) -> Iterator[ast.expr]:
+    """What stands in the brackets of a location: it is read, whatever happens to the location. The outermost first."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Subscript):
+            yield node.slice
+        node = node.value
+
+
+def shaping_name(iterator: ast.expr) -> str:
+    """The array that a loop uses for its shape alone, `for i in x` or `ti.grouped(x)`, by name; "" for other loops."""
+    is_grouped = isinstance(iterator, ast.Call) and called(iterator) == "grouped" and iterator.args
+    inner = iterator.args[0] if is_grouped and isinstance(iterator, ast.Call) else iterator
+    return inner.id if isinstance(inner, ast.Name) else ""
+
+
+def possibly_changed(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[str]:
+    """Arrays that a function may change, wherever: stored into, given to an atomic, or handed to another function."""
+    known, found = set(arrays), set()
+    for node in walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            found |= {root(node)}
+        elif isinstance(node, ast.Call) and called(node) not in ("grouped", "static", "cast", "int"):
+            found |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
+    return frozenset(found & known)
