@@ -17,18 +17,18 @@ _NUMBERS = (
     "(<F> + <F>)",
     "(<F> - <F>)",
     "<F> * 0.5 * <F>",
-    "<F> / (2.0 + <leaf> * <leaf>)",
+    "<F> / (2.0 + <square>)",
     "(<F> * 0.1 * <I>)",
     "lang.min(<F>, <F>)",
     "lang.max(<F>, 0.15)",
     "lang.abs(<F>)",
-    "lang.sqrt(0.4 + <leaf> * <leaf>)",
+    "lang.sqrt(0.4 + <square>)",
     "lang.select(<C>, <F>, <F>)",
     "(<F> if <C> else <F>)",
     "lang.floor(<F> * 3.0) * 0.1",
 )
 _FUNCTIONS = (
-    "lang.exp(-<leaf> * <leaf>)",
+    "lang.exp(-<square>)",
     "lang.exp(0.5 * <name>)",
     "lang.exp(<name>)",
     "lang.tanh(<name>)",
@@ -36,7 +36,7 @@ _FUNCTIONS = (
     "lang.sin(<name>)",
     "lang.sin(<F>)",
     "lang.cos(<F>)",
-    "lang.log(1.5 + <leaf> * <leaf>)",
+    "lang.log(1.5 + <square>)",
 )
 _NO_LANES = ("lang.sin", "lang.cos", "%", "floor", "<I>")
 """What loops that end by data are not put into lanes with: most of these loops have none of it."""
@@ -270,6 +270,7 @@ class _Writer:
         fillers = {
             "<F>": lambda: self.number(scope, depth),
             "<leaf>": lambda: self.leaf(scope),
+            "<square>": lambda: self.square(scope),
             "<name>": lambda: self.dice.choice(scope.floats) if scope.floats else self.leaf(scope),
             "<I>": lambda: self.dice.choice(scope.whole),
             "<C>": lambda: self.condition(scope),
@@ -286,6 +287,11 @@ class _Writer:
         elements = [self.element(name, scope) for name in scope.read]
         own = [place for _, place in scope.own]
         return self.dice.choice([*elements, *own, *scope.floats * 3, "a", "0.7"])
+
+    def square(self, scope: _Scope) -> str:
+        """What is not negative: of a negative number a logarithm is NaN, and what follows says nothing."""
+        leaf = self.leaf(scope)
+        return f"{leaf} * {leaf}"
 
     def element(self, name: str, scope: _Scope) -> str:
         if name == "t":
