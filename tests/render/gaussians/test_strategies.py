@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.nn import make_optimizer
+from tinsmith.nn import RowOptimizer, make_optimizer
 from tinsmith.render.gaussians import DefaultStrategy, MCMCStrategy, SelectiveAdam, compute_relocation
 
 N = 12
@@ -389,6 +389,8 @@ def test_what_does_not_fit_is_refused(make):
     shared = torch.optim.Adam([params["means"], params["sh0"]])
     with pytest.raises(ts.ArgumentError, match="does not step `means` alone"):
         strategy.check_sanity(params, {**optimizers, "means": shared})
+    with pytest.raises(ts.ArgumentError, match="RowOptimizer cannot follow a parameter whose rows come and go"):
+        strategy.check_sanity(params, {**optimizers, "means": RowOptimizer([params["means"]])})
     averaging = make_optimizer([params["means"]], {"otype": "EMA", "nested": {"otype": "Adam"}})
     with pytest.raises(ts.ArgumentError, match="EMA cannot follow a parameter whose rows come and go"):
         strategy.check_sanity(params, {**optimizers, "means": averaging})

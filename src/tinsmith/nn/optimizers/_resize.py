@@ -22,9 +22,10 @@ _REMEDY = "Use torch.optim.Adam, `SelectiveAdam`, or `make_optimizer` with Adam 
 
 def require_resizable(optimizer: torch.optim.Optimizer) -> None:
     """Raises ArgumentError for an optimizer that keeps weights or counts outside of its parameters' state."""
-    if not isinstance(optimizer, Wrapper):
+    is_plain = isinstance(optimizer, torch.optim.Optimizer) and not isinstance(optimizer, Wrapper)
+    if is_plain:
         return
-    if not isinstance(optimizer, ExponentialDecay):
+    if not isinstance(optimizer, ExponentialDecay):  # a RowOptimizer is no torch.optim.Optimizer
         headline = f"{type(optimizer).__name__} cannot follow a parameter whose rows come and go"
         raise ArgumentError(refusal(headline, [("optimizer", type(optimizer).__name__)], _REMEDY))
     require_resizable(optimizer.nested)
