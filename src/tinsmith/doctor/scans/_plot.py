@@ -34,7 +34,7 @@ def plot(found: ScanCheck, path: str | Path | None = None) -> Any:
         if some:
             apart = [max(one.apart, 1e-16) for one in some]
             right.loglog([one.steps for one in some], apart, "o", color=colour, label=verdict)
-    right.set(title="gradient and differences", xlabel="steps", ylabel="apart, relative")
+    right.set(title="gradient and differences", xlabel="steps", ylabel="relative error")
     right.legend(fontsize=8)
     if path is not None:
         figure.savefig(path)
