@@ -122,3 +122,34 @@ def test_sine_and_cosine_are_within_two_units_in_the_last_place(lang, make, exac
 def test_sine_of_zero(lang):
     x = torch.tensor([0.0, -0.0, 1e-40])
     assert op_of(lang, ARITHMETIC["sin"])(x).abs().max() < LEAST
+
+
+def power_of(lang):
+    power = ARITHMETIC["pow"](lang)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), e: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            y[i] = power(x[i], e[i])
+
+    return ts.op("x[n], e[n] -> y[n]")(kernel)
+
+
+@pytest.mark.parametrize("size", [1, 20, 126], ids=["around 1", "ordinary", "all"])
+def test_powers_are_within_two_units_in_the_last_place(lang, size):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.exp2((2.0 * torch.rand(300_000, generator=generator) - 1.0) * size)
+    e = (252.0 * torch.rand(300_000, generator=generator) - 126.0) / torch.log2(x)
+    wanted = x.double() ** e.double()
+    is_number = (wanted > 2.0 * LEAST) & (wanted < 2.0**127)
+    assert is_number.sum() > 200_000
+    assert furthest(power_of(lang)(x, e)[is_number], wanted[is_number]) < 0.6
+    negative = power_of(lang)(-x[:1000], torch.full((1000,), 3.0))
+    torch.testing.assert_close(negative, -(x[:1000] ** 3.0), rtol=2e-7, atol=LEAST)
+
+
+def test_powers_at_their_ends_are_torchs(lang):
+    size = [0.0, 1.0, 2.0, 0.5, 3.0, 1e30, 1e-30, 2.0**24 + 2, math.inf, 1.5, 7.0]
+    ends = torch.tensor([*size, *(-one for one in size), math.nan])
+    x, e = (one.flatten() for one in torch.meshgrid(ends, ends, indexing="ij"))
+    torch.testing.assert_close(power_of(lang)(x, e), x**e, rtol=3e-7, atol=LEAST, equal_nan=True)

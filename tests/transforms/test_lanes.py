@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from support.by_hand import DEFAULTS, array, assign, atomic, branch, cast, kernel, local, loop, store, unary
+from support.by_hand import DEFAULTS, E, array, assign, atomic, branch, cast, kernel, local, loop, store, unary
 from tinsmith.source.ir import nodes, printed
 from tinsmith.transforms import strip_functions
 
@@ -115,6 +115,22 @@ def test_lanes_agree_on_lists():
     assert "lanes_agree = of_lanes == of_lanes_1" in found
     assert "_lang.atomic_add(y[k], of_lanes_" in found
     assert "for lane in range(block_size)" in found
+
+
+def power(base, exponent):
+    return E(nodes.Binary("pow", base.expr, exponent.expr, "f32"))
+
+
+def test_powers_by_arithmetic():
+    """Where they pay; else a power keeps its loop from lanes, as a function of the library does."""
+    one = of(leave_at(T), assign("t", power(T, X["r"])))
+    assert strip_functions(one) is one
+    found = text(strip_functions(one, has_powers=True))
+    assert "t = _lang.select(lanes_2, _pow(t, x[r]), t)" in found
+    whole = of(leave_at(T), assign("t", power(T, cast(T, "i32"))))
+    assert strip_functions(whole, has_powers=True) is whole
+    outside = kernel([X, Y], [loop("r", Y.size(), [store(Y, "r", power(X["r"], X["r"]))], is_parallel=True)])
+    assert "_pow" not in text(strip_functions(outside, has_powers=True))
 
 
 def atomic_add(index, value):

@@ -87,7 +87,7 @@ def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bo
         kernel = stage.lowered(variant, values).kernel
     except NotCovered:
         return False
-    return strip_functions(kernel) is not kernel
+    return strip_functions(kernel, has_powers=stage.engine.has_fast_vectors) is not kernel
 
 
 def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

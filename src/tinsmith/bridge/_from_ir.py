@@ -66,7 +66,7 @@ def compile_ir(
     texts |= dict.fromkeys(fields, "_lang.template()")
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
     if stage.engine.device_type() == "cpu" and not variant.adjoint and not stage.is_checked:
-        kernel = strip_functions(kernel)
+        kernel = strip_functions(kernel, has_powers=stage.engine.has_fast_vectors)
     tree = printed(kernel, texts, defaults)
     function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
     # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.

@@ -157,6 +157,8 @@ class Engine(ABC):
     """One engine. Stateless: everything that changes lives in the engine itself."""
 
     name: str
+    has_fast_vectors: bool = False
+    """Whether vectors of float64 are wide enough to pay, on all CPUs: its compiler must know those of today."""
 
     # Recognising what the user hands us -------------------------------------------------
     @property

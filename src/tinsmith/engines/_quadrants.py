@@ -23,6 +23,7 @@ class Quadrants(Engine):
     """Quadrants, behind the contract."""
 
     name = "quadrants"
+    has_fast_vectors = True
 
     @property
     def lang(self) -> ModuleType:

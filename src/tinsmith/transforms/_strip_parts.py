@@ -18,6 +18,8 @@ SHORTEST = 8
 """A loop of fewer iterations stays whole: strips of it take longer (docs/about/decisions/vector-speed.md)."""
 FUNCTIONS = {name: f"arithmetic_{name}" for name in ARITHMETIC_FUNCTIONS}
 """Functions that move, and the same by arithmetic alone."""
+POWER = "arithmetic_pow"
+"""The same for "pow", in lanes alone: strips work out functions of one number."""
 LIMITS = {"arithmetic_cos": 1048576.0, "arithmetic_sin": 1048576.0}
 """Numbers that some take must be less than that in size; NaN is not."""
 KINDS = frozenset({"f32", "f64", "i32"})
@@ -25,7 +27,7 @@ KINDS = frozenset({"f32", "f64", "i32"})
 _UNARY = frozenset({"neg", "not", "~", "sqrt", "abs", "floor", "ceil"})
 """Operations that are machine vectors' own."""
 _BINARY = frozenset(
-    {"+", "-", "*", "min", "max", "&", "|", "^", "<<", ">>", "and", "or", "==", "!=", "<", "<=", ">", ">="}
+    {POWER, "+", "-", "*", "min", "max", "&", "|", "^", "<<", ">>", "and", "or", "==", "!=", "<", "<=", ">", ">="}
 )
 _LIBRARY = {arithmetic: name for name, arithmetic in FUNCTIONS.items()}
 
@@ -33,6 +35,19 @@ _LIBRARY = {arithmetic: name for name, arithmetic in FUNCTIONS.items()}
 def moves(one: nodes.Unary) -> bool:
     """Whether there is arithmetic for a function, which is there for float32 alone."""
     return one.operator in FUNCTIONS and one.type == "f32" and one.value.type == "f32"
+
+
+def with_powers(one: nodes.Stmt) -> nodes.Stmt:
+    """A statement with powers by arithmetic: those of two float32."""
+
+    def change(expr: nodes.Expr) -> nodes.Expr:
+        found = walk.rebuilt(expr, change)
+        if not isinstance(found, nodes.Binary) or found.operator != "pow":
+            return found
+        is_single = found.type == found.left.type == found.right.type == "f32"
+        return replace(found, operator=POWER) if is_single else found
+
+    return walk.changed(one, change)
 
 
 def is_vector(one: nodes.Expr) -> bool:

@@ -36,6 +36,7 @@ from ._strip_parts import (
     number,
     run_lanes,
     strips_between,
+    with_powers,
     within_limits,
 )
 from .lanes import run_in_lanes
@@ -44,16 +45,19 @@ _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
 
 
-def strip_functions(kernel: nodes.Kernel) -> nodes.Kernel:
+def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False) -> nodes.Kernel:
     """A kernel that works out functions and stored values ahead, for machine vectors; the same one where none can be.
 
-    It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass.
+    It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass. With `has_powers`, loops
+    in lanes raise by arithmetic too, which is in float64.
     """
     names = Names(names_of(kernel))
     names.types |= kernel.locals
     writer = _Writer(names, frozenset(kernel.cells))
     body = tuple(
-        strip_elementwise(one, kernel, names) or run_in_lanes(one, kernel, names) or writer.task(one)
+        strip_elementwise(one, kernel, names)
+        or run_in_lanes(with_powers(one) if has_powers else one, kernel, names)
+        or writer.task(one)
         for one in kernel.body
     )
     return kernel if body == kernel.body else replace(kernel, body=body, locals=names.types)

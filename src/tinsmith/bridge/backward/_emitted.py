@@ -102,7 +102,7 @@ class Emitted:
         kernel = spread_blocks(kernel) if engine.device_type() == "cpu" else kernel
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
         if engine.device_type() == "cpu" and not self.stage.is_checked:
-            kernel = strip_functions(kernel)
+            kernel = strip_functions(kernel, has_powers=engine.has_fast_vectors)
         function, text = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
         # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
         is_aliased = is_swept(self.kernel.body)

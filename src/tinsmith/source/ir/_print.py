@@ -45,7 +45,7 @@ _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
 }
 _CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
 """Operations that the engines call otherwise than the IR."""
-ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in ARITHMETIC_FUNCTIONS}
+ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in (*ARITHMETIC_FUNCTIONS, "pow")}
 """Functions by arithmetic alone, which no engine has, and what printed source calls them."""
 _Single: TypeAlias = (
     nodes.Assign
@@ -257,6 +257,9 @@ class _Writer:
     def binary(self, one: nodes.Binary) -> ast.expr:
         if one.operator == "straight_through":
             return self.expression(one.left)
+        if one.operator in ARITHMETIC:
+            operands = [self.operand(one.left), self.operand(one.right)]
+            return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), operands, [])
         is_known = isinstance(one.left, nodes.Const) and isinstance(one.right, nodes.Const)
         left = self.operand(one.left) if is_known else self.expression(one.left)
         right = self.expression(one.right)

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from ...source.ir import nodes, types, walk
 from .._names import Names
-from .._strip_parts import FUNCTIONS, LIMITS, assign, integer, is_vector, moves, number
+from .._strip_parts import FUNCTIONS, LIMITS, POWER, assign, integer, is_vector, moves, number
 from ..analysis import defined, mentioned
 
-_FUNCTION, _BRANCH = 10, 6
-"""Operations that a function counts as, and a branch that lanes take the one way or the other."""
+_FUNCTION, _POWER, _BRANCH = 10, 40, 6
+"""Operations that a function counts as, a power, and a branch that lanes take the one way or the other."""
 
 
 def ended_by_data(body: Sequence[nodes.Stmt]) -> Iterator[nodes.For | nodes.While]:
@@ -51,7 +51,9 @@ def operations(body: Sequence[nodes.Stmt]) -> int:
             found += _BRANCH
         for part in (part for expr in walk.expressions(one) for part in walk.parts(expr)):
             is_operation = isinstance(part, nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast)
-            found += _FUNCTION if isinstance(part, nodes.Unary) and moves(part) else is_operation
+            is_function = isinstance(part, nodes.Unary) and moves(part)
+            is_power = isinstance(part, nodes.Binary) and part.operator == POWER
+            found += _FUNCTION if is_function else _POWER if is_power else is_operation
     return found
 
 
