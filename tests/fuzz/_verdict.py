@@ -18,7 +18,7 @@ import tinsmith as ts
 from fuzz._grammar import Program
 from fuzz._parts import COUNT, FACTOR, RANKS
 from tinsmith._config import config
-from tinsmith.bridge._oracle import called, followed
+from tinsmith.bridge._oracle import bind_call, interpret_call
 
 CHECKS: tuple[str, ...] = ("values", "gradients", "tangents")
 """What is compared."""
@@ -224,7 +224,7 @@ def _is_at_a_jump(program: Program, lang: ModuleType, draws: int = 8) -> bool:
     if any(one.rule == "TS606" for one in ts.sanitize(op, *inputs)):
         return True
     here = said(*inputs)
-    rounded = followed(*called(op, inputs, {}), {}, faithful=True)
+    rounded = interpret_call(*bind_call(op, inputs, {}), {}, faithful=True)
     if not all(
         torch.allclose(a.double(), b.double(), rtol=SINGLE, atol=SINGLE)
         for a, b in zip(here, rounded.values(), strict=False)

@@ -21,7 +21,6 @@ from ._streams import keep_order
 from ._torch_probes import torch_probes
 from ._tracing import (
     SingleLevelFunction,
-    apart,
     apply_at_one_level,
     constant_when_traced,
     has_forward_mode,
@@ -33,6 +32,7 @@ from ._tracing import (
     is_transformed,
     older_batches,
     one_level_down,
+    outside_transforms,
     plain_apply,
     transforms_in_graph,
 )
@@ -69,7 +69,6 @@ __all__ = [
     "Stepping",
     "Transfer",
     "adjoint_source",
-    "apart",
     "apply_at_one_level",
     "chain",
     "constant_when_traced",
@@ -96,6 +95,7 @@ __all__ = [
     "one_level_down",
     "op",
     "oracle",
+    "outside_transforms",
     "plain_apply",
     "prepare_stepping",
     "reference_to",

@@ -12,10 +12,10 @@ from .._errors import ArgumentError, SpecError, refusal
 from ..engines import Parameter, of_kernel, one_at_a_time
 from ..spec import Fixed
 from ._case import Case
+from ._describe_backward import describe_backward
 from ._op import Op
 from ._signature import Signature, fitting_dtypes
 from ._stage import Stage
-from ._told import told
 from .backward import SourceReverse
 from .derived import recorded_at
 
@@ -47,7 +47,7 @@ def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = No
         f"# The gradient of `{op.name}`: {signature.spec}",
         f"# of {', '.join(sorted(active))}, on {signature.stages[0].engine.name}",
     ]
-    return "\n".join(_spaced([*lines, *told(at, active)])) + "\n"
+    return "\n".join(_spaced([*lines, *describe_backward(at, active)])) + "\n"
 
 
 def _spaced(lines: Sequence[str]) -> list[str]:

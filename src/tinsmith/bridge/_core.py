@@ -24,7 +24,7 @@ from ._elements import check_element
 from ._field_contents import FieldContents
 from ._kind import Kind
 from ._layout import Input, Layout, Make, Result
-from ._lowered import lowered
+from ._lowered import lower_stages
 from ._pace import Pace
 from ._plan import Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
@@ -190,7 +190,7 @@ class Core:
         pictures = self.fingerprints(call.templates)
         case = Case(signature, shapes, dtypes, frozenset(), pictures, call.templates)
         try:
-            kernels = lowered(case)
+            kernels = lower_stages(case)
         except NotCovered:
             return found
         return add_block_memory(found, kernels, signature.op)
@@ -245,7 +245,7 @@ class Core:
 
     def kernels(self, case: Case) -> list[Lowered]:
         """The kernels as IR, for a kind of call. Raises NotCovered."""
-        return lowered(case)
+        return lower_stages(case)
 
     def together(self, batched: frozenset[str]) -> frozenset[str]:
         """Inputs that have a batch dimension where these have: no more of them."""

@@ -16,9 +16,9 @@ from ..source.ir import Lowered, NotCovered
 from ._binding import Bound
 from ._case import Case
 from ._examined import Examinable, Examined, Origin, Tensors
-from ._lowered import lowered
+from ._lowered import lower_stages
 from ._op import Op
-from ._oracle import Observer, called, followed, leaves_of
+from ._oracle import Observer, bind_call, interpret_call, leaves_of
 from ._route import Form
 from ._tracing import is_transformed
 from .backward import AutoAt, HandWritten, SourceAt
@@ -51,7 +51,7 @@ class ExaminedOp(Examined):
 
     @lazy
     def _plain_kernels(self) -> list[Lowered]:
-        return lowered(self._case)
+        return lower_stages(self._case)
 
     @lazy
     def seeded_kernels(self) -> list[Lowered]:
@@ -164,7 +164,7 @@ class ExaminedOp(Examined):
         observer: Observer | None = None,
     ) -> dict[str, torch.Tensor]:
         kernels = self.seeded_kernels if seeded else self.kernels
-        return followed(self.bound, self.form, leaves, faithful=faithful, kernels=kernels, observer=observer)
+        return interpret_call(self.bound, self.form, leaves, faithful=faithful, kernels=kernels, observer=observer)
 
     def with_adjoint(self, adjoint: str | None) -> ExaminedOp:
         if adjoint is None:
@@ -185,7 +185,7 @@ class ExaminedOp(Examined):
         return self._of(Op(self.op._kernels, self.op._text, replace(self.op._options, **options)), self.arguments)
 
     def _of(self, op: Op, arguments: Mapping[str, Any]) -> ExaminedOp:
-        return ExaminedOp(op, *called(op, (), arguments), self.kind)
+        return ExaminedOp(op, *bind_call(op, (), arguments), self.kind)
 
 
 def _widen(value: Any) -> Any:
@@ -217,12 +217,12 @@ def examined(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], wh
             raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
         return subject._examine(inputs, who)
     op = subject.functional  # what it updates in place is compared as what it returns
-    return ExaminedOp(op, *called(op, inputs, named))
+    return ExaminedOp(op, *bind_call(op, inputs, named))
 
 
 def examined_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> ExaminedOp:
     """Lay open a call of the op that a layer runs as."""
-    return ExaminedOp(op, *called(op, tuple(inputs), named), "layer")
+    return ExaminedOp(op, *bind_call(op, tuple(inputs), named), "layer")
 
 
 def lint_subject(subject: Op | Examinable) -> list[Finding]:

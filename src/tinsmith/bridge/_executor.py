@@ -168,7 +168,7 @@ class PassWriter(PassText):
 
     def act(self) -> None:
         steps = {
-            place: self.compiled(action)
+            place: self.compile_launch(action)
             for place, action in enumerate(self.layout.in_order)
             if not isinstance(action, Make | Copy | Tapes)
         }
@@ -188,7 +188,7 @@ class PassWriter(PassText):
                     self.group.append(steps[place])
         self.flush()
 
-    def compiled(self, launch: ProgramLaunch) -> Step:
+    def compile_launch(self, launch: ProgramLaunch) -> Step:
         step = launch.step(self.kind, may_vectorize=self.may_vectorize)
         self.aligned |= dict(step.aligned)
         return step
@@ -289,7 +289,7 @@ class PassWriter(PassText):
             self.add(f"{iterations} = {self.formula(tapes.iterations, tapes)}")
         else:
             self.put(tapes.total, f"{room}.zeros(1).reshape(())", (), torch.int32)
-            self.group.append(self.compiled(tapes.iterations))
+            self.group.append(self.compile_launch(tapes.iterations))
             self.flush()
             self.add(f"{iterations} = int({self.memory(tapes.total)})")
         entries: dict[TapeSize, str] = {}
@@ -313,7 +313,7 @@ class PassWriter(PassText):
         counted = [(size, *size.starts) for size in tapes.sizes if size.starts is not None]
         for _, _, counts in counted:
             self.put(counts, f"{room}.zeros({iterations})", (iterations,), torch.int32)
-        self.group.append(self.compiled(launch))
+        self.group.append(self.compile_launch(launch))
         self.flush()
         found = {}
         for size, starts, counts in counted:

@@ -10,10 +10,10 @@ from .._errors import GradientError
 from ..engines import one_at_a_time
 from ._case import Case
 from ._core import Core
+from ._describe_backward import describe_backward
 from ._route import compute_dtypes
 from ._signature import fitting_dtypes
 from ._stage import Stage
-from ._told import told
 from ._variant import ArrayType, Variant
 from .backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
 from .operators import shares_of
@@ -78,7 +78,7 @@ def _asked(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
             yield f"  for {', '.join(sorted(active))}" + (" on one thread" if is_serial else "")
             reason = at.refusal(active)
             if reason is None:
-                yield from (f"    {line}".rstrip() for line in told(at, active, is_serial=is_serial))
+                yield from (f"    {line}".rstrip() for line in describe_backward(at, active, is_serial=is_serial))
                 continue
             yield f"    not generated: {reason.construct}, at {reason.place}"
             if isinstance(reverse, AutoReverse) and reason.race is None:

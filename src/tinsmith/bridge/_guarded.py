@@ -96,10 +96,12 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     handed = {**fields, RECORD: record_of(stage.engine)}
     words = f"the kernel of op `{op}` does not compile with its bounds checked"
     compiled = compile_ir(stage, variant, kernel, handed, words, "Leave out `check_bounds`.")
-    return guarded(compiled, sites, stage.engine, op, kernel)
+    return guard_launches(compiled, sites, stage.engine, op, kernel)
 
 
-def guarded(compiled: Compiled, sites: Sequence[Site], engine: Engine, op: str, kernel: nodes.Kernel) -> Compiled:
+def guard_launches(
+    compiled: Compiled, sites: Sequence[Site], engine: Engine, op: str, kernel: nodes.Kernel
+) -> Compiled:
     """A compiled kernel whose launches raise BoundsError."""
     launch = GuardedLaunch(compiled.launch, record_of(engine), sites, op, kernel.name, kernel.path)
     return replace(compiled, launch=launch)

@@ -12,7 +12,7 @@ from ._case import Case
 from ._stage import Stage
 
 
-def lowered(case: Case) -> list[Lowered]:
+def lower_stages(case: Case) -> list[Lowered]:
     """The kernels of an op as IR, in order. Raises NotCovered."""
     stages = case.signature.stages
     pairs = zip(stages, case.variants, strict=True)
@@ -44,7 +44,7 @@ class Launched:
     launches: Sequence[int]
 
 
-def launched(case: Case) -> Launched:
+def lower_launches(case: Case) -> Launched:
     """The kernels of an op, each lowered once: arguments are named as in its first launch. Raises NotCovered."""
     stages = case.signature.stages
     places = {stage: place for place, stage in enumerate(case.signature.firsts)}
@@ -53,14 +53,14 @@ def launched(case: Case) -> Launched:
     return Launched(_with_memory_apart(case, [*places], kernels), [places[stage.first] for stage in stages])
 
 
-def followed(case: Case) -> list[Lowered]:
+def require_lowered(case: Case) -> list[Lowered]:
     """The same for who cannot do without.
 
     Raises:
         KernelError: a kernel uses what the front end does not know.
     """
     try:
-        return lowered(case)
+        return lower_stages(case)
     except NotCovered as reason:
         raise KernelError(
             refusal(

@@ -18,7 +18,7 @@ from ._match import match
 from ._options import OpOptions
 from ._orders import call_order, warn_of_orders
 from ._relaunch import stage_of, stages_of
-from ._signature import Signature, settled
+from ._signature import Signature, compute_lazy_values
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
 from .derived import BlockedCore, SeededCore, has_draws
 from .operators import define_operators
@@ -47,7 +47,7 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
         is_deterministic=options.deterministic,
         refuses_half=options.half == "refuse",
     )
-    signature = settled(signature)
+    signature = compute_lazy_values(signature)
     for engine in {stage.engine for stage in stages}:
         engine.settle()
     if options.order is None:
@@ -87,7 +87,7 @@ def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options
         overwrites=updated,
     )
     found = replace(found, is_deterministic=signature.is_deterministic, refuses_half=signature.refuses_half)
-    return _core(settled(found), EngineReverse(found))
+    return _core(compute_lazy_values(found), EngineReverse(found))
 
 
 def _core(signature: Signature, reverse: Reverse) -> Core:

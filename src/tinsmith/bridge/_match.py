@@ -14,7 +14,7 @@ from .._errors import KernelError, SpecError, nearest, refusal
 from ..engines import HALVES, SPEC_DTYPES, Parameter
 from ..source import static_size
 from ..spec import Fixed, Item, Spec
-from ._signature import WHOLE_DTYPES, Signature, settled
+from ._signature import WHOLE_DTYPES, Signature, compute_lazy_values
 from ._stage import Stage
 
 
@@ -70,7 +70,7 @@ def match(
         stage.baked_values.survey(stage.templates({}))
     if is_run:
         _check_written(signature)
-    return settled(signature)
+    return compute_lazy_values(signature)
 
 
 def _check_item(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], stages: Sequence[Stage]) -> None:

@@ -206,7 +206,7 @@ class Op(Generic[Result]):
 
     def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
         if self._structs:
-            bound = bind(self._signature, (), self._structs.apart(arguments, named))
+            bound = bind(self._signature, (), self._structs.take_apart(arguments, named))
         elif named or not self._takes_tensors_only or len(arguments) != self._count:
             bound = bind(self._signature, arguments, named)
         else:

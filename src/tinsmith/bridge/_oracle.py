@@ -19,7 +19,7 @@ from ..source.ir import Lowered, nodes
 from ..transforms.adjoint import evaluated
 from ._binding import Bound
 from ._call import Call
-from ._lowered import followed as kernels_of
+from ._lowered import require_lowered
 from ._op import Op
 from ._route import Form, checked_form
 from ._tracing import is_transformed
@@ -94,25 +94,25 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
     if is_transformed():
         words = f"ts.oracle of op `{op.name}` was asked inside a transform of torch.func, or forward mode"
         raise ArgumentError(refusal(words, remedy="Ask it outside: it differentiates by itself, given `cotangents`."))
-    bound, form = called(op, inputs, named)
+    bound, form = bind_call(op, inputs, named)
     title = f"op `{op.name}`"
     wanted = None if cotangents is None else by_output(title, form.call.core.signature.outputs, cotangents)
     leaves = {} if wanted is None else leaves_of(bound, form)
     with torch.set_grad_enabled(wanted is not None):
-        outputs = followed(bound, form, leaves)
+        outputs = interpret_call(bound, form, leaves)
     check_shapes(title, wanted or {}, outputs)
-    gradients = {} if wanted is None else _pulled_back(outputs, wanted, leaves)
+    gradients = {} if wanted is None else _pull_back(outputs, wanted, leaves)
     return Answer({name: tensor.detach() for name, tensor in outputs.items()}, gradients)
 
 
-def called(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Bound, Form]:
+def bind_call(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Bound, Form]:
     """A call's arguments by kind, and the form in which it is run. Raises what a call would."""
     bound = op._bound(inputs, dict(named))
     op._routes.find(bound)
     return bound, checked_form(op._core, bound)
 
 
-def followed(
+def interpret_call(
     bound: Bound,
     form: Form,
     leaves: Mapping[str, Any],
@@ -133,13 +133,13 @@ def followed(
     scalars = {name: leaves.get(name, value) for name, value in bound.scalars.items()}
     run = _Run(call.single, scalars, faithful, kernels, observer)
     if call.batch is None:
-        return _placed(run.outputs(arrays), bound, form, faithful)
+        return _place_outputs(run.outputs(arrays), bound, form, faithful)
     samples = [
         run.outputs({name: tensor[sample] if name in call.batched else tensor for name, tensor in arrays.items()})
         for sample in range(call.batch)
     ]
     outputs = {name: _stacked([one[name] for one in samples], run, name) for name in signature.outputs}
-    return _placed(outputs, bound, form, faithful)
+    return _place_outputs(outputs, bound, form, faithful)
 
 
 class _Run:
@@ -160,7 +160,7 @@ class _Run:
         self.made = {one.name: one for one in call.made}
         for stage in signature.stages:
             stage.baked_values.check_fields(signature.op)
-        self._kernels = kernels_of(call.core.case(call)) if kernels is None else kernels
+        self._kernels = require_lowered(call.core.case(call)) if kernels is None else kernels
         self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
 
     def outputs(self, inputs: Mapping[str, torch.Tensor]) -> _Tensors:
@@ -202,7 +202,7 @@ def _stacked(samples: list[torch.Tensor], run: _Run, name: str) -> torch.Tensor:
     return torch.stack(samples) if samples else torch.zeros(0, *run.made[name].shape, dtype=run.made[name].dtype)
 
 
-def _placed(outputs: _Tensors, bound: Bound, form: Form, faithful: bool) -> _Tensors:
+def _place_outputs(outputs: _Tensors, bound: Bound, form: Form, faithful: bool) -> _Tensors:
     """Outputs with the batch dims that the call had, on the device that it was on."""
     device = form.call.core.device(bound.tensors)
     inner = 0 if form.call.batch is None else 1
@@ -272,7 +272,7 @@ def check_shapes(title: str, wanted: _Tensors, outputs: _Tensors) -> None:
             raise ShapeError(refusal(words, rows, "Pass one of the output's shape."))
 
 
-def _pulled_back(outputs: _Tensors, cotangents: _Tensors, leaves: _Tensors) -> _Tensors:
+def _pull_back(outputs: _Tensors, cotangents: _Tensors, leaves: _Tensors) -> _Tensors:
     reached = [name for name in cotangents if outputs[name].requires_grad]
     if not reached or not leaves:
         return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}

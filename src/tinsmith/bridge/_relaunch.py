@@ -56,14 +56,14 @@ class Relaunch(Stage):
         kernel, fields = self._first.lowered(variant, values, in_blocks=in_blocks)
         # statements of its own in any case: an op's kernels are told apart by their stores
         arguments = {self._renamed.get(name, name): kind for name, kind in kernel.arguments.items()}
-        body = tuple(walk.changed(one, self._named) for one in kernel.body)
-        memory = {name: tuple(map(self._named, sizes)) for name, sizes in kernel.block_memory.items()}
+        body = tuple(walk.changed(one, self._rename) for one in kernel.body)
+        memory = {name: tuple(map(self._rename, sizes)) for name, sizes in kernel.block_memory.items()}
         return Lowered(replace(kernel, arguments=arguments, body=body, block_memory=memory), fields)
 
-    def _named(self, expr: nodes.Expr) -> nodes.Expr:
+    def _rename(self, expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Argument):
             return replace(expr, name=self._renamed.get(expr.name, expr.name))
-        return walk.rebuilt(expr, self._named)
+        return walk.rebuilt(expr, self._rename)
 
 
 def stages_of(

@@ -164,7 +164,7 @@ class Signature:
         return self.by_name.get(name, [])
 
 
-def settled(signature: Signature) -> Signature:
+def compute_lazy_values(signature: Signature) -> Signature:
     """The signature with everything that it works out once, worked out."""
     spec, inner = signature.spec, signature.kernel_spec
     for part in (signature, spec, inner, *spec.items, *inner.items):

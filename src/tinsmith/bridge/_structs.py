@@ -53,7 +53,7 @@ class Structs:
         """Whether there are any."""
         return bool(self._paths)
 
-    def apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    def take_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """A call's arguments by name, with the members of structs in their places. Raises ArgumentError."""
         if len(arguments) > len(self.order):
             rows = [("expected", f"{len(self.order)}: {', '.join(self.order)}"), ("came", str(len(arguments)))]

@@ -204,7 +204,7 @@ def _tables_outlive_transforms() -> bool:
     tables: list[torch.Tensor] = []
 
     def make(x: torch.Tensor) -> torch.Tensor:
-        with tracing.apart():
+        with tracing.outside_transforms():
             tables.append(torch.ones(3) * 2)
         return x
 

@@ -88,7 +88,7 @@ def one_level_down() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def apart() -> Iterator[None]:
+def outside_transforms() -> Iterator[None]:
     """Within, tensors are made for keeps: what is made under a transform or in inference mode dies with it.
 
     For tables that are made at a first call, whenever that is, and kept for all others.

@@ -107,7 +107,7 @@ def note_values(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, Any])
         return None
     # `op._bound` would draw a seed, and so change torch's random numbers.
     signature, structs = op._signature, op._structs
-    bound = bind(signature, (), structs.apart(arguments, named)) if structs else bind(signature, arguments, named)
+    bound = bind(signature, (), structs.take_apart(arguments, named)) if structs else bind(signature, arguments, named)
     return note_core(op._core, bound.templates)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusal
-from ..bridge import Op, apart, op
+from ..bridge import Op, op, outside_transforms
 from ..reference import Rendered, Shading
 from ._ops import built, in_single, made
 from ._rule import Asked, Rule, run
@@ -246,7 +246,7 @@ def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.devi
 
 @functools.lru_cache(maxsize=256)
 def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with apart():  # of modes and transforms: it outlives the call
+    with outside_transforms():  # of modes and transforms: it outlives the call
         return torch.tensor(numbers, dtype=dtype, device=device)
 
 

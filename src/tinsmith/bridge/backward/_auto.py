@@ -45,7 +45,7 @@ class AutoAt(ReverseAt):
         self.engine = engine
         self._told: set[frozenset[str]] = set()
 
-    def chosen(self, active: frozenset[str]) -> ReverseAt:
+    def choose(self, active: frozenset[str]) -> ReverseAt:
         """The one that these inputs' gradients come from."""
         reason = self.source.refusal(active)
         # The engine's gradient of a race is chance: the generated one's refusal says why.
@@ -53,10 +53,10 @@ class AutoAt(ReverseAt):
 
     def check(self, active: frozenset[str]) -> None:
         with self._source_first(active):
-            self.chosen(active).check(active)
+            self.choose(active).check(active)
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
-        return self.chosen(active).reads(active)
+        return self.choose(active).reads(active)
 
     @contextlib.contextmanager
     def _source_first(self, active: frozenset[str]) -> Iterator[None]:
@@ -75,10 +75,10 @@ class AutoAt(ReverseAt):
             raise GradientError(f"{refusal(words, rows, remedy)}\n{indent(str(engines), '  ')}") from engines
 
     def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
-        return self.chosen(active).groups(active, given)
+        return self.choose(active).groups(active, given)
 
     def needs_stacks(self, active: frozenset[str]) -> bool:
-        return self.chosen(active).needs_stacks(active)
+        return self.choose(active).needs_stacks(active)
 
     def stacks(
         self, active: frozenset[str], shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]
@@ -92,7 +92,7 @@ class AutoAt(ReverseAt):
             self._told.add(wish.active)
             warn(_engines_own(kind.signature.op, reason))
         with self._source_first(wish.active):
-            return self.chosen(wish.active).backward(kind, wish)
+            return self.choose(wish.active).backward(kind, wish)
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:

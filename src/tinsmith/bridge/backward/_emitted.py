@@ -23,7 +23,7 @@ from ...transforms import (
     strip_functions,
 )
 from .._from_ir import namespace_of
-from .._guarded import guarded, record_of
+from .._guarded import guard_launches, record_of
 from .._stage import Stage
 from .._steps import Entry, Step
 
@@ -114,7 +114,7 @@ class Emitted:
             found = engine.compile(function, fields, adjoint=False, is_careful=True, is_aliased=is_aliased)
             if key is not None:
                 _COMPILED[key] = found
-            return guarded(found, sites, engine, self.op, kernel) if self.stage.is_checked else found
+            return guard_launches(found, sites, engine, self.op, kernel) if self.stage.is_checked else found
         except TinsmithError:
             raise
         except Exception as cause:

@@ -173,7 +173,7 @@ class EngineReverse(KernelReverse):
         fetched = stage.roles[name].fetched
         if fetched is None or (name in self._steady and name not in needed):
             return
-        called = self._called(name)
+        called = self._name_in_kernel(name)
         words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{called}` returned"
         atomic = f"{stage.module_name}.atomic_add(...)"
         remedy = f"Store it in an integer array, `slot[i] = {atomic}`, and use it in a later loop."
@@ -185,7 +185,7 @@ class EngineReverse(KernelReverse):
         if found is None:
             return
         engine = stage.engine.name
-        op, called = self.signature.op, self._called(name)
+        op, called = self.signature.op, self._name_in_kernel(name)
         words = f"{engine}'s reverse mode does not reverse the loop of op `{op}` that hands on `{called}`"
         rows = [("used", found[0].place), ("changed", found[1].place)]
         remedy = f"Write the loop inside another, `for _ in range(1):`, or {self._way()}."
@@ -223,7 +223,7 @@ class EngineReverse(KernelReverse):
                 self._refuse_lost(name, "read", reads[0].place, "counted up", changes[0].place)
 
     def _refuse_lost(self, name: str, read: str, at: str, changed: str, where: str) -> None:
-        called = self._called(name)
+        called = self._name_in_kernel(name)
         words = f"op `{self.signature.op}` overwrites a value of `{called}` that its gradient needs"
         remedy = f"Write each value to a place of its own (`{called}[t + 1]` from `{called}[t]`), or {self._way()}."
         raise GradientError(refusal(words, [(read, at), (changed, where)], remedy))
@@ -243,14 +243,14 @@ class EngineReverse(KernelReverse):
                 later.setdefault(name, LaterChanges()).add(stage.roles[name], values, stage)
         if found is not None:
             reader, name, (_, change, writer) = found
-            op, called = self.signature.op, self._called(name)
+            op, called = self.signature.op, self._name_in_kernel(name)
             words = f"op `{op}` changes a value of `{called}` that its gradient needs, after `{reader.name}` read it"
             own = "an array of its own to write, in `scratch=`"
             own = f"a field of its own to write, or {self._way()}" if self._instead else own
             rows = [(f"changed by `{writer.name}`", change.place)]
             raise GradientError(refusal(words, rows, f"Give each kernel {own}."))
 
-    def _called(self, name: str) -> str:
+    def _name_in_kernel(self, name: str) -> str:
         """What people call an array: `self.x`, where a field that they gave no name of its own became `self_x`."""
         fields = (called for stage in self.signature.firsts for called in stage.links.fields)
         return next((called for called in fields if called.replace(".", "_") == name), name)

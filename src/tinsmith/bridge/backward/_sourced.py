@@ -25,7 +25,7 @@ from .._case import Case
 from .._determinism import fix_order
 from .._kind import Kind
 from .._layout import Layout
-from .._lowered import Launched, launched
+from .._lowered import Launched, lower_launches
 from .._signature import Signature
 from ._emitted import Emitted
 from ._generated import backward_layout
@@ -46,7 +46,7 @@ class SourceReverse(Reverse):
 
     def __init__(self, signature: Signature, kernels: Kernels | None = None) -> None:
         self.signature = signature
-        self._kernels = launched if kernels is None else lambda case: _launched_once(kernels(case))
+        self._kernels = lower_launches if kernels is None else lambda case: _launched_once(kernels(case))
         self._at: dict[Any, SourceAt] = {}
 
     @property
@@ -57,14 +57,14 @@ class SourceReverse(Reverse):
     def at(self, case: Case) -> SourceAt:
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.firsts)
         key = (case.variants, case.is_looped, defaults)
-        found = self._at.get(key) or self._made(key, case)
+        found = self._at.get(key) or self._make_at(key, case)
         if not case.numbers:
             return found
-        unchanged = found.unchanged(case.numbers)
+        unchanged = found.find_unchanged(case.numbers)
         known = (key, unchanged)
-        return self._at.get(known) or self._made(known, case, unchanged)
+        return self._at.get(known) or self._make_at(known, case, unchanged)
 
-    def _made(self, key: Any, case: Case, unchanged: frozenset[Unchanged] | None = None) -> SourceAt:
+    def _make_at(self, key: Any, case: Case, unchanged: frozenset[Unchanged] | None = None) -> SourceAt:
         """The gradient for a kind of call; without `unchanged` for whatever numbers its launches are given."""
         plain = replace(case, batched=frozenset(), numbers={} if unchanged is None else case.numbers)
         with COMPILING:
@@ -125,7 +125,7 @@ class SourceAt(ReverseAt):
         """The op's kernels as IR, each once."""
         return self.launched.kernels
 
-    def unchanged(self, numbers: Mapping[str, int]) -> frozenset[Unchanged]:
+    def find_unchanged(self, numbers: Mapping[str, int]) -> frozenset[Unchanged]:
         """What later launches leave alone, given integer arguments by name; nothing where no IR tells."""
         last, known = self._last_numbers
         if numbers == last:

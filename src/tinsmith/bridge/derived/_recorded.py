@@ -22,8 +22,8 @@ from .._call import Call
 from .._case import Case
 from .._core import Core
 from .._digest import digest_of
-from .._lowered import launched
-from .._signature import Signature, settled
+from .._lowered import lower_launches
+from .._signature import Signature, compute_lazy_values
 from ..backward import AutoReverse, SourceAt, SourceReverse
 from ._derived import DerivedCore
 from ._room import Room, lengths, with_room
@@ -208,7 +208,7 @@ def _keeps_some(core: Core, case: Case) -> bool:
     """Whether something may have to be kept: launches of one kernel are alike, and not lowered one by one."""
     if len(core.signature.firsts) == len(core.signature.stages):
         return True
-    kernels = launched(replace(case, signature=core.signature, batched=frozenset(), numbers={})).kernels
+    kernels = lower_launches(replace(case, signature=core.signature, batched=frozenset(), numbers={})).kernels
     return any(records_of(kernel) is not None for kernel, _ in kernels)
 
 
@@ -230,7 +230,7 @@ def _signature(base: Signature, names: Mapping[int, str], types: Mapping[int, st
     spec = base.spec
     if not is_given:
         found = replace(spec, scratch=(*spec.scratch, *items))
-        return settled(replace(base, spec=found, detached=base.detached | frozenset(names.values())))
+        return compute_lazy_values(replace(base, spec=found, detached=base.detached | frozenset(names.values())))
     found = Spec(spec.text, spec.scratch_text, (*spec.inputs, *items), spec.outputs, spec.scratch)
     more = tuple(names.values())
-    return settled(replace(base, spec=found, order=(*base.order, *more), arrays=(*base.arrays, *more)))
+    return compute_lazy_values(replace(base, spec=found, order=(*base.order, *more), arrays=(*base.arrays, *more)))

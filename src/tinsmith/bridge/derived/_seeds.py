@@ -21,7 +21,7 @@ from .._case import Case
 from .._core import Core
 from .._kind import Kind
 from .._layout import Layout
-from .._signature import Signature, settled
+from .._signature import Signature, compute_lazy_values
 from ._derived import DerivedCore
 
 APART = 1 << 12
@@ -99,4 +99,4 @@ def _signature(base: Signature, seed: str) -> Signature:
     item = Item(seed, () if batch is None else (Batch(batch),), "i64")
     spec = Spec(base.spec.text, base.spec.scratch_text, (*base.spec.inputs, item), base.spec.outputs, base.spec.scratch)
     found = replace(base, spec=spec, order=(*base.order, seed), arrays=(*base.arrays, seed))
-    return settled(found)
+    return compute_lazy_values(found)

@@ -22,7 +22,7 @@ from .._call import Call
 from .._case import Case
 from .._core import Core
 from .._digest import digest_of
-from .._signature import Signature, is_steady, settled
+from .._signature import Signature, compute_lazy_values, is_steady
 from ._derived import DerivedCore
 from ._room import Room, with_room
 
@@ -232,4 +232,4 @@ def _signature(base: Signature, core: TangentCore) -> Signature:
         detached=base.detached & frozenset(base.arrays),
         hidden_sizes=base.size_names,
     )
-    return settled(found)
+    return compute_lazy_values(found)

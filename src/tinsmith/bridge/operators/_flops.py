@@ -40,7 +40,7 @@ def _memory(run: Run) -> dict[str, str]:
 
 def _find_generated(reverse: ReverseAt, active: frozenset[str]) -> SourceAt | None:
     if isinstance(reverse, AutoAt):
-        reverse = reverse.chosen(active)
+        reverse = reverse.choose(active)
     return reverse if isinstance(reverse, SourceAt) else None
 
 

@@ -1,7 +1,7 @@
 """Fields: kernels that work on an engine's fields, as functions of tensors."""
 
 from ._as_op import OpProgram
-from ._call import apart
+from ._call import break_graph
 from ._managers import FieldManager
 from ._noted import fingerprints_of
 from ._on_arrays import ArrayProgram
@@ -22,7 +22,7 @@ __all__ = [
     "Placed",
     "Roles",
     "Running",
-    "apart",
+    "break_graph",
     "check_once",
     "clearing",
     "fill",

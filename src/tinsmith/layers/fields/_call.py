@@ -41,7 +41,7 @@ class Call:
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-def apart(method: Method) -> Method:
+def break_graph(method: Method) -> Method:
     """A method at which a graph of `torch.compile` breaks: fields are state that a graph could not see.
 
     Not a decorator: `torch.compiler.disable` loads the compiler, which takes a second.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import apart
+from ...bridge import outside_transforms
 from ._placed import Placed
 from ._roles import Launch
 from ._transfer import read
@@ -49,5 +49,5 @@ def fingerprints_of(launches: Iterable[Launch]) -> tuple[Any, ...]:
 
 
 def _contents(fields: Sequence[Placed], layer: str) -> list[torch.Tensor]:
-    with apart():
+    with outside_transforms():
         return [read(one, layer) for one in fields]

@@ -26,7 +26,7 @@ from ..fields import (
     Launch,
     Placed,
     Roles,
-    apart,
+    break_graph,
     check_once,
     fingerprints_of,
     placed,
@@ -140,7 +140,7 @@ class Rollout:
             rows = [("expected", ", ".join(names)), ("came", f"{len(tensors)}, {', '.join(named)}".strip(", "))]
             raise ArgumentError(refusal(f"{self.name} takes one tensor an input", rows, "Pass each input once."))
         ordered = [given[name] for name in names]
-        return apart(self._run)(*ordered) if torch.compiler.is_compiling() else self._run(*ordered)
+        return break_graph(self._run)(*ordered) if torch.compiler.is_compiling() else self._run(*ordered)
 
     def _run(self, *tensors: torch.Tensor) -> Any:
         with FIELDS_LOCK:

@@ -14,7 +14,7 @@ import torch
 from ..._errors import ArgumentError, RegistrationError, refusal
 from ...bridge import Adjoint, Examinable, Examined, OpOptions
 from ...linter import Finding, lint_kernels
-from ..fields import Habits, OnFields, Placed, Roles, Running, apart, check_once, fill, make_running, placed, read
+from ..fields import Habits, OnFields, Placed, Roles, Running, break_graph, check_once, fill, make_running, placed, read
 from ._kept import KeptFields
 from ._kernels import Kernels, unknown
 from ._place import check_place, checked_device
@@ -106,7 +106,7 @@ class EmptyTin(KeptFields, Examinable):
                 run on the tensors themselves (`on_tensors`), and every output is batched too.
         """
         name = name if name is not None else f"input_field_{len(self._inputs)}"
-        self._inputs.append(replace(self._placed(field, name, needs_grad, complex_dtype), is_batched=batched))
+        self._inputs.append(replace(self._place(field, name, needs_grad, complex_dtype), is_batched=batched))
         self._on_tensors = self._on_tensors or batched
         return self
 
@@ -130,7 +130,7 @@ class EmptyTin(KeptFields, Examinable):
                 call before left there. None clears a field that kernels only add to (`y[i] += ...`).
         """
         name = name if name is not None else f"output_field_{len(self._outputs)}"
-        self._outputs.append(replace(self._placed(field, name, needs_grad, complex_dtype), clears=clear))
+        self._outputs.append(replace(self._place(field, name, needs_grad, complex_dtype), clears=clear))
         return self
 
     def register_internal_field(
@@ -159,7 +159,7 @@ class EmptyTin(KeptFields, Examinable):
             clear: True starts each call at zero, False with what the field holds. So does None, with a warning where
                 kernels only add to the field, so that its sum would go on from call to call.
         """
-        one = replace(self._placed(field, self._internal_name(name), needs_grad, complex_dtype), clears=clear)
+        one = replace(self._place(field, self._internal_name(name), needs_grad, complex_dtype), clears=clear)
         self._internals[one.name] = one
         self._persistent |= {one.name} if persistent else set()
         if value is not None:
@@ -186,7 +186,7 @@ class EmptyTin(KeptFields, Examinable):
             value: its first content.
             complex_dtype: whether the parameter is complex.
         """
-        one = self._placed(field, self._internal_name(name), needs_grad, complex_dtype)
+        one = self._place(field, self._internal_name(name), needs_grad, complex_dtype)
         if "." in one.name or not one.name or hasattr(self, one.name):
             words = f"a weight of {self._label} cannot be called `{one.name}`: it becomes a parameter of the module"
             raise RegistrationError(refusal(words, remedy="Pass `name=` without dots, which is no attribute already."))
@@ -266,8 +266,8 @@ class EmptyTin(KeptFields, Examinable):
         """One tensor an input field, in order. Returns one tensor, or a tuple where there are several output fields."""
         self._check_finished("a call")
         if torch.compiler.is_compiling() and not self._on_tensors:
-            return apart(self._computed)(*input_tensors)
-        return self._computed(*input_tensors)
+            return break_graph(self._compute)(*input_tensors)
+        return self._compute(*input_tensors)
 
     def _memory_of(self, input_tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
         """What the filled fields are filled with: inputs, then weights."""
@@ -278,7 +278,7 @@ class EmptyTin(KeptFields, Examinable):
         given = [*input_tensors, *[getattr(self, name) for name in self._weights]]
         return [one.to_memory(t, self._label) for one, t in zip(self._filled, given, strict=True)]
 
-    def _computed(self, *input_tensors: torch.Tensor) -> Any:
+    def _compute(self, *input_tensors: torch.Tensor) -> Any:
         program = self._program or self._make_program()
         results = program(self._kernels.launches(), self._memory_of(input_tensors))
         outputs = tuple([one.from_memory(result) for one, result in zip(self._outputs, results, strict=True)])
@@ -324,7 +324,7 @@ class EmptyTin(KeptFields, Examinable):
         return "\n".join(lines if self.finished else [*lines, "not finished"])
 
     # Helpers ------------------------------------------------------------------------------
-    def _placed(self, field: FieldLike, name: str, needs_grad: bool | None, is_complex: bool) -> Placed:
+    def _place(self, field: FieldLike, name: str, needs_grad: bool | None, is_complex: bool) -> Placed:
         self._check_open()
         return placed(field, name, needs_grad, is_complex, self._label)
 

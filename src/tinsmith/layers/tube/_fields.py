@@ -17,7 +17,7 @@ from ..._errors import KernelError, ShapeError, refusal
 from ...bridge import Examined, Launcher
 from ...engines import Engine
 from .._pool import FieldTree
-from ..fields import Habits, Launch, OnFields, Placed, Roles, apart, clearing, placed
+from ..fields import Habits, Launch, OnFields, Placed, Roles, break_graph, clearing, placed
 from ._blueprint import Blueprint
 from ._checks import check_tensors
 from ._parts import TensorPart, check_extra
@@ -109,7 +109,7 @@ class FieldProgram:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The outputs of one call."""
-        return apart(self._called)(tensors) if torch.compiler.is_compiling() else self._called(tensors)
+        return break_graph(self._called)(tensors) if torch.compiler.is_compiling() else self._called(tensors)
 
     def examine(self, tensors: Sequence[torch.Tensor]) -> Examined:
         """A call, laid open for who checks it; of a batch, its first sample."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import Op, apart, constant_when_traced, has_older_batch, is_transformed, language, op
+from ...bridge import Op, constant_when_traced, has_older_batch, is_transformed, language, op, outside_transforms
 from ...reference import GridLevel
 from ._encoder import FLOATS, Encoder
 
@@ -70,7 +70,7 @@ class Grid(Encoder):
             return self.scales.to(device), self.cells.to(device)
         found = self._there.get(device)
         if found is None:
-            with apart():
+            with outside_transforms():
                 found = self._there[device] = (self.scales.to(device), self.cells.to(device))
         return found
 

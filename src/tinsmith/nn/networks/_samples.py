@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...bridge import Op, OpOptions, apart, constant_when_traced, has_modes, language, op
+from ...bridge import Op, OpOptions, constant_when_traced, has_modes, language, op, outside_transforms
 from ...engines import NAMES
 from ...kernels import counting_sort, move_rows
 
@@ -36,7 +36,7 @@ def equal_batches(cells: int, batch: int, device: torch.device) -> Samples:
 @functools.lru_cache(maxsize=8)
 def _kept(cells: int, batch: int, device: torch.device, _threads: int) -> Samples:
     """Few, for they are as long as batches are: a training of any few networks has many sizes."""
-    with apart():
+    with outside_transforms():
         return _laid_out(cells, batch, device)
 
 

@@ -8,7 +8,7 @@ from ..transforms.adjoint import Action, Copy, Fresh, Reserve, Run
 from .backward import SourceAt
 
 
-def told(at: SourceAt, active: frozenset[str], *, is_serial: bool = False) -> Iterator[str]:
+def describe_backward(at: SourceAt, active: frozenset[str], *, is_serial: bool = False) -> Iterator[str]:
     """A backward pass, line by line; all that is no source is a comment. Raises NotCovered."""
     alone = active & {*at.case.signature.arrays}
     program, _ = at.launched_program(active, None, alone, is_serial=is_serial)
