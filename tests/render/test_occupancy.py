@@ -231,3 +231,86 @@ def test_refusals(name):
 def test_its_words_tell_what_it_is():
     grid = OccupancyGrid((-1, -1, -1, 1, 1, 1), 8, 2)
     assert repr(grid) == "OccupancyGrid((-1, -1, -1, 1, 1, 1), resolution=(8, 8, 8), levels=2, 100.0% occupied)"
+
+
+INTRINSICS = torch.tensor([[20.0, 1.5, 17.0], [0.0, 24.0, 11.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
+
+
+def turned(angle, place, flip):
+    """A camera that is turned about y, in OpenCV's axes (flip = 1) or OpenGL's (-1)."""
+    c, s = torch.tensor(angle).cos(), torch.tensor(angle).sin()
+    pose = torch.eye(4, dtype=torch.float64)
+    pose[:3, :3] = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]]) @ torch.diag(torch.tensor([1.0, flip, flip]))
+    pose[:3, 3] = torch.tensor(place)
+    return pose
+
+
+def seen_in_part(grid, level, poses, near, flip):
+    """Cells with a point, of many drawn at random, whose projection lies within a 32 x 24 image: no planes used."""
+    cells = grid.density[0].numel()
+    numbers = torch.arange(cells).repeat(200)
+    places = grid._places(level, numbers, None).double()
+    seen = torch.zeros(cells, dtype=torch.bool)
+    for pose in poses:
+        x, y, z = ((places - pose[:3, 3]) @ pose[:3, :3] * torch.tensor([1.0, flip, flip])).T
+        u = (20 * x + 1.5 * y) / z + 17
+        v = 24 * y / z + 11
+        seen |= ((z > near) & (u > 0) & (u < 32) & (v > 0) & (v < 24)).view(200, cells).any(0)
+    return seen.view(grid.resolution)
+
+
+@pytest.mark.parametrize(("convention", "flip"), [("opencv", 1.0), ("opengl", -1.0)])
+def test_cells_that_a_camera_sees_are_never_marked_and_few_others_stay(convention, flip):
+    grid = OccupancyGrid(BOX, (8, 9, 10), levels=2)
+    poses = torch.stack([turned(0.3, (0.1, 0.2, 0.3), flip), turned(-1.1, (0.9, 0.0, 0.5), flip)])
+    grid.mark_invisible_cells(poses, INTRINSICS, 32, 24, near=0.2, convention=convention)
+    for level in range(2):
+        seen, kept = seen_in_part(grid, level, poses, 0.2, flip), grid.occupied[level]
+        assert torch.equal(grid.density[level] < 0, ~kept)
+        assert (kept | ~seen).all()
+        assert 0 < (kept & ~seen).sum() < 0.25 * seen.numel()
+        assert (~kept).sum() > 0.3 * (~seen).sum(), ((~kept).sum(), (~seen).sum())
+
+
+def test_marked_cells_stay_empty_and_are_not_asked_for(engine):
+    grid = OccupancyGrid(BOX, (6, 5, 7), threshold=0.5, engine=engine)
+    grid.mark_invisible_cells(turned(0.0, (0.0, 0.0, 0.9), 1.0), INTRINSICS, 32, 24)
+    marked = grid.density < 0
+    assert 0 < marked.sum() < marked.numel()
+    for step in (0, 1000):
+        field = Asked(lambda x: torch.ones(len(x)))
+        grid.update(field, step=step)
+        grid.decay_()
+        grid.binarise()
+        assert not marked.flatten()[cells_of(field.all(), grid)].any()
+        assert torch.equal(grid.density == -1, marked)
+        assert torch.equal(grid.occupied, ~marked)
+
+
+def test_the_mean_is_that_of_the_visible_cells(engine):
+    grid = OccupancyGrid(BOX, 4, threshold=10.0, engine=engine)
+    grid.density[0, 0, 0] = torch.tensor([-1.0, -1.0, 0.4, 0.6])
+    grid.density[0, 1:] = -1.0
+    grid.density[0, 0, 1:] = -1.0
+    grid.binarise()
+    assert grid.occupied.flatten().nonzero().tolist() == [[3]]  # 0.6 is above the mean of 0.4 and 0.6, 0.4 is not
+
+
+def test_marks_are_replaced_by_those_of_another_call():
+    grid = OccupancyGrid(BOX, 4)
+    grid.mark_invisible_cells(turned(0.0, (0.0, 0.0, 9.0), 1.0), INTRINSICS, 32, 24)
+    assert not grid.occupied.any()
+    grid.update(lambda x: torch.ones(len(x)), step=0)  # nothing to ask for
+    assert (grid.density == -1).all()
+    grid.mark_invisible_cells(turned(0.0, (0.0, 0.0, -90.0), 1.0), 0.1 * INTRINSICS, 32, 24)
+    assert grid.occupied.all() and (grid.density == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [("convention", {"convention": "maya"}), ("nothing", {"width": 0}), ("intrinsics", {"intrinsics": torch.eye(2)})],
+)
+def test_cameras_that_cannot_be_are_refused(words, changes):
+    given = {"poses": torch.eye(4), "intrinsics": INTRINSICS, "width": 32, "height": 24} | changes
+    with pytest.raises((ts.ArgumentError, ts.ShapeError), match=words):
+        OccupancyGrid(BOX, 4).mark_invisible_cells(**given)

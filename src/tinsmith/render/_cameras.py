@@ -78,7 +78,7 @@ def pinhole_rays(
     """
     if convention not in _FORWARD:
         raise _unknown_convention(convention)
-    poses, intrinsics = _batched(poses, intrinsics)
+    poses, intrinsics = as_batch(poses, intrinsics)
     chosen = _chosen(cameras, len(poses), pixels)
     through: Op = built("pinhole_rays", engine, pixels, _FORWARD[convention], normalise)
     return Rays(*through(poses, intrinsics, pixels, chosen))
@@ -133,8 +133,19 @@ def _through(lang: Any, fp: str, forward: int, normalise: bool) -> Op:
     return op(spec, init={"origins": "empty", "directions": "empty"}, adjoint="source")(kernel)
 
 
-def _batched(poses: Tensor, intrinsics: Tensor) -> tuple[Tensor, Tensor]:
-    """Both for as many cameras."""
+def camera_axes(convention: str) -> Tensor:
+    """(3), signs that turn a direction between OpenCV's axes of a camera and those of a convention.
+
+    Raises:
+        ArgumentError: an unknown convention.
+    """
+    if convention not in _FORWARD:
+        raise _unknown_convention(convention)
+    return torch.tensor([1.0, float(_FORWARD[convention]), float(_FORWARD[convention])])
+
+
+def as_batch(poses: Tensor, intrinsics: Tensor) -> tuple[Tensor, Tensor]:
+    """Poses and intrinsics, both for as many cameras."""
     if poses.ndim not in (2, 3) or tuple(poses.shape[-2:]) not in ((4, 4), (3, 4)):
         raise _wrong_shape("poses", "(k, 4, 4), (k, 3, 4), (4, 4) or (3, 4)", poses, "Give camera-to-world matrices.")
     if intrinsics.ndim not in (2, 3) or tuple(intrinsics.shape[-2:]) != (3, 3):

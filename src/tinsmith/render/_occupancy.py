@@ -14,6 +14,7 @@ from .._errors import ArgumentError, CheckpointError, ShapeError, refusal
 from ..bridge import Op, op
 from ..nn import read_checkpoint, write_checkpoint
 from ._crossing import box_of
+from ._frustum import seen_by_any
 from ._ops import built, made
 
 _BLOCK, _OCTETS = 4, 8
@@ -41,7 +42,8 @@ class OccupancyGrid(nn.Module):
 
     Attributes:
         aabb: (6), float32.
-        density: (levels, x, y, z), float32: the largest density that was seen in a cell lately.
+        density: (levels, x, y, z), float32: the largest density that was seen in a cell lately; -1 in a cell that
+            `mark_invisible_cells` has marked.
         bits: int64, what `march` reads: a word for each block of 4 x 4 x 4 cells; see `occupied`.
 
     Raises:
@@ -102,6 +104,55 @@ class OccupancyGrid(nn.Module):
         """The part of the cells that is occupied, of all levels together."""
         return float(self.occupied.float().mean())
 
+    # What no camera sees ------------------------------------------------------------------
+    @torch.no_grad()
+    def mark_invisible_cells(
+        self,
+        poses: Tensor,
+        intrinsics: Tensor,
+        width: int,
+        height: int,
+        *,
+        near: float = 0.0,
+        convention: str = "opencv",
+    ) -> None:
+        """Mark the cells that no camera sees: they are empty, and `update` neither asks for them nor fills them.
+
+        A cell is seen if the ball around it reaches into the frustum of a camera; so none that is seen in part is
+        marked. Marks of an earlier call are replaced: cells that are seen now are occupied until the next `update`.
+
+        Args:
+            poses: (k, 4, 4), (k, 3, 4), or without k for one camera; camera to world, rotations and translations.
+            intrinsics: (k, 3, 3), or (3, 3) for all cameras, in pixels; see `pinhole_rays`.
+            width: of the images, pixels.
+            height: of the images, pixels.
+            near: the least depth at which a camera sees, in world units.
+            convention: "opencv" or "opengl".
+
+        Raises:
+            ShapeError: a tensor has another shape.
+            ArgumentError: an unknown convention, or an image without pixels.
+
+        Example:
+            >>> grid = ts.render.OccupancyGrid((-1, -1, -1, 1, 1, 1), resolution=4)
+            >>> intrinsics = torch.tensor([[32.0, 0, 32], [0, 32, 32], [0, 0, 1]])
+            >>> grid.mark_invisible_cells(torch.eye(4), intrinsics, 64, 64)  # it looks along +z
+            >>> grid.occupied[0, 2, 2].tolist()
+            [False, True, True, True]
+        """
+        cells, device = self.density[0].numel(), self.density.device
+        middles = torch.full((cells, 3), 0.5, device=device)
+        for level in range(self.levels):
+            centres = self._positions_in(level, torch.arange(cells, device=device), middles)
+            radius = ((self.aabb[3:] - self.aabb[:3]) * 2**level / self.cells).norm() / 2
+            seen = seen_by_any(
+                centres, radius, poses, intrinsics, (width, height), near=near, convention=convention
+            ).view(self.resolution)
+            was_marked = self.density[level] < 0
+            occupied = _unpacked(self.bits[level, None], self.resolution)[0]
+            self.bits[level] = _packed(((occupied | was_marked) & seen)[None])[0]
+            self.density[level] = torch.where(seen, self.density[level].clamp(min=0), -1.0)
+
     # Bringing it up to date ---------------------------------------------------------------
     @torch.no_grad()
     def update(
@@ -118,7 +169,8 @@ class OccupancyGrid(nn.Module):
 
         A cell that is looked at gets max(decay * its density, the density there); afterwards `binarise` is called.
         Before step `warmup` all cells are looked at; from then on of each level `fraction` of the cells, drawn at
-        random, and as many of the occupied ones (all, if there are fewer).
+        random, and as many of the occupied ones (all, if there are fewer). Cells that `mark_invisible_cells` has marked
+        are left out.
 
         Args:
             density_fn: positions (m, 3) to densities (m) or (m, 1), not negative, or to densities times the length
@@ -142,11 +194,12 @@ class OccupancyGrid(nn.Module):
 
     def decay_(self) -> None:
         """Let all densities decay once, also where `update` has not looked. Needs `binarise` to show."""
-        self.density *= self.decay
+        self.density = torch.where(self.density < 0, self.density, self.decay * self.density)
 
     def binarise(self) -> None:
-        """Say anew which cells are occupied: whose density exceeds min(mean of all cells, `threshold`)."""
-        bound = self.density.mean().clamp(max=self.threshold).view(1)
+        """Say anew which cells are occupied: whose density exceeds min(mean of all visible cells, `threshold`)."""
+        visible = (self.density >= 0).sum().clamp(min=1)
+        bound = (self.density.clamp(min=0).sum() / visible).clamp(max=self.threshold).view(1)
         words: Op = built("occupied_bits", self.engine, self.density)
         x, y, z = self.bits.shape[1:]
         self.bits = words(self.density, bound, bx=x, by=y, bz=z)
@@ -170,21 +223,24 @@ class OccupancyGrid(nn.Module):
         chunk: int,
     ) -> None:
         held = self.density[level].view(-1)
-        numbers = torch.arange(held.numel(), device=held.device) if chosen is None else chosen
+        numbers = (held >= 0).nonzero()[:, 0] if chosen is None else chosen[held[chosen] >= 0]
+        if not len(numbers):
+            return
         parts = [density_fn(self._places(level, some, generator)) for some in numbers.split(chunk)]
         found = torch.cat([_checked(part, len(some)) for part, some in zip(parts, numbers.split(chunk), strict=True)])
-        if chosen is None:
-            torch.maximum(self.decay * held, found.to(held), out=held)
-        else:
-            before = held[chosen]
-            held[chosen] = self.decay * before  # of a cell that was drawn twice, the same number twice
-            held.scatter_reduce_(0, chosen, found.to(held), "amax")
+        before = held[numbers]
+        held[numbers] = self.decay * before  # of a cell that was drawn twice, the same number twice
+        held.scatter_reduce_(0, numbers, found.to(held), "amax")
 
     def _places(self, level: int, numbers: Tensor, generator: torch.Generator | None) -> Tensor:
         """A random place in each of the cells."""
+        within = torch.rand((len(numbers), 3), generator=generator, device=numbers.device)
+        return self._positions_in(level, numbers, within)
+
+    def _positions_in(self, level: int, numbers: Tensor, within: Tensor) -> Tensor:
+        """World positions of places (m, 3) in cells, in [0, 1) of a cell's sides."""
         _, y, z = self.resolution
         cell = torch.stack([numbers // (y * z), numbers // z % y, numbers % z], -1)
-        within = torch.rand(cell.shape, generator=generator, device=cell.device)
         middle, half = (self.aabb[:3] + self.aabb[3:]) / 2, (self.aabb[3:] - self.aabb[:3]) / 2
         return middle + half * 2**level * (2 * (cell + within) / self.cells - 1)
 
