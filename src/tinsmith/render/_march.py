@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,8 @@ from ..bridge import Op, op
 from ._crossing import box_of, refuse_range
 from ._occupancy import OccupancyGrid
 from ._ops import built, made
+from ._packed import pack
+from ._segments import exclusive_prod
 
 _MOST = 2**31 - 1
 
@@ -29,7 +31,7 @@ class Samples:
         ray_index: (s), int32, the ray of each sample.
         t: (s), where along the ray.
         steps: (s), the length of the interval that a sample stands for, in units of the ray's direction as t.
-        total: (), int64, how many there are before they are cut to the capacity.
+        total: (), int64, how many there are before they are cut to the capacity, and after invisible ones are dropped.
         engine: what works out places; None for one that runs there.
 
     Example:
@@ -85,6 +87,10 @@ def march(
     max_steps: int = 1024,
     cone_angle: float = 0.0,
     capacity: int | None = None,
+    sigma_fn: Callable[[Samples], Tensor] | None = None,
+    alpha_fn: Callable[[Samples], Tensor] | None = None,
+    early_stop_eps: float = 1e-4,
+    alpha_thre: float = 0.0,
     engine: str | None = None,
 ) -> Samples:
     """Sample rays where a grid is occupied.
@@ -96,6 +102,11 @@ def march(
     and of these samples those stay that are before the ray's end and in occupied cells: empty ones are skipped quickly,
     and where the others are does not depend on what was skipped. With u drawn evenly from [0, 1), a sum of
     f(t) d over the samples is right on average: its mean is the integral. Without jitter u = 1/2, the middle.
+
+    Given `sigma_fn` or `alpha_fn`, samples that contribute next to nothing are dropped, before colours and gradients
+    are computed for them. With alpha_i = 1 - exp(-sigma_i d_i), those of a ray stay for which
+
+        T_i = product over j < i of (1 - alpha_j) >= early_stop_eps   and   alpha_i >= alpha_thre
 
     Nothing here is differentiated; `Samples.positions` is.
 
@@ -112,10 +123,14 @@ def march(
         capacity: give arrays of that length, without a round trip to the host: rays are cut where they are full
             (`Samples.total` tells how many samples there were), and what is left over is zero and named by no ray.
             None gives arrays that fit, which takes one round trip on CUDA.
+        sigma_fn: samples to their densities (s) or (s, 1); called once, without gradients.
+        alpha_fn: samples to their alphas (s) or (s, 1), instead of `sigma_fn`.
+        early_stop_eps: the least transmittance in front of a sample that stays.
+        alpha_thre: the least alpha of a sample that stays.
         engine: "taichi" or "quadrants"; None for one that runs there.
 
     Raises:
-        ArgumentError: a number is out of range.
+        ArgumentError: a number is out of range; `sigma_fn` comes with `alpha_fn`, or one of them with `capacity`.
         ShapeError: a tensor has another shape; there are 2^31 samples or more.
 
     Example:
@@ -123,9 +138,13 @@ def march(
         >>> samples = ts.render.march(*ray, (0, 0, 0, 1, 1, 1), step=0.25)
         >>> samples.t, samples.rays
         (tensor([1.1250, 1.3750, 1.6250, 1.8750]), tensor([[0, 4]], dtype=torch.int32))
+        >>> ts.render.march(*ray, (0, 0, 0, 1, 1, 1), step=0.25, alpha_fn=lambda x: x.t > 1.5, alpha_thre=0.5).t
+        tensor([1.6250])
     """
     refuse_range(near, far, "march")
+    _refuse_pruning(sigma_fn, alpha_fn, capacity)
     _refuse_numbers(step=step, max_steps=max_steps, cone_angle=cone_angle, capacity=capacity)
+    _refuse_numbers(early_stop_eps=early_stop_eps, alpha_thre=alpha_thre)
     origins, directions = origins.detach(), directions.detach()
     box, bits, cells = _read(grid, origins)
     offsets = _offsets(jitter, origins)
@@ -138,7 +157,44 @@ def march(
     starts = (ends - counts).clamp(max=size)
     rays = torch.stack([starts, ends.clamp(max=size) - starts], 1).to(torch.int32)
     ray_index, t, steps = fill(origins, directions, box, bits, offsets, cells, runs, rays, *place, s=size)
-    return Samples(rays, ray_index, t, steps, total, engine)
+    samples = Samples(rays, ray_index, t, steps, total, engine)
+    if sigma_fn is None and alpha_fn is None:
+        return samples
+    with torch.no_grad():
+        alphas = _alphas(samples, sigma_fn, alpha_fn)
+        seen = exclusive_prod(1 - alphas, rays, engine=engine) >= early_stop_eps
+        return _select(samples, seen & (alphas >= alpha_thre))
+
+
+def _alphas(samples: Samples, sigma_fn: Any, alpha_fn: Any) -> Tensor:
+    """(s), of the dtype of the samples' t."""
+    name, function = ("sigma_fn", sigma_fn) if sigma_fn is not None else ("alpha_fn", alpha_fn)
+    assert function is not None
+    found, count = function(samples), len(samples.t)
+    if tuple(found.shape) not in ((count,), (count, 1)):
+        rows = [("expected", f"({count}) or ({count}, 1)"), ("came", str(tuple(found.shape)))]
+        raise ShapeError(refusal(f"`{name}` of march gives another shape", rows, "Give one number a sample."))
+    found = found.reshape(-1).to(samples.t)
+    return found if sigma_fn is None else -torch.expm1(-found * samples.steps)
+
+
+def _select(samples: Samples, keep: Tensor) -> Samples:
+    """The samples for which `keep` (s) is True."""
+    ray_index = samples.ray_index[keep]
+    rays = pack(ray_index, len(samples.rays))
+    total = torch.tensor(len(ray_index), device=keep.device)
+    return Samples(rays, ray_index, samples.t[keep], samples.steps[keep], total, samples.engine)
+
+
+def _refuse_pruning(sigma_fn: Any, alpha_fn: Any, capacity: int | None) -> None:
+    given = [name for name, one in (("sigma_fn", sigma_fn), ("alpha_fn", alpha_fn)) if one is not None]
+    if len(given) == 2:
+        rows = [("expected", "one of them at most"), ("came", "both")]
+        raise ArgumentError(refusal("`sigma_fn` and `alpha_fn` exclude each other in march", rows, "Pass one of them."))
+    if given and capacity is not None:
+        rows = [("expected", "capacity=None"), ("came", repr(capacity))]
+        remedy = "How many samples stay is known only after a round trip: leave `capacity` out."
+        raise ArgumentError(refusal(f"`{given[0]}` and `capacity` exclude each other in march", rows, remedy))
 
 
 def _read(grid: OccupancyGrid | Tensor | Sequence[float], like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -172,6 +228,8 @@ def _refuse_numbers(**numbers: Any) -> None:
         "max_steps": ("1 to 2^31 - 1", lambda it: 1 <= it <= _MOST),
         "cone_angle": ("0 or a positive number", lambda it: 0 <= it < math.inf),
         "capacity": ("0 to 2^31 - 1, or None", lambda it: it is None or 0 <= it <= _MOST),
+        "early_stop_eps": ("0 to 1", lambda it: 0 <= it <= 1),
+        "alpha_thre": ("0 to 1", lambda it: 0 <= it <= 1),
     }
     for name, number in numbers.items():
         words, is_right = allowed[name]
