@@ -12,6 +12,7 @@ from . import gaussians
 from ._cameras import Rays, image_rays, pinhole_rays
 from ._composite import composite
 from ._crossing import Crossing, ray_aabb_intersect
+from ._fields import TruncExp, contract, trunc_exp, uncontract
 from ._march import Samples, march
 from ._occupancy import OccupancyGrid
 from ._packed import pack
@@ -30,8 +31,10 @@ __all__ = [
     "Rendered",
     "Samples",
     "Shading",
+    "TruncExp",
     "accumulate",
     "composite",
+    "contract",
     "distortion_loss",
     "entropy_penalty",
     "exclusive_prod",
@@ -50,5 +53,7 @@ __all__ = [
     "ray_aabb_intersect",
     "segment_sum",
     "ssim",
+    "trunc_exp",
+    "uncontract",
     "volume_render",
 ]
