@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..reference import Composited, Rendered, Shading
 from . import gaussians
+from ._alphas import AlphaWeights, weights_from_alphas
 from ._cameras import Rays, image_rays, pinhole_rays
 from ._composite import composite
 from ._crossing import Crossing, ray_aabb_intersect
@@ -23,6 +24,7 @@ from ._volume import volume_render
 from .captures import Capture, load_blender, load_colmap
 
 __all__ = [
+    "AlphaWeights",
     "Capture",
     "Composited",
     "Crossing",
@@ -56,4 +58,5 @@ __all__ = [
     "trunc_exp",
     "uncontract",
     "volume_render",
+    "weights_from_alphas",
 ]

@@ -1,0 +1,66 @@
+"""Weights of samples that are given by alphas instead of densities."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .._errors import ShapeError, refusal
+from ._packed import checked_floats, dense_rays
+from ._segments import exclusive_prod
+
+
+class AlphaWeights(NamedTuple):
+    """What `weights_from_alphas` returns.
+
+    Attributes:
+        weights: as the alphas.
+        transmittance: as the alphas, what shines through to each sample.
+
+    Example:
+        >>> ts.render.weights_from_alphas(torch.tensor([[0.5, 0.5]])).transmittance
+        tensor([[1.0000, 0.5000]])
+    """
+
+    weights: Tensor
+    transmittance: Tensor
+
+
+def weights_from_alphas(alphas: Tensor, rays: Tensor | None = None, *, engine: str | None = None) -> AlphaWeights:
+    """Weights and transmittance of samples along rays, from their alphas.
+
+    With i the samples of a ray, front to back:
+
+        T_i = product over j < i of (1 - alpha_j)
+        weight_i = T_i alpha_i
+
+    `accumulate` sums colours with these weights. Where densities are known, `composite` does all of it at once.
+
+    Args:
+        alphas: (s), or dense (n, k), between 0 and 1. Differentiable, twice in plain calls; through alphas of 1 too.
+        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one. None for the
+            dense form.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        `AlphaWeights(weights, transmittance)`, both as the alphas; 0 for samples that no ray names.
+
+    Raises:
+        ArgumentError: something is no tensor.
+        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (told on the CPU alone).
+        DtypeError: `alphas` is neither float32 nor float64.
+
+    Example:
+        >>> ts.render.weights_from_alphas(torch.tensor([0.5, 0.5, 1.0]), torch.tensor([[0, 2], [2, 1]])).weights
+        tensor([0.5000, 0.2500, 1.0000])
+    """
+    checked_floats("weights_from_alphas", {"alphas": alphas})
+    axes, ndim = ("[n, k]", 2) if rays is None else ("[s]", 1)
+    if alphas.ndim != ndim:
+        rows = [("alphas", str(tuple(alphas.shape)), f"should be {axes}")]
+        remedy = "Packed samples are [s] and take `rays`; without `rays` they are dense, [n, k]."
+        raise ShapeError(refusal("`alphas` of `weights_from_alphas` does not fit.", rows, remedy))
+    where = dense_rays(alphas.shape[0], alphas.shape[1], alphas.device) if rays is None else rays
+    through = exclusive_prod(1 - alphas.reshape(-1), where, engine=engine).view(alphas.shape)
+    return AlphaWeights(through * alphas, through)
