@@ -8,6 +8,7 @@ import torch
 from support.gaussians import HEIGHT, WIDTH, scene
 from tinsmith import reference
 from tinsmith.render.gaussians import rasterization
+from tinsmith.transforms import _strips as strips
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -179,13 +180,41 @@ def test_batches_of_scenes(engine, packed):
             torch.testing.assert_close(slope[b], expected[name], rtol=1e-9, atol=1e-9)
 
 
-def test_float32(engine):
-    """In float32, which runs in lanes on CPUs, values and gradients are those of the twin in float64 but for digits."""
-    given = scene(60)
+@pytest.fixture
+def in_lanes(configure, monkeypatch):
+    """Names of kernels that run in lanes, of those that run in parallel: small loops would run on one thread."""
+    configure(serial_below="0")
+    found, real = [], strips.run_in_lanes
+
+    def run_in_lanes(task, kernel, names):
+        lanes = real(task, kernel, names)
+        found.extend([kernel.name] if lanes is not None else [])
+        return lanes
+
+    monkeypatch.setattr(strips, "run_in_lanes", run_in_lanes)
+    return found
+
+
+@pytest.mark.parametrize("channels", [6, 7])  # as no other test has: nothing of it is compiled yet
+def test_float32(engine, channels, in_lanes):
+    """Blending and its gradient run in lanes; both are the twin's in float64 but for digits."""
+    given = scene(60, channels=channels)
     twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, {})
     single = {name: tensor.float() for name, tensor in given.items()}
     ours, slopes, _ = found_by(rasterization, single, {"engine": engine}, [c.float() for c in cotangents])
     torch.testing.assert_close(ours[0].double(), twins[0], rtol=1e-4, atol=2e-4)
     for name, slope in slopes.items():
-        scale = expected[name].abs().max()
-        torch.testing.assert_close(slope.double() / scale, expected[name] / scale, rtol=1e-3, atol=1e-3)
+        size = expected[name].abs().max()
+        torch.testing.assert_close(slope.double() / size, expected[name] / size, rtol=1e-3, atol=1e-3)
+    assert {"gaussian_blend", "gaussian_blend_adjoint_0"} <= {*in_lanes}
+
+
+def test_on_each_device(engine, device):
+    given = scene()
+    twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, {})
+    there = {name: tensor.to(device) for name, tensor in given.items()}
+    ours, slopes, _ = found_by(rasterization, there, {"engine": engine}, [c.to(device) for c in cotangents])
+    torch.testing.assert_close(ours[0].cpu(), twins[0], **CLOSE)
+    for name, slope in slopes.items():
+        size = expected[name].abs().max()
+        torch.testing.assert_close(slope.cpu() / size, expected[name] / size, **CLOSE)
