@@ -12,7 +12,7 @@ from ..._errors import ArgumentError, refusal
 from .._ops import built, in_single, made
 from .._packed import checked_floats
 from .._rule import steady
-from ._checks import require_last, require_positive, require_shape
+from ._checks import is_ordered, require_last, require_positive, require_shape
 
 CHUNK = 8
 """Channels that the kernel has in registers; more are blended in several runs."""
@@ -103,7 +103,7 @@ def rasterize_to_pixels(
     sizes = {"v": torch.Size(front).numel(), "h": tiles[0] * tile_size, "w": tiles[1] * tile_size}
     image, left = blend(gaussians, ids, starts, sizes, tile_size, engine)
     if absgrad:
-        op = built("gaussian_absolute", engine, image, tile_size, torch.are_deterministic_algorithms_enabled())
+        op = built("gaussian_absolute", engine, image, tile_size, is_ordered())
         # The caller's own tensor, in a list, so that autograd does not put another one in its place.
         image, left = _WithAbsoluteGradient.apply(op, [means2d], *gaussians, ids, starts, image, left)
     image, left = image[:, :image_height, :image_width], left[:, :image_height, :image_width, None]
@@ -121,9 +121,7 @@ def blend(
     images, left = [], means2d.new_empty(0)
     for start in range(0, colors.shape[1], CHUNK):
         some = colors[:, start : start + CHUNK]
-        # A Gaussian's gradient is a sum over pixels, whose order threads leave to chance.
-        ordered = torch.are_deterministic_algorithms_enabled()
-        op = built("gaussian_blend", engine, means2d, some.shape[1], tile_size, ordered)
+        op = built("gaussian_blend", engine, means2d, some.shape[1], tile_size, is_ordered())
         image, left = op(means2d, conics, some, opacities, ids, starts, **sizes)
         images.append(image)
     return images[0] if len(images) == 1 else torch.cat(images, -1), left

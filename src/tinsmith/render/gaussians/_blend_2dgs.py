@@ -13,7 +13,7 @@ from .._ops import built, in_single, made
 from .._packed import checked_floats
 from .._rule import steady
 from ._blend import CHUNK, lists_of, without_masked
-from ._checks import require_last, require_positive, require_shape
+from ._checks import is_ordered, require_last, require_positive, require_shape
 
 
 class Surfels(NamedTuple):
@@ -162,7 +162,9 @@ def blend_surfels(
     others: list[Tensor] = []
     for start in range(0, surfels.colors.shape[1], CHUNK):
         some = surfels._replace(colors=surfels.colors[:, start : start + CHUNK])
-        op = built("surfel_blend", engine, some.means2d, some.colors.shape[1], tile, distorts and not images)
+        op = built(
+            "surfel_blend", engine, some.means2d, some.colors.shape[1], tile, distorts and not images, is_ordered()
+        )
         image, *found = op(*some, ids, starts, **sizes)
         others = others or found
         images.append(image)
@@ -191,7 +193,7 @@ def _check_shapes(function: str, floats: dict[str, Tensor], front: tuple[int, ..
 
 
 @made("surfel_blend")
-def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, distorts: bool) -> Any:
+def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, distorts: bool, ordered: bool) -> Any:
     kernel = kernels.surfel_blend(lang, fp=fp, channels=channels, tile_size=tile_size, distorts=distorts)
     outputs = f"image[v, h, w, {channels}], left[v, h, w], seen_normals[v, h, w, 3], distort[v, h, w], median[v, h, w]"
     spec = (
@@ -199,4 +201,4 @@ def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, distorts: bool)
         f" ids[k]: i32, starts[t]: i32 -> {outputs}"
     )
     init = dict.fromkeys(("image", "left", "seen_normals", "distort", "median"), "empty")
-    return steady(spec, kernel, init=init, adjoint="source", name="surfel_blend")
+    return steady(spec, kernel, init=init, adjoint="source", deterministic=ordered, name="surfel_blend")

@@ -48,6 +48,11 @@ def require_last(function: str, name: str, given: Tensor, axes: str, last: Seque
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
 
 
+def is_ordered() -> bool:
+    """Whether torch asks for the same bits in each run: threads add up in an order of chance."""
+    return torch.are_deterministic_algorithms_enabled()
+
+
 def as_rows(start: Tensor) -> Tensor:
     """Each row's own number, int32."""
     return torch.arange(len(start), dtype=torch.int32, device=start.device)

@@ -12,7 +12,7 @@ from ..._errors import ArgumentError, ShapeError, refusal
 from .._ops import built, in_single, made
 from .._packed import checked_floats
 from .._rule import steady
-from ._checks import as_rows, require_last, require_shape
+from ._checks import as_rows, is_ordered, require_last, require_shape
 
 MOST_DEGREE = 4
 
@@ -67,7 +67,9 @@ def evaluate(
     degree: int, directions: Tensor, coefficients: Tensor, rows: Tensor, masks: Tensor | None, engine: str | None
 ) -> Tensor:
     """Colors of directions [p, 3] by the coefficients [g, k, c] of rows [p]."""
-    op = built("gaussian_harmonics", engine, directions, degree, coefficients.shape[-1], masks is not None)
+    op = built(
+        "gaussian_harmonics", engine, directions, degree, coefficients.shape[-1], masks is not None, is_ordered()
+    )
     if masks is None:
         masks = torch.empty(0, dtype=torch.bool, device=directions.device)
     return op(directions, coefficients, rows, masks)
@@ -86,7 +88,7 @@ def require_degree(function: str, name: str, degree: object, coefficients: Tenso
 
 
 @made("gaussian_harmonics")
-def _harmonics(lang: Any, fp: str, degree: int, channels: int, masked: bool) -> Any:
+def _harmonics(lang: Any, fp: str, degree: int, channels: int, masked: bool, ordered: bool) -> Any:
     kernel = kernels.gaussian_harmonics(lang, fp=fp, degree=degree, channels=channels, masked=masked)
     spec = f"directions[p, 3], coefficients[g, k, {channels}], rows[p]: i32, masks[m]: u1 -> colors[p, {channels}]"
-    return steady(spec, kernel, adjoint="source", name="gaussian_harmonics")
+    return steady(spec, kernel, adjoint="source", deterministic=ordered, name="gaussian_harmonics")

@@ -14,7 +14,7 @@ from ..._errors import ArgumentError, refusal
 from .._ops import built, in_single, made
 from .._packed import checked_floats
 from .._rule import steady
-from ._checks import CameraModel, as_rows, require_choice, require_last, require_positive, require_shape
+from ._checks import CameraModel, as_rows, is_ordered, require_choice, require_last, require_positive, require_shape
 from ._covariance import quat_scale_to_covar_preci
 
 _NUMBERS = ("width", "height", "eps2d", "near_plane", "far_plane", "radius_clip")
@@ -273,7 +273,7 @@ def project(scene: Scene, how: Projection, engine: str | None) -> Projected:
     if how.sparse_grad:
         scene = gathered(scene, rows)
         means, covars, centres, chosen = scene.means, _covariances(scene, engine), scene.means, as_rows(rows)
-    op = built("gaussian_projection", engine, means, how.camera_model)
+    op = built("gaussian_projection", engine, means, how.camera_model, is_ordered())
     found = op(means, covars, scene.viewmats, scene.intrinsics, images, chosen, radii, **how.numbers(3))
     means2d, depths, conics, compensations = found
     return Projected(images, rows, radii, means2d, depths, centres, conics, compensations)
@@ -336,8 +336,8 @@ def _radii_op(lang: Any, fp: str, camera_model: str, by_opacity: bool, compensat
 
 
 @made("gaussian_projection")
-def _projection_op(lang: Any, fp: str, camera_model: str) -> Any:
+def _projection_op(lang: Any, fp: str, camera_model: str, ordered: bool) -> Any:
     kernel = kernels.gaussian_projection(lang, fp=fp, camera_model=camera_model)
     values = "means2d[p, 2], depths[p], conics[p, 3], compensations[p]"
     spec = f"means[g, 3], covars[g, 6], {_CAMERAS}, radii[p, 2]: i32 -> {values}"
-    return steady(spec, kernel, adjoint="source", name="gaussian_projection")
+    return steady(spec, kernel, adjoint="source", deterministic=ordered, name="gaussian_projection")

@@ -11,7 +11,7 @@ from torch import Tensor
 from ... import kernels
 from .._ops import built, made
 from .._rule import steady
-from ._checks import as_rows
+from ._checks import as_rows, is_ordered
 from ._projection import Pairs, Projection, Scene, all_pairs, checked_scene, gathered, ids
 
 
@@ -112,7 +112,7 @@ def project_surfels(scene: Scene, how: Projection, engine: str | None) -> Projec
     if how.sparse_grad:
         scene = gathered(scene, rows)
         centres, chosen = scene.means, as_rows(rows)
-    op = built("surfel_projection", engine, scene.means)
+    op = built("surfel_projection", engine, scene.means, is_ordered())
     means2d, depths, transforms, normals = op(*_tensors(scene), images, chosen, radii)
     return ProjectedSurfels(images, rows, radii, means2d, depths, centres, transforms, normals)
 
@@ -133,7 +133,8 @@ def _radii_op(lang: Any, fp: str) -> Any:
 
 
 @made("surfel_projection")
-def _projection_op(lang: Any, fp: str) -> Any:
+def _projection_op(lang: Any, fp: str, ordered: bool) -> Any:
     values = "means2d[p, 2], depths[p], transforms[p, 9], normals[p, 3]"
     spec = f"{_SURFELS}, radii[p, 2]: i32 -> {values}"
-    return steady(spec, kernels.surfel_projection(lang, fp=fp), adjoint="source", name="surfel_projection")
+    kernel = kernels.surfel_projection(lang, fp=fp)
+    return steady(spec, kernel, adjoint="source", deterministic=ordered, name="surfel_projection")
