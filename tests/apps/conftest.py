@@ -12,6 +12,7 @@ from PIL import Image
 
 from tinsmith.apps.fit_image import FitOptions
 from tinsmith.apps.fit_scene import SceneOptions, _rendering
+from tinsmith.apps.fit_splats import SplatOptions
 from tinsmith.apps.learn_image import LearnOptions
 from tinsmith.apps.scenes._dataset import write_dataset
 from tinsmith.apps.scenes._own_scene import looking, picture_from
@@ -104,5 +105,16 @@ def fitting(scene_folder, tmp_path, monkeypatch):
     def make(**changes) -> SceneOptions:
         given = {"out": tmp_path / "out", "dataset": scene_folder, "steps": 6, "rays": 128, "samples": 24}
         return SceneOptions(**(given | changes))
+
+    return make
+
+
+@pytest.fixture
+def splatting(scene_folder, tmp_path):
+    """Options of a small run of fit-splats: `splatting(steps=5)`."""
+
+    def make(**changes) -> SplatOptions:
+        given = {"out": tmp_path / "out", "dataset": scene_folder, "steps": 6, "gaussians": 60, "degree": 1}
+        return SplatOptions(**(given | changes))
 
     return make

@@ -32,17 +32,6 @@ FILES = {
 }
 
 
-@pytest.fixture
-def splatting(scene_folder, tmp_path):
-    """Options of a small run: `splatting(steps=5)`."""
-
-    def make(**changes) -> SplatOptions:
-        given = {"out": tmp_path / "out", "dataset": scene_folder, "steps": 6, "gaussians": 60, "degree": 1}
-        return SplatOptions(**(given | changes))
-
-    return make
-
-
 @pytest.mark.thinned(2)
 def test_it_gets_better_and_writes_what_it_says(engine, splatting):
     seen = []

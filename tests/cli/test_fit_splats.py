@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from tinsmith.apps import scenes
 from tinsmith.cli import app
 
 SMALL = ("--steps", 2, "--gaussians", 20, "--degree", 0)
@@ -44,6 +47,24 @@ def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
     assert (done.exit_code, done.output) == (0, "")
     told = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert (told["background"], told["strategy"], told["most"]) == ("black", "mcmc", 30)
+
+
+def test_the_viewer_s_address_is_told_even_where_it_is_quiet(folder, tmp_path, monkeypatch):
+    @contextmanager
+    def page(title, port, say):
+        assert (title, port) == ("tinsmith fit-splats", 8123)
+        viewer = SimpleNamespace(url="http://127.0.0.1:8123/", begin=lambda *_: calls.append("begin"))
+        viewer.tell, viewer.stay = calls.append, lambda out: calls.append(out)
+        viewer.watching = lambda watch: calls.append("watching") or watch
+        yield viewer
+        calls.append("closed")
+
+    calls, out = [], tmp_path / "out"
+    monkeypatch.setattr(scenes, "viewer_page", page)
+    done = run(folder, "--out", out, *SMALL, "--view", "--port", 8123, "--quiet")
+    assert done.exit_code == 0, done.output
+    assert done.output == "Walk around at http://127.0.0.1:8123/ (it stays until Ctrl-C)\n"
+    assert calls == ["begin", "watching", "writing", out, "closed"]
 
 
 def test_it_refuses_in_words(folder, tmp_path):

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from ..apps import require_dataset, require_folder
-from ._training import Background, Device, Engine, leaving_on_interrupt, report
+from ._training import Background, Device, Engine, Port, View, leaving_on_interrupt, open_viewer, report
 
 
 def fit_scene(
@@ -38,8 +38,8 @@ def fit_scene(
     engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
     device: Annotated[Device, typer.Option(help="Where it runs.")] = Device.cpu,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log into OUT/tensorboard.")] = False,
-    view: Annotated[bool, typer.Option("--view", help="Walk around in it in the browser, while it learns.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the viewer; 0 takes one that is free.")] = 0,
+    view: View = False,
+    port: Port = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the viewer's URL.")
@@ -49,7 +49,7 @@ def fit_scene(
     require_dataset(dataset)
     require_folder(out)
     with leaving_on_interrupt():
-        from ..apps.fit_scene import SceneOptions, progress_bar, started_processes, viewer_page
+        from ..apps.fit_scene import SceneOptions, progress_bar, started_processes
         from ..apps.fit_scene import fit_scene as fit
     options = SceneOptions(
         out=out,
@@ -73,9 +73,7 @@ def fit_scene(
     quiet = quiet or not processes.is_first
     console = Console(quiet=quiet)
     with ExitStack() as stack:
-        viewer = stack.enter_context(viewer_page(port, console.print)) if view else None
-        if viewer is not None:
-            Console().print(f"Walk around at {viewer.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
+        viewer = stack.enter_context(open_viewer(view, "tinsmith fit-scene", port, console))
         watch = None if quiet else stack.enter_context(progress_bar(console, "fitting", "rays", rays))
         reached = fit(options, watch, viewer)
     views = f"{reached.held_out} held-out view{'s' * (reached.held_out != 1)}"

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from ..apps import require_dataset, require_folder
-from ._training import Background, Device, Engine, leaving_on_interrupt, report
+from ._training import Background, Device, Engine, Port, View, leaving_on_interrupt, open_viewer, report
 
 
 class Strategy(str, Enum):
@@ -47,8 +47,12 @@ def fit_splats(
     seed: Annotated[int, typer.Option(min=0, help="Where Gaussians start, and the order of pictures.")] = 1337,
     engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
     device: Annotated[Device, typer.Option(help="Where it runs.")] = Device.cpu,
+    view: View = False,
+    port: Port = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the viewer's URL.")
+    ] = False,
 ) -> None:
     """Fit Gaussians to pictures of a scene, and write how it looks from where nobody took one."""
     require_dataset(dataset)
@@ -73,8 +77,9 @@ def fit_splats(
     )
     console = Console(quiet=quiet)
     with ExitStack() as stack:
+        viewer = stack.enter_context(open_viewer(view, "tinsmith fit-splats", port, console))
         watch = None if quiet else stack.enter_context(progress_bar(console, "fitting"))
-        reached = fit(options, watch)
+        reached = fit(options, watch, viewer)
     views = f"{reached.held_out} held-out view{'s' * (reached.held_out != 1)}"
     console.print(f"Means of {views}: SSIM {reached.ssim:.3f}, {reached.psnr:.2f} dB.", highlight=False)
     report(console, reached)

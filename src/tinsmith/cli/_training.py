@@ -9,12 +9,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from enum import Enum
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 if TYPE_CHECKING:  # it loads torch, which the commands do when they run: --help needs none
+    from ..apps.scenes import Viewer
     from ..apps.simulate import Outcome
 
 _INTERRUPTED = 130  # what a shell expects of a command that Ctrl-C ended
@@ -41,6 +42,10 @@ class Background(str, Enum):
     black = "black"
 
 
+View = Annotated[bool, typer.Option("--view", help="Walk around in it in the browser, while it learns.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Of the viewer; 0 takes one that is free.")]
+
+
 @contextmanager
 def leaving_on_interrupt() -> Generator[None]:
     """Within, Ctrl-C ends the process at once: torch, interrupted while it is imported, tells where in its files."""
@@ -56,6 +61,26 @@ def leaving_on_interrupt() -> Generator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def open_viewer(view: bool, title: str, port: int, console: Console) -> Generator[Viewer | None]:
+    """Within, a viewer if `view`, else None.
+
+    Its URL is printed even where `console` is quiet: without it nobody finds the page.
+
+    Raises:
+        ConfigError: viser is not installed.
+        InputError: the port is taken.
+    """
+    if not view:
+        yield None
+        return
+    from ..apps.scenes import viewer_page
+
+    with viewer_page(title, port, console.print) as viewer:
+        Console().print(f"Walk around at {viewer.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
+        yield viewer
 
 
 def report(

@@ -2,9 +2,8 @@
 
 from .._processes import started_processes
 from .._progress import progress_bar
-from ..scenes import SceneReached
+from ..scenes import SceneReached, Viewer, viewer_page
 from ._options import SceneOptions
 from ._run import fit_scene
-from ._view import Viewer, viewer_page
 
 __all__ = ["SceneOptions", "SceneReached", "Viewer", "fit_scene", "progress_bar", "started_processes", "viewer_page"]

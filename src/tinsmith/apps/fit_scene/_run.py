@@ -13,12 +13,11 @@ from .._loop import is_written, reached, require_apart, require_device, take_ste
 from .._processes import joined_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
-from ..scenes import Box, Dataset, SceneReached, evaluated, own_scene, read_dataset, write_dataset
+from ..scenes import Box, Dataset, SceneReached, Viewer, evaluated, own_scene, read_dataset, write_dataset
 from . import _checkpoint
 from ._options import SceneOptions
 from ._pictures import FILES, write_all
 from ._training import Training
-from ._view import Viewer
 
 OWN = "scene"
 """The folder in `out` that the scene of our own is written into, as a dataset."""

@@ -15,7 +15,7 @@ from .._interrupt import stop_on_interrupt
 from .._loop import is_written, reached, require_apart, require_device, take_steps
 from .._progress import Watch
 from .._threads import one_torch_thread
-from ..scenes import Dataset, SceneReached, evaluated, look, own_scene, read_dataset, write_dataset
+from ..scenes import Dataset, SceneReached, Viewer, evaluated, look, own_scene, read_dataset, write_dataset
 from . import _checkpoint
 from ._options import SplatOptions
 from ._pictures import FILES, write_all
@@ -25,7 +25,7 @@ OWN = "scene"
 """The folder in `out` that the scene of our own is written into, as a dataset."""
 
 
-def fit_splats(options: SplatOptions, watch: Watch | None = None) -> SceneReached:
+def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
     """Fit Gaussians to pictures of a scene, and write what came of it into `options.out`.
 
     Without a dataset it first renders a scene of its own and writes it as one. Ctrl-C ends it after the step at hand;
@@ -36,6 +36,8 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None) -> SceneReache
     Args:
         options: what to do.
         watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
+        viewer: a page on which one walks around among the Gaussians. After the last step it stays until it is told to
+            finish, or until Ctrl-C.
 
     Raises:
         InputError: the dataset cannot be read, or `out` not written.
@@ -53,7 +55,12 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None) -> SceneReache
         def save() -> Path:
             return _checkpoint.save(training)
 
+        if viewer is not None:
+            viewer.begin(training, stop)
+            watch = viewer.watching(watch)
         taken, seconds = take_steps(training, save, watch, stop)
+        if viewer is not None:
+            viewer.tell("writing")
         files = list[Path]()
         is_new = bool(taken) or not is_written(options.out, FILES)
         if is_new:
@@ -62,6 +69,8 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None) -> SceneReache
         found = evaluated(training)
         if is_new:
             files = [*write_all(options.out, training, found, seconds), *files]
+        if viewer is not None:
+            viewer.stay(options.out)
     plain = reached(training, found.psnr, taken, seconds, files, found.flat_psnr)
     return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
 

@@ -9,6 +9,7 @@ from ._own_scene import own_scene
 from ._pictures import FILES as PICTURE_FILES
 from ._pictures import depth_frames, describe_scene, picture_writers, turntable
 from ._solids import Box
+from ._viewer import Viewer, viewer_page
 from ._views import Dataset, Points, Views, dataset_of
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Points",
     "SceneReached",
     "SceneTraining",
+    "Viewer",
     "Views",
     "dataset_of",
     "depth_frames",
@@ -33,5 +35,6 @@ __all__ = [
     "read_dataset",
     "require_ground",
     "turntable",
+    "viewer_page",
     "write_dataset",
 ]

@@ -38,11 +38,17 @@ class Rendered(Protocol):
 
 
 class SceneTraining(Protocol):
-    """A model on its way to a scene; `ground` (3) is what pictures are laid on."""
+    """A model on its way to a scene; `ground` (3) is what pictures are laid on.
+
+    `psnr` is of the held-out views that were looked at last, in dB; nan before.
+    """
 
     step: int
+    steps: int
     history: History
 
+    @property
+    def psnr(self) -> float: ...
     @property
     def dataset(self) -> Dataset: ...
     @property

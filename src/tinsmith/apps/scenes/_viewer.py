@@ -1,4 +1,4 @@
-"""The viewer: a page in the browser on which one walks around in the field while it learns.
+"""The viewer: a page in the browser on which one walks around in a scene while it is learned, however it is rendered.
 
 Viser serves the page and tells where its camera is. Everything that touches the model happens on the training's thread,
 between two steps: viser's threads only leave there what is wanted.
@@ -24,9 +24,8 @@ from .._film import as_pixels, decibels
 from .._interrupt import Stop
 from .._pictures import shaded
 from .._progress import Watch
-from ..scenes import Orbit
-from ._rendering import Seen
-from ._training import Training
+from ._learning import Rendered, SceneTraining
+from ._orbit import Orbit
 
 _HOST = "127.0.0.1"
 _SIDE = 160  # pixels of a picture's longer side, to begin with
@@ -101,7 +100,7 @@ class Viewer:
             self._visitors.pop(client.client_id, None)
 
     # The training's thread -----------------------------------------------------------------
-    def begin(self, training: Training, stop: Stop) -> None:
+    def begin(self, training: SceneTraining, stop: Stop) -> None:
         """Show a training from now on; `stop` is what asks it to stop."""
         stop.requested |= self._stop.requested  # the page was quicker
         self._training, self._stop = training, stop
@@ -196,7 +195,7 @@ class Viewer:
         took = time.monotonic() - now
         visitor.drawn, visitor.next = wanted, time.monotonic() + max(_LEAST_PAUSE, _SHARE * took)
 
-    def _picture(self, seen: Seen) -> np.ndarray:
+    def _picture(self, seen: Rendered) -> np.ndarray:
         if self._shows.value == "colour":
             return as_pixels(seen.colour).numpy()
         if self._shows.value == "opacity":
@@ -242,10 +241,11 @@ def _wxyz(rotation: Tensor) -> np.ndarray:
 
 
 @contextmanager
-def viewer_page(port: int = 0, say: Callable[[str], object] = lambda words: None) -> Iterator[Viewer]:
-    """Within, a page on this machine shows a run: `fit_scene(options, viewer=...)`.
+def viewer_page(title: str, port: int = 0, say: Callable[[str], object] = lambda words: None) -> Iterator[Viewer]:
+    """Within, a page on this machine shows a run: `fit_scene(options, viewer=...)`, `fit_splats(options, viewer=...)`.
 
     Args:
+        title: of the page.
         port: of 127.0.0.1; 0 for one that is free.
         say: called with words for the terminal when the files are written and the viewer stays.
 
@@ -253,7 +253,7 @@ def viewer_page(port: int = 0, say: Callable[[str], object] = lambda words: None
         ConfigError: viser is not installed.
         InputError: the port is taken.
     """
-    server = _served(port)
+    server = _served(title, port)
     try:
         yield Viewer(server, say)
     finally:
@@ -261,7 +261,7 @@ def viewer_page(port: int = 0, say: Callable[[str], object] = lambda words: None
             server.stop()
 
 
-def _served(port: int) -> Any:
+def _served(title: str, port: int) -> Any:
     try:
         import viser  # of an extra, and slow to load
     except ImportError as error:
@@ -269,7 +269,7 @@ def _served(port: int) -> Any:
         raise ConfigError(refusal(headline, [], "Run pip install 'tinsmith[view]', or leave out --view.")) from error
     _require_free(port)
     with _silence():
-        return viser.ViserServer(host=_HOST, port=port, label="tinsmith fit-scene", verbose=False)
+        return viser.ViserServer(host=_HOST, port=port, label=title, verbose=False)
 
 
 def _silence() -> AbstractContextManager[object]:

@@ -8,20 +8,43 @@ import socket
 import sys
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
+from support.folders import without_times
 from tinsmith import ConfigError, InputError
-from tinsmith.apps.fit_scene import _view, fit_scene, viewer_page
-from tinsmith.apps.fit_scene._view import _camera, _rotation
+from tinsmith.apps._interrupt import Stop
+from tinsmith.apps.fit_scene import fit_scene
+from tinsmith.apps.fit_splats import fit_splats
+from tinsmith.apps.fit_splats._training import Training
+from tinsmith.apps.scenes import _viewer, read_dataset, viewer_page
+from tinsmith.apps.scenes._viewer import _camera, _rotation
 
 STEPS = 1_000_000  # more than it ever takes: the page ends the run
 SOON = 60_000  # milliseconds: kernels are compiled meanwhile, on a machine that may be busy
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SOFTWARE = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]  # WebGL without a GPU
+
+
+@dataclass
+class Fitted:
+    """An app with a viewer: the function that runs it, and options of a small run (`options(steps=5)`)."""
+
+    run: Any
+    options: Any
+
+
+@pytest.fixture(params=["fit-scene", "fit-splats"])
+def fitted(request):
+    """Each app that has the viewer."""
+    if request.param == "fit-scene":
+        return Fitted(fit_scene, request.getfixturevalue("fitting"))
+    return Fitted(fit_splats, request.getfixturevalue("splatting"))
 
 
 @pytest.fixture
@@ -49,8 +72,8 @@ def browsed(viewer):
         browser.close()
 
 
-def visited(options, visit):
-    """A run with a viewer, to which `visit(viewer)` goes from a thread of its own; what the run reached."""
+def visited(run, options, visit):
+    """A run of an app with a viewer, to which `visit(viewer)` goes from a thread of its own; what the run reached."""
     trouble = []
 
     def go(viewer):
@@ -61,11 +84,11 @@ def visited(options, visit):
         finally:
             viewer._ask_to_stop()
 
-    with viewer_page() as viewer:
+    with viewer_page("tinsmith") as viewer:
         thread = threading.Thread(target=go, args=(viewer,))
         thread.start()
         try:
-            reached = fit_scene(options, viewer=viewer)
+            reached = run(options, viewer=viewer)
         finally:
             thread.join()
     if trouble:
@@ -89,7 +112,7 @@ def wait_for(page, met):
 
 
 @pytest.mark.usefixtures("needs_viser")
-def test_one_walks_around_while_it_learns(fitting, tmp_path):
+def test_one_walks_around_while_it_learns(fitted, tmp_path):
     from playwright.sync_api import expect
 
     def visit(viewer):
@@ -118,9 +141,9 @@ def test_one_walks_around_while_it_learns(fitting, tmp_path):
             expect(status).to_contain_text("you can close this page", timeout=SOON)
             assert page.complaints == []
 
-    reached = visited(fitting(steps=STEPS, rays=256), visit)
+    reached = visited(fitted.run, fitted.options(steps=STEPS), visit)
     assert reached.interrupted and 0 < reached.step < STEPS
-    assert (fitting().out / "turntable.gif").is_file()
+    assert (fitted.options().out / "turntable.gif").is_file()
     with Image.open(tmp_path / "viewer.png") as image:
         assert image.size == (640, 400)
 
@@ -155,7 +178,7 @@ class Clock:
 
 
 @pytest.mark.usefixtures("needs_viser")
-def test_pictures_are_drawn_for_every_visitor_where_it_is(fitting, monkeypatch):
+def test_pictures_are_drawn_for_every_visitor_where_it_is(fitted, monkeypatch):
     first, second = Client(1), Client(2)
 
     def visit(viewer):
@@ -173,15 +196,69 @@ def test_pictures_are_drawn_for_every_visitor_where_it_is(fitting, monkeypatch):
         viewer._dismiss(second)
         viewer._ask_to_stop()
 
-    with viewer_page() as viewer:
+    with viewer_page("tinsmith") as viewer:
         for client in (first, second):
             viewer._welcome(client)
         visits = visit(viewer)
-        monkeypatch.setattr(_view, "time", Clock(visits))
-        reached = fit_scene(fitting(steps=3), viewer=viewer)
+        monkeypatch.setattr(_viewer, "time", Clock(visits))
+        reached = fitted.run(fitted.options(steps=3), viewer=viewer)
     assert next(visits, "the end") == "the end"
     assert reached.step == 3 and not reached.interrupted and second.pictures
     assert all(picture.shape[2] == 3 and picture.dtype == np.uint8 for picture in first.pictures + second.pictures)
+
+
+@pytest.mark.usefixtures("needs_viser")
+def test_a_viewer_does_not_change_what_is_learned(fitted, tmp_path, monkeypatch):
+    alone, watched = fitted.options(out=tmp_path / "alone"), fitted.options(out=tmp_path / "watched")
+    fitted.run(alone)
+    client, drawn = Client(1), []
+    with viewer_page("tinsmith") as viewer:
+        viewer._welcome(client)
+
+        def walk():
+            viewer._ask_to_stop()
+            yield
+
+        def watch(step, *_):
+            drawn.append(len(client.pictures))
+            client.position = client.position + 0.1
+            client.moved(None)  # a camera that moves is drawn for after each step
+
+        monkeypatch.setattr(_viewer, "time", Clock(walk()))
+        fitted.run(watched, watch=watch, viewer=viewer)
+    assert drawn == list(range(7)) and without_times(watched.out) == without_times(alone.out)
+
+
+@pytest.mark.usefixtures("needs_viser")
+def test_splats_are_seen_from_the_camera_of_the_page(splatting, monkeypatch):
+    """Against the rendering of its own, called with the viewmat and the intrinsics of the page's camera."""
+    client, pictures = Client(1), {}
+    client.position = np.array([0.3, -0.2, 4.0])
+    dataset = read_dataset(splatting().dataset, 64)
+    training = Training(dataset, splatting(gaussians=300))
+    with viewer_page("tinsmith") as viewer:
+        viewer._welcome(client)
+        viewer.begin(training, Stop())
+        for shows in ("colour", "depth", "opacity"):
+            viewer._shows.value = shows
+            monkeypatch.setattr(_viewer, "time", Clock(iter(())))
+            viewer._visitors[1].next = 0.0
+            viewer._draw()
+            pictures[shows] = torch.from_numpy(client.pictures[-1].copy())
+    viewmat = torch.tensor([[1.0, 0, 0, -0.3], [0, -1, 0, -0.2], [0, 0, -1, 4], [0, 0, 0, 1]])
+    focal = 107 / 2 / np.tan(0.4)
+    matrix = torch.tensor([[focal, 0, 80], [0, focal, 53.5], [0, 0, 1]], dtype=torch.float32)
+    with torch.no_grad():
+        images, alphas, _ = training.trainer.render(viewmat, matrix, (160, 107), training.ground, "RGB+ED")
+    colours = (images[0, ..., :3].clamp(0, 1) * 255).round()
+    assert (pictures["colour"].float() - colours).abs().max() <= 1 and colours.std() > 20
+    assert (pictures["opacity"].float() - (alphas[0] * 255).round()).abs().max() <= 1
+    is_solid = alphas[0, ..., 0] > 0.5
+    assert (pictures["depth"][~is_solid] == 255).all() and 100 < is_solid.sum() < is_solid.numel()
+    depths, shades = images[0, ..., 3][is_solid], pictures["depth"][is_solid].float()
+    ends = torch.stack([shades[depths.argmin()], shades[depths.argmax()]])
+    viridis = torch.tensor([[253.0, 231, 37], [68, 1, 84]])  # near is yellow, far is violet
+    torch.testing.assert_close(ends, viridis, rtol=0, atol=2)
 
 
 def test_cameras_of_pages():
@@ -197,7 +274,7 @@ def test_cameras_of_pages():
 
 def test_viser_that_is_not_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "viser", None)
-    with pytest.raises(ConfigError, match="viser is not installed") as refused, viewer_page():
+    with pytest.raises(ConfigError, match="viser is not installed") as refused, viewer_page("tinsmith"):
         pass
     assert "pip install 'tinsmith[view]'" in str(refused.value)
 
@@ -206,9 +283,9 @@ def test_viser_that_is_not_there(monkeypatch):
 def test_a_port_that_is_taken(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(InputError, match="the viewer cannot be served") as refused, viewer_page(port):
+        with pytest.raises(InputError, match="the viewer cannot be served") as refused, viewer_page("tinsmith", port):
             pass
     assert str(port) in str(refused.value)
-    with viewer_page() as viewer:
+    with viewer_page("tinsmith") as viewer:
         assert viewer.url.startswith("http://127.0.0.1:")
     assert capsys.readouterr().out == ""  # viser keeps quiet
