@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from support.live_page import browse  # noqa: F401 - a fixture
 from tinsmith.apps.fit_image import FitOptions
 from tinsmith.apps.fit_scene import SceneOptions, _rendering
 from tinsmith.apps.fit_splats import SplatOptions

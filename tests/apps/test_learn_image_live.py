@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
-import shutil
 import threading
 import urllib.error
 import urllib.request
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -16,69 +13,17 @@ import torch
 from PIL import Image
 
 from support.folders import contents
+from support.live_page import ask, meanwhile, told, wait_for, wish
 from tinsmith import InputError
 from tinsmith.apps.learn_image import learn_image, live_page
-from tinsmith.apps.learn_image._server import Wish
 
 from .conftest import ARRAY, GRID
 
 STEPS = 1_000_000  # more than it ever takes: the page ends the run
 
 
-def ask(url, path, *, body=None, headers=()):
-    """Status, content type and body of an answer."""
-    request = urllib.request.Request(url + path, data=body, headers=dict(headers))
-    try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return answer.status, answer.headers["Content-Type"], answer.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.headers["Content-Type"], error.read()
-
-
-def told(url):
-    return json.loads(ask(url, "state")[2])
-
-
-def wish(url, name, **body):
-    code, _, answer = ask(url, name, body=json.dumps(body).encode())
-    return code, json.loads(answer)["trouble"]
-
-
 def params(live):
     return live._training.trainer.model.params.detach().clone()
-
-
-def wait_for(url, met):
-    for _ in range(2400):  # two minutes: kernels are compiled meanwhile, on a machine that may be busy
-        state = told(url)
-        if met(state):
-            return state
-        threading.Event().wait(0.05)
-    raise AssertionError(f"it never came to that: {state}")
-
-
-@contextmanager
-def meanwhile(live, visit):
-    """Within, a visitor is on the page, in a thread of its own; what goes wrong there goes wrong here."""
-    trouble = []
-
-    def go():
-        try:
-            visit()
-        except BaseException as error:  # noqa: BLE001  (raised again below)
-            trouble.append(error)
-        finally:
-            live.wish(Wish("stop"))
-
-    thread = threading.Thread(target=go)
-    thread.start()
-    try:
-        yield
-    finally:
-        thread.join()
-    if trouble:
-        raise trouble[0]
 
 
 def visited(options, visit, say=lambda words: None):
@@ -238,36 +183,6 @@ def test_the_page_before_the_first_step(browse):
         assert page.locator(".waiting").count() == 3
         assert not any(page.locator(f"#{name}").is_visible() for name in ("learned", "error", "photo"))
         assert page.complaints == []
-
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-
-@contextmanager
-def browsed(url, **viewport):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport=viewport)
-        page.set_default_timeout(20_000)
-        page.complaints = []
-        page.on("console", lambda message: page.complaints.append(message.text))
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        page.on(
-            "request", lambda request: request.url.startswith((url, "data:")) or page.complaints.append(request.url)
-        )
-        page.goto(url)
-        yield page
-        browser.close()
-
-
-@pytest.fixture
-def browse():
-    pytest.importorskip("playwright", reason="playwright, of the extra `dev`, drives the browser")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium here")
-    return browsed
 
 
 def _step(page):

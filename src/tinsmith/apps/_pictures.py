@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -96,10 +97,10 @@ def stacked(sheets: Sequence[Image.Image]) -> Image.Image:
     return whole
 
 
-def write_loop(path: Path, frames: Sequence[Tensor]) -> None:
+def write_loop(file: Path | BinaryIO, frames: Sequence[Tensor]) -> None:
     """A GIF of frames of one size that goes round and round."""
     film = _in_one_palette([picture(frame) for frame in frames])
-    film[0].save(path, save_all=True, append_images=film[1:], duration=_FRAME_MS, loop=0, optimize=False)
+    film[0].save(file, "GIF", save_all=True, append_images=film[1:], duration=_FRAME_MS, loop=0, optimize=False)
 
 
 def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -30,8 +30,10 @@ def simulate(
     seed: Annotated[int, typer.Option(min=0, help="What the parameters start as.")] = 0,
     engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
     device: Annotated[Device, typer.Option("--device", "--arch", help="Where it runs.")] = Device.cpu,
+    live: Annotated[bool, typer.Option("--live", help="Show it on a page in the browser, and stop it there.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page; 0 takes one that is free.")] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the page's URL.")] = False,
 ) -> None:
     """Train a simulation through time, and write pictures, a film and the number that it is known by."""
     if name is None:
@@ -42,10 +44,15 @@ def simulate(
     out = out or Path("out") / name
     require_folder(out)
     with leaving_on_interrupt():
-        from ..apps.simulate import SimulateOptions, progress_bar
+        from ..apps.simulate import SimulateOptions, live_page, progress_bar
         from ..apps.simulate import simulate as run
     options = SimulateOptions(out, name, steps, iterations, seed, engine.value, device.value, resume)
     console = Console(quiet=quiet)
-    with nullcontext() if quiet else progress_bar(console, "training", "it", describe="{:.4g}".format) as watch:
-        reached = run(options, watch)
+    with ExitStack() as stack:
+        page = stack.enter_context(live_page(port, console.print)) if live else None
+        if page is not None:
+            Console().print(f"Watch it at {page.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
+        bar = progress_bar(console, "training", "it", describe="{:.4g}".format)
+        watch = None if quiet else stack.enter_context(bar)
+        reached = run(options, watch, page)
     report(console, reached)

@@ -3,14 +3,14 @@
 from .._loop import Reached
 from .._processes import started_processes
 from .._progress import progress_bar
-from ._live import Live, live_page
+from ._live import LiveImage, live_page
 from ._options import LearnOptions
 from ._recipe import shipped
 from ._run import learn_image
 
 __all__ = [
     "LearnOptions",
-    "Live",
+    "LiveImage",
     "Reached",
     "learn_image",
     "live_page",

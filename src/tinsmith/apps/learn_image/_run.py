@@ -16,14 +16,14 @@ from .._progress import Watch
 from .._threads import one_torch_thread
 from . import _checkpoint
 from ._blocks import require_room
-from ._live import Live
+from ._live import LiveImage
 from ._options import LearnOptions
 from ._pictures import FILES, write_all
 from ._recipe import Recipe, recipe
 from ._training import Training
 
 
-def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | None = None) -> Reached:
+def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveImage | None = None) -> Reached:
     """Learn a photograph with one network or an array of them, and write what came of it into `options.out`.
 
     Ctrl-C ends it after the step at hand; pictures and checkpoint are then written as they are. A resumed run goes on
@@ -54,7 +54,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: Live | 
         return _learn(training, options, watch, live)
 
 
-def _learn(training: Training, options: LearnOptions, watch: Watch | None, live: Live | None) -> Reached:
+def _learn(training: Training, options: LearnOptions, watch: Watch | None, live: LiveImage | None) -> Reached:
     photo, processes = training.photo, training.processes
 
     def save() -> Path:

@@ -2,6 +2,8 @@
 
 from .._loop import Outcome
 from .._progress import progress_bar
-from ._run import SimulateOptions, SimulationOutcome, simulate
+from ._live import live_page
+from ._run import SimulateOptions, simulate
+from ._simulation import SimulationOutcome
 
-__all__ = ["Outcome", "SimulateOptions", "SimulationOutcome", "progress_bar", "simulate"]
+__all__ = ["Outcome", "SimulateOptions", "SimulationOutcome", "live_page", "progress_bar", "simulate"]

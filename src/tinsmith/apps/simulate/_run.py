@@ -15,12 +15,13 @@ from ...nn import write_checkpoint
 from .. import _trained
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
-from .._loop import Outcome, describe_run, is_written, require_at_least, require_device, take_steps
+from .._loop import describe_run, is_written, require_at_least, require_device, take_steps
 from .._pictures import picture, stacked, write_curve, write_files, write_loop, write_summary
 from .._progress import Watch
 from .._simulations import SIMULATIONS, require_simulation
 from .._threads import one_torch_thread
-from ._simulation import Look, Simulation
+from ._live import LiveSimulation
+from ._simulation import Look, Simulation, SimulationOutcome
 
 FILES = ("simulation.png", "simulation.gif", "curve.png", "summary.json")
 
@@ -52,20 +53,6 @@ class SimulateOptions:
         numbers = {"steps": self.steps, "iterations": self.iterations}
         require_at_least(1, **{name: value for name, value in numbers.items() if value is not None})
         require_at_least(0, seed=self.seed)
-
-
-@dataclass(frozen=True)
-class SimulationOutcome(Outcome):
-    """What a run reached: the figure that the simulation is known by, before training and after."""
-
-    figures: tuple[float, float]
-    words: str
-    unit = "iteration"
-
-    @property
-    def told(self) -> str:
-        before, after = (self.words.format(one) for one in self.figures)
-        return f"Before training {before}; {after}"
 
 
 class Learner:
@@ -122,7 +109,9 @@ class Training:
         self.step, self.losses = state["step"], state["losses"].tolist()
 
 
-def simulate(options: SimulateOptions, watch: Watch | None = None) -> SimulationOutcome:
+def simulate(
+    options: SimulateOptions, watch: Watch | None = None, live: LiveSimulation | None = None
+) -> SimulationOutcome:
     """Train a simulation, and write what came of it into `options.out`.
 
     Ctrl-C ends it after the iteration at hand; pictures and checkpoint are then written as they are. A resumed run
@@ -132,6 +121,7 @@ def simulate(options: SimulateOptions, watch: Watch | None = None) -> Simulation
     Args:
         options: what to do.
         watch: called at the start and after each iteration with the iterations made, those in all and the loss.
+        live: a page to show it on, which may pause and stop it. It stays after the last iteration until it is closed.
 
     Raises:
         InputError: `out` cannot be written.
@@ -153,15 +143,23 @@ def simulate(options: SimulateOptions, watch: Watch | None = None) -> Simulation
         def save() -> Path:
             return _trained.save(options.out, training, _FORMAT, run)
 
+        if live is not None:
+            live.begin(training, before, stop, options.out, options.name)
+            watch = live.watching(watch)
         taken, seconds = take_steps(training, save, watch, stop)
-        after = torch.no_grad()(simulation.look)()
-        files = list[Path]()
-        if taken or not is_written(options.out, FILES):
-            files = [save()]  # first: it is what cannot be made again
-            files = [*_write_all(options, training, before, after, seconds), *files]
-    return SimulationOutcome(
-        **describe_run(training, taken, seconds, files), figures=(before.figure, after.figure), words=simulation.figure
-    )
+
+        def write() -> SimulationOutcome:
+            after = torch.no_grad()(simulation.look)()
+            files = list[Path]()
+            if taken or not is_written(options.out, FILES):
+                files = [save()]  # first: it is what cannot be made again
+                files = [*_write_all(options, training, before, after, seconds), *files]
+            figures = before.figure, after.figure
+            return SimulationOutcome(
+                **describe_run(training, taken, seconds, files), figures=figures, words=simulation.figure
+            )
+
+        return write() if live is None else live.finish(write)
 
 
 def _make(options: SimulateOptions) -> Simulation:

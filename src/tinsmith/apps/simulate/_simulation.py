@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+
+from .._loop import Outcome
 
 FRAMES = 48
 """Frames of a film, at most."""
@@ -18,6 +21,20 @@ class Look(NamedTuple):
 
     frames: Sequence[Tensor]
     figure: float
+
+
+@dataclass(frozen=True)
+class SimulationOutcome(Outcome):
+    """What a run reached: the figure that the simulation is known by, before training and after."""
+
+    figures: tuple[float, float]
+    words: str
+    unit = "iteration"
+
+    @property
+    def told(self) -> str:
+        before, after = (self.words.format(one) for one in self.figures)
+        return f"Before training {before}; {after}"
 
 
 class Simulation(torch.nn.Module, ABC):

@@ -1,4 +1,4 @@
-"""The server of the live page: on 127.0.0.1 alone, by the standard library, one HTML file that asks nobody else.
+"""The server of a live page: on 127.0.0.1 alone, by the standard library, one HTML file that asks nobody else.
 
 It answers nobody but its own page: other sites that a browser has open can neither read from it nor send it wishes.
 """
@@ -15,12 +15,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..._errors import InputError, refusal
+from .._errors import InputError, refusal
 
-_PAGE = Path(__file__).with_name("page.html")
 _HOST = "127.0.0.1"
 _WISHES = ("pause", "resume", "retrain", "stop")
 _MOST = 1000  # bytes of a wish
+_PICTURES = {".png": "image/png", ".gif": "image/gif"}
 _POLICY = "; ".join(
     [
         "default-src 'none'",
@@ -52,15 +52,15 @@ class Shown(Protocol):
 
 
 @contextmanager
-def serving(shown: Shown, port: int) -> Iterator[str]:
-    """Within, the page is served; gives its address. Raises InputError if the port is taken."""
+def serving(shown: Shown, page: Path, port: int) -> Iterator[str]:
+    """Within, the page, an HTML file, is served; gives its address. Raises InputError if the port is taken."""
     try:
         server = _Server((_HOST, port), _Handler)
     except (OSError, OverflowError) as cause:
         rows = [("port", str(port)), ("because", str(cause))]
         remedy = "Name another port; 0 takes one that is free."
         raise InputError(refusal("the page cannot be served", rows, remedy)) from cause
-    server.shown = shown
+    server.shown, server.page = shown, page
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:
@@ -74,6 +74,7 @@ def serving(shown: Shown, port: int) -> Iterator[str]:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     shown: Shown
+    page: Path
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -85,16 +86,16 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_ours():
             return
         if path == "/":
-            self._answer(200, "text/html; charset=utf-8", _PAGE.read_bytes())
+            self._answer(200, "text/html; charset=utf-8", self.server.page.read_bytes())
         elif path == "/state":
             self._tell(200, self.server.shown.told())
         else:
-            name = path.removeprefix("/").removesuffix(".png")
-            shown = self.server.shown.shown(name) if path.endswith(".png") else None
-            if shown is None:
+            name, kind = path.removeprefix("/")[:-4], _PICTURES.get(path[-4:])
+            shown = self.server.shown.shown(name) if kind else None
+            if kind is None or shown is None:
                 self._tell(404, {"trouble": f"there is nothing at {path}"})
             else:
-                self._answer(200, "image/png", shown)
+                self._answer(200, kind, shown)
 
     def do_POST(self) -> None:
         body = self.rfile.read(min(int(self.headers.get("Content-Length") or 0), _MOST))
