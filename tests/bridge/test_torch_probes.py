@@ -56,8 +56,14 @@ FAULTS = [
     ("plain_apply", raises, "a Function applied without a look for transforms has its gradient", "every plain call"),
     ("has_older_batch", lambda _: False, "a batch of is_grads_batched=True can be taken apart", "vectorize=True"),
     ("into_older_batch", raises, "a batch of is_grads_batched=True can be taken apart", "setup_context"),
-    ("apart", contextlib.nullcontext, "tensors can be made outside transforms and inference mode", "first call"),
+    (
+        "outside_transforms",
+        contextlib.nullcontext,
+        "tensors can be made outside transforms and inference mode",
+        "first call",
+    ),
     ("is_jit_traced", lambda: False, "torch.jit.trace is seen", "for constants"),
+    ("transforms_in_graph", lambda: (0, 0, 0), "levels of torch.func are listed by kind", "scan"),
     ("answer_missing", lambda *_: None, "an operator that is not there can be answered for", "do not say why"),
     ("constant_when_traced", lambda f: f, "a function marked constant is not traced", "breaks the graph"),
 ]

@@ -31,11 +31,12 @@ def test_public_names_have_entries(site):
     import tinsmith as ts
     import tinsmith.nn
     import tinsmith.render
+    import tinsmith.render.gaussians
 
     entries = "".join(page.read_text(encoding="utf-8") for page in (site / "reference").glob("*/index.html"))
-    for face in (ts, tinsmith.nn, tinsmith.render):
+    for face in (ts, tinsmith.nn, tinsmith.render, tinsmith.render.gaussians):
         missing = [name for name in face.__all__ if f'id="{face.__name__}.{name}"' not in entries]
-        assert set(missing) <= {"__version__", "nn", "render"}
+        assert set(missing) <= {"__version__", "gaussians", "nn", "render"}
 
 
 def test_examples_of_docstrings_are_code(site):

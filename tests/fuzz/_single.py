@@ -41,8 +41,8 @@ class Counted:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, kernel: nodes.Kernel) -> nodes.Kernel:
-        found = strip_functions(kernel)
+    def __call__(self, kernel: nodes.Kernel, *, has_powers: bool) -> nodes.Kernel:
+        found = strip_functions(kernel, has_powers=has_powers)
         self.count += found is not kernel
         return found
 
@@ -65,7 +65,7 @@ def small_vectors(seed: int) -> Iterator[Counted]:
 @contextlib.contextmanager
 def no_vectors() -> Iterator[None]:
     """Kernels that are compiled inside run as they are written."""
-    with _replaced(lambda kernel: kernel):
+    with _replaced(lambda kernel, **_: kernel):
         yield
 
 

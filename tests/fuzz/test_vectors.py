@@ -42,8 +42,8 @@ def test_a_mistake_of_a_vector_form_is_seen(lang, monkeypatch, body):
 
     right = _single.strip_functions
 
-    def wrong(kernel):
-        found = right(kernel)
+    def wrong(kernel, **options):
+        found = right(kernel, **options)
         body = tuple(walk.changed(one, with_sines) for one in found.body)
         return found if found is kernel else replace(found, body=body)
 

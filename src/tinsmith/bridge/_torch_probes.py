@@ -227,6 +227,18 @@ def _constants_are_marked() -> bool:
     return vars(tracing.constant_when_traced(ours)) == vars(torch.compiler.assume_constant_result(theirs))
 
 
+def _levels_are_listed() -> bool:
+    found = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        found.append(tuple(tracing.transforms_in_graph()))
+        return x.sum()
+
+    torch.func.vmap(torch.func.grad(look))(torch.ones(2, 3))
+    torch.func.jvp(look, (torch.ones(3),), (torch.ones(3),))
+    return found == [(1, 1, 0), (0, 0, 1)]
+
+
 def _batches_are_seen() -> bool:
     plain = torch.ones(2)
     seen: list[int] = [len(tracing.batch_levels(plain))]
@@ -309,6 +321,11 @@ _FACTS = (
         "a batch of torch.func.vmap is seen",
         _batches_are_seen,
         "an argument that is updated in place, and is no batch under vmap, is refused in torch's words",
+    ),
+    _Fact(
+        "levels of torch.func are listed by kind",
+        _levels_are_listed,
+        "a scan in a compiled function whose derivative is of second order, or forward, fails in torch's words",
     ),
     _Fact(
         "tensors can be made outside transforms and inference mode",
