@@ -168,7 +168,7 @@ AnyLive = TypeVar("AnyLive", bound=Live[Any])
 
 
 @contextmanager
-def served(live: AnyLive, page: Path, port: int) -> Iterator[AnyLive]:
+def serve_live(live: AnyLive, page: Path, port: int) -> Iterator[AnyLive]:
     """Within, the page shows a run. Raises InputError: the port is taken."""
     with serving(live, page, port) as live.url:
         yield live

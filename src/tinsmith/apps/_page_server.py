@@ -17,6 +17,8 @@ from typing import Any, Protocol
 
 from .._errors import InputError, refusal
 
+_STYLE = Path(__file__).with_name("page.css")
+_STYLE_HERE = "/* style of all pages */"  # in a page: what all of them share goes here
 _HOST = "127.0.0.1"
 _WISHES = ("pause", "resume", "retrain", "stop")
 _MOST = 1000  # bytes of a wish
@@ -86,7 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_ours():
             return
         if path == "/":
-            self._answer(200, "text/html; charset=utf-8", self.server.page.read_bytes())
+            self._answer(200, "text/html; charset=utf-8", _read_page(self.server.page))
         elif path == "/state":
             self._tell(200, self.server.shown.told())
         else:
@@ -140,6 +142,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the name is the library's)
         """Say nothing: the terminal shows the training's progress."""
+
+
+def _read_page(page: Path) -> bytes:
+    """A page with the style that all of them share."""
+    text, style = (one.read_text(encoding="utf-8") for one in (page, _STYLE))
+    return text.replace(_STYLE_HERE, style).encode()
 
 
 def _block(told: dict[str, int]) -> Wish:

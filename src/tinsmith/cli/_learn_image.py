@@ -12,7 +12,7 @@ from rich.console import Console
 
 from .._errors import InputError, refusal
 from ..apps import require_folder, require_image
-from ._training import Device, Engine, leaving_on_interrupt, report
+from ._training import Device, Engine, leaving_on_interrupt, open_live_page, report
 
 _DEFAULT = "default"
 _NAMES = "frequency, hash-grid, networks"  # those of apps/learn_image/configs: a test holds it
@@ -90,9 +90,7 @@ def learn_image(
     quiet = quiet or not processes.is_first
     console = Console(quiet=quiet)
     with ExitStack() as stack:
-        page = stack.enter_context(live_page(port, console.print)) if live else None
-        if page is not None:
-            Console().print(f"Watch it at {page.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
+        page = stack.enter_context(open_live_page(live, live_page, port, console))
         watch = None if quiet else stack.enter_context(progress_bar(console, "learning"))
         reached = learn(options, watch, page)
     report(console, reached, ", or a lower learning rate in the configuration", processes=processes.count)

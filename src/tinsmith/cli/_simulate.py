@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from ..apps import SIMULATIONS, require_folder, require_simulation
-from ._training import Device, Engine, leaving_on_interrupt, report
+from ._training import Device, Engine, leaving_on_interrupt, open_live_page, report
 
 
 def simulate(
@@ -49,9 +49,7 @@ def simulate(
     options = SimulateOptions(out, name, steps, iterations, seed, engine.value, device.value, resume)
     console = Console(quiet=quiet)
     with ExitStack() as stack:
-        page = stack.enter_context(live_page(port, console.print)) if live else None
-        if page is not None:
-            Console().print(f"Watch it at {page.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
+        page = stack.enter_context(open_live_page(live, live_page, port, console))
         bar = progress_bar(console, "training", "it", describe="{:.4g}".format)
         watch = None if quiet else stack.enter_context(bar)
         reached = run(options, watch, page)

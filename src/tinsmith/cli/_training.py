@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
 from rich.console import Console
@@ -19,6 +19,15 @@ if TYPE_CHECKING:  # it loads torch, which the commands do when they run: --help
     from ..apps.simulate import Outcome
 
 _INTERRUPTED = 130  # what a shell expects of a command that Ctrl-C ended
+
+
+class Served(Protocol):
+    """A page that is served."""
+
+    url: str
+
+
+Page = TypeVar("Page", bound=Served)
 
 
 class Engine(str, Enum):
@@ -81,6 +90,25 @@ def open_viewer(view: bool, title: str, port: int, console: Console) -> Generato
     with viewer_page(title, port, console.print) as viewer:
         Console().print(f"Walk around at {viewer.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
         yield viewer
+
+
+@contextmanager
+def open_live_page(
+    live: bool, serve: Callable[[int, Callable[..., object]], AbstractContextManager[Page]], port: int, console: Console
+) -> Generator[Page | None]:
+    """Within, the live page that `serve` serves if `live`, else None.
+
+    Its URL is printed even where `console` is quiet: without it nobody finds the page.
+
+    Raises:
+        InputError: the port is taken.
+    """
+    if not live:
+        yield None
+        return
+    with serve(port, console.print) as page:
+        Console().print(f"Watch it at {page.url} (it stays until Ctrl-C)", highlight=False, soft_wrap=True)
+        yield page
 
 
 def report(

@@ -36,7 +36,7 @@ def gaussian_radii(lang: ModuleType, *, fp: str, camera_model: str, by_opacity: 
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    camera_point, spread = projected(lang, fp=fp, camera_model=camera_model)
+    camera_point, spread = projection_functions(lang, fp=fp, camera_model=camera_model)
     image_point = camera_centre(lang, fp=fp, camera_model=camera_model)
     extent = EXTENT
 
@@ -100,7 +100,7 @@ def gaussian_projection(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    camera_point, spread = projected(lang, fp=fp, camera_model=camera_model)
+    camera_point, spread = projection_functions(lang, fp=fp, camera_model=camera_model)
     image_point = camera_centre(lang, fp=fp, camera_model=camera_model)
 
     @lang.kernel
@@ -157,7 +157,7 @@ def camera_centre(lang: ModuleType, *, fp: str, camera_model: str) -> Any:
     return image_point
 
 
-def projected(lang: ModuleType, *, fp: str, camera_model: str) -> tuple[Any, Any]:
+def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tuple[Any, Any]:
     """Build the functions of a Gaussian's centre before a camera, and of its covariance in the image."""
     real = getattr(lang, fp)
 
@@ -195,7 +195,7 @@ def projected(lang: ModuleType, *, fp: str, camera_model: str) -> tuple[Any, Any
         return ux, uy, uz, wx, wy, wz
 
     @lang.func
-    def turned(viewmats: lang.template(), v, x, y, z):
+    def to_world(viewmats: lang.template(), v, x, y, z):
         """(x, y, z) in the camera as a direction in the world."""
         right = viewmats[v, 0, 0] * x + viewmats[v, 1, 0] * y + viewmats[v, 2, 0] * z
         down = viewmats[v, 0, 1] * x + viewmats[v, 1, 1] * y + viewmats[v, 2, 1] * z
@@ -217,8 +217,8 @@ def projected(lang: ModuleType, *, fp: str, camera_model: str) -> tuple[Any, Any
     ):
         """The covariance in the image: xx, xy, yy."""
         ux, uy, uz, wx, wy, wz = slopes(intrinsics, v, x, y, z, width, height)
-        u0, u1, u2 = turned(viewmats, v, ux, uy, uz)
-        w0, w1, w2 = turned(viewmats, v, wx, wy, wz)
+        u0, u1, u2 = to_world(viewmats, v, ux, uy, uz)
+        w0, w1, w2 = to_world(viewmats, v, wx, wy, wz)
         c00, c01, c02 = covars[g, 0], covars[g, 1], covars[g, 2]
         c11, c12, c22 = covars[g, 3], covars[g, 4], covars[g, 5]
         p0 = c00 * u0 + c01 * u1 + c02 * u2

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from ._gaussian_covariance import quaternion_rotation
-from ._gaussian_projection import EXTENT, projected
+from ._gaussian_projection import EXTENT, projection_functions
 
 
 def surfel_radii(lang: ModuleType, *, fp: str) -> Any:
@@ -108,10 +108,10 @@ def surfel_frames(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
     """Build the functions of a surfel's transform, of its box in the image, and of its normal."""
     real = getattr(lang, fp)
     rotation = quaternion_rotation(lang, fp=fp)
-    camera_point, _ = projected(lang, fp=fp, camera_model="pinhole")
+    camera_point, _ = projection_functions(lang, fp=fp, camera_model="pinhole")
 
     @lang.func
-    def turned(viewmats: lang.template(), v, x, y, z):
+    def to_camera(viewmats: lang.template(), v, x, y, z):
         """A direction in the world, before the camera."""
         right = viewmats[v, 0, 0] * x + viewmats[v, 0, 1] * y + viewmats[v, 0, 2] * z
         down = viewmats[v, 1, 0] * x + viewmats[v, 1, 1] * y + viewmats[v, 1, 2] * z
@@ -130,8 +130,8 @@ def surfel_frames(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
     ):
         r00, r01, _r02, r10, r11, _r12, r20, r21, _r22 = rotation(quats, g)
         s, t = scales[g, 0], scales[g, 1]
-        u0, u1, u2 = turned(viewmats, v, s * r00, s * r10, s * r20)
-        w0, w1, w2 = turned(viewmats, v, t * r01, t * r11, t * r21)
+        u0, u1, u2 = to_camera(viewmats, v, s * r00, s * r10, s * r20)
+        w0, w1, w2 = to_camera(viewmats, v, t * r01, t * r11, t * r21)
         x, y, z = camera_point(means, viewmats, v, g)
         fx, fy, cx, cy = intrinsics[v, 0, 0], intrinsics[v, 1, 1], intrinsics[v, 0, 2], intrinsics[v, 1, 2]
         a0, a1, a2 = fx * u0 + cx * u2, fx * w0 + cx * w2, fx * x + cx * z
@@ -152,10 +152,10 @@ def surfel_frames(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
 
     @lang.func
     def facing(means: lang.template(), quats: lang.template(), viewmats: lang.template(), v, g):
-        """The third axis before the camera, turned to it."""
+        """The third axis before the camera, to_camera to it."""
         _r00, _r01, r02, _r10, _r11, r12, _r20, _r21, r22 = rotation(quats, g)
         x, y, z = camera_point(means, viewmats, v, g)
-        n0, n1, n2 = turned(viewmats, v, r02, r12, r22)
+        n0, n1, n2 = to_camera(viewmats, v, r02, r12, r22)
         side = lang.select(n0 * x + n1 * y + n2 * z < real(0.0), real(1.0), real(-1.0))
         return side * n0, side * n1, side * n2
 

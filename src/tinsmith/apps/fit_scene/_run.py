@@ -13,14 +13,27 @@ from .._loop import is_written, reached, require_apart, require_device, take_ste
 from .._processes import joined_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
-from ..scenes import Box, Dataset, SceneReached, Viewer, evaluated, own_scene, read_dataset, write_dataset
-from . import _checkpoint
+from ..scenes import (
+    Box,
+    Dataset,
+    SceneCheckpoints,
+    SceneReached,
+    Viewer,
+    evaluated,
+    own_scene,
+    read_dataset,
+    write_dataset,
+)
 from ._options import SceneOptions
 from ._pictures import FILES, write_all
 from ._training import Training
 
 OWN = "scene"
 """The folder in `out` that the scene of our own is written into, as a dataset."""
+
+_CHECKPOINTS = SceneCheckpoints(
+    "tinsmith fit-scene 1", ("rays", "bound", "samples", "background", "distortion", "seed")
+)
 
 
 def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
@@ -52,7 +65,7 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
             write_dataset(options.out / OWN, dataset)
         training = Training(dataset, options, processes)
         if checkpoint is not None:
-            _checkpoint.restore(training, checkpoint)
+            _CHECKPOINTS.restore(training, checkpoint)
         return _fit(training, options, watch, viewer)
 
 
@@ -60,7 +73,7 @@ def _fit(training: Training, options: SceneOptions, watch: Watch | None, viewer:
     dataset, processes = training.dataset, training.processes
 
     def save() -> Path:
-        return _checkpoint.save(training)
+        return _CHECKPOINTS.save(training)
 
     with stop_on_interrupt() as stop, one_torch_thread():
         if viewer is not None:
@@ -93,7 +106,7 @@ def _checked(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | None]:
         get(options.engine)
     dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
     _require_seen(dataset, options)
-    checkpoint = _checkpoint.load(dataset, options) if options.resume else None
+    checkpoint = _CHECKPOINTS.load(dataset, options) if options.resume else None
     if options.dataset is not None:
         for name in (*dataset.train.names, *dataset.test.names):
             require_apart("dataset's picture", options.dataset / name, options.out, FILES)

@@ -15,14 +15,27 @@ from .._interrupt import stop_on_interrupt
 from .._loop import is_written, reached, require_apart, require_device, take_steps
 from .._progress import Watch
 from .._threads import one_torch_thread
-from ..scenes import Dataset, SceneReached, Viewer, evaluated, look, own_scene, read_dataset, write_dataset
-from . import _checkpoint
+from ..scenes import (
+    Dataset,
+    SceneCheckpoints,
+    SceneReached,
+    Viewer,
+    evaluated,
+    look,
+    own_scene,
+    read_dataset,
+    write_dataset,
+)
 from ._options import SplatOptions
 from ._pictures import FILES, write_all
 from ._training import Training
 
 OWN = "scene"
 """The folder in `out` that the scene of our own is written into, as a dataset."""
+
+_CHECKPOINTS = SceneCheckpoints(
+    "tinsmith fit-splats 1", ("gaussians", "most", "degree", "strategy", "background", "seed")
+)
 
 
 def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
@@ -50,10 +63,10 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
     with stop_on_interrupt() as stop, one_torch_thread(), _same_bits(options.device):
         training = Training(dataset, options)
         if checkpoint is not None:
-            _checkpoint.restore(training, checkpoint)
+            _CHECKPOINTS.restore(training, checkpoint)
 
         def save() -> Path:
-            return _checkpoint.save(training)
+            return _CHECKPOINTS.save(training)
 
         if viewer is not None:
             viewer.begin(training, stop)
@@ -82,7 +95,7 @@ def _checked(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | None]:
         get(options.engine)
     with one_torch_thread():  # beside other busy processes several take ten times as long
         dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
-    checkpoint = _checkpoint.load(dataset, options) if options.resume else None
+    checkpoint = _CHECKPOINTS.load(dataset, options) if options.resume else None
     if options.dataset is not None:
         for name in (*dataset.train.names, *dataset.test.names):
             require_apart("dataset's picture", options.dataset / name, options.out, FILES)

@@ -13,7 +13,7 @@ from PIL import Image
 
 from .._film import as_pixels, psnr_of_pixels
 from .._interrupt import Stop
-from .._live import Live, served
+from .._live import Live, serve_live
 from .._loop import Reached
 from .._page_server import Wish
 from .._pictures import BRIGHTEST_ERROR, error_map, picture
@@ -121,7 +121,7 @@ def live_page(port: int = 0, say: Callable[[str], object] = lambda words: None) 
     Raises:
         InputError: the port is taken.
     """
-    with served(LiveImage(say), _PAGE, port) as live:
+    with serve_live(LiveImage(say), _PAGE, port) as live:
         yield live
 
 

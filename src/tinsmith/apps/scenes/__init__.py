@@ -1,5 +1,6 @@
 """Scenes that apps learn: views of a dataset or of a scene of our own; how a training is judged and shown."""
 
+from ._checkpoints import SceneCheckpoints
 from ._dataset import read_dataset, write_dataset
 from ._evaluation import Evaluation, evaluated
 from ._grounds import GROUNDS, require_ground
@@ -21,6 +22,7 @@ __all__ = [
     "Orbit",
     "PICTURE_FILES",
     "Points",
+    "SceneCheckpoints",
     "SceneReached",
     "SceneTraining",
     "Viewer",

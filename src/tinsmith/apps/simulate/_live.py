@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .._interrupt import Stop
-from .._live import Live, served
+from .._live import Live, serve_live
 from .._pictures import write_loop
 from ._simulation import Look, SimulationOutcome
 
@@ -59,7 +59,7 @@ def live_page(port: int = 0, say: Callable[[str], object] = lambda words: None) 
     Raises:
         InputError: the port is taken.
     """
-    with served(LiveSimulation(say), _PAGE, port) as live:
+    with serve_live(LiveSimulation(say), _PAGE, port) as live:
         yield live
 
 

@@ -6,8 +6,8 @@ through fields does so backwards only, so none has a tangent.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
@@ -28,10 +28,8 @@ class FieldFunction(torch.autograd.Function):
     moves_gradients = "its kernels work on fields, and only a reverse is generated for those"
     """Why there is no forward mode."""
 
-    @staticmethod
-    def one_sample(arguments: tuple[Any, ...]) -> OneSample:
-        """The arguments before the tensors, as each sample of a batch gets them."""
-        raise NotImplementedError
+    one_sample: ClassVar[Callable[[tuple[Any, ...]], OneSample]]
+    """Gives the arguments before the tensors as each sample of a batch gets them; each subclass has its own."""
 
     @classmethod
     def vmap(cls, info: Any, in_dims: Any, *given: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
