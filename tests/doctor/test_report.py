@@ -10,8 +10,8 @@ from rich.console import Console
 
 import tinsmith as ts
 from tinsmith._errors import CheckError
-from tinsmith.doctor import Finding, Report, joined
-from tinsmith.doctor._terminal import plain, windowed
+from tinsmith.doctor import Finding, Report, join_reports
+from tinsmith.doctor._terminal import clip_line, plain
 from tinsmith.doctor.gradients import Mode
 
 SOURCE = """\
@@ -119,7 +119,10 @@ def test_what_an_op_does_not_meet_is_told_in_one_line(swarm, found):
     page = Report("op `swarm`", [], aside=aside).html()
     assert "TS204 in line 7" in page and "dies" not in page
     assert report.at_least("warning").aside == aside and report.at_least("error").aside == ()
-    assert joined("files", [report]).of("warning") == [aside[1], aside[0]]  # files may use the kernel in other ways
+    assert join_reports("files", [report]).of("warning") == [
+        aside[1],
+        aside[0],
+    ]  # files may use the kernel in other ways
 
 
 def test_the_error_tells_errors_and_wrong_gradients_and_nothing_else(swarm, found):
@@ -162,7 +165,7 @@ def test_joined_reports_keep_everything_once(found):
     gradient = Gradient()
     one = Report("a", found[:2], {"a": gradient}, ("lint",), (("f.py", 1),))
     two = Report("b", found[1:], {}, ("lint", "sanitizer"), (("f.py", 1), ("f.py", 9)))
-    whole = joined("both", [one, two])
+    whole = join_reports("both", [one, two])
     assert whole.findings == [found[2], found[0], found[1]]  # by line
     assert (whole.looked, whole.places) == (("lint", "sanitizer"), (("f.py", 1), ("f.py", 9)))
     assert whole.gradient is gradient
@@ -172,7 +175,7 @@ def test_what_two_reports_say_of_one_place_is_told_once():
     plain, moved = (Finding("TS501", "info", "f.py", line, 1, "`x` is not used") for line in (1, 2))
     other_words = Finding("TS501", "info", "f.py", 1, 1, "`x`, of 4 elements, is not used")
     twins = [Finding("TS102", "error", "f.py", 1, 1, word) for word in ("`a`", "`b`")]
-    assert joined("f", [Report("a", [plain, *twins]), Report("b", [other_words, moved])]).findings == [
+    assert join_reports("f", [Report("a", [plain, *twins]), Report("b", [other_words, moved])]).findings == [
         *twins,
         plain,
         moved,
@@ -247,7 +250,7 @@ WINDOWS = [
 
 @pytest.mark.parametrize(("line", "column", "width", "shown"), WINDOWS)
 def test_windowed(line, column, width, shown):
-    assert windowed(line, column, width) == shown
+    assert clip_line(line, column, width) == shown
     text, caret = shown
     if caret:
         assert text[caret - 1] == line.expandtabs(1)[column - 1]

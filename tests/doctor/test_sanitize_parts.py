@@ -5,7 +5,7 @@ import torch
 
 from tinsmith.doctor._budget import Budget, TooLong
 from tinsmith.doctor.sanitize import Columns
-from tinsmith.doctor.sanitize._integers import lost, overflow, written
+from tinsmith.doctor.sanitize._integers import format_operation, loses_bits, overflow
 from tinsmith.doctor.sanitize._log import Log
 from tinsmith.linter import Finding
 
@@ -135,14 +135,14 @@ def test_overflows(name, kind, operands, value):
 )
 def test_casts_that_lose(kind, value, is_lost):
     given = torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
-    assert lost(kind, given) is is_lost
+    assert loses_bits(kind, given) is is_lost
 
 
 def test_operations_are_written_as_in_the_source():
-    assert written("*", (2, 3)) == "2 * 3"
-    assert written("neg", (-128,)) == "-(-128)"
-    assert written("pow", (3, 4)) == "3 ** 4"
-    assert written("max", (1,)) == "max(1)"
+    assert format_operation("*", (2, 3)) == "2 * 3"
+    assert format_operation("neg", (-128,)) == "-(-128)"
+    assert format_operation("pow", (3, 4)) == "3 ** 4"
+    assert format_operation("max", (1,)) == "max(1)"
 
 
 def test_a_log_counts_and_keeps_the_worst():

@@ -66,12 +66,12 @@ def check(
 
 def _checked(files: list[Path], run: bool) -> Report:
     with leaving_on_interrupt():
-        from ..doctor import check_file, joined
+        from ..doctor import check_file, join_reports
     reports = [check_file(file) for file in files]
     if run:
         reports += _run([file for file, report in zip(files, reports, strict=True) if report.was_complete])
     name = str(files[0]) if len(files) == 1 else f"{len(files)} files"
-    return joined(name, reports)
+    return join_reports(name, reports)
 
 
 def _run(files: list[Path]) -> list[Report]:

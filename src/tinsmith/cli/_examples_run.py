@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-from ..doctor import Report, check_example, joined, not_run, ops_with_examples
+from ..doctor import Report, check_example, join_reports, not_run, ops_with_examples
 from ._imported import imported
 
 
@@ -23,7 +23,7 @@ def run_examples(path: Path, seen: set[int]) -> Report:
         if id(op) not in seen:
             seen.add(id(op))
             reports += [check_example(op, example) for example in op.examples]
-    return joined(str(path), reports)
+    return join_reports(str(path), reports)
 
 
 def _line(error: BaseException, path: Path) -> int:

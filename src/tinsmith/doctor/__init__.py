@@ -8,7 +8,7 @@ from ._gradcheck import gradcheck
 from ._gradcheck_result import Gradcheck
 from ._lint import lint
 from ._records import as_json, as_sarif
-from ._report import Report, joined
+from ._report import Report, join_reports
 from .sanitize import sanitize
 from .scans import ScanCheck, check_scan, describe_birth
 
@@ -26,7 +26,7 @@ __all__ = [
     "check_scan",
     "describe_birth",
     "gradcheck",
-    "joined",
+    "join_reports",
     "lint",
     "lint_file",
     "not_run",

@@ -12,7 +12,7 @@ from ..bridge import Examinable, Examined, Op, examined, example_inputs
 from ..engines import init, of_kernel, started
 from ..linter import SEVERITIES, Finding, in_order, lint_file
 from ..time import scan
-from ._excerpt import shown_path, unwarned
+from ._excerpt import ignore_syntax_warnings, shown_path
 from ._gradcheck import gradcheck
 from ._gradcheck_result import Gradcheck
 from ._lint import lint
@@ -77,7 +77,10 @@ def check_file(path: Path) -> Report:
     """Lint every kernel in a Python file, which is not run; that it cannot be read or parsed is a finding."""
     path = path.resolve()  # as kernels that were imported name it
     try:
-        with tokenize.open(path) as file, unwarned():  # as Python itself reads it: UTF-8, or what its first lines say
+        with (
+            tokenize.open(path) as file,
+            ignore_syntax_warnings(),
+        ):  # as Python itself reads it: UTF-8, or what its first lines say
             findings = lint_file(path, file.read())
     except SyntaxError as error:
         words = f"the file does not parse: {error.msg}"
@@ -96,7 +99,7 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
     title = f"{call.kind} `{label}`"
     gradients: dict[str, Gradcheck] = {}
 
-    def compared() -> list[Finding]:
+    def compare_gradients() -> list[Finding]:
         harmful = next(filter(is_hazard, found.get("sanitizer", [])), None)
         if harmful:
             return [_left_out(title, harmful)]
@@ -108,7 +111,7 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
     parts = {
         "lint": lambda: lint(op),
         "sanitizer": lambda: sanitize(op, *inputs, **named),
-        "gradient check": compared,
+        "gradient check": compare_gradients,
     }
     for part, run in parts.items():
         try:

@@ -34,7 +34,7 @@ def excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
 
 
 @contextmanager
-def unwarned() -> Generator[None]:
+def ignore_syntax_warnings() -> Generator[None]:
     """Python's parser warns of odd strings in files that are not ours: not our say."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
@@ -53,7 +53,7 @@ def shown_path(path: str) -> str:
 
 def _functions(text: str) -> Iterator[tuple[int, int]]:
     try:
-        with unwarned():
+        with ignore_syntax_warnings():
             tree = parse_module(text)
     except (SyntaxError, ValueError):  # shown all the same: that may be what is spoken of
         return

@@ -16,7 +16,7 @@ import torch
 
 from .._errors import BoundsError, GradientError, KernelError, TinsmithError
 from ..bridge import Cotangents, Examinable, Examined, Op, examined
-from ..linter import Finding, in_order, unsuppressed
+from ..linter import Finding, drop_suppressed, in_order
 from ._budget import OPERATIONS, Budget, TooLong
 from ._gradcheck_result import Gradcheck
 from .gradients import (
@@ -28,6 +28,7 @@ from .gradients import (
     Steps,
     Tensors,
     Tolerance,
+    describe_gradient,
     describe_modes,
     describe_zeros,
     in_double,
@@ -39,7 +40,6 @@ from .gradients import (
     random_cotangents,
     same_numbers,
     skipped_modes,
-    told,
     values_that_differ,
 )
 from .sanitize import Look, describe_lines, look
@@ -164,7 +164,7 @@ class _Check:
             return self._not_compared(self.look)
         with torch.no_grad():
             self.function(values)  # compiles
-            (here, taken), (again, taken_again) = (_timed(self.function, values) for _ in range(2))
+            (here, taken), (again, taken_again) = (_run_timed(self.function, values) for _ in range(2))
         taken = min(taken, taken_again)
         form = "{} at one call and {} at the next, with the same inputs"
         self._compare_values(here, again, (1e-9, 1e-3), form)
@@ -176,14 +176,14 @@ class _Check:
                 with _memory_that_shows():
                     mine = pulled_back(self.function, values, cotangents)
         except GradientError as reason:
-            return self._refused(reason)
+            return self._report_refusal(reason)
         oracle, interpreted = self._oracle(values, cotangents)
         if interpreted is not None and not self.findings:
             self._compare_values(here, interpreted[1], (1e-6, 1e-2), "{}, its interpreted kernels {}")
         if not values or not here:
             what = "output" if values else "input"
             self.notes = [f"no {what} is a tensor of floats, so no gradient was compared"]
-            return self._finished()
+            return self._build_result()
         steps, seconds = self._steps(values, cotangents, here, interpreted, taken)
         count = sum(one.numel() for one in values.values())
         directions = self.projections if count > LARGE or 2 * count * seconds > SECONDS else 0
@@ -196,11 +196,11 @@ class _Check:
         comparison = Comparison(steps, self.exact, self.rough, directions, is_rough)
         compared = [comparison.of(name, mine[name], oracle.get(name)) for name in values]
         for one in compared:
-            self.findings += told(self.call, one)
+            self.findings += describe_gradient(self.call, one)
         self._describe_untested(compared, values, cotangents)
         modes = self._modes(compared, values, cotangents) if self.with_modes else ()
         self.findings += describe_modes(self.call, modes)
-        return replace(self._finished(tuple(compared)), modes=modes)
+        return replace(self._build_result(tuple(compared)), modes=modes)
 
     def _modes(self, compared: list[Compared], values: Tensors, cotangents: Tensors) -> tuple[Mode, ...]:
         """The other ways to differentiate, held against the backward pass, where that is right."""
@@ -227,19 +227,19 @@ class _Check:
         if self.look.unreached:
             self.notes.append(f"{describe_lines(self.look.unreached)} never ran at these inputs, so not tested")
 
-    def _finished(self, compared: tuple[Compared, ...] = (), *, was_refused: bool = False) -> Gradcheck:
+    def _build_result(self, compared: tuple[Compared, ...] = (), *, was_refused: bool = False) -> Gradcheck:
         origin = _ORIGINS[self.call.origin(frozenset(self.call.differentiable))]
-        findings = unsuppressed(in_order(self.findings))
+        findings = drop_suppressed(in_order(self.findings))
         return Gradcheck(
             self.call.name, origin, findings, compared, tuple(self.notes), was_refused, kind=self.call.kind
         )
 
-    def _refused(self, reason: GradientError) -> Gradcheck:
+    def _report_refusal(self, reason: GradientError) -> Gradcheck:
         path, line = self.call.starts[0]
         words = "; ".join(" ".join(one.split()) for one in str(reason).splitlines())
         self.findings.append(Finding("TS703", "error", path, line, 0, f"the gradient is refused: {words}"))
         self.notes.append("the gradient was refused, so there is nothing to compare")
-        return self._finished(was_refused=True)
+        return self._build_result(was_refused=True)
 
     def _guarded_hazards(self, values: Tensors) -> list[Finding]:
         """Indices outside that the interpreter did not see: it was stopped, or knows no hand-written gradient."""
@@ -262,7 +262,7 @@ class _Check:
         endless = Finding("TS002", "error", path, line, 0, f"the gradient check was left out: {seen.obstacle}")
         self.findings += seen.hazards or [endless]
         self.notes = []
-        return replace(self._finished(), obstacle=seen.obstacle)
+        return replace(self._build_result(), obstacle=seen.obstacle)
 
     def _oracle(self, values: Tensors, cotangents: Tensors) -> tuple[Tensors, tuple[Function, Tensors, float] | None]:
         """The oracle's gradient; and the interpreted op, its outputs, and the time of a run."""
@@ -344,7 +344,7 @@ def _memory_that_shows() -> Iterator[None]:
         torch.use_deterministic_algorithms(was[0], warn_only=was[1])
 
 
-def _timed(function: Function, values: Tensors) -> tuple[Tensors, float]:
+def _run_timed(function: Function, values: Tensors) -> tuple[Tensors, float]:
     begin = time.perf_counter()
     return function(values), time.perf_counter() - begin
 

@@ -81,7 +81,7 @@ class _Card(NamedTuple):
 def _source(path: str, cards: list[_Card], followers: list[Finding], starts: list[int]) -> Iterator[str]:
     """The lines with findings, and a card below each; lines of those that follow from another are marked alone."""
     lines = lines_of(path)
-    coloured = _coloured(lines)
+    coloured = _highlight_tokens(lines)
     at = {line: list(own) for line, own in groupby(cards, key=lambda card: card.finding.line)}
     marks: dict[int, list[Finding]] = {}
     for one in [*(card.finding for card in cards), *followers]:
@@ -143,7 +143,7 @@ def _picture(one: Compared) -> str:
     return f"<figure><figcaption><code>{name}</code> {words}</figcaption>{picture}</figure>"
 
 
-def _coloured(lines: list[str]) -> list[str]:
+def _highlight_tokens(lines: list[str]) -> list[str]:
     """Lines of Python with their tokens marked."""
     from pygments import highlight  # it comes with rich
     from pygments.formatters import HtmlFormatter

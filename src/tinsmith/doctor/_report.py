@@ -90,7 +90,7 @@ class Report:
     def summary(self) -> str:
         """The numbers in words: "2 errors, 1 hint"."""
         counts = Counter(one.severity for one in self.findings)
-        words = [_counted(counts[severity], _NOUNS[severity]) for severity in SEVERITIES if counts[severity]]
+        words = [_format_count(counts[severity], _NOUNS[severity]) for severity in SEVERITIES if counts[severity]]
         return ", ".join(words) or "nothing found"
 
     def of(self, *severities: Severity) -> list[Finding]:
@@ -127,12 +127,12 @@ class Report:
         return plain(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from ._terminal import rendered
+        from ._terminal import render_report
 
-        yield from rendered(self, options.max_width)
+        yield from render_report(self, options.max_width)
 
 
-def joined(name: str, reports: Iterable[Report]) -> Report:
+def join_reports(name: str, reports: Iterable[Report]) -> Report:
     """Several reports as one. What two say of one place by the same rule is told once, as the first has it.
 
     Files may use kernels in other ways than an op does, so what was put aside is told again.
@@ -150,5 +150,5 @@ def joined(name: str, reports: Iterable[Report]) -> Report:
     return Report(name, in_order([one for group in findings.values() for one in group]), gradients, looked, places)
 
 
-def _counted(count: int, noun: str) -> str:
+def _format_count(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"

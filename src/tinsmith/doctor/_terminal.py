@@ -35,7 +35,7 @@ def plain(report: Report, width: int = _WIDTH) -> str:
     return "\n".join(line.rstrip() for line in console.export_text().splitlines())
 
 
-def rendered(report: Report, width: int) -> Iterator[RenderableType]:
+def render_report(report: Report, width: int) -> Iterator[RenderableType]:
     """The page, piece by piece."""
     yield _heading(f"check of {report.name}")
     shown = causes(report.findings)
@@ -45,7 +45,7 @@ def rendered(report: Report, width: int) -> Iterator[RenderableType]:
         for finding in findings:
             yield from _finding(finding, lines, width)
             if shown[finding]:
-                yield _indented(Text(describe_followers(shown[finding]), style="dim"))
+                yield _indent(Text(describe_followers(shown[finding]), style="dim"))
     for label, gradient in report.gradients.items():
         yield Text()
         yield _heading(f"gradient of {label}")
@@ -119,7 +119,7 @@ def _finding(finding: Finding, lines: list[str], width: int) -> Iterator[Rendera
         (rule.name if rule else "", "dim"),
         (", of the engine's own gradient" if finding.engines else "", "dim"),
     )
-    yield _indented(Text(finding.message))
+    yield _indent(Text(finding.message))
     if 1 <= finding.line <= len(lines) and lines[finding.line - 1].strip():
         yield from _source(lines[finding.line - 1], finding, width - _MARGIN)
     if finding.remedy:
@@ -128,14 +128,14 @@ def _finding(finding: Finding, lines: list[str], width: int) -> Iterator[Rendera
 
 def _source(line: str, finding: Finding, width: int) -> Iterator[RenderableType]:
     """The line, and a caret under the column, where it is known."""
-    text, caret = windowed(line, finding.column, width - 2)
-    yield _indented(Text.assemble(("│ ", "dim"), text, no_wrap=True, overflow="ellipsis"))
+    text, caret = clip_line(line, finding.column, width - 2)
+    yield _indent(Text.assemble(("│ ", "dim"), text, no_wrap=True, overflow="ellipsis"))
     if caret:
         mark = (" " * (caret - 1) + "^", _STYLES[finding.severity])
-        yield _indented(Text.assemble(("│ ", "dim"), mark, no_wrap=True, overflow="ellipsis"))
+        yield _indent(Text.assemble(("│ ", "dim"), mark, no_wrap=True, overflow="ellipsis"))
 
 
-def windowed(line: str, column: int, width: int) -> tuple[str, int]:
+def clip_line(line: str, column: int, width: int) -> tuple[str, int]:
     """What fits of a line without its indentation, and where its `column` is there; 0 where it is unknown.
 
     Example:
@@ -159,7 +159,7 @@ def _remedy(remedy: str) -> Iterator[RenderableType]:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     table.add_row(Text("write", style="green"), Text(remedy))
-    yield _indented(table)
+    yield _indent(table)
 
 
 def _hanging(line: str, style: str) -> RenderableType:
@@ -168,5 +168,5 @@ def _hanging(line: str, style: str) -> RenderableType:
     return Padding(Text(bare, style=style), (0, 0, 0, len(line) - len(bare)))
 
 
-def _indented(piece: RenderableType) -> RenderableType:
+def _indent(piece: RenderableType) -> RenderableType:
     return Padding(piece, (0, 0, 0, _MARGIN))

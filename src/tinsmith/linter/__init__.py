@@ -7,7 +7,7 @@ from ._finding import SEVERITIES, Finding, Severity, in_order
 from ._lint import lint_file, lint_kernels
 from ._rules import RULES, Rule
 from ._subject import ENGINES
-from ._suppressed import unsuppressed
+from ._suppressed import drop_suppressed
 
 __all__ = [
     "ENGINES",
@@ -16,8 +16,8 @@ __all__ = [
     "Rule",
     "SEVERITIES",
     "Severity",
+    "drop_suppressed",
     "in_order",
     "lint_file",
     "lint_kernels",
-    "unsuppressed",
 ]

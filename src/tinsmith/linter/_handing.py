@@ -64,7 +64,7 @@ class _Names(Hands):
         if scope.source is self.kernel.source:
             return ""
         if scope.source not in self._subscripted:
-            self._subscripted[scope.source] = _subscripted(scope.source.tree)
+            self._subscripted[scope.source] = _find_subscripted(scope.source.tree)
         text = ast.unparse(node)
         return self.field(scope, node, text) if text in self._subscripted[scope.source] else ""
 
@@ -109,7 +109,7 @@ class _Live(_Names):
         except KernelError:
             return None
 
-    def made(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
         return remade_function(self.live, source, tree, names)
 
     def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
@@ -143,7 +143,7 @@ class _InAFile(_Names):
     def source_of(self, callee: Any) -> Source | None:
         return callee.source if isinstance(callee, Unrun) else None
 
-    def made(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
         return Unrun(self._with(source, tree, names))
 
     def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
@@ -162,7 +162,7 @@ def _is_known(scope: Scope, name: str) -> bool:
         return False
 
 
-def _subscripted(tree: ast.FunctionDef) -> frozenset[str]:
+def _find_subscripted(tree: ast.FunctionDef) -> frozenset[str]:
     """What stands before brackets: `x`, `self.x`."""
     nodes = (node.value for node in walk(tree) if isinstance(node, ast.Subscript))
     texts = frozenset(ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute))

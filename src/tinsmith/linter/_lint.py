@@ -12,9 +12,9 @@ from ..spec import Spec
 from ._finding import Finding, in_order
 from ._handing import with_fields_handed
 from ._live import subjects_of
-from ._scan import scanned
+from ._scan import scan_file
 from ._subject import Subject, with_one_name_a_field
-from ._suppressed import unsuppressed
+from ._suppressed import drop_suppressed
 from .rules import RULES
 
 
@@ -38,7 +38,7 @@ def lint_file(path: str | Path, text: str | None = None) -> list[Finding]:
     """
     text = Path(path).read_text(encoding="utf-8") if text is None else text
     linecache.checkcache(str(path))
-    return _findings(scanned(str(path), text))
+    return _findings(scan_file(str(path), text))
 
 
 def _findings(subjects: Iterable[Subject]) -> list[Finding]:
@@ -46,5 +46,5 @@ def _findings(subjects: Iterable[Subject]) -> list[Finding]:
     for plain in subjects:
         subject = with_fields_handed(with_one_name_a_field(plain))
         findings = (finding for rule in RULES for finding in rule(subject))
-        found += unsuppressed(findings, {subject.source.path: subject.lines})
+        found += drop_suppressed(findings, {subject.source.path: subject.lines})
     return in_order(found)

@@ -20,7 +20,7 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
     for kernel in kernels:
         engine = of_kernel(kernel)
         source = read(engine.function_of(kernel))
-        declared = {one.name: _declared(one) for one in engine.parameters(kernel)}
+        declared = {one.name: _read_declaration(one) for one in engine.parameters(kernel)}
         if engine.is_method(kernel):
             declared = {source.parameters[0]: Declared("object")} | declared
         owner = engine.owner_of(kernel)
@@ -55,7 +55,7 @@ def _default_fp(engine: Engine) -> str:
         return "f32"
 
 
-def _declared(parameter: Parameter) -> Declared:
+def _read_declaration(parameter: Parameter) -> Declared:
     dtypes = parameter.dtypes or ()
     dtype = NAMES[dtypes[0]] if len(dtypes) == 1 else ""
     kind = "scalar" if parameter.kind == "matrix" else parameter.kind

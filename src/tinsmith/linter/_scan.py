@@ -43,7 +43,7 @@ class _Place:
     methods: Mapping[str, Unrun] | None = None
 
 
-def scanned(path: str, text: str) -> Iterator[Subject]:
+def scan_file(path: str, text: str) -> Iterator[Subject]:
     """Every kernel and engine function of a file. Raises SyntaxError."""
     module = parse_module(text, path)
     lines = tuple(text.splitlines())
@@ -60,7 +60,7 @@ def scanned(path: str, text: str) -> Iterator[Subject]:
             engine=UnrunEngine(),
             kind=kind,
             engine_name=engine,
-            declared=_declared(definition, place.names, is_method=place.methods is not None),
+            declared=_read_parameters(definition, place.names, is_method=place.methods is not None),
             owner=None if place.methods is None else owner_of(place.methods),
             spec=spec,
             lines=lines,
@@ -70,7 +70,7 @@ def scanned(path: str, text: str) -> Iterator[Subject]:
 
 def _definitions(body: ast.AST, place: _Place) -> Iterator[tuple[ast.FunctionDef, _Place]]:
     """All `def`s, each with what its names mean."""
-    names = dict(place.names) | _imported(body)
+    names = dict(place.names) | _find_imports(body)
     statements = [node for node in ast.iter_child_nodes(body) if isinstance(node, ast.stmt)]
     names |= _numbers(statements)
     names |= _other_engines(body, names)
@@ -112,7 +112,7 @@ def _in_blocks(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _in_blocks([node for node in ast.iter_child_nodes(one) if isinstance(node, ast.stmt)])
 
 
-def _imported(body: ast.AST) -> dict[str, Any]:
+def _find_imports(body: ast.AST) -> dict[str, Any]:
     """Names that imports give to engines, and to what lies in them; None is what other imports give."""
     found: dict[str, Any] = {}
     for node in walk(body) if isinstance(body, ast.Module) else ast.iter_child_nodes(body):
@@ -241,18 +241,18 @@ def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
     return found
 
 
-def _declared(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, Declared]:
+def _read_parameters(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, Declared]:
     """What annotations say of parameters."""
     found: dict[str, Declared] = {}
     for place, argument in enumerate(node.args.args):
         if is_method and place == 0:
             found[argument.arg] = Declared("object")
         else:
-            found[argument.arg] = _annotated(argument.annotation, names)
+            found[argument.arg] = _read_annotation(argument.annotation, names)
     return found
 
 
-def _annotated(node: ast.expr | None, names: Mapping[str, Any]) -> Declared:
+def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Declared:
     if node is None:
         return Declared("any")
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # from __future__ import annotations

@@ -161,7 +161,7 @@ class Subject:
 
     # Questions --------------------------------------------------------------------------------
 
-    def called(self, node: ast.AST) -> str:
+    def resolve_builtin(self, node: ast.AST) -> str:
         """The name of the engine's or Python's own function that a call calls; "" for other functions."""
         if not isinstance(node, ast.Call):
             return ""
@@ -223,7 +223,7 @@ _BUILTINS = frozenset({"abs", "bool", "float", "int", "max", "min", "pow", "rang
 
 def with_one_name_a_field(subject: Subject) -> Subject:
     """A subject in whose tree a field that an object holds, `self.x`, is one name, as analyses of arrays want it."""
-    chains = {ast.unparse(chain): chain for chain in _subscripted(subject.tree)}
+    chains = {ast.unparse(chain): chain for chain in _find_subscripted(subject.tree)}
     if not chains:
         return subject
     names = {text: text.replace(".", "__") for text in chains}
@@ -232,7 +232,7 @@ def with_one_name_a_field(subject: Subject) -> Subject:
     return replace(subject, source=replace(subject.source, tree=tree), labels=labels)
 
 
-def _subscripted(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
+def _find_subscripted(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
     """`self.x` wherever `self.x[...]` stands; no `x.shape[0]`."""
     for node in walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):

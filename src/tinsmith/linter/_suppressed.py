@@ -11,7 +11,7 @@ from ._finding import Finding
 _MARK = re.compile(r"#\s*tinsmith:\s*ignore(?:\[([\w\s,]*)\])?")
 
 
-def unsuppressed(findings: Iterable[Finding], known: Mapping[str, Sequence[str]] | None = None) -> list[Finding]:
+def drop_suppressed(findings: Iterable[Finding], known: Mapping[str, Sequence[str]] | None = None) -> list[Finding]:
     """Findings that no comment turns off. `known` are lines of files that were read already, by path."""
     return [one for one in findings if not _is_off(one, (known or {}).get(one.path))]
 

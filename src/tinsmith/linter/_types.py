@@ -69,11 +69,11 @@ class Types:
         """Whether a loop goes over numbers or the indices of an array, not over `ti.grouped` or a Python list."""
         if isinstance(iterator, ast.Name):
             return iterator.id in self.subject.arrays
-        return self.subject.called(iterator) in ("range", "ndrange")
+        return self.subject.resolve_builtin(iterator) in ("range", "ndrange")
 
     def _declared_type(self, statement: ast.stmt) -> str:
         """Of `a: ti.i32 = 0`."""
-        return _named(statement.annotation) if isinstance(statement, ast.AnnAssign) else ""
+        return _resolve_dtype(statement.annotation) if isinstance(statement, ast.AnnAssign) else ""
 
     # Expressions ------------------------------------------------------------------------------
 
@@ -125,10 +125,10 @@ class Types:
         return "float" if self.found.get(name) == "vector" else ""
 
     def _call(self, node: ast.Call) -> str:
-        name = self.subject.called(node)
+        name = self.subject.resolve_builtin(node)
         given = [*node.args, *(word.value for word in node.keywords)]
         if name in ("cast", "round", "floor", "ceil") and len(given) == 2:
-            return _named(given[1])
+            return _resolve_dtype(given[1])
         if name in _INTEGER_TYPES:
             return "int"
         if name in _FLOAT_TYPES or name in FLOATS:
@@ -147,7 +147,7 @@ class Types:
         return frozenset(name for name, kind in self.found.items() if kind == "int")
 
 
-def _named(node: ast.expr) -> str:
+def _resolve_dtype(node: ast.expr) -> str:
     """The type that an expression such as `ti.i32` names."""
     return _of_dtype(node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", ""))
 

@@ -83,7 +83,7 @@ class Hands(ABC):
         """The source of an engine function that may be made anew; None for other things."""
 
     @abstractmethod
-    def made(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
         """An engine function from a changed tree. `names` are those that it sees besides its own.
 
         A cell among their values is one of a function that calls itself: the name means what will be in it.
@@ -193,7 +193,7 @@ class _Hander:
                 seen.add(callee.key)
                 yield from self._uses(callee.scope, seen)
 
-    def made(self, callee: _Callee) -> Any:
+    def specialize(self, callee: _Callee) -> Any:
         """The function with a parameter for each array, before its own. Inside of itself, the cell that it comes to."""
         if callee.key not in self._made:
             cell = self._made[callee.key] = CellType()
@@ -204,7 +204,7 @@ class _Hander:
             mine = [argument for argument in tree.args.args if argument.arg not in callee.dropped]
             tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
             names = {**found.names, **{name: scope.objects[name] for name in callee.dropped}}
-            function = self.hands.made(scope.source, ast.fix_missing_locations(tree), names)
+            function = self.hands.rebuild(scope.source, ast.fix_missing_locations(tree), names)
             self._made[callee.key] = cell.cell_contents = function
         return self._made[callee.key]
 
@@ -274,7 +274,7 @@ class _Hand(ast.NodeTransformer):
     def _name_of(self, callee: _Callee, node: ast.expr, arrays: tuple[str, ...]) -> str:
         if callee.key not in self._called:
             name = self._called[callee.key] = free(callee.scope.source.name, self._taken)
-            self.names[name] = self.hander.made(callee)
+            self.names[name] = self.hander.specialize(callee)
             self.texts[name] = ast.unparse(node), tuple(map(self._name, arrays))
         return self._called[callee.key]
 

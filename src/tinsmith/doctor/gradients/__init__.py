@@ -15,7 +15,7 @@ from ._function import (
 )
 from ._modes import Mode, Modes, describe_modes, skipped_modes
 from ._proposal import Proposal, propose
-from ._told import describe_zeros, told, values_that_differ
+from ._told import describe_gradient, describe_zeros, values_that_differ
 from ._verdict import Tolerance
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Steps",
     "Tensors",
     "Tolerance",
+    "describe_gradient",
     "describe_modes",
     "describe_zeros",
     "in_double",
@@ -39,6 +40,5 @@ __all__ = [
     "random_cotangents",
     "same_numbers",
     "skipped_modes",
-    "told",
     "values_that_differ",
 ]

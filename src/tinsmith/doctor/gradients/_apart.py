@@ -42,19 +42,19 @@ def pulled_back_apart(
         return pulled_back(of_op(call), values, cotangents)
     with tempfile.TemporaryDirectory() as folder:
         answer, words = Path(folder, "answer"), Path(folder, "words")
-        child = _forked()
+        child = _fork_quietly()
         if child == 0:
             _work(call, engine, values, cotangents, answer, words)
-        status = _waited(child)
+        status = _wait_for(child)
         found: dict[str, Any] = torch.load(answer) if status == 0 and answer.exists() else {}
         if "gradient" in found:
             return found["gradient"]
         if "refusal" in found:
             raise GradientError(found["refusal"])
-        raise GradientError(_died(status, words))
+        raise GradientError(_describe_crash(status, words))
 
 
-def _forked() -> int:
+def _fork_quietly() -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads, from Python 3.12 on: none of them is needed
         return os.fork()
@@ -89,7 +89,7 @@ def _work(
         os._exit(code)  # without the parent's exit handlers
 
 
-def _waited(child: int) -> int | None:
+def _wait_for(child: int) -> int | None:
     """How the child ended: 0, or what killed it; None where it hung."""
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
@@ -102,7 +102,7 @@ def _waited(child: int) -> int | None:
     return None
 
 
-def _died(status: int | None, words: Path) -> str:
+def _describe_crash(status: int | None, words: Path) -> str:
     if status is None:
         return refusal(f"the backward pass did not end in {SECONDS:.0f} s, in a process of its own")
     name = signal.Signals(-status).name if status < 0 else f"exit code {status}"

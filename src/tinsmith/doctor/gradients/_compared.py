@@ -102,7 +102,7 @@ class Comparison:
                 slopes[index] = point.slope.central
             if kind is not Kind.RIGHT:
                 points[index] = kind, point
-        found = _gathered(points, scale)
+        found = _group_by_kind(points, scale)
         if self.directions and not any(one.kind in (Kind.WRONG, Kind.ALL_DIFFER) for one in found):
             found += tuple(self._along_directions(name, op, oracle))
         differences = None if self.directions else slopes
@@ -130,9 +130,9 @@ class Comparison:
         direction[index] = 1.0
         mine = op[index].item()
         true = None if oracle is None else oracle[index].item()
-        return self._judged(name, direction, mine, true, scale, self.steps.values[name][index].abs().item())
+        return self._judge(name, direction, mine, true, scale, self.steps.values[name][index].abs().item())
 
-    def _judged(
+    def _judge(
         self, name: str, direction: torch.Tensor, op: float, oracle: float | None, scale: float, size: float
     ) -> tuple[Kind, Point]:
         """The verdict along a direction; where something disagrees, after a closer look."""
@@ -165,7 +165,7 @@ class Comparison:
             if kind is Kind.RIGHT:
                 continue
             if kind in (Kind.WRONG, Kind.ALL_DIFFER) and oracle is None:
-                index = self._halved(name, direction, op, size)
+                index = self._bisect(name, direction, op, size)
                 its_kind, its_numbers = self._point(name, index, op, None, _scale(op))
                 if its_kind is kind:
                     yield Found(kind, 1, index, its_numbers)
@@ -179,9 +179,9 @@ class Comparison:
         mine = (op * direction).sum().item()
         true = None if oracle is None else (oracle * direction).sum().item()
         scale = max(_scale(op if oracle is None else oracle), (op * direction).norm().item() if mine == mine else 0.0)
-        return self._judged(name, direction, mine, true, scale, size)
+        return self._judge(name, direction, mine, true, scale, size)
 
-    def _halved(self, name: str, direction: torch.Tensor, op: torch.Tensor, size: float) -> Index:
+    def _bisect(self, name: str, direction: torch.Tensor, op: torch.Tensor, size: float) -> Index:
         """The element that makes a direction wrong: the half that is more wrong is halved again."""
         flat = direction.flatten()
         left, right = 0, flat.numel()
@@ -213,17 +213,17 @@ def _scale(gradient: torch.Tensor) -> float:
 _ORDER = list(Kind)
 
 
-def _gathered(points: Mapping[Index, tuple[Kind, Point]], scale: float) -> tuple[Found, ...]:
+def _group_by_kind(points: Mapping[Index, tuple[Kind, Point]], scale: float) -> tuple[Found, ...]:
     """Elements by what is the matter with them."""
     kinds: dict[Kind, list[tuple[Index, Point]]] = {}
     for index, (kind, point) in points.items():
         kinds.setdefault(kind, []).append((index, point))
-    worst = {kind: max(of, key=lambda one: _apart(one[1], scale)) for kind, of in kinds.items()}
+    worst = {kind: max(of, key=lambda one: _measure_disagreement(one[1], scale)) for kind, of in kinds.items()}
     found = [Found(kind, len(of), *worst[kind]) for kind, of in kinds.items()]
     return tuple(sorted(found, key=lambda one: _ORDER.index(one.kind)))
 
 
-def _apart(point: Point, scale: float) -> float:
+def _measure_disagreement(point: Point, scale: float) -> float:
     """How far the numbers of a point are apart."""
     numbers = [one for one in (point.op, point.oracle, point.slope and point.slope.central) if one is not None]
     if not all(map(math.isfinite, numbers)):

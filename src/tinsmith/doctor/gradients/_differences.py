@@ -71,9 +71,11 @@ class Steps:
             behind = self.function({**self.values, name: above})
             before = self.function({**self.values, name: below})
         size = ((above.double() - below.double()) * direction).sum().item() / (direction * direction).sum().item() / 2
-        return self._compared(behind, before, size)
+        return self._measure_slope(behind, before, size)
 
-    def _compared(self, behind: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor], step: float) -> Slope:
+    def _measure_slope(
+        self, behind: Mapping[str, torch.Tensor], before: Mapping[str, torch.Tensor], step: float
+    ) -> Slope:
         central = least = greatest = noise = 0.0
         for name, cotangent in self.cotangents.items():
             c = cotangent.double()

@@ -92,34 +92,34 @@ class _Counter:
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
 
-    def count(self, operations: int, line: int) -> None:
+    def on_statement(self, operations: int, line: int) -> None:
         """Spend some of the budget."""
         self._budget.count(operations)
 
-    def begins(self, held: Mapping[str, Any]) -> None:
+    def on_begin(self, held: Mapping[str, Any]) -> None:
         """Nothing to be told."""
 
-    def turned(self, line: int, turn: int) -> None:
+    def on_while_turn(self, line: int, turn: int) -> None:
         """Nothing to report."""
 
-    def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
+    def on_index_out_of_range(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """What is not there is left out, and is the sanitizer's to tell."""
 
-    def divided(self, operator: str, left: int, line: int) -> None:
+    def on_division_by_zero(self, operator: str, left: int, line: int) -> None:
         """The same."""
 
-    def computed(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+    def on_result(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
         """Nothing to be told."""
 
 
 class _Strict(_Counter):
     """Ends the run where a launch would be dangerous."""
 
-    def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
+    def on_index_out_of_range(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """Refuse it."""
         raise Dangerous
 
-    def divided(self, operator: str, left: int, line: int) -> None:
+    def on_division_by_zero(self, operator: str, left: int, line: int) -> None:
         """Refuse it."""
         raise Dangerous
 

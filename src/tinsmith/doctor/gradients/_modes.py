@@ -97,13 +97,13 @@ class Modes:
         }
         with warnings.catch_warnings():  # torch's forward mode compiles its own formulas when it is first used
             warnings.filterwarnings("ignore", ".torch.jit.script. is deprecated", DeprecationWarning)
-            return tuple(_judged(name, runs[name]) for name in _names(self.call))
+            return tuple(_judge_mode(name, runs[name]) for name in _names(self.call))
 
     # The modes --------------------------------------------------------------------------------
 
     def _vmap_grad(self) -> None:
         samples, seeds = self._samples(), self._seeds()
-        found = torch.func.vmap(torch.func.grad(self._loss))(_stacked(samples), _stacked(seeds))
+        found = torch.func.vmap(torch.func.grad(self._loss))(_stack_samples(samples), _stack_samples(seeds))
         self._require_same(found, self._alone(samples, seeds))
 
     def _batch_dims(self) -> None:
@@ -131,7 +131,7 @@ class Modes:
     def _jacrev(self) -> None:
         seeds = self._seeds()
         pull: Any = torch.func.vjp(self._function, self._fresh(self.values))[1]
-        (found,) = torch.func.vmap(pull)(_stacked(seeds))
+        (found,) = torch.func.vmap(pull)(_stack_samples(seeds))
         self._require_same(found, self._alone([self.values, self.values], seeds))
 
     def _jvp(self) -> None:
@@ -193,7 +193,7 @@ class Modes:
 
     def _alone(self, samples: _Batch, seeds: _Batch) -> Tensors:
         """Gradients of each sample by a backward pass of its own."""
-        return _stacked([self._gradient(*pair) for pair in zip(samples, seeds, strict=True)])
+        return _stack_samples([self._gradient(*pair) for pair in zip(samples, seeds, strict=True)])
 
     def _seeds(self) -> _Batch:
         return [
@@ -231,7 +231,7 @@ class Modes:
                 raise _Differs(f"{words}, and {true[index].item():.6g} by single backward passes")
 
 
-def _judged(name: str, run: Callable[[], None]) -> Mode:
+def _judge_mode(name: str, run: Callable[[], None]) -> Mode:
     try:
         run()
     except _Differs as words:
@@ -251,13 +251,13 @@ def describe_modes(call: Examined, modes: tuple[Mode, ...]) -> list[Finding]:
     path, line = call.starts[0]
     words = "{} is wrong where a single backward pass is right: {}"
     return [
-        Finding("TS701", "error", path, line, 0, words.format(_called(one), one.reason))
+        Finding("TS701", "error", path, line, 0, words.format(_format_name(one), one.reason))
         for one in modes
         if one.verdict == "wrong"
     ]
 
 
-def _called(mode: Mode) -> str:
+def _format_name(mode: Mode) -> str:
     return mode.name if " " in mode.name else f"`{mode.name}`"
 
 
@@ -268,7 +268,7 @@ def _directions(values: Tensors) -> Tensors:
     }
 
 
-def _stacked(samples: _Batch) -> Tensors:
+def _stack_samples(samples: _Batch) -> Tensors:
     return {name: torch.stack([sample[name] for sample in samples]) for name in samples[0]}
 
 

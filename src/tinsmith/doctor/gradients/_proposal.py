@@ -77,7 +77,7 @@ def propose(
     function = of_interpreter(call, Budget(OPERATIONS), is_strict=True)
     best: Proposal | None = None
     for recipes in _trials(values, zeros, _scales(values, cotangents)):
-        drawn = _drawn(recipes, values)
+        drawn = _draw_values(recipes, values)
         try:
             gradient = pulled_back(function, {**values, **drawn}, cotangents)
         except Dangerous:
@@ -118,7 +118,7 @@ def _trials(
             yield from ({name: recipe} for recipe in recipes)
 
 
-def _drawn(recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor]) -> Tensors:
+def _draw_values(recipes: Mapping[str, _Recipe], values: Mapping[str, torch.Tensor]) -> Tensors:
     """What the code of `_code` makes."""
     generator = torch.Generator().manual_seed(0)
     return {name: recipe.draw(values[name], generator) for name, recipe in recipes.items()}

@@ -24,7 +24,7 @@ _SEVERITIES: dict[Kind, tuple[str, Severity]] = {
 }
 
 
-def told(call: Examined, compared: Compared) -> list[Finding]:
+def describe_gradient(call: Examined, compared: Compared) -> list[Finding]:
     """What is the matter with the gradient by one input."""
     read, stored = _places(call, compared.name)
     found = []

@@ -29,7 +29,7 @@ class _Birth(NamedTuple):
     inside: str
 
 
-class Births:
+class NonFiniteOrigins:
     """Told of every float that is computed."""
 
     def __init__(self, here: Here) -> None:
@@ -37,7 +37,7 @@ class Births:
         self._values: list[_Birth] = []
         self._gradients: list[_Birth] = []
 
-    def computed(self, operator: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+    def on_result(self, operator: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
         """An operation gave a float."""
         assert isinstance(result, torch.Tensor)
         value = result.item()
@@ -56,15 +56,15 @@ class Births:
         """See what the backward pass of an operation makes of a finite gradient."""
         here, spot = self._here, self._here.spot(line)
 
-        def seen(given: Sequence[torch.Tensor | None], came: Sequence[torch.Tensor | None]) -> None:
+        def check_gradients(given: Sequence[torch.Tensor | None], came: Sequence[torch.Tensor | None]) -> None:
             wrong = _first_infinite(given)
             if wrong is not None and _first_infinite(came) is None:
                 inside = here.within(spot)
                 self._gradients.append(_Birth(spot.kernel.path, line, operator, _numbers(operands), wrong, inside))
 
-        node.register_hook(seen)
+        node.register_hook(check_gradients)
 
-    def found(
+    def log_origins(
         self, log: Log, columns: Columns, outputs: Sequence[torch.Tensor], gradient: Sequence[torch.Tensor]
     ) -> None:
         """Log what was seen, by whether outputs and the gradient of inputs have it."""

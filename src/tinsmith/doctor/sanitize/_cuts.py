@@ -48,7 +48,7 @@ def _cuts(path: str) -> dict[int, Cut]:
         return {}
     found: dict[int, Cut] = {}
     for stmt in ast.walk(tree):
-        target = _changed(stmt)
+        target = _find_changed_target(stmt)
         if isinstance(stmt, ast.stmt) and target is not None and all(map(_keeps_floats, ast.walk(stmt))):
             column = column_of(path, target.lineno, target.col_offset)
             cut = Cut(ast.unparse(target), target.lineno, column)
@@ -56,7 +56,7 @@ def _cuts(path: str) -> dict[int, Cut]:
     return found
 
 
-def _changed(stmt: ast.AST) -> ast.expr | None:
+def _find_changed_target(stmt: ast.AST) -> ast.expr | None:
     match stmt:
         case ast.Assign(targets=[ast.Name() | ast.Subscript() | ast.Attribute() as target]):
             return target

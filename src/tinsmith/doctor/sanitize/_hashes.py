@@ -16,7 +16,7 @@ _BITS = frozenset({"&", "|", "^", ">>", ">>>", "~"})
 def hashing_lines(kernel: nodes.Kernel) -> frozenset[int]:
     """Lines of a kernel that are parts of a hash."""
     statements = list(walk.statements(kernel.body))
-    mixed = {name for stmt in statements for name in _mixed(stmt)}
+    mixed = {name for stmt in statements for name in _find_mixed_locals(stmt)}
     size = -1
     while size != len(mixed):
         size = len(mixed)
@@ -30,7 +30,7 @@ def _is_part(stmt: nodes.Stmt, mixed: set[str]) -> bool:
     return any(name in mixed for name in walk.assigned(stmt)) or any(True for _ in _operations(stmt))
 
 
-def _mixed(stmt: nodes.Stmt) -> set[str]:
+def _find_mixed_locals(stmt: nodes.Stmt) -> set[str]:
     """Locals that bit operations of a statement take."""
     return {name for one in _operations(stmt) for name in walk.locals_in(walk.operands(one))}
 

@@ -64,7 +64,7 @@ class Here:
         stmt = self.kernel.body[task]
         self.is_parallel = isinstance(stmt, nodes.For) and stmt.is_parallel
 
-    def called(self, array: str) -> str:
+    def find_label(self, array: str) -> str:
         """What the source calls an array."""
         return self.kernel.arrays[array].label or array
 
@@ -88,7 +88,7 @@ class Here:
             index.insert(0, rest + start)
         inside = ", ".join(map(str, index)) if held.rank else "None"
         tail = f"[{', '.join(map(str, entry))}]" if entry else ""
-        return f"`{self.called(array)}[{inside}]{tail}`"
+        return f"`{self.find_label(array)}[{inside}]{tail}`"
 
     def spot(self, line: int) -> Spot:
         """A line in the present iteration."""
@@ -105,10 +105,10 @@ class Here:
         stmt = kernel.body[place.task] if place.task < len(kernel.body) else None
         named = []
         if isinstance(stmt, nodes.For) and place.iteration:
-            named.append(_named(kernel.path, stmt, place.iteration))
+            named.append(_format_indices(kernel.path, stmt, place.iteration))
         turn = list(spot.turn)
         for loop in dict(_inner_loops(kernel.body)).get(spot.line, ()):
-            named.append(_named(kernel.path, loop, tuple(turn[: len(loop.names)])))
+            named.append(_format_indices(kernel.path, loop, tuple(turn[: len(loop.names)])))
             del turn[: len(loop.names)]
         return f" in iteration {', '.join(named)}" if named else ""
 
@@ -124,7 +124,7 @@ class Here:
 
     def sizes(self) -> dict[str, tuple[int, ...]]:
         """Sizes of arrays, by what the source calls them."""
-        return {self.called(name): self.shape(name) for name in self.kernel.arrays if name in self._arrays}
+        return {self.find_label(name): self.shape(name) for name in self.kernel.arrays if name in self._arrays}
 
 
 def _inner_loops(
@@ -145,7 +145,7 @@ def _names(path: str, loop: nodes.For) -> list[str]:
     return [one.strip() for one in found[1].strip("()").split(",")] if found else list(loop.names)
 
 
-def _named(path: str, loop: nodes.For, values: tuple[int, ...]) -> str:
+def _format_indices(path: str, loop: nodes.For, values: tuple[int, ...]) -> str:
     names = _names(path, loop)
     if len(names) == len(values):
         return ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))

@@ -19,7 +19,7 @@ def _power(base: int, exponent: int) -> int:
     return base ** min(exponent, _FAR) if exponent >= 0 else 0
 
 
-def _shifted(value: int, count: int) -> int:
+def _shift_left(value: int, count: int) -> int:
     return value << count if 0 <= count < _FAR else value << _FAR
 
 
@@ -29,7 +29,7 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "*": operator.mul,
     "neg": operator.neg,
     "abs": abs,
-    "<<": _shifted,
+    "<<": _shift_left,
     "pow": _power,
 }
 _CALLED = {"neg": "-({})", "abs": "abs({})", "pow": "{} ** {}"}
@@ -55,7 +55,7 @@ def overflow(name: str, kind: str, operands: tuple[Number, ...]) -> int | None:
     return None if least <= value <= greatest else value
 
 
-def lost(kind: str, value: Number) -> bool:
+def loses_bits(kind: str, value: Number) -> bool:
     """Whether a cast to an integer type loses more than a fraction: the bits of -1 as unsigned are kept."""
     if kind == "u1":
         return False
@@ -66,7 +66,7 @@ def lost(kind: str, value: Number) -> bool:
     return not -(2 ** int(kind[1:]) // 2) <= value < 2 ** int(kind[1:])
 
 
-def written(name: str, operands: tuple[Number, ...]) -> str:
+def format_operation(name: str, operands: tuple[Number, ...]) -> str:
     """An operation with its numbers, as the source would write it."""
     numbers = [str(one.item() if isinstance(one, torch.Tensor) else one) for one in operands]
     form = _CALLED.get(name, "{} " + name + " {}" if len(numbers) == 2 else name + "({})")

@@ -35,10 +35,10 @@ class Log:
 
     def findings(self) -> list[Finding]:
         """All of them, in the order of the file."""
-        return in_order([_counted(entry.finding, entry.count - 1) for entry in self._entries.values()])
+        return in_order([_append_count(entry.finding, entry.count - 1) for entry in self._entries.values()])
 
 
-def _counted(finding: Finding, more: int) -> Finding:
+def _append_count(finding: Finding, more: int) -> Finding:
     if not more:
         return finding
     times = "once more" if more == 1 else f"{more:,} more times"

@@ -74,7 +74,7 @@ def look(call: Examined) -> Look:
         begin = time.perf_counter()
         outputs = run.forward({}, with_gradient=False, seeded=call.draws)
         seconds = time.perf_counter() - begin
-        return Look(_hazards(run), outputs, seconds, unreached=_unreached(call, run.numbers.reached))
+        return Look(_hazards(run), outputs, seconds, unreached=_find_unreached_lines(call, run.numbers.reached))
     except TooLong:
         longest = run.numbers.longest_while
         if 2 * longest.operations > OPERATIONS:
@@ -97,7 +97,7 @@ def _hazards(run: Run) -> list[Finding]:
 _WORST_FIRST = ("TS604", "TS607", "TS602", "TS610")
 
 
-def _unreached(call: Examined, reached: Mapping[str, set[int]]) -> tuple[int, ...]:
+def _find_unreached_lines(call: Examined, reached: Mapping[str, set[int]]) -> tuple[int, ...]:
     """Lines that give a float to a local or an array, and did not run."""
     found: set[int] = set()
     for lowered in call.kernels:

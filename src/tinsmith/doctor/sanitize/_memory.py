@@ -120,7 +120,7 @@ class Memory:
         here = self._here
 
         def words() -> Finding:
-            element, name = here.element(array, position), here.called(array)
+            element, name = here.element(array, position), here.find_label(array)
             if is_empty:
                 what = f"{element} is read{here.inside(line)} before anything wrote it, and `{name}` starts as anything"
                 what += ", since `init` leaves it empty"
@@ -142,7 +142,7 @@ class Memory:
             element, before = here.element(array, position), _elsewhere(here, read)
             what = f"{element} is overwritten{here.inside(line)}, after its value was read on {before}: tinsmith's "
             what += "gradient keeps that value, an engine's own reverse pass takes the new one in its place"
-            place = self._columns.element(here.kernel.path, line, here.called(array), is_read=False)
+            place = self._columns.element(here.kernel.path, line, here.find_label(array), is_read=False)
             return Finding("TS603", "warning", here.kernel.path, *place, what, engines=ENGINES)
 
         self._log.note("TS603", "warning", here.kernel.path, line, array, words)

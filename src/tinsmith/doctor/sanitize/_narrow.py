@@ -46,7 +46,7 @@ def _locals(kernel: nodes.Kernel, module: str) -> Iterator[Finding]:
         is_literal = kernel.locals[one.name] == "f32" and isinstance(first.value, nodes.Const)
         if is_literal and first.line not in seen and _is_rounded(one.value):
             seen.add(first.line)
-            yield from _found(kernel.path, first, one.line, module)
+            yield from _report_narrowing(kernel.path, first, one.line, module)
 
 
 def _is_rounded(value: nodes.Expr) -> bool:
@@ -64,7 +64,7 @@ def _is_variable(value: nodes.Expr) -> bool:
     return any(isinstance(one, nodes.Load | nodes.Local) for one in walk.parts(value))
 
 
-def _found(path: str, first: nodes.Assign, line: int, module: str) -> Iterator[Finding]:
+def _report_narrowing(path: str, first: nodes.Assign, line: int, module: str) -> Iterator[Finding]:
     text = linecache.getline(path, first.line)
     if _SAID.match(text):
         return

@@ -11,12 +11,12 @@ from ...linter import Finding, Severity
 from ...source.interpreter import Number
 from ...source.ir import nodes, types
 from .._budget import Budget
-from ._births import Births
+from ._births import NonFiniteOrigins
 from ._columns import Columns
 from ._cuts import Cuts
 from ._hashes import hashing_lines
 from ._here import Here, Place
-from ._integers import is_unsigned, limits, lost, overflow, written
+from ._integers import format_operation, is_unsigned, limits, loses_bits, overflow
 from ._log import Log
 
 
@@ -37,7 +37,7 @@ class Numbers:
         reached: lines that ran, by file.
     """
 
-    def __init__(self, here: Here, log: Log, columns: Columns, budget: Budget, births: Births) -> None:
+    def __init__(self, here: Here, log: Log, columns: Columns, budget: Budget, births: NonFiniteOrigins) -> None:
         self._here = here
         self._log = log
         self._columns = columns
@@ -57,16 +57,16 @@ class Numbers:
         self._hashing = hashing_lines(kernel)
         self._lines = self.reached.setdefault(kernel.path, set())
 
-    def count(self, operations: int, line: int) -> None:
+    def on_statement(self, operations: int, line: int) -> None:
         """A statement is run."""
         self._lines.add(line)
         self._budget.count(operations)
 
-    def begins(self, held: Mapping[str, Any]) -> None:
+    def on_begin(self, held: Mapping[str, Any]) -> None:
         """The kernel's locals are in `held`."""
         self._here.held = held
 
-    def turned(self, line: int, turn: int) -> None:
+    def on_while_turn(self, line: int, turn: int) -> None:
         """A `while` begins another turn: note how much of the budget it took since it was entered."""
         if turn == 0:
             self._entered[line] = self._budget.left
@@ -74,10 +74,10 @@ class Numbers:
         if spent > self.longest_while.operations:
             self.longest_while = LongestWhile(line, turn, spent)
 
-    def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
+    def on_index_out_of_range(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """An index is not in its array."""
         here = self._here
-        shape, name = here.shape(array), here.called(array)
+        shape, name = here.shape(array), here.find_label(array)
         variables, sizes = here.variables(line), here.sizes()
         starts = here.kernel.arrays[array].offset or (0,) * len(shape)
         side = "before" if any(at < start for at, start in zip(index, starts, strict=True)) else "behind"
@@ -106,7 +106,7 @@ class Numbers:
 
         self._log.note("TS604", "error", here.kernel.path, line, f"{array} {side}", words)
 
-    def divided(self, operator: str, left: int, line: int) -> None:
+    def on_division_by_zero(self, operator: str, left: int, line: int) -> None:
         """An integer is divided by zero."""
         sign = {"raw_div": "/", "raw_mod": "%"}.get(operator, operator)
         words = (
@@ -114,16 +114,16 @@ class Numbers:
         )
         self._note("TS607", "error", line, operator, words, "guard the divisor: `if d != 0:`, or `max(d, 1)`")
 
-    def computed(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+    def on_result(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
         """An operation gave a result."""
         self.line = line
         if types.is_float(kind):
-            self._births.computed(operator, operands, result, line)
+            self._births.on_result(operator, operands, result, line)
         elif operator == "cast":
-            if lost(kind, operands[0]):
+            if loses_bits(kind, operands[0]):
                 self._cut(kind, operands, result, line)
             elif kind != "u1" and isinstance(operands[0], torch.Tensor) and operands[0].item() % 1:
-                self._truncated(kind, operands[0].item(), result, line)
+                self._report_truncation(kind, operands[0].item(), result, line)
         else:
             exact = overflow(operator, kind, operands)
             if exact is not None:
@@ -140,7 +140,7 @@ class Numbers:
         words += "what comes out is undefined, and differs between machines"
         self._note("TS605", "error", line, "cast", words, "clamp it before the cast, or use a wider integer")
 
-    def _truncated(self, kind: str, value: float, result: Number, line: int) -> None:
+    def _report_truncation(self, kind: str, value: float, result: Number, line: int) -> None:
         """A fraction is lost: a mistake, unless somebody wrote the cast."""
         path = self._here.kernel.path
         cut = self._cuts.at(path, line)
@@ -158,7 +158,9 @@ class Numbers:
     ) -> None:
         severity = self._severity(kind, line)
         value = str(exact) if abs(exact) < 10**24 else "more"
-        words = f"{written(operator, operands)} is {value}{self._here.inside(line)}, which {kind} does not hold: "
+        words = (
+            f"{format_operation(operator, operands)} is {value}{self._here.inside(line)}, which {kind} does not hold: "
+        )
         words += f"it wraps around to {result}" + (", as in a hash" if severity == "info" else "")
         remedy = "" if severity == "info" else "use i64, or cast the operands to a float first"
         self._note("TS605", severity, line, operator, words, remedy)

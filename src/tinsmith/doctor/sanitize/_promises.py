@@ -32,12 +32,12 @@ def find_broken_promises(call: Examined) -> list[Finding]:
 
 
 def _broken(name: str, promise: str, numbers: torch.Tensor, sample: int) -> Iterator[str]:
-    told = _repeated(name, numbers) if promise == "unique" else _overlapping(name, promise, numbers)
+    told = _find_duplicates(name, numbers) if promise == "unique" else _overlapping(name, promise, numbers)
     for one in told:
         yield f"{one} in sample {sample}"
 
 
-def _repeated(name: str, numbers: torch.Tensor) -> Iterator[str]:
+def _find_duplicates(name: str, numbers: torch.Tensor) -> Iterator[str]:
     """The first number that stood there before."""
     values, order = numbers.flatten().sort(stable=True)
     again = values[1:] == values[:-1]

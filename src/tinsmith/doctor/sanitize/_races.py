@@ -51,19 +51,19 @@ class Races:
         kinds = self._touched.setdefault((array, position), {})
         other = _conflicting(touch, kinds)
         if other is not None:
-            self._found(touch, other, array, position)
+            self._report_race(touch, other, array, position)
         same = kinds.setdefault(kind, [])
         if len(same) < 2 and all(one.spot.place != touch.spot.place for one in same):
             same.append(touch)
 
-    def _found(self, touch: _Touch, other: _Touch, array: str, position: int) -> None:
+    def _report_race(self, touch: _Touch, other: _Touch, array: str, position: int) -> None:
         here = self._here
         writer, partner = sorted([touch, other], key=lambda one: (_RANK.get(one.kind, 1), one.line))
         is_harmless = writer.kind == partner.kind == "write" and _is_same(writer.value, partner.value)
         severity: Severity = "warning" if is_harmless else "error"
 
         def words() -> Finding:
-            element, name = here.element(array, position), here.called(array)
+            element, name = here.element(array, position), here.find_label(array)
             first = f"{element} is {_DID.get(writer.kind, 'changed by an atomic ' + writer.kind)} on line {writer.line}"
             second = f"{_DID.get(partner.kind, 'changed by an atomic ' + partner.kind)} on line {partner.line}"
             what = f"{first}{here.within(writer.spot)} and {second}{here.within(partner.spot)} of one parallel loop: "

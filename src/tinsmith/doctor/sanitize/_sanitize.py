@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from ...bridge import Examinable, Examined, Op, examined
-from ...linter import Finding, in_order, unsuppressed
+from ...linter import Finding, drop_suppressed, in_order
 from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes
 from .._budget import OPERATIONS, Budget, TooLong, too_long
-from ._births import Births
+from ._births import NonFiniteOrigins
 from ._columns import Columns
 from ._here import Here
 from ._log import Log
@@ -64,14 +64,14 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
     """
     with torch.random.fork_rng(devices=[]):  # an op that draws numbers would take a seed from torch's generator
         call = examined(op, inputs, named, "ts.sanitize")
-    return unsuppressed(_found(call))
+    return drop_suppressed(_find_problems(call))
 
 
-def _found(call: Examined) -> list[Finding]:
-    return in_order([*find_broken_promises(call), *_seen(call)])
+def _find_problems(call: Examined) -> list[Finding]:
+    return in_order([*find_broken_promises(call), *_run_and_watch(call)])
 
 
-def _seen(call: Examined) -> list[Finding]:
+def _run_and_watch(call: Examined) -> list[Finding]:
     """What a run shows."""
     if call.reason_unreadable:
         words = f"{call.reason_unreadable}: its kernels were not checked at run time"
@@ -99,7 +99,7 @@ class Run:
     def __init__(self, call: Examined) -> None:
         self.call = call
         self.here, self.log, self.columns = Here(), Log(), Columns()
-        self.births = Births(self.here)
+        self.births = NonFiniteOrigins(self.here)
         self.memory = Memory(self.here, self.log, self.columns, call.made, call.uninitialised, call.outputs)
         self.numbers = Numbers(self.here, self.log, self.columns, Budget(OPERATIONS), self.births)
 
@@ -119,7 +119,7 @@ class Run:
         outputs = self.forward(leaves, with_gradient=has_gradient)
         floats = [one for one in outputs.values() if one.is_floating_point()]
         gradient = _pulled_back(floats, leaves)
-        self.births.found(self.log, self.columns, [one.detach() for one in floats], list(gradient.values()))
+        self.births.log_origins(self.log, self.columns, [one.detach() for one in floats], list(gradient.values()))
         if not self.births.has_values and not self.births.has_gradients:
             self._unborn(gradient)
 

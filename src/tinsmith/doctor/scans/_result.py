@@ -131,7 +131,7 @@ class ScanCheck:
         lines += [f"  {note}" for note in self.notes]
         lines.append(f"  {'steps':>7}  {'gradient':>12}  {'differences':>12}  {'apart':>8}")
         lines += [
-            f"  {one.steps:7}  {one.gradient:12.4g}  {one.difference:12.4g}  {_apart(one)}  {one.verdict}"
+            f"  {one.steps:7}  {one.gradient:12.4g}  {one.difference:12.4g}  {_format_error(one)}  {one.verdict}"
             for one in self.horizons
         ]
         return "\n".join([*lines, *(f"  {line}" for line in self._growth())])
@@ -163,5 +163,5 @@ class ScanCheck:
         return f"{rate:.4g} times a step on average"
 
 
-def _apart(horizon: Horizon) -> str:
+def _format_error(horizon: Horizon) -> str:
     return f"{horizon.apart:8.1e}" if horizon.verdict in ("right", "at a kink", "wrong") else " " * 8

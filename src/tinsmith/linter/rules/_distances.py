@@ -40,7 +40,7 @@ def _differ(
     one, other = _meaning(one, single), _meaning(other, single)
     if all(isinstance(end, ast.Subscript) and not is_size(end) and root(end) in subject.arrays for end in (one, other)):
         return ast.dump(one) != ast.dump(other)
-    (base, shift), (other_base, other_shift) = _shifted(one, single), _shifted(other, single)
+    (base, shift), (other_base, other_shift) = _split_offset(one, single), _split_offset(other, single)
     return base == other_base and shift != other_shift
 
 
@@ -57,7 +57,7 @@ def _indices(element: ast.Subscript) -> list[ast.expr]:
     return element.slice.elts if isinstance(element.slice, ast.Tuple) else [element.slice]
 
 
-def _shifted(index: ast.expr, single: Mapping[str, ast.expr]) -> tuple[str, int]:
+def _split_offset(index: ast.expr, single: Mapping[str, ast.expr]) -> tuple[str, int]:
     """An index as what it begins with and the number that is added to it."""
     match index:
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as op, right=ast.Constant(value=int(number))):

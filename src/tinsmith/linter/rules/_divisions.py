@@ -40,7 +40,7 @@ class _Known:
         self.subject = subject
         single = definitions(subject.tree).single
         self.values: Mapping[str, ast.expr] = {
-            name: value for name, value in single.items() if subject.called(value) != "static"
+            name: value for name, value in single.items() if subject.resolve_builtin(value) != "static"
         }
 
     def misleads(self, node: ast.AST) -> bool:
@@ -71,7 +71,7 @@ class _Known:
             case ast.BinOp(left=left, op=op, right=right):
                 return isinstance(op, _OPERATORS) and self.has(left) and self.has(right)
             case ast.Call(args=[first, *others]):
-                name = self.subject.called(node)
+                name = self.subject.resolve_builtin(node)
                 return self.has(first) and (name in _CASTS or (name in _CHOICES and all(map(self.has, others))))
         return False
 
@@ -87,7 +87,7 @@ class _Known:
             case ast.BinOp(left=left, op=op, right=right):
                 return not isinstance(op, ast.Sub) and self.is_natural(left) and self.is_natural(right)
             case ast.Call(args=[first, *others]):
-                name = self.subject.called(node)
+                name = self.subject.resolve_builtin(node)
                 is_cast = name in _CASTS
                 return name == "abs" or (self.is_natural(first) and (is_cast or all(map(self.is_natural, others))))
         return False

@@ -16,7 +16,7 @@ def atomics(subject: Subject) -> Iterator[Finding]:
     """TS401: whatever the atomic, the reverse is that of an addition."""
     for spot in subject.spots:
         for node in spot.expressions:
-            name = subject.called(node)
+            name = subject.resolve_builtin(node)
             if not (isinstance(node, ast.Call) and name.startswith("atomic_") and node.args):
                 continue
             array = root(node.args[0])
@@ -37,7 +37,7 @@ def atomics(subject: Subject) -> Iterator[Finding]:
 def randoms(subject: Subject) -> Iterator[Finding]:
     """TS403."""
     for node in subject.source.nodes:
-        if subject.called(node) in ("random", "randn") and subject.floats:
+        if subject.resolve_builtin(node) in ("random", "randn") and subject.floats:
             words = f"`{subject.text(node)}`: {BOTH} refuse to differentiate a kernel that draws"
             yield subject.finding("TS403", "warning", node, words, "noise[i]  # an input, drawn by torch", ENGINES)
 
@@ -50,7 +50,7 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
         target.id
         for spot in subject.spots
         for target, value in spot.assignments
-        if isinstance(target, ast.Name) and any(subject.called(node) in _VECTORS for node in walk(value))
+        if isinstance(target, ast.Name) and any(subject.resolve_builtin(node) in _VECTORS for node in walk(value))
     }
     seen: set[str] = set()
     for spot in subject.spots:
@@ -68,13 +68,13 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
 def without_rule(subject: Subject) -> Iterator[Finding]:
     """TS407."""
     for node in subject.source.nodes:
-        if subject.called(node) == "tan" and subject.engine_name != "quadrants":
+        if subject.resolve_builtin(node) == "tan" and subject.engine_name != "quadrants":
             remedy = subject.text(node).replace("tan(", "sin(") + " / " + subject.text(node).replace("tan(", "cos(")
             words = "Taichi has no derivative of `tan`, and refuses it"
             yield subject.finding("TS407", "warning", node, words, remedy, ("taichi",))
 
 
-def returned(subject: Subject) -> Iterator[Finding]:
+def find_returned_values(subject: Subject) -> Iterator[Finding]:
     """TS408."""
     known = {argument.arg for argument in subject.tree.args.args}
     is_output = subject.spec is not None and any(one.name not in known for one in subject.spec.outputs)

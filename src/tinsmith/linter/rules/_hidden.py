@@ -70,7 +70,8 @@ def dropped_arithmetic(subject: Subject) -> Iterator[Finding]:
     for spot in subject.spots:
         if isinstance(spot.statement, ast.Expr):
             for call, meant in _operands(spot.statement.value, subject):
-                words = f"what `{subject.called(call)}` returned is used in `{subject.text(spot.statement.value)}`, "
+                words = f"what `{subject.resolve_builtin(call)}` returned is used in "
+                words += f"`{subject.text(spot.statement.value)}`, "
                 words += "whose result nobody takes: the parenthesis closes too early"
                 yield subject.finding("TS504", "error", call, words, meant)
 
@@ -83,7 +84,7 @@ def _operands(node: ast.expr, subject: Subject) -> Iterator[tuple[ast.Call, str]
         return
     for side in (node.left, node.right):
         yield from _operands(side, subject)
-        if isinstance(side, ast.Call) and subject.called(side).startswith("atomic_") and len(side.args) == 2:
+        if isinstance(side, ast.Call) and subject.resolve_builtin(side).startswith("atomic_") and len(side.args) == 2:
             target, value = side.args
             parts = (value, node.right) if side is node.left else (node.left, value)
             meant = ast.Call(side.func, [target, ast.BinOp(parts[0], node.op, parts[1])], [])

@@ -89,7 +89,7 @@ class _Lost:
         """The loop around a use that the local has its value from outside of, if there is one."""
         loops = dynamic(spot.loops)
         around = [dynamic(other.loops) for _, other, _ in self.given.get(name, ())] or [()]
-        common = max(_shared(loops, other) for other in around)
+        common = max(_count_shared_loops(loops, other) for other in around)
         if max(common, self.depth) >= len(loops):
             return None
         loop = loops[max(common, self.depth)]
@@ -131,7 +131,7 @@ def _handed_on(node: ast.expr, subject: Subject) -> Iterator[str]:
         case ast.IfExp(body=body, orelse=orelse):
             yield from _handed_on(body, subject)
             yield from _handed_on(orelse, subject)
-        case ast.Call() if subject.called(node) in _INTEGERS:
+        case ast.Call() if subject.resolve_builtin(node) in _INTEGERS:
             return
         case ast.Call(func=ast.Attribute(value=owner), args=arguments):
             yield from (name for child in (owner, *arguments) for name in _handed_on(child, subject))
@@ -145,7 +145,7 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
     return (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
 
-def _shared(left: tuple[Loop, ...], right: tuple[Loop, ...]) -> int:
+def _count_shared_loops(left: tuple[Loop, ...], right: tuple[Loop, ...]) -> int:
     """How many loops two statements stand in together."""
     return sum(one is other for one, other in zip(left, right, strict=False))
 

@@ -25,10 +25,10 @@ def overwritten(subject: Subject) -> Iterator[Finding]:
     for name in sorted(changed):
         found = subject.roles[name].overwritten(subject.needs.reads[name])
         if found is not None:
-            yield _lost(subject, name, *found)
+            yield _report_overwritten_read(subject, name, *found)
 
 
-def _lost(subject: Subject, name: str, read: Access, change: Access) -> Finding:
+def _report_overwritten_read(subject: Subject, name: str, read: Access, change: Access) -> Finding:
     label, line = subject.label(name), read.node.lineno
     if read.node.lineno == change.node.lineno and read.index == change.index:
         words = f"`{label}` is changed in place, from a value that its gradient needs"
@@ -44,7 +44,7 @@ def _lost(subject: Subject, name: str, read: Access, change: Access) -> Finding:
 def _is_extreme(subject: Subject, change: Access) -> bool:
     """Whether a change is by `atomic_max` or `atomic_min`."""
     calls = (node for node in subject.source.nodes if isinstance(node, ast.Call) and node.args)
-    extremes = (call for call in calls if subject.called(call) in ("atomic_max", "atomic_min"))
+    extremes = (call for call in calls if subject.resolve_builtin(call) in ("atomic_max", "atomic_min"))
     return any(_holds(call.args[0], change.node) for call in extremes)
 
 
@@ -246,7 +246,7 @@ def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
             yield _at(subject, "TS108", change, words + more, "for _ in range(1):  # around the loop", ENGINES)
 
 
-def steered(subject: Subject) -> Iterator[Finding]:
+def find_overwritten_conditions(subject: Subject) -> Iterator[Finding]:
     """TS107: the reverse pass looks again, and finds another value."""
     changed = {name for name, roles in subject.roles.items() if roles.is_written}
     seen: set[str] = set()

@@ -16,13 +16,13 @@ _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
 _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "pow": "0"}
 
 
-def truncated(subject: Subject) -> Iterator[Finding]:
+def find_truncated_values(subject: Subject) -> Iterator[Finding]:
     """TS301: a local keeps the type of its first value."""
     types = types_of(subject)
     for spot in subject.spots:
         for target, value in spot.assignments:
             if _is_integer(target, types) and types.of(value) == "float" and value is not types.first.get(root(target)):
-                name, given = subject.text(target), _given(subject, spot.statement, value)
+                name, given = subject.text(target), _format_value(subject, spot.statement, value)
                 if isinstance(target, ast.Name):
                     first = types.first.get(target.id)
                     was = (
@@ -39,10 +39,12 @@ def truncated(subject: Subject) -> Iterator[Finding]:
                 yield subject.finding(
                     "TS301", "error", spot.statement, f"{was}: `{given}` is cut to a whole number", remedy
                 )
-            yield from _gathered(subject, types, spot, target, value)
+            yield from _find_integer_accumulators(subject, types, spot, target, value)
 
 
-def _gathered(subject: Subject, types: Types, spot: Spot, target: ast.expr, value: ast.expr) -> Iterator[Finding]:
+def _find_integer_accumulators(
+    subject: Subject, types: Types, spot: Spot, target: ast.expr, value: ast.expr
+) -> Iterator[Finding]:
     """`n = 0`, and later `n += x[i]`: of `x` it is not known whether it holds floats, but most arrays do."""
     if not isinstance(target, ast.Name) or not _is_integer(target, types) or types.of(value):
         return
@@ -51,14 +53,14 @@ def _gathered(subject: Subject, types: Types, spot: Spot, target: ast.expr, valu
     if untyped and target.id in names_in(value):
         first, label = types.first[target.id], subject.label(untyped)
         words = f"`{target.id}` holds integers since {_where(first)}: if `{label}` holds floats, "
-        words += f"`{_given(subject, spot.statement, value)}` is cut to a whole number"
+        words += f"`{_format_value(subject, spot.statement, value)}` is cut to a whole number"
         yield subject.finding("TS301", "warning", spot.statement, words, f"{target.id} = {_as_float(first)}")
 
 
 def _outside_calls(node: ast.expr, subject: Subject) -> Iterator[ast.expr]:
     """Parts of an expression that reach its value as they are: not those inside an index, or a cast."""
     yield node
-    if isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and subject.called(node) not in _GATHER):
+    if isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and subject.resolve_builtin(node) not in _GATHER):
         return
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.expr):
@@ -74,7 +76,7 @@ def _as_float(first: ast.expr) -> str:
     return repr(float(first.value)) if is_number else f"float({ast.unparse(first)})"  # type: ignore[attr-defined]
 
 
-def _given(subject: Subject, statement: ast.stmt, value: ast.expr) -> str:
+def _format_value(subject: Subject, statement: ast.stmt, value: ast.expr) -> str:
     return subject.text(statement.value if isinstance(statement, ast.AugAssign) else value)
 
 
@@ -98,7 +100,7 @@ def through_integers(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_cast(node: ast.AST, subject: Subject) -> bool:
-    name = subject.called(node)
+    name = subject.resolve_builtin(node)
     if name == "cast" and isinstance(node, ast.Call) and len(node.args) == 2:
         return getattr(node.args[1], "attr", getattr(node.args[1], "id", "")).startswith(("i", "u"))
     return name in ("int", "i32", "i64", "u32")
@@ -126,11 +128,11 @@ def singular(subject: Subject) -> Iterator[Finding]:
     types = types_of(subject)
     for spot in subject.spots:
         calls = spot.calls
-        chosen = {id(part) for node in calls if subject.called(node) == "select" for part in walk(node)}
+        chosen = {id(part) for node in calls if subject.resolve_builtin(node) == "select" for part in walk(node)}
         for node in calls:
             yield from _norm(subject, node, spot)
             yield from _angle(subject, node)
-            yield from _selected(subject, node)
+            yield from _find_unsafe_selects(subject, node)
             if id(node) not in chosen:
                 yield from _root(subject, node, spot, types)
         for one in spot.expressions:
@@ -141,7 +143,7 @@ def singular(subject: Subject) -> Iterator[Finding]:
 def _norm(subject: Subject, node: ast.Call, spot: Spot) -> Iterator[Finding]:
     """Of a vector of zeros the engines give NaN, `tinsmith` what torch gives: 0. Ends of a spring are apart."""
     is_method = isinstance(node.func, ast.Attribute) and node.func.attr in ("norm", "normalized")
-    name = node.func.attr if is_method and isinstance(node.func, ast.Attribute) else subject.called(node)
+    name = node.func.attr if is_method and isinstance(node.func, ast.Attribute) else subject.resolve_builtin(node)
     if name not in _NORMS or (is_method and node.args):
         return  # `v.norm(eps)` is guarded
     if is_method and isinstance(node.func, ast.Attribute):
@@ -156,13 +158,13 @@ def _norm(subject: Subject, node: ast.Call, spot: Spot) -> Iterator[Finding]:
 
 def _angle(subject: Subject, node: ast.Call) -> Iterator[Finding]:
     """The same of an angle of a vector of zeros."""
-    if subject.called(node) == "atan2" and len(node.args) == 2:
+    if subject.resolve_builtin(node) == "atan2" and len(node.args) == 2:
         words = f"`{subject.text(node)}` of two zeros: the gradient of {BOTH} is NaN there, a generated one 0"
         yield subject.finding("TS303", "info", node, words)
 
 
 def _root(subject: Subject, node: ast.Call, spot: Spot, types: Types) -> Iterator[Finding]:
-    name = subject.called(node)
+    name = subject.resolve_builtin(node)
     if name not in _SINGULAR or not node.args or (name == "pow" and _is_whole(node)):
         return
     argument = node.args[0]
@@ -209,12 +211,12 @@ def _is_kept_away(argument: ast.expr) -> bool:
     return (bool(numbers) and (is_sum or is_clamped)) or is_clamped
 
 
-def _selected(subject: Subject, node: ast.Call) -> Iterator[Finding]:
+def _find_unsafe_selects(subject: Subject, node: ast.Call) -> Iterator[Finding]:
     """`select(x > 0, sqrt(x), 0)`: engines multiply the slope of the side that is not taken by zero: NaN."""
-    if subject.called(node) != "select" or len(node.args) != 3:
+    if subject.resolve_builtin(node) != "select" or len(node.args) != 3:
         return
     for side in node.args[1:]:
-        inner = next((one for one in walk(side) if subject.called(one) in _SINGULAR), None)
+        inner = next((one for one in walk(side) if subject.resolve_builtin(one) in _SINGULAR), None)
         if inner is not None:
             words = (
                 f"`{subject.text(inner)}` on a side of `select`: where it is not chosen, and its slope is not finite"

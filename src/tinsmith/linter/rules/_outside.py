@@ -112,10 +112,10 @@ class _Certain:
             case ast.Name(id=name) if name in self.shapes:
                 return [Range(_ZERO, size.plus(_ONE, -1), True) if size else _UNKNOWN for size in self.shapes[name]]
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
-                return [self._listed(parts)]
+                return [self._bound_list(parts)]
         return [self._range(ends, scope) for ends in range_bounds(counted)]
 
-    def _listed(self, parts: Sequence[ast.expr]) -> Range:
+    def _bound_list(self, parts: Sequence[ast.expr]) -> Range:
         found = [self._affine(part, {}) for part in parts]
         numbers = [one.constant for one in found if one is not None and not one.terms]
         if not numbers or len(numbers) < len(parts):
@@ -142,7 +142,7 @@ class _Certain:
 
     def _expressions(self, parts: Sequence[ast.expr], scope: Mapping[str, Range]) -> Iterator[Finding]:
         for part in parts:
-            for node in _evaluated(part):
+            for node in _walk_evaluated(part):
                 if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
                     shape = self.shapes.get(node.value.id, ())
                     yield from self._subscript(node, node.value.id, shape, scope)
@@ -233,7 +233,7 @@ def _variable(name: str) -> str:
     return f"{name}@"
 
 
-def _evaluated(node: ast.expr) -> Iterator[ast.expr]:
+def _walk_evaluated(node: ast.expr) -> Iterator[ast.expr]:
     """An expression and what is worked out whenever it is: no side of a condition, nothing that `static` decides."""
     yield node
     match node:
@@ -252,7 +252,7 @@ def _evaluated(node: ast.expr) -> Iterator[ast.expr]:
         case _:
             parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     for part in parts:
-        yield from _evaluated(part)
+        yield from _walk_evaluated(part)
 
 
 def _text(index: AffineIndex) -> str:

@@ -33,7 +33,7 @@ def results(subject: Subject) -> Iterator[Finding]:
 def operands(subject: Subject) -> Iterator[Finding]:
     """TS405."""
     for spot, node in _calls(subject):
-        if subject.called(node) not in ("min", "max"):
+        if subject.resolve_builtin(node) not in ("min", "max"):
             continue
         text = subject.text(node)
         if _mentions(node, carried(spot.inner[-1]).keys() & subject.source.assigned):
@@ -97,8 +97,8 @@ _UNKEPT = frozenset({"exp", "tanh", "rsqrt"})
 
 def _is_unkept(node: ast.Call, subject: Subject) -> bool:
     """Whether a call is one of those, or of an engine function that has one, or whose own functions have."""
-    if subject.called(node):
-        return subject.called(node) in _UNKEPT
+    if subject.resolve_builtin(node):
+        return subject.resolve_builtin(node) in _UNKEPT
     callee = callee_of(subject.source, node, subject.engine, subject.owner)
     return callee is not None and engine_call(callee.source, subject.engine, _UNKEPT, subject.owner) is not None
 
@@ -121,7 +121,7 @@ def _local_outside(spot: Spot, subject: Subject) -> str:
     task = [other for other in subject.spots if other.loops[:1] == spot.loops[:1]]
     for loop in _inner(spot.inner[0]):
         inside = _parts(loop)
-        names = [name for other in task if id(other.statement) not in inside for name in _assigned(other)]
+        names = [name for other in task if id(other.statement) not in inside for name in _find_assigned_locals(other)]
         if names:
             return f"the local `{names[0]}`"
     return ""
@@ -139,7 +139,7 @@ def _parts(loop: Loop) -> frozenset[int]:
     return frozenset(map(id, walk(loop)))
 
 
-def _assigned(spot: Spot) -> list[str]:
+def _find_assigned_locals(spot: Spot) -> list[str]:
     """Locals that a statement gives a value."""
     return [root(target) for target, _ in spot.assignments if not isinstance(target, ast.Subscript)]
 

@@ -29,7 +29,7 @@ from ._rules import (
     integer_unary,
     shift,
 )
-from ._watch import Missing, Watch, told
+from ._watch import Missing, Watch, watch_results
 
 Locals: TypeAlias = dict[str, Any]
 _Rule = TypeVar("_Rule", bound=Callable[..., Any])
@@ -124,14 +124,14 @@ class Expressions:
             return lambda index: _outside(memory, index, line)
 
         def missing(index: tuple[int, ...]) -> Missing:
-            watch.outside(name, index, line, is_read=is_read)
+            watch.on_index_out_of_range(name, index, line, is_read=is_read)
             return Missing()
 
         return missing
 
     def _told(self, operator: str, kind: str, rule: _Rule) -> _Rule:
         """An operation that tells the watch, if there is one, of its result."""
-        return rule if self.watch is None else told(self.watch, operator, kind, self.line, rule)  # type: ignore[return-value]
+        return rule if self.watch is None else watch_results(self.watch, operator, kind, self.line, rule)  # type: ignore[return-value]
 
     def _number(self, value: float, kind: str) -> Number:
         if types.is_float(kind):
@@ -205,7 +205,7 @@ class Expressions:
             if right == 0 and name in DIVISIONS:
                 if watch is None:
                     raise _by_zero(name, left, line)
-                watch.divided(name, left, line)
+                watch.on_division_by_zero(name, left, line)
                 return 0
             return wrap(rule(left, right))
 

@@ -117,7 +117,7 @@ def interpret(
     steps = [statements.task(number, stmt) for number, stmt in enumerate(kernel.body)]
     held: dict[str, object] = {}
     if watch is not None:
-        watch.begins(held)
+        watch.on_begin(held)
     was_parallel = False
     for stmt, step in zip(kernel.body, steps, strict=True):
         is_parallel = isinstance(stmt, nodes.For) and stmt.is_parallel

@@ -53,7 +53,7 @@ class Statements:
 
     def _watched(self, step: Step, stmt: nodes.Stmt, watch: Watch) -> Step:
         """A statement whose operations are counted, and that leaves memory alone where its index is not there."""
-        count, operations, line = watch.count, cost(stmt), stmt.line
+        count, operations, line = watch.on_statement, cost(stmt), stmt.line
         result = stmt.result if isinstance(stmt, nodes.Atomic) else None
         zero = None if result is None else self.expressions.run(nodes.Const(0, self.types[result]))({})
 
@@ -222,7 +222,7 @@ def _repeated(body: Step, line: int, watch: Watch | None) -> Step:
     def watched(held: Locals) -> None:
         assert watch is not None
         for turn in itertools.count():
-            watch.turned(line, turn)
+            watch.on_while_turn(line, turn)
             if body(held) == BREAK:
                 return
 

@@ -17,22 +17,22 @@ from ._casts import Number
 class Watch(Protocol):
     """Who is told what happens in a run."""
 
-    def begins(self, held: Mapping[str, Any]) -> None:
+    def on_begin(self, held: Mapping[str, Any]) -> None:
         """A run begins. `held` are its locals, loop variables among them, as they change."""
 
-    def count(self, operations: int, line: int) -> None:
+    def on_statement(self, operations: int, line: int) -> None:
         """A statement on a line is run that takes so many operations. May raise, to end the run."""
 
-    def turned(self, line: int, turn: int) -> None:
+    def on_while_turn(self, line: int, turn: int) -> None:
         """A `while` begins another turn, counted from 0 each time that the loop is entered."""
 
-    def outside(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
+    def on_index_out_of_range(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
         """An index is not in its array."""
 
-    def divided(self, operator: str, left: int, line: int) -> None:
+    def on_division_by_zero(self, operator: str, left: int, line: int) -> None:
         """An integer is divided by zero."""
 
-    def computed(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+    def on_result(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
         """An operation on numbers, cast to `kind` already, gave a result of `kind`; of a "cast" they are not yet."""
 
 
@@ -40,16 +40,16 @@ class Missing(Exception):
     """An index that is not there, which the watch was told of."""
 
 
-def told(watch: Watch, operator: str, kind: str, line: int, rule: Callable[..., Any]) -> Callable[..., Any]:
+def watch_results(watch: Watch, operator: str, kind: str, line: int, rule: Callable[..., Any]) -> Callable[..., Any]:
     """An operation that tells of its result."""
-    computed = watch.computed
+    computed = watch.on_result
 
-    def seen(*operands: Number) -> Number:
+    def compute_and_report(*operands: Number) -> Number:
         result = rule(*operands)
         computed(operator, kind, operands, result, line)
         return result
 
-    return seen
+    return compute_and_report
 
 
 def cost(stmt: nodes.Stmt) -> int:

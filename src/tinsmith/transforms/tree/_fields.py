@@ -63,5 +63,5 @@ class _Fields(Hands):
         function = self._engine.inner_function(callee)
         return None if function is None or Language(self._engine).is_real(callee) else self._read(function)
 
-    def made(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
         return remade_function(self._engine, source, tree, names)
