@@ -43,7 +43,8 @@ class Composite(NamedTuple):
     Samples that no ray names keep what was in the outputs.
 
     Attributes:
-        value: densities, colours, t, steps, rays, threshold -> colour, depth, left, weights.
+        value: densities, colours, t, steps, rays, threshold -> colour, depth, left, weights. `from_alphas`, the first
+            are alphas, and `steps` may be empty.
         pull: densities, colours, t, steps, rays, weights, left, c_colour, c_depth, c_left, c_weights, threshold
             -> slope_densities, slope_colours, slope_t, slope_steps, with cotangents `c_`. Without `by_weights`,
             `c_weights` is not read, and without `by_place`, `slope_t` and `slope_steps` are not written.
@@ -56,7 +57,14 @@ class Composite(NamedTuple):
 
 
 def composite(
-    lang: ModuleType, *, fp: str, n_channels: int, by_weights: bool, by_place: bool, grouped: bool
+    lang: ModuleType,
+    *,
+    fp: str,
+    n_channels: int,
+    by_weights: bool,
+    by_place: bool,
+    grouped: bool,
+    from_alphas: bool = False,
 ) -> Composite:
     """Build the kernels of compositing for an engine.
 
@@ -68,12 +76,22 @@ def composite(
         by_place: whether `pull` gives gradients in t and the steps.
         grouped: whether `value` takes `GROUP` samples at a time, which is faster; without, its generated derivatives
             are.
+        from_alphas: whether `value` finds alphas in the place of `densities`; `steps` are not read then. Not with
+            `grouped`: there is no exponential to wait for. `pull` and `by_hand` are of densities.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     span = spans(lang)
     absorbed = absorption(lang, fp=fp)
     group = GROUP
+
+    @lang.func
+    def alpha_of(densities: lang.template(), steps: lang.template(), i):
+        """What a sample absorbs of the light behind it, and what it lets through."""
+        alpha, shine = densities[i], real(1.0) - densities[i]
+        if lang.static(not from_alphas):
+            alpha, shine = absorbed(densities[i] * steps[i])
+        return alpha, shine
 
     @lang.kernel
     def value(
@@ -117,7 +135,7 @@ def composite(
             for i in range(first, last):
                 weight = real(0.0)
                 if through >= threshold:
-                    alpha, shine = absorbed(densities[i] * steps[i])
+                    alpha, shine = alpha_of(densities, steps, i)
                     weight = through * alpha
                     through *= shine
                     far += weight * t[i]

@@ -3,7 +3,7 @@
 They are public: compare your own kernels against them too.
 """
 
-from ._compositing import Composited, composite
+from ._compositing import Composited, composite, composite_alphas
 from ._encodings import frequency, one_blob, spherical_harmonics, triangle_wave
 from ._gaussians import (
     ProjectedGaussians,
@@ -36,6 +36,7 @@ __all__ = [
     "blend_gaussians",
     "blend_surfels",
     "composite",
+    "composite_alphas",
     "distortion_loss",
     "entropy_penalty",
     "exclusive_prod",

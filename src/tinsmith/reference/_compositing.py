@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -68,13 +69,55 @@ def composite(
         >>> composite(half, torch.ones(1, 2, 3), torch.tensor([[1.0, 2.0]]), torch.ones(1, 2)).weights
         tensor([[0.5000, 0.2500]])
     """
+    samples = (densities, colours, t, steps)
+    return _composited(_of_densities, samples, rays, background, threshold)
+
+
+def composite_alphas(
+    alphas: Tensor,
+    colours: Tensor,
+    t: Tensor,
+    rays: Tensor | None = None,
+    *,
+    background: Tensor | None = None,
+    threshold: float = 0.0,
+) -> Composited:
+    """What is seen along rays through samples that are given by alphas: `composite` with another alpha_i.
+
+    Args:
+        alphas: (s) or (n, k), between 0 and 1.
+        colours: (s, c) or (n, k, c).
+        t: as alphas; where the samples are along their ray.
+        rays: (n, 2), integers: where a ray's samples start, and how many it has. None for the dense form.
+        background: (c) or (n, c); None for none.
+        threshold: a ray ends where less than this shines through.
+
+    Returns:
+        Differentiable in all floating tensors. Samples of no ray have weight 0.
+
+    Example:
+        >>> composite_alphas(torch.full((1, 2), 0.5), torch.ones(1, 2, 3), torch.ones(1, 2)).weights
+        tensor([[0.5000, 0.2500]])
+    """
+    return _composited(_of_alphas, (alphas, colours, t), rays, background, threshold)
+
+
+def _composited(
+    along: Callable[..., tuple[Tensor, ...]],
+    samples: tuple[Tensor, ...],
+    rays: Tensor | None,
+    background: Tensor | None,
+    threshold: float,
+) -> Composited:
+    """`along` takes the samples of one ray, and the threshold."""
+    first = samples[0]
     if rays is None:
-        dense = [_along(*ray, threshold) for ray in zip(densities, colours, t, steps, strict=True)]
-        weights = torch.stack([ray[-1] for ray in dense]) if dense else densities
+        dense = [along(*ray, threshold) for ray in zip(*samples, strict=True)]
+        weights = torch.stack([ray[-1] for ray in dense]) if dense else first
     else:
         spans = [slice(start, start + count) for start, count in rays.tolist()]
-        dense = [_along(densities[at], colours[at], t[at], steps[at], threshold) for at in spans]
-        weights = torch.zeros_like(densities)
+        dense = [along(*(one[at] for one in samples), threshold) for at in spans]
+        weights = torch.zeros_like(first)
         for at, ray in zip(spans, dense, strict=True):
             weights = torch.cat([weights[: at.start], ray[-1], weights[at.stop :]])
     colour, opacity, depth = (torch.stack([ray[j] for ray in dense]) for j in range(3))
@@ -83,10 +126,19 @@ def composite(
     return Composited(colour, opacity, depth, weights)
 
 
-def _along(density: Tensor, colour: Tensor, t: Tensor, step: Tensor, threshold: float) -> tuple[Tensor, ...]:
+def _of_densities(density: Tensor, colour: Tensor, t: Tensor, step: Tensor, threshold: float) -> tuple[Tensor, ...]:
     absorbed = density * step
     through = torch.exp(absorbed - absorbed.cumsum(0))  # to sample i, itself left out
-    alpha = -torch.expm1(-absorbed)
+    return _sums(through, -torch.expm1(-absorbed), colour, t, threshold)
+
+
+def _of_alphas(alpha: Tensor, colour: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
+    through = torch.cat([torch.ones_like(alpha[:1]), 1 - alpha[:-1]]).cumprod(0)
+    return _sums(through, alpha, colour, t, threshold)
+
+
+def _sums(through: Tensor, alpha: Tensor, colour: Tensor, t: Tensor, threshold: float) -> tuple[Tensor, ...]:
+    """Colour, opacity and depth of a ray, and its weights."""
     is_reached = (through >= threshold).cumprod(0).bool()
     weight = torch.where(is_reached, through * alpha, 0)
     return weight @ colour, weight.sum(), (weight * t).sum(), weight

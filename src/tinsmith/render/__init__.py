@@ -11,7 +11,7 @@ from ..reference import Composited, Rendered, Shading
 from . import gaussians
 from ._alphas import AlphaWeights, weights_from_alphas
 from ._cameras import Rays, image_rays, pinhole_rays
-from ._composite import composite
+from ._composite import composite, composite_alphas
 from ._crossing import Crossing, ray_aabb_intersect
 from ._fields import TruncExp, contract, trunc_exp, uncontract
 from ._march import Samples, march
@@ -36,6 +36,7 @@ __all__ = [
     "TruncExp",
     "accumulate",
     "composite",
+    "composite_alphas",
     "contract",
     "distortion_loss",
     "entropy_penalty",

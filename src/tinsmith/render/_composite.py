@@ -10,6 +10,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ShapeError, refusal
+from ..bridge import Op
 from ..reference import Composited
 from ._ops import built, in_single, made
 from ._packed import checked_floats, checked_rays, checked_shapes, dense_rays
@@ -78,50 +79,117 @@ def composite(
     floats = {"densities": densities, "colours": colours, "t": t, "steps": steps}
     if background is not None:
         floats["background"] = background
-    floats = {name: in_single(given) for name, given in floats.items()}
-    checked_floats("composite", floats)
-    _check_shapes(floats, rays)
-    shape = floats["densities"].shape
-    if rays is None:
-        where = dense_rays(shape[0], shape[1], densities.device)
-    else:
-        where = checked_rays("composite", rays, len(densities))
-    flat = [floats[name].reshape(-1) for name in ("densities", "t", "steps")]
-    colour, depth, left, weights = _seen(flat, floats["colours"].flatten(0, -2), where, threshold, engine)
+    return _composited("composite", floats, rays, threshold, engine)
+
+
+def composite_alphas(
+    alphas: Tensor,
+    colours: Tensor,
+    t: Tensor,
+    rays: Tensor | None = None,
+    *,
+    background: Tensor | None = None,
+    threshold: float = 0.0,
+    engine: str | None = None,
+) -> Composited:
+    """What is seen along rays through samples that are given by alphas instead of densities.
+
+    With i the samples of a ray, front to back, and T_i what shines through to sample i:
+
+        T_i = product over j < i of (1 - alpha_j)
+        weight_i = T_i alpha_i                  0 where T_i < threshold
+        colour = sum of weight_i colour_i + (1 - opacity) background
+        opacity = sum of weight_i
+        depth = sum of weight_i t_i
+
+    That is nerfacc's `rendering` with a `rgb_alpha_fn`, but that its depth is divided by the opacity there. Samples
+    are packed or dense, as in `composite`. Differentiable in all floating tensors, twice too, and through alphas of
+    0 and 1; where a ray ends is not differentiated.
+
+    Args:
+        alphas: (s), or dense (n, k), between 0 and 1.
+        colours: (s, c) or (n, k, c), any number of channels: features too.
+        t: as alphas; where the samples are along their ray.
+        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one. None for the
+            dense form.
+        background: (c) or (n, c), what is seen behind all samples; None for nothing, 0.
+        threshold: a ray ends once less than this shines through: later samples have weight 0, and gradient 0.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and as alphas. A ray without a sample has
+        opacity and depth 0, and the background's colour. Samples that no ray names have weight 0.
+
+    Raises:
+        ArgumentError: something is no tensor.
+        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (told on the CPU alone).
+        DtypeError: tensors are not all float32 or all float64.
+
+    Example:
+        >>> half, t = torch.full((1, 2), 0.5), torch.tensor([[1.0, 2.0]])
+        >>> seen = ts.render.composite_alphas(half, torch.ones(1, 2, 3), t, background=torch.zeros(3))
+        >>> seen.colour, seen.depth
+        (tensor([[0.7500, 0.7500, 0.7500]]), tensor([1.]))
+    """
+    floats = {"alphas": alphas, "colours": colours, "t": t}
     if background is not None:
+        floats["background"] = background
+    return _composited("composite_alphas", floats, rays, threshold, engine)
+
+
+def _composited(
+    function: str, floats: dict[str, Tensor], rays: Tensor | None, threshold: float, engine: str | None
+) -> Composited:
+    """What `function` gives: of densities and steps, or else of alphas."""
+    floats = {name: in_single(given) for name, given in floats.items()}
+    checked_floats(function, floats)
+    measures = ("densities", "t", "steps") if "densities" in floats else ("alphas", "t")
+    _check_shapes(function, measures, floats, rays)
+    shape, device = floats["t"].shape, floats["t"].device
+    if rays is None:
+        where = dense_rays(shape[0], shape[1], device)
+    else:
+        where = checked_rays(function, rays, shape[0])
+    flat = [floats[name].reshape(-1) for name in measures]
+    colour, depth, left, weights = _seen(flat, floats["colours"].flatten(0, -2), where, threshold, engine)
+    if "background" in floats:
         colour = colour + left[:, None] * floats["background"]
     return Composited(colour, 1 - left, depth, weights.view(shape))
 
 
-def _check_shapes(floats: dict[str, Tensor], rays: Tensor | None) -> None:
-    densities, colours = floats["densities"], floats["colours"]
+def _check_shapes(function: str, measures: Sequence[str], floats: dict[str, Tensor], rays: Tensor | None) -> None:
+    """Refuses what does not fit the first of `measures`, all of which have one number a sample."""
+    first, colours = floats[measures[0]], floats["colours"]
     axes, ndim = ("n, k", 2) if rays is None else ("s", 1)
-    if densities.ndim != ndim or colours.ndim != ndim + 1:
-        rows = [("densities", str(tuple(densities.shape)), f"should be [{axes}]")]
+    if first.ndim != ndim or colours.ndim != ndim + 1:
+        rows = [(measures[0], str(tuple(first.shape)), f"should be [{axes}]")]
         rows += [("colours", str(tuple(colours.shape)), f"should be [{axes}, c]")]
         remedy = "Packed samples are [s] and take `rays`; without `rays` they are dense, [n, k]."
-        raise ShapeError(refusal("The arguments of `composite` do not fit.", rows, remedy))
-    shape, c = tuple(densities.shape), colours.shape[-1]
-    shapes = {name: (floats[name], f"[{axes}]", shape) for name in ("densities", "t", "steps")}
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit.", rows, remedy))
+    shape, c = tuple(first.shape), colours.shape[-1]
+    shapes = {name: (floats[name], f"[{axes}]", shape) for name in measures}
     shapes["colours"] = (colours, f"[{axes}, c]", (*shape, c))
     if "background" in floats:
         background = floats["background"]
         n = shape[0] if rays is None else len(rays)
         expected, words = ((c,), "[c]") if background.ndim == 1 else ((n, c), "[n, c]")
         shapes["background"] = (background, words, expected)
-    checked_shapes("composite", shapes)
+    checked_shapes(function, shapes)
 
 
 def _seen(
     flat: Sequence[Tensor], colours: Tensor, rays: Tensor, threshold: float, engine: str | None
 ) -> tuple[Tensor, ...]:
-    """Colour without the background, depth, what is left, and weights."""
-    densities, t, steps = flat
+    """Colour without the background, depth, what is left, and weights; `flat`: densities, t, steps, or alphas, t."""
     if colours.shape[1] > _UNROLLED:
         _, depth, left, weights = _seen(flat, colours[:, :0], rays, threshold, engine)
         return accumulate(weights, colours, rays, engine=engine), depth, left, weights
-    rule = built("composite", engine, densities, colours.shape[1])
-    return run(rule, densities, colours.flatten(), t, steps, rays, threshold=float(threshold))
+    first, t, *steps = flat
+    if steps:
+        rule = built("composite", engine, first, colours.shape[1])
+        return run(rule, first, colours.flatten(), t, *steps, rays, threshold=float(threshold))
+    of_alphas: Op = built("composite_alphas", engine, first, colours.shape[1])
+    return tuple(of_alphas(first, colours.flatten(), t, first.new_empty(0), rays, threshold=float(threshold)))
 
 
 @made("composite")
@@ -144,6 +212,16 @@ def _rule(lang: Any, fp: str, channels: int) -> Rule:
         functools.partial(_gradients, pull),
         steady(f"{_SAMPLES} -> {seen}", quick.value, backward=quick.by_hand, name="composite"),
     )
+
+
+@made("composite_alphas")
+def _of_alphas(lang: Any, fp: str, channels: int) -> Op:
+    # The gradient is generated. The rule by hand for densities would have to divide by 1 - alpha, which may be 0.
+    kernel = kernels.composite(
+        lang, fp=fp, n_channels=channels, by_weights=True, by_place=True, grouped=False, from_alphas=True
+    )
+    samples = _SAMPLES.replace("steps[s]", "steps[0]")
+    return steady(f"{samples} -> {_SEEN.format(c=channels)}", kernel.value, adjoint="source", name="composite_alphas")
 
 
 def _gradients(pull: Any, asked: Asked) -> Sequence[Tensor | None]:

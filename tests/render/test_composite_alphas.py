@@ -1,0 +1,126 @@
+"""Compositing of alphas against its twin: values, and the gradients of all outputs in all inputs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.packed import COUNTS, rays_of, samples_on
+from tinsmith import reference
+from tinsmith.render import composite, composite_alphas
+
+NAMES = ("alphas", "colours", "t", "background")
+CLOSE = {"rtol": 1e-9, "atol": 1e-10}
+
+
+def given_on(rays, *, channels=3):
+    """Alphas, some of which are 0 and 1, colours, t and a background for each ray."""
+    _, colours, t, _ = samples_on(rays, channels=channels)
+    alphas = torch.rand(len(t), dtype=torch.float64)
+    alphas[torch.rand(len(t)) < 0.15] = 0.0
+    alphas[torch.rand(len(t)) < 0.15] = 1.0
+    return alphas, colours, t, torch.rand(len(rays), channels, dtype=torch.float64)
+
+
+def outputs_and_gradients(function, given, rays, cotangents, **options):
+    leaves = [tensor.clone().requires_grad_() for tensor in given]
+    *samples, background = leaves
+    found = function(*samples, rays, background=background, **options)
+    loss = sum((y * c).sum() for y, c in zip(found, cotangents, strict=True))
+    return found, torch.autograd.grad(loss, leaves)
+
+
+def assert_agrees(engine, given, rays, **options):
+    with torch.no_grad():
+        cotangents = [torch.randn_like(y) for y in reference.composite_alphas(*given[:3], rays, background=given[3])]
+    ours, slopes = outputs_and_gradients(composite_alphas, given, rays, cotangents, engine=engine, **options)
+    twins, expected = outputs_and_gradients(reference.composite_alphas, given, rays, cotangents, **options)
+    for name, y, twin in zip(ours._fields, ours, twins, strict=True):
+        torch.testing.assert_close(y, twin, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")
+    for name, slope, twin in zip(NAMES, slopes, expected, strict=True):
+        torch.testing.assert_close(slope, twin, **CLOSE, msg=lambda words, name=name: f"gradient of {name}: {words}")
+    return ours
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.05])
+@pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
+def test_packed_samples_agree_with_the_twin(engine, counts, threshold):
+    rays = rays_of(counts, gap=1)
+    ours = assert_agrees(engine, given_on(rays), rays, threshold=threshold)
+    assert ours.weights[0] == 0 == ours.weights[-1], "samples of no ray"
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (3, 0)], ids=str)
+def test_dense_samples_agree_with_the_twin(engine, shape):
+    n, k = shape
+    *samples, background = given_on(rays_of([k] * n))
+    dense = [x[: n * k].reshape(n, k, *x.shape[1:]) for x in samples]
+    ours = assert_agrees(engine, (*dense, background), None, threshold=0.1)
+    assert ours.colour.shape == (n, 3) and ours.weights.shape == (n, k)
+
+
+@pytest.mark.parametrize("channels", [1, 17])
+def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
+    rays = rays_of([3, 0, 6])
+    assert_agrees(engine, given_on(rays, channels=channels), rays)
+
+
+def test_alphas_of_densities_are_seen_as_the_densities(engine):
+    rays = rays_of([3, 0, 7])
+    densities, colours, t, steps = samples_on(rays)
+    alphas = -torch.expm1(-densities * steps)
+    ours = composite_alphas(alphas, colours, t, rays, threshold=0.1, engine=engine)
+    for y, same in zip(ours, composite(densities, colours, t, steps, rays, threshold=0.1, engine=engine), strict=True):
+        torch.testing.assert_close(y, same, **CLOSE)
+
+
+def test_first_and_second_derivatives(engine):
+    """Not at an alpha of 1: beyond it what shines through is negative, and the ray ends, so that it is a kink."""
+    rays = rays_of([3, 0, 2])
+    alphas = torch.tensor([0.3, 0.9, 0.4, 0.0, 0.7, 0.5, 0.5], dtype=torch.float64)
+    _, colours, t, _ = samples_on(rays, channels=2)
+    leaves = [x.clone().requires_grad_() for x in (alphas, colours, t)]
+
+    def outputs(*samples):
+        return composite_alphas(*samples, rays, engine=engine)
+
+    assert torch.autograd.gradcheck(outputs, leaves)
+    assert torch.autograd.gradgradcheck(outputs, leaves)
+
+
+def test_second_derivatives_at_alphas_of_0_and_1_are_those_of_the_twin(engine):
+    rays = rays_of([5, 0, 4])
+    alphas, colours, t, background = given_on(rays)
+    alphas[1], alphas[3] = 1.0, 0.0
+    factors, found = torch.randn(len(alphas), dtype=torch.float64), []
+    for function, options in ((composite_alphas, {"engine": engine}), (reference.composite_alphas, {})):
+        leaf = alphas.clone().requires_grad_()
+        colour = function(leaf, colours, t, rays, background=background, **options).colour
+        (slope,) = torch.autograd.grad(colour.square().sum(), leaf, create_graph=True)
+        found.append(torch.autograd.grad((slope * factors).sum(), leaf)[0])
+    torch.testing.assert_close(*found, **CLOSE)
+
+
+def test_it_compiles_in_one_graph(engine):
+    rays = rays_of([3, 0, 6])
+    samples = given_on(rays)[:3]
+
+    def light(*samples):
+        return composite_alphas(*samples, rays, threshold=1e-3, engine=engine).colour.square().sum()
+
+    found = []
+    for function in (light, torch.compile(light, fullgraph=True, backend="aot_eager")):
+        leaves = [x.clone().requires_grad_() for x in samples]
+        found.append(torch.autograd.grad(function(*leaves), leaves))
+    for plain, compiled in zip(*found, strict=True):
+        torch.testing.assert_close(compiled, plain, **CLOSE)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ts.ShapeError, match=r"The arguments of `composite_alphas` do not fit\.\n *alphas .*\[n, k\]"):
+        composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(3))
+    with pytest.raises(ts.ShapeError, match=r"`composite_alphas` do not fit each other\.(?s:.)*t  *\[s\] = \(2,\)"):
+        composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(2), rays_of([3]))
+    with pytest.raises(ts.DtypeError, match="composite_alphas"):
+        composite_alphas(torch.rand(3), torch.rand(3, 1).double(), torch.rand(3), rays_of([3]))
