@@ -22,18 +22,20 @@ import pytest
 import torch
 
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
-from support.thinned import kept
+from support.thinned import LONG_FOLDERS, choose_cases, choose_engine
 from tinsmith._config import config as settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+    parser.addoption("--fast", action="store_true", help="one engine a case, no pages, commands or whole programs")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     _leave_out_slow(config, items)
     _thin_out(config, items)
+    _hurry(config, items)
     _skip_gpu_without_one(items)
     items.sort(key=wanted_configuration)  # stable: within a configuration the order stays
 
@@ -56,9 +58,7 @@ def _runs_everything(config: pytest.Config) -> bool:
 def _leave_out_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
     if _runs_everything(config):
         return
-    slow = [item for item in items if item.get_closest_marker("slow")]
-    config.hook.pytest_deselected(items=slow)
-    items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    _deselect(config, items, [item for item in items if item.get_closest_marker("slow")])
 
 
 def _thin_out(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -69,16 +69,36 @@ def _thin_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("thinned"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out = [item for name, group in cases.items() for item in _others(name, group)]
-    config.hook.pytest_deselected(items=left_out)
-    gone = set(map(id, left_out))
-    items[:] = [item for item in items if id(item) not in gone]
+    _deselect(config, items, [item for name, group in cases.items() for item in _others(name, group)])
 
 
 def _others(name: str, group: list[pytest.Item]) -> Iterator[pytest.Item]:
     mark = group[0].get_closest_marker("thinned")
-    places = kept(name, len(group), mark.args[0] if mark else 1)
+    places = choose_cases(name, len(group), mark.args[0] if mark else 1)
     return (item for place, item in enumerate(group) if place not in places)
+
+
+def _hurry(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --fast: leave out what takes long, and one engine of each case."""
+    if config.getoption("--fast"):
+        _deselect(config, items, [item for item in items if not _is_fast(item)])
+
+
+def _is_fast(item: pytest.Item) -> bool:
+    folder = item.nodeid.split("/")[1] if item.nodeid.count("/") > 1 else ""
+    engine = _parameters(item).get("engine")
+    return folder not in LONG_FOLDERS and engine in (None, choose_engine(item.nodeid.replace(str(engine), "")))
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    specification = getattr(item, "callspec", None)
+    return specification.params if specification else {}
+
+
+def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=left_out)
+    gone = set(map(id, left_out))
+    items[:] = [item for item in items if id(item) not in gone]
 
 
 def _skip_gpu_without_one(items: list[pytest.Item]) -> None:

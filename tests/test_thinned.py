@@ -2,20 +2,27 @@
 
 import pytest
 
-from support.thinned import kept
+from support.engine_keeper import ENGINES
+from support.thinned import choose_cases, choose_engine
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 100])
 def test_every_function_keeps_a_case_and_no_more_than_its_part(count: int) -> None:
     for name in map(str, range(50)):
-        found = kept(name, count, 4)
-        assert found == kept(name, count, 4) and max(found) < count
-        assert count // 4 <= len(found) <= -(-count // 4)
+        chosen = choose_cases(name, count, 4)
+        assert chosen == choose_cases(name, count, 4) and max(chosen) < count
+        assert count // 4 <= len(chosen) <= -(-count // 4)
 
 
-def test_functions_differ_in_what_they_keep_so_that_no_engine_is_left_out() -> None:
-    assert {kept(name, 100, 4)[0] for name in map(str, range(50))} == {0, 1, 2, 3}
-    assert {kept(name, 2, 4)[0] for name in map(str, range(50))} == {0, 1}
+def test_a_function_keeps_cases_of_each_engine_whichever_parameter_changes_fastest() -> None:
+    for name in map(str, range(20)):
+        assert {case % 2 for case in choose_cases(name, 40, 4)} == {0, 1}
+        assert {case < 20 for case in choose_cases(name, 40, 4)} == {True, False}
+
+
+def test_functions_with_one_case_an_engine_differ_in_the_engine_they_keep() -> None:
+    assert {choose_cases(name, 2, 4)[0] for name in map(str, range(50))} == {0, 1}
+    assert {choose_engine(name) for name in map(str, range(50))} == set(ENGINES)
 
 
 @pytest.mark.thinned(3)
@@ -23,4 +30,4 @@ def test_functions_differ_in_what_they_keep_so_that_no_engine_is_left_out() -> N
 def test_the_mark_thins_out(case: int, request: pytest.FixtureRequest) -> None:
     everything = request.config.getoption("--slow") or "slow" in (request.config.getoption("markexpr") or "")
     name = request.node.nodeid.partition("[")[0]
-    assert everything or case in kept(name, 30, 3)
+    assert everything or case in choose_cases(name, 30, 3)

@@ -23,6 +23,7 @@ def run(*command):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
 def test_a_quick_run_writes_a_page(tmp_path):
     done = run("gaussians.py", "--quick", "--out", tmp_path)

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 WITH_A_WRONG_WAY = """\
 import runpy, sys
@@ -21,6 +23,7 @@ def run(*command):
     )
 
 
+@pytest.mark.slow
 def test_a_quick_run_writes_a_page(tmp_path):
     done = run("networks.py", "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -31,6 +34,7 @@ def test_a_quick_run_writes_a_page(tmp_path):
     assert "| 16 | 2 | 64 |" in page.partition("## Peak memory")[2]
 
 
+@pytest.mark.slow
 def test_a_way_that_computes_something_else_ends_the_run(tmp_path):
     done = run("-c", WITH_A_WRONG_WAY, "networks.py", "--quick", "--out", tmp_path)
     assert done.returncode == 1

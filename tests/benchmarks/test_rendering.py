@@ -23,6 +23,7 @@ def run(*command):
     )
 
 
+@pytest.mark.slow
 def test_a_quick_run_writes_a_page(tmp_path):
     done = run("rendering.py", "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -28,6 +28,7 @@ def start(processes, *arguments):
     return done.stdout
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.skipif(not HAS_GLOO, reason="this torch is built without gloo")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_processes_train_their_own_networks_and_go_on_in_other_numbers(engine, tmp_path):
