@@ -29,7 +29,7 @@ from _harness import Call, Effort, Timing, ratio, timed
 from _report import machine
 from tinsmith import reference
 from tinsmith.apps._photo import Photo, load_photo
-from tinsmith.apps.fit_image._gaussians import renderer, scattered
+from tinsmith.apps.fit_image._gaussians import renderer, scatter_gaussians
 from tinsmith.apps.fit_image._training import Training
 
 RESULT = Path(__file__).parent / "results" / "splat.md"
@@ -107,10 +107,10 @@ def main() -> None:
 
 
 def fitted(photo: Photo, count: int, render: Way) -> dict[str, Tensor]:
-    training = Training(photo, scattered(photo, count, seed=0), FITTING_STEPS, render, "cpu")
+    training = Training(photo, scatter_gaussians(photo, count, seed=0), FITTING_STEPS, render, "cpu")
     for _ in range(FITTING_STEPS):
         training.advance()
-    return {name: value.detach() for name, value in training.gaussians.shown().items()}
+    return {name: value.detach() for name, value in training.gaussians.activate().items()}
 
 
 def require_agreement(ways: dict[str, Way], given: dict[str, Tensor], photo: Photo) -> None:

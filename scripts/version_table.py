@@ -44,7 +44,7 @@ def describe() -> dict[str, object]:
     of_torch = bridge.torch_probes()
     with warnings.catch_warnings():  # engines warn at import, on newer Pythons
         warnings.simplefilter("ignore")
-        for name in engines.installed():
+        for name in engines.list_installed():
             importlib.import_module(name).init(arch=importlib.import_module(name).cpu)
         probes = [*of_torch, *engines.probes()]
     return {

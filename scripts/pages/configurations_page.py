@@ -80,7 +80,7 @@ def _row(key: Key) -> str:
 def _range(key: Key) -> str:
     """What a refusal says that it wants."""
     try:
-        key.kind.taken(object())
+        key.kind.validate(object())
     except Unfit as wanted:
         return str(wanted)
     raise AssertionError(key.name)

@@ -117,7 +117,7 @@ def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
     """An empty field shows the ground, a full one none of it."""
     options = fitting(background="black")
     training = Training(read_dataset(options.dataset, 64), options)
-    x, target = training._drawn()
+    x, target = training._draw_rays()
     assert x.shape == (128, 10) and target.shape == (128, 3)
     torch.testing.assert_close(x[:, 3:6].norm(dim=1), torch.ones(128))
     assert x[:, 6:9].std() > 0.2  # the pictures are see-through: any ground will do
@@ -130,7 +130,7 @@ def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
 def test_the_grounds_of_drawn_colours_are_the_rays_own(fitting):
     options = fitting()
     dataset = read_dataset(options.dataset, 64)
-    x, target = Training(dataset, options)._drawn()
+    x, target = Training(dataset, options)._draw_rays()
     clear = 0
     for ray, colour in zip(x, target, strict=True):
         number = (dataset.train.poses[:, :3, 3].float() - ray[:3]).norm(dim=1).argmin()

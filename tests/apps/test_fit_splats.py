@@ -119,7 +119,7 @@ def test_the_numbers_are_those_of_the_rendering(splatting):
     assert seen.colour[seen.opacity < 1e-3].abs().max() < 0.01  # the ground is black
     pose, matrix = training.dataset.test.poses[1], training.dataset.test.intrinsics[1]
     flipped = pose * torch.tensor([1.0, -1, -1, 1]).double()
-    again = training.shown(flipped, matrix, (24, 20), "opencv")
+    again = training.render_camera(flipped, matrix, (24, 20), "opencv")
     torch.testing.assert_close(again.colour, seen.colour, rtol=0, atol=1e-4)
 
 

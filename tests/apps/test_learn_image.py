@@ -17,7 +17,7 @@ from tinsmith import ConfigError
 from tinsmith.apps._film import flat_psnr
 from tinsmith.apps._photo import load_photo
 from tinsmith.apps._pictures import error_map
-from tinsmith.apps.learn_image import LearnOptions, _training, learn_image, shipped
+from tinsmith.apps.learn_image import LearnOptions, _training, find_shipped_configs, learn_image
 from tinsmith.apps.learn_image._blocks import Blocks
 from tinsmith.apps.learn_image._recipe import recipe
 from tinsmith.apps.learn_image._training import Training
@@ -122,7 +122,7 @@ def test_options_go_before_the_configuration(learning):
 
 @pytest.mark.parametrize("name", ["hash-grid", "networks", "frequency"])
 def test_shipped_configurations(learning, name):
-    assert set(shipped()) == {"hash-grid", "networks", "frequency"}
+    assert set(find_shipped_configs()) == {"hash-grid", "networks", "frequency"}
     settled = recipe(dataclasses.replace(learning(), config=name))
     assert settled.name == name and settled.loss.otype == "L2"
     reached = learn_image(dataclasses.replace(learning(), config=name, steps=2, batch_size=32))
@@ -150,7 +150,7 @@ def test_blocks_make_the_whole(seen, grid):
     assert blocks.rows[0] == blocks.columns[0] == 0 and (blocks.rows[-1], blocks.columns[-1]) == (36, 48)
     assert (len(blocks.rows), len(blocks.columns)) == (grid[0] + 1, grid[1] + 1)
     down, across = torch.meshgrid(torch.arange(36.0), torch.arange(48.0), indexing="ij")
-    places = blocks.assembled(blocks.positions)
+    places = blocks.assemble_image(blocks.positions)
     for row, column in ((0, 0), (grid[0] - 1, grid[1] - 1), (grid[0] // 2, grid[1] // 2)):
         top, bottom = blocks.rows[row : row + 2]
         left, right = blocks.columns[column : column + 2]
@@ -165,7 +165,7 @@ def test_thinned_blocks_are_some_of_the_pixels_where_they_were(seen, grid, every
     whole, some = Blocks(seen, grid, "cpu"), Blocks(seen, grid, "cpu", every)
     assert some.pixels.shape[:2] == (some.rows[-1], some.columns[-1])
     assert len(some.rows) == grid[0] + 1 and all(a < b for a, b in itertools.pairwise(some.rows))
-    colours = some.assembled(some._targets)
+    colours = some.assemble_image(some._targets)
     assert torch.equal((colours * 255).round().to(torch.uint8), some.pixels)
     for block in {0, grid[0] * grid[1] // 2, grid[0] * grid[1] - 1}:
         down, across = _pixels_at(whole, block, some.positions[block])
@@ -211,7 +211,7 @@ def _pixels_at(blocks, block, positions):
 
 def test_drawn_pixels_are_of_their_block_and_have_its_colours(seen):
     blocks = Blocks(seen, (7, 11), "cpu")
-    positions, colours = blocks.drawn(500, torch.Generator().manual_seed(0))
+    positions, colours = blocks.draw_pixels(500, torch.Generator().manual_seed(0))
     assert positions.shape == (77, 500, 2) and colours.shape == (77, 500, 3)
     for block in (0, 38, 76):
         down, across = _pixels_at(blocks, block, positions[block])
@@ -219,7 +219,7 @@ def test_drawn_pixels_are_of_their_block_and_have_its_colours(seen):
         assert set(down.tolist()) == set(range(blocks.rows[row], blocks.rows[row + 1]))  # all of them, no others
         assert set(across.tolist()) == set(range(blocks.columns[column], blocks.columns[column + 1]))
         assert torch.equal(colours[block], seen.pixels[down, across].float() / 255)
-    some, theirs = blocks.drawn(50, torch.Generator().manual_seed(0), torch.tensor([38, 5]))
+    some, theirs = blocks.draw_pixels(50, torch.Generator().manual_seed(0), torch.tensor([38, 5]))
     for block, where, colour in zip((38, 5), some, theirs, strict=True):
         down, across = _pixels_at(blocks, block, where)
         assert torch.equal(colour, seen.pixels[down, across].float() / 255)

@@ -44,8 +44,8 @@ def test_an_engine_that_was_stopped_is_started_again(lang, engine):
     ],
 )
 def test_which_one_is_chosen(monkeypatch, imported, runs, chosen):
-    monkeypatch.setattr(_language, "loaded", lambda: imported)
-    monkeypatch.setattr(_language, "started", lambda: tuple(runs))
+    monkeypatch.setattr(_language, "list_loaded", lambda: imported)
+    monkeypatch.setattr(_language, "list_running", lambda: tuple(runs))
     monkeypatch.setattr(_language, "get", lambda name: SimpleNamespace(device_type=lambda: runs[name]))
     assert _language._chosen("cpu") == chosen
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tinsmith._errors import InputError
 from tinsmith.cli import _examples_run, app
-from tinsmith.cli._imported import imported, path_kept
+from tinsmith.cli._imported import import_file, path_kept
 from tinsmith.cli._walk import python_files
 from tinsmith.doctor import check_example, lint_file
 
@@ -374,9 +374,9 @@ def test_another_module_of_a_dotted_name_is_refused(folder):
         (folder / place / "pack").mkdir(parents=True)
         (folder / place / "pack/__init__.py").touch()
         (folder / place / "pack/kernels.py").write_text("x = 1\n", "utf-8")
-    assert imported(folder / "one/pack/kernels.py").__name__ == "pack.kernels"
+    assert import_file(folder / "one/pack/kernels.py").__name__ == "pack.kernels"
     with pytest.raises(InputError, match=r"another file has been imported as `pack\.kernels`"):
-        imported(folder / "two/pack/kernels.py")
+        import_file(folder / "two/pack/kernels.py")
 
 
 @pytest.mark.thinned(3)

@@ -113,7 +113,7 @@ def test_a_torch_that_lost_a_name_is_told(monkeypatch):
 
 
 def test_what_is_installed_here_is_as_we_know_it():
-    for engine in engines.installed():
+    for engine in engines.list_installed():
         load_quietly(engine)  # first imported by the command, an engine would keep the test's stdout for its own
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output

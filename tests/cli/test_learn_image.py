@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from tinsmith.apps.learn_image import shipped
+from tinsmith.apps.learn_image import find_shipped_configs
 from tinsmith.cli import app
 from tinsmith.cli._learn_image import _NAMES
 
@@ -65,7 +65,7 @@ def test_blocks_and_shipped_configurations_by_name(photo, tmp_path):
 
 
 def test_a_shipped_configuration_is_shown():
-    for name, path in shipped().items():
+    for name, path in find_shipped_configs().items():
         done = run("--show", name)
         assert (done.exit_code, done.output) == (0, path.read_text())
     done = run("--show", "hashgrid")
@@ -73,7 +73,7 @@ def test_a_shipped_configuration_is_shown():
 
 
 def test_help_names_the_configurations():
-    assert _NAMES.split(", ") == list(shipped())
+    assert _NAMES.split(", ") == list(find_shipped_configs())
 
 
 def test_a_configuration_in_the_image_s_place(config, tmp_path):

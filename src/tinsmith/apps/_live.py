@@ -48,13 +48,13 @@ class Live(ABC, Generic[Reached]):
         self._next = 0.0
 
     # The server's threads ------------------------------------------------------------------
-    def told(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """What is known of the run: numbers and texts."""
         with self._changed:
             self._asked = time.monotonic()
             return dict(self._told)
 
-    def shown(self, name: str) -> bytes | None:
+    def get_picture(self, name: str) -> bytes | None:
         """A picture as published last; None where there is none of that name."""
         with self._changed:
             self._asked = time.monotonic()

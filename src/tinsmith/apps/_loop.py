@@ -155,6 +155,8 @@ def describe_run(training: Steps, taken: int, seconds: float, files: Collection[
     }
 
 
-def reached(training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path], flat: float) -> Reached:
+def summarize_picture_run(
+    training: Steps, psnr: float, taken: int, seconds: float, files: Collection[Path], flat: float
+) -> Reached:
     """The same of a training towards a picture."""
     return Reached(**describe_run(training, taken, seconds, files), psnr=psnr, flat=flat)

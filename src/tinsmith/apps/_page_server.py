@@ -46,9 +46,9 @@ class Wish:
 class Shown(Protocol):
     """What is shown; called from many threads."""
 
-    def told(self) -> dict[str, Any]: ...
+    def describe(self) -> dict[str, Any]: ...
 
-    def shown(self, name: str) -> bytes | None: ...
+    def get_picture(self, name: str) -> bytes | None: ...
 
     def wish(self, wish: Wish) -> str: ...
 
@@ -90,10 +90,10 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/":
             self._answer(200, "text/html; charset=utf-8", _read_page(self.server.page))
         elif path == "/state":
-            self._tell(200, self.server.shown.told())
+            self._tell(200, self.server.shown.describe())
         else:
             name, kind = path.removeprefix("/")[:-4], _PICTURES.get(path[-4:])
-            shown = self.server.shown.shown(name) if kind else None
+            shown = self.server.shown.get_picture(name) if kind else None
             if kind is None or shown is None:
                 self._tell(404, {"trouble": f"there is nothing at {path}"})
             else:

@@ -63,10 +63,10 @@ def _default_photo() -> Path:
 
 def _read(path: Path) -> Image.Image:
     require_image(path)
-    return _on_white(opened(path))
+    return _on_white(open_image(path))
 
 
-def opened(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Image:
+def open_image(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Image:
     """An image, upright, as it is: of any mode with 8 bits a channel. A grey one of 16 bits becomes one of 8.
 
     Args:
@@ -86,10 +86,10 @@ def opened(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Image:
         raise _unreadable(path, str(cause), named_by) from cause
     if image.mode == "F":
         raise _unreadable(path, "its numbers are floating point (mode F)", named_by)
-    return _narrowed(image, path, named_by) if image.mode.partition(";")[0] == "I" else image
+    return _reduce_to_8_bits(image, path, named_by) if image.mode.partition(";")[0] == "I" else image
 
 
-def _narrowed(image: Image.Image, path: Path, named_by: Iterable[tuple[str, ...]]) -> Image.Image:
+def _reduce_to_8_bits(image: Image.Image, path: Path, named_by: Iterable[tuple[str, ...]]) -> Image.Image:
     """16 bits a pixel as 8; Pillow itself would cut them off at 255."""
     values = np.asarray(image).astype(np.int64)
     if values.min() < 0 or values.max() > _SIXTEEN_BITS:

@@ -52,7 +52,7 @@ def picture(pixels: Tensor) -> Image.Image:
     return Image.fromarray(pixels.numpy())
 
 
-def shaded(values: Tensor, colours: str = "inferno") -> Image.Image:
+def apply_colormap(values: Tensor, colours: str = "inferno") -> Image.Image:
     """(h, w) numbers from 0 to 1 in the colours of a map of matplotlib's; what is beyond is cut off."""
     shade = values.detach().clamp(0, 1).mul(255).round().to(torch.uint8).cpu()
     return Image.fromarray(_colours(colours)[shade.numpy()])
@@ -67,7 +67,7 @@ def _colours(name: str) -> np.ndarray:
 
 def error_map(pixels: Tensor, target: Tensor) -> Image.Image:
     """Where a picture (h, w, 3) uint8 differs from another: black where it does not, bright where it does."""
-    return shaded((pixels.float() - target.float()).abs().mean(-1) / 255 / BRIGHTEST_ERROR)
+    return apply_colormap((pixels.float() - target.float()).abs().mean(-1) / 255 / BRIGHTEST_ERROR)
 
 
 def side_by_side(panels: Mapping[str, Image.Image]) -> Image.Image:
@@ -87,7 +87,7 @@ def side_by_side(panels: Mapping[str, Image.Image]) -> Image.Image:
     return sheet
 
 
-def stacked(sheets: Sequence[Image.Image]) -> Image.Image:
+def stack_sheets(sheets: Sequence[Image.Image]) -> Image.Image:
     """Sheets of one width above each other."""
     whole = Image.new("RGB", (max(sheet.width for sheet in sheets), sum(sheet.height for sheet in sheets)), "white")
     top = 0
@@ -110,7 +110,7 @@ def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:
         last = last.resize((frames[-1].shape[1], frames[-1].shape[0]), Image.Resampling.LANCZOS)
     film = [
         *_in_one_palette([picture(frame) for frame in frames]),
-        *_dithered(last, last),
+        *_dither(last, last),
     ]  # it stays: in its own colours
     durations = [_FRAME_MS] * len(frames) + [_LAST_FRAME_MS]
     film[0].save(path, save_all=True, append_images=film[1:], duration=durations, loop=0, optimize=False)
@@ -125,10 +125,10 @@ def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
     for number in range(_SAMPLED):  # from the first to the last: early frames have colours that no later one has
         frame = frames[round(number * (len(frames) - 1) / (_SAMPLED - 1))]
         sample.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, number * height))
-    return _dithered(sample, *frames)
+    return _dither(sample, *frames)
 
 
-def _dithered(sample: Image.Image, *pictures: Image.Image) -> list[Image.Image]:
+def _dither(sample: Image.Image, *pictures: Image.Image) -> list[Image.Image]:
     """Pictures in the 256 colours that suit a sample; dithered, since smooth grounds fall into patches otherwise."""
     palette = sample.quantize(256, kmeans=1)  # 2 to 4 dB closer than the median cut that it starts from
     return [one.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for one in pictures]

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .._errors import DeviceError, refusal
-from ..engines import Engine, get, init_quietly, loaded, started
+from ..engines import Engine, get, init_quietly, list_loaded, list_running
 from ._tracing import constant_when_traced
 
 _SETTLED: dict[tuple[str | None, str], tuple[Engine, Any]] = {}
@@ -41,7 +41,7 @@ def language(engine: str | None, device: torch.device) -> ModuleType:
 
 def _running(name: str, device: torch.device) -> Engine:
     runner = get(name)
-    if name not in started():
+    if name not in list_running():
         init_quietly(device.type, name)
     elif runner.device_type() != device.type:
         raise DeviceError(
@@ -56,7 +56,7 @@ def _running(name: str, device: torch.device) -> Engine:
 
 
 def _chosen(device_type: str) -> str:
-    running = started()
+    running = list_running()
     there = [name for name in running if get(name).device_type() == device_type]
-    idle = [name for name in loaded() if name not in running]
+    idle = [name for name in list_loaded() if name not in running]
     return [*there, *idle, *running, "taichi"][0]

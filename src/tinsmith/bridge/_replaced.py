@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._errors import ArgumentError, KernelError, refusal
-from ..engines import is_kernel, of_kernel, replaced
+from ..engines import find_replaced, is_kernel, of_kernel
 from ..source import Source, called_function, read
 from ._options import OpOptions
 
@@ -23,7 +23,7 @@ def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]
         ArgumentError: it has no gradient yet, or the options name another one.
         KernelError: the function or its gradient does something else than to call a kernel.
     """
-    found = replaced(candidate)
+    found = find_replaced(candidate)
     if found is None:
         return candidate, options
     kernel = _kernel_in(found.function, found.owner)

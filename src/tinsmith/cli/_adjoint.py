@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from .._errors import InputError, refusal
-from ._named import file_and_name, named, stdout_kept
+from ._named import file_and_name, load_object, stdout_kept
 from ._training import Engine, leaving_on_interrupt
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def adjoint(
     file_and_name(place)  # refused before anything is loaded
     with leaving_on_interrupt():
         from ..bridge import Op, adjoint_source
-        from ..engines import init, installed, of_kernel, started
-    for name in installed():
+        from ..engines import init, list_installed, list_running, of_kernel
+    for name in list_installed():
         os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
-    found = named(place)
+    found = load_object(place)
     _require_kernel(found, place)
     runs_on = engine.value if engine is not None else found.engine if isinstance(found, Op) else of_kernel(found).name
     with stdout_kept():
-        if runs_on not in started():
+        if runs_on not in list_running():
             init("cpu", engine=runs_on)
         text = adjoint_source(_op(found, spec), _split(wrt), runs_on)
     _print(text)

@@ -56,7 +56,7 @@ def check(
 
     Exit code 0: no errors. 1: errors, or warnings with --strict. 2: something could not be looked at.
     """
-    report = _checked(python_files(places), run).at_least(severity.value)
+    report = _check_files(python_files(places), run).at_least(severity.value)
     _write(report, form, out)
     if not report.was_complete:
         raise typer.Exit(_COULD_NOT_RUN)
@@ -64,7 +64,7 @@ def check(
         raise typer.Exit(_FOUND)
 
 
-def _checked(files: list[Path], run: bool) -> Report:
+def _check_files(files: list[Path], run: bool) -> Report:
     with leaving_on_interrupt():
         from ..doctor import check_file, join_reports
     reports = [check_file(file) for file in files]
@@ -76,10 +76,10 @@ def _checked(files: list[Path], run: bool) -> Report:
 
 def _run(files: list[Path]) -> list[Report]:
     """Reports of examples. What files and engines print goes to standard error: standard output is the report's."""
-    from ..engines import installed
+    from ..engines import list_installed
     from ._examples_run import run_examples
 
-    for name in installed():
+    for name in list_installed():
         os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
     seen: set[int] = set()
     with ExitStack() as stack:

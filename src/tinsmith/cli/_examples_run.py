@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 from ..doctor import Report, check_example, join_reports, not_run, ops_with_examples
-from ._imported import imported
+from ._imported import import_file
 
 
 def run_examples(path: Path, seen: set[int]) -> Report:
@@ -15,7 +15,7 @@ def run_examples(path: Path, seen: set[int]) -> Report:
     Ops whose id is in `seen` were run already; it grows. Their modules keep them alive.
     """
     try:
-        module = imported(path)
+        module = import_file(path)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the file is somebody's own code
         return Report(str(path), [not_run("the file", error, str(path.resolve()), _line(error, path))])
     reports: list[Report] = []

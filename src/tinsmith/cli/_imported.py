@@ -14,7 +14,7 @@ from types import ModuleType
 from .._errors import InputError, refusal
 
 
-def imported(path: Path) -> ModuleType:
+def import_file(path: Path) -> ModuleType:
     """The module of a file: by its dotted name where it stands in a package, else by its own, from its folder.
 
     A file whose name is no module's, or that of another one (`types.py`), gets a name of its own. Whatever the file

@@ -23,9 +23,9 @@ def _show(name: str | None) -> None:
         return
     if name not in _NAMES.split(", "):
         raise typer.BadParameter(f"{name!r} is none of {_NAMES}.", param_hint="--show")
-    from ..apps.learn_image import shipped
+    from ..apps.learn_image import find_shipped_configs
 
-    typer.echo(shipped()[name].read_text(encoding="utf-8"), nl=False)
+    typer.echo(find_shipped_configs()[name].read_text(encoding="utf-8"), nl=False)
     raise typer.Exit
 
 

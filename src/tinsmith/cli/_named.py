@@ -14,14 +14,14 @@ from typing import Any
 from .._errors import InputError, nearest, refusal
 
 
-def named(place: str) -> Any:
+def load_object(place: str) -> Any:
     """What FILE:NAME stands for; `NAME` may have dots. The file is run, as `python FILE` runs it but for `__main__`.
 
     Raises:
         InputError: it is not written so, there is no such file or name, or the file fails.
     """
     file, name = file_and_name(place)
-    return _found(_run(Path(file)), name, file)
+    return _look_up(_run(Path(file)), name, file)
 
 
 def file_and_name(place: str) -> tuple[str, str]:
@@ -35,7 +35,7 @@ def file_and_name(place: str) -> tuple[str, str]:
     return file, name
 
 
-def _found(module: ModuleType, name: str, file: str) -> Any:
+def _look_up(module: ModuleType, name: str, file: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):

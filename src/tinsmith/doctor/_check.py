@@ -9,7 +9,7 @@ from typing import Any, overload
 
 from .._errors import KernelError, TinsmithError, refusal
 from ..bridge import Examinable, Examined, Op, examined, example_inputs
-from ..engines import init, of_kernel, started
+from ..engines import init, list_running, of_kernel
 from ..linter import SEVERITIES, Finding, in_order, lint_file
 from ..time import scan
 from ._excerpt import ignore_syntax_warnings, shown_path
@@ -64,7 +64,7 @@ def check_example(op: Op, example: str) -> Report:
     label = f"{op.name}({example})"
     try:
         _require_owner(op)
-        if op.engine not in started():
+        if op.engine not in list_running():
             init("cpu", engine=op.engine)
         inputs, named = example_inputs(op.examples[example]())
         return _report(op, label, inputs, named)

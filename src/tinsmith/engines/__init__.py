@@ -11,7 +11,17 @@ from ._language import Language, StructFacts
 from ._listening import Listener
 from ._module_name import module_name, preferred_name
 from ._probe import probes
-from ._registry import get, installed, is_kernel, loaded, of_field, of_kernel, public_name, replaced, started
+from ._registry import (
+    find_replaced,
+    get,
+    is_kernel,
+    list_installed,
+    list_loaded,
+    list_running,
+    of_field,
+    of_kernel,
+    public_name,
+)
 from ._shared import COMPILING, hold, one_at_a_time
 from ._start import init, init_in_fork, init_quietly
 
@@ -34,14 +44,16 @@ __all__ = [
     "SPEC_DTYPES",
     "StructFacts",
     "array_text",
+    "find_replaced",
     "get",
     "hold",
     "init",
     "init_in_fork",
     "init_quietly",
-    "installed",
     "is_kernel",
-    "loaded",
+    "list_installed",
+    "list_loaded",
+    "list_running",
     "module_name",
     "of_field",
     "of_kernel",
@@ -49,6 +61,4 @@ __all__ = [
     "preferred_name",
     "probes",
     "public_name",
-    "replaced",
-    "started",
 ]

@@ -59,24 +59,26 @@ def told_to(listener: Listener, kernel: type, fields: Sequence[type]) -> Iterato
     with contextlib.ExitStack() as stack:
         for owner in fields:
             for name in methods.keys() & vars(owner).keys():
-                stack.enter_context(_replaced(owner, name, methods[name], thread))
+                stack.enter_context(_replace_method(owner, name, methods[name], thread))
         stack.enter_context(
-            _replaced(kernel, "__call__", lambda one, *given, **named: listener.call_kernel(one, given, named), thread)
+            _replace_method(
+                kernel, "__call__", lambda one, *given, **named: listener.call_kernel(one, given, named), thread
+            )
         )
         yield
 
 
 @contextlib.contextmanager
-def _replaced(owner: type, name: str, told: Callable[..., None], thread: int) -> Iterator[None]:
+def _replace_method(owner: type, name: str, told: Callable[..., None], thread: int) -> Iterator[None]:
     """Within, a method is another function in one thread."""
     method = vars(owner)[name]
 
-    def called(one: Any, *given: Any, **named: Any) -> Any:
+    def dispatch(one: Any, *given: Any, **named: Any) -> Any:
         if threading.get_ident() != thread:
             return method(one, *given, **named)
         return told(one, *given, **named)
 
-    setattr(owner, name, called)
+    setattr(owner, name, dispatch)
     try:
         yield
     finally:

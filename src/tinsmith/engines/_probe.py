@@ -13,7 +13,7 @@ import torch
 
 from ._contract import Engine, Facts, Probe
 from ._probe_kernel import doubling
-from ._registry import get, installed
+from ._registry import get, list_installed
 
 
 def probes() -> tuple[Probe, ...]:
@@ -23,7 +23,7 @@ def probes() -> tuple[Probe, ...]:
         >>> [probe.name for probe in probes() if not probe.ok]
         []
     """
-    return tuple(probe for name in installed() for probe in _probes(get(name)))
+    return tuple(probe for name in list_installed() for probe in _probes(get(name)))
 
 
 def _probes(engine: Engine) -> list[Probe]:
@@ -58,9 +58,9 @@ def _behaviour(engine: Engine) -> list[Probe]:
         "a reverse kernel zeroes the adjoint of a stored output": (adjoint, 0.0),
         "a reverse kernel leaves the values of a stored output alone": (y, 7.0),
     }
-    return [_judged(engine, name, memory, wanted) for name, (memory, wanted) in facts.items()]
+    return [_compare_memory(engine, name, memory, wanted) for name, (memory, wanted) in facts.items()]
 
 
-def _judged(engine: Engine, name: str, memory: torch.Tensor, wanted: float) -> Probe:
+def _compare_memory(engine: Engine, name: str, memory: torch.Tensor, wanted: float) -> Probe:
     is_right = bool((memory == wanted).all())
     return Probe(name, engine.name, is_right, "" if is_right else f"gave {memory.tolist()}, not {wanted}")

@@ -140,7 +140,7 @@ class Quadrants(Engine):
         config = program.config()
         in_numbers = adjoint or not is_simd
         off = _shared.without(config, cfg_optimization=is_careful, real_matrix_scalarize=is_simd)
-        with _shared.scalarized(config, is_wanted=in_numbers), off:
+        with _shared.scalarize_matrices(config, is_wanted=in_numbers), off:
             result = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _annotations.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
         data = result.compiled_kernel_data

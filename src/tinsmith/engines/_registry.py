@@ -17,19 +17,19 @@ from ._taichi import Taichi
 _ENGINES: dict[str, Engine] = {"taichi": Taichi(), "quadrants": Quadrants()}
 
 
-def installed() -> tuple[str, ...]:
+def list_installed() -> tuple[str, ...]:
     """Names of the engines that could be imported."""
     return tuple(name for name in _ENGINES if importlib.util.find_spec(name) is not None)
 
 
-def loaded() -> tuple[str, ...]:
+def list_loaded() -> tuple[str, ...]:
     """Names of the engines that somebody has imported already."""
     return tuple(name for name in _ENGINES if name in sys.modules)
 
 
-def started() -> tuple[str, ...]:
+def list_running() -> tuple[str, ...]:
     """Names of the engines that are running."""
-    return tuple(name for name in loaded() if _ENGINES[name].runtime() is not None)
+    return tuple(name for name in list_loaded() if _ENGINES[name].runtime() is not None)
 
 
 def get(name: str) -> Engine:
@@ -37,7 +37,7 @@ def get(name: str) -> Engine:
     if name not in _ENGINES:
         remedy = "Name one of these, or leave `engine` out."
         raise EngineError(refusal(f"there is no engine {name!r}", [("engines", ", ".join(_ENGINES))], remedy))
-    if name not in installed():
+    if name not in list_installed():
         remedy = (
             f'Install it: pip install "tinsmith[{name}]".'
             if name == "quadrants"
@@ -49,12 +49,12 @@ def get(name: str) -> Engine:
 
 def is_kernel(candidate: object) -> bool:
     """Whether an engine made `candidate` as a kernel."""
-    return any(_ENGINES[name].is_kernel(candidate) for name in loaded())
+    return any(_ENGINES[name].is_kernel(candidate) for name in list_loaded())
 
 
-def replaced(candidate: object) -> Replaced | None:
+def find_replaced(candidate: object) -> Replaced | None:
     """What a function of an engine's `grad_replaced` consists of; None for anything else."""
-    found = (replaced_of(_ENGINES[name], candidate) for name in loaded())
+    found = (replaced_of(_ENGINES[name], candidate) for name in list_loaded())
     return next((one for one in found if one is not None), None)
 
 
@@ -75,12 +75,12 @@ def public_name(value: Any) -> str | None:
 
 def of_field(field: object) -> Engine | None:
     """The engine that `field` belongs to, None for what is no field."""
-    return next((_ENGINES[name] for name in loaded() if _ENGINES[name].is_field(field)), None)
+    return next((_ENGINES[name] for name in list_loaded() if _ENGINES[name].is_field(field)), None)
 
 
 def of_kernel(kernel: object) -> Engine:
     """The engine that made `kernel`. Raises ArgumentError if none did."""
-    for name in loaded():
+    for name in list_loaded():
         if _ENGINES[name].is_kernel(kernel):
             return _ENGINES[name]
     raise ArgumentError(

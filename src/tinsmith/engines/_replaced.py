@@ -31,7 +31,7 @@ def replaced_of(engine: Engine, candidate: object) -> Replaced | None:
         return None
     gradient = getattr(function, "grad", None)
     owner = candidate.__self__ if isinstance(candidate, MethodType) else None
-    return Replaced(_wrapped(function), None if gradient is None else _wrapped(gradient), owner)
+    return Replaced(_unwrap(function), None if gradient is None else _unwrap(gradient), owner)
 
 
 def _inner(decorator: FunctionType) -> list[CodeType]:
@@ -39,7 +39,7 @@ def _inner(decorator: FunctionType) -> list[CodeType]:
     return [one for one in decorator.__code__.co_consts if isinstance(one, CodeType)]
 
 
-def _wrapped(decorated: FunctionType) -> Any:
+def _unwrap(decorated: FunctionType) -> Any:
     """The function that a decorated one calls."""
     cells = dict(zip(decorated.__code__.co_freevars, decorated.__closure__ or (), strict=True))
     return cells["func"].cell_contents

@@ -36,11 +36,11 @@ def one_at_a_time(function: Callable[Options, Made]) -> Callable[Options, Made]:
     """A function that one thread runs at a time, and no other compiles or parses meanwhile."""
 
     @functools.wraps(function)
-    def guarded(*positional: Options.args, **named: Options.kwargs) -> Made:
+    def call_locked(*positional: Options.args, **named: Options.kwargs) -> Made:
         with COMPILING:
             return function(*positional, **named)
 
-    return guarded
+    return call_locked
 
 
 def belongs_to(value: object, package: str) -> bool:
@@ -83,7 +83,7 @@ def without(config: Any, **unwanted: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def scalarized(config: Any, *, is_wanted: bool) -> Iterator[None]:
+def scalarize_matrices(config: Any, *, is_wanted: bool) -> Iterator[None]:
     """Compile with vectors and matrices taken apart into numbers before anything else, where that is wanted.
 
     Engines take them apart after they have made the reverse kernel, which is wrong then. Taichi 1.7.4 finds too little

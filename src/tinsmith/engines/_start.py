@@ -12,7 +12,7 @@ import torch
 from .._errors import EngineError, refusal
 from ._contract import Engine
 from ._language import Language
-from ._registry import get, loaded, public_name
+from ._registry import get, list_loaded, public_name
 from ._shared import belongs_to
 
 
@@ -35,7 +35,7 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
         ('taichi',)
     """
     device = _device(arch)
-    names = (engine,) if engine != "auto" else loaded() or ("taichi",)
+    names = (engine,) if engine != "auto" else list_loaded() or ("taichi",)
     engines = [get(name) for name in names]
     translated = [{key: _of_engine(one, key, value) for key, value in options.items()} for one in engines]
     for one, own in zip(engines, translated, strict=True):
@@ -45,7 +45,7 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
 
 def _of_engine(engine: Engine, option: str, value: Any) -> Any:
     """An option's value as an engine knows it: of a value of another engine, its own of the same name."""
-    others = [one for one in loaded() if one != engine.name]
+    others = [one for one in list_loaded() if one != engine.name]
     if not any(belongs_to(value, other) for other in others):
         return value
     name = public_name(value) or getattr(value, "name", "")  # a dtype's, or an enumeration's

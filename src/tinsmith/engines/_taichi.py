@@ -151,7 +151,7 @@ class Taichi(Engine):
         )
         with (
             _stack_depth(config, stack),
-            _shared.scalarized(config, is_wanted=in_numbers),
+            _shared.scalarize_matrices(config, is_wanted=in_numbers),
             off,
         ):
             data = program.compile_kernel(config, program.get_device_caps(), cpp)

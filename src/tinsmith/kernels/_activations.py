@@ -34,13 +34,13 @@ def of_numbers(lang: ModuleType, name: str, dtype: str) -> Pair:
 
 def _by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
     @lang.func
-    def applied(vector):
+    def apply_each(vector):
         found = vector
         for k in lang.static(range(lanes)):
             found[k] = function(vector[k])
         return found
 
-    return applied
+    return apply_each
 
 
 # Of whole vectors: `of` makes one (or a number) of the right dtype, since literals would be float32.

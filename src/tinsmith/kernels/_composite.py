@@ -294,7 +294,7 @@ def absorption(lang: ModuleType, *, fp: str) -> Any:
     double = fp == "f64"
 
     @lang.func
-    def absorbed(x):
+    def absorb(x):
         shine = lang.exp(-x)
         series = x
         if lang.static(double):
@@ -305,4 +305,4 @@ def absorption(lang: ModuleType, *, fp: str) -> Any:
             series = x * (real(1.0) - x * (real(0.5) - x * (real(0.16666667) - x * real(0.041666667))))
         return lang.select(lang.abs(x) < real(0.03125), series, real(1.0) - shine), shine
 
-    return absorbed
+    return absorb

@@ -28,13 +28,13 @@ def vector_loss(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
 
 def _by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
     @lang.func
-    def applied(p, t):
+    def apply_each(p, t):
         found = p
         for k in lang.static(range(lanes)):
             found[k] = function(p[k], t[k])
         return found
 
-    return applied
+    return apply_each
 
 
 # `of` makes a number, or a vector of it, of the right dtype: literals would be float32.

@@ -101,16 +101,16 @@ def one_blob(lang: ModuleType, *, fp: str, n_bins: int) -> Any:
         return u * (real(15.0) - uu * (real(10.0) - real(3.0) * uu)) * real(0.0625) + real(0.5)
 
     @lang.func
-    def wrapped(distance):
+    def wrap(distance):
         """The same on a circle of length 1."""
         return below(distance) + below(distance - real(1.0)) + below(distance + real(1.0))
 
     @lang.kernel
     def one_blob(x: array, y: array):
         for i, dim in lang.ndrange(x.shape[0], x.shape[1]):
-            left = wrapped(-x[i, dim])
+            left = wrap(-x[i, dim])
             for k in range(n_bins):
-                right = wrapped(lang.cast(k + 1, real) / real(1.0 * n_bins) - x[i, dim])
+                right = wrap(lang.cast(k + 1, real) / real(1.0 * n_bins) - x[i, dim])
                 y[i, dim * n_bins + k] = right - left
                 left = right
 

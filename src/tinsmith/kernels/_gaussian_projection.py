@@ -203,7 +203,7 @@ def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tup
         return right, down, ahead
 
     @lang.func
-    def spread(
+    def project_covariance(
         covars: lang.template(),
         viewmats: lang.template(),
         intrinsics: lang.template(),
@@ -229,4 +229,4 @@ def projection_functions(lang: ModuleType, *, fp: str, camera_model: str) -> tup
         q2 = c02 * w0 + c12 * w1 + c22 * w2
         return u0 * p0 + u1 * p1 + u2 * p2, w0 * p0 + w1 * p1 + w2 * p2, w0 * q0 + w1 * q1 + w2 * q2
 
-    return camera_point, spread
+    return camera_point, project_covariance

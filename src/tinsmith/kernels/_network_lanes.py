@@ -48,7 +48,7 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
     """Build the function that gives their gradients; `grad_x` is looked at only if `of_inputs`."""
     lanes, n_in, n_out = shape.lanes, shape.n_in, shape.n_out
     samples, read, where_there = _samples_of(lang, shape)
-    nothing, store = _gathered(lang, shape)
+    nothing, store = _build_gradient_sums(lang, shape)
     _, out_slope = activation(lang, shape.output_activation, lanes, shape.dtype)
 
     @lang.func
@@ -91,7 +91,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     real = getattr(lang, shape.dtype)
     vector = lang.types.vector(lanes, real)
     samples, read, where_there = _samples_of(lang, shape)
-    nothing, store = _gathered(lang, shape)
+    nothing, store = _build_gradient_sums(lang, shape)
     out, out_slope = activation(lang, shape.output_activation, lanes, shape.dtype)
     loss_value, loss_slope = vector_loss(lang, loss, lanes, shape.dtype)
     sum_of = total_of(lang, lanes, shape.dtype)
@@ -159,7 +159,7 @@ def _samples_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
     return samples, read, where_there
 
 
-def _gathered(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
+def _build_gradient_sums(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
     """Functions: gradients of all parameters at zero, a vector each; their sums, in an array."""
     rows, width, lanes, space = shape.rows, shape.width, shape.lanes, shape.space
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
@@ -186,7 +186,7 @@ def _place(shape: NetworkShape, layer: int) -> tuple[int, int]:
     return (shape.inner + (layer - 1) * shape.layer, shape.width) if layer else (0, shape.n_in)
 
 
-def _hidden(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
+def _build_hidden_layer(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
     """The function that gives the sums of a hidden layer."""
     (row, count), width, biases = _place(shape, layer), shape.width, shape.biases
     vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
@@ -234,7 +234,7 @@ def _onwards(lang: ModuleType, shape: NetworkShape, layer: int) -> Any:
 
         return last
 
-    hidden_totals_of, rest = _hidden(lang, shape, layer), _onwards(lang, shape, layer + 1)
+    hidden_totals_of, rest = _build_hidden_layer(lang, shape, layer), _onwards(lang, shape, layer + 1)
     act, _ = activation(lang, shape.activation, shape.lanes, shape.dtype)
 
     @lang.func
@@ -254,7 +254,7 @@ def _there_and_back(lang: ModuleType, shape: NetworkShape, turn: Any, layer: int
         return _turning(lang, shape, turn)
     (row, count), width, biases = _place(shape, layer), shape.width, shape.biases
     is_wanted = layer > 0 or of_inputs
-    totals_of = _hidden(lang, shape, layer)
+    totals_of = _build_hidden_layer(lang, shape, layer)
     rest = _there_and_back(lang, shape, turn, layer + 1, of_inputs=of_inputs)
     vector = lang.types.vector(shape.lanes, getattr(lang, shape.dtype))
     act, act_slope = activation(lang, shape.activation, shape.lanes, shape.dtype)

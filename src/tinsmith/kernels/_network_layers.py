@@ -93,7 +93,7 @@ def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
     first_of = _first_of(lang, shape)
 
     @lang.func
-    def narrowed(vector):
+    def narrow(vector):
         found = of_some(0.0)
         for k in lang.static(range(some)):
             found[k] = vector[k]
@@ -112,11 +112,11 @@ def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
     @lang.func
     def outputs_of_four(params: lang.template(), work: lang.template(), p, w, tile, part):
         at = w + top + 4 * tile * groups
-        a0 = narrowed(first_of(params, p + outputs + n_out * groups + part))
+        a0 = narrow(first_of(params, p + outputs + n_out * groups + part))
         a1, a2, a3 = a0, a0, a0
         for kg in range(groups):
             for k in range(lanes):
-                row = narrowed(work[w + turned + part * width + kg * lanes + k])
+                row = narrow(work[w + turned + part * width + kg * lanes + k])
                 a0 += work[at + kg][k] * row
                 a1 += work[at + groups + kg][k] * row
                 a2 += work[at + 2 * groups + kg][k] * row

@@ -110,7 +110,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     vector, places = lang.types.vector(some, real), tuple(range(some))
 
     @lang.func
-    def weighed(weight, vector):
+    def weigh(weight, vector):
         """Nothing where nothing is: a loss need not be finite there."""
         return lang.select(weight > weight * 0.0, weight * vector, weight * 0.0)
 
@@ -146,12 +146,12 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
                     y0, y1, y2, y3 = out(a0), out(a1), out(a2), out(a3)
                     t0, t1 = numbers(target, s0, part), numbers(target, s1, part)
                     t2, t3 = numbers(target, s2, part), numbers(target, s3, part)
-                    losses += weighed(c0, loss_value(y0, t0)) + weighed(c1, loss_value(y1, t1))
-                    losses += weighed(c2, loss_value(y2, t2)) + weighed(c3, loss_value(y3, t3))
-                    g0 = weighed(c0, loss_slope(y0, t0) * out_slope(a0))
-                    g1 = weighed(c1, loss_slope(y1, t1) * out_slope(a1))
-                    g2 = weighed(c2, loss_slope(y2, t2) * out_slope(a2))
-                    g3 = weighed(c3, loss_slope(y3, t3) * out_slope(a3))
+                    losses += weigh(c0, loss_value(y0, t0)) + weigh(c1, loss_value(y1, t1))
+                    losses += weigh(c2, loss_value(y2, t2)) + weigh(c3, loss_value(y3, t3))
+                    g0 = weigh(c0, loss_slope(y0, t0) * out_slope(a0))
+                    g1 = weigh(c1, loss_slope(y1, t1) * out_slope(a1))
+                    g2 = weigh(c2, loss_slope(y2, t2) * out_slope(a2))
+                    g3 = weigh(c3, loss_slope(y3, t3) * out_slope(a3))
                     keep(work, w, tile, part, g0, g1, g2, g3)
             add_outputs(params, work, slopes, p, w, (count + 3) // 4)
             add_layers(x, work, slopes, p, w, s, count)
@@ -174,7 +174,7 @@ def _numbers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
         return found
 
     @lang.func
-    def widened(vector):
+    def widen(vector):
         found = of_lanes(0.0)
         for k in lang.static(range(some)):
             found[k] = vector[k]
@@ -183,7 +183,7 @@ def _numbers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
     @lang.func
     def keep(work: lang.template(), w, tile, part, g0, g1, g2, g3):
         to = w + incoming + part * together + 4 * tile
-        work[to], work[to + 1], work[to + 2], work[to + 3] = widened(g0), widened(g1), widened(g2), widened(g3)
+        work[to], work[to + 1], work[to + 2], work[to + 3] = widen(g0), widen(g1), widen(g2), widen(g3)
 
     @lang.func
     def there(is_there, vector):

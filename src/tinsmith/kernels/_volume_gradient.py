@@ -262,7 +262,7 @@ def spreading(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volu
     looks = 7 if shaded else 1
 
     @lang.func
-    def spread(volume: lang.template(), volumes: lang.template(), worker, cell, part, by_value, by_steep):
+    def scatter_gradient(volume: lang.template(), volumes: lang.template(), worker, cell, part, by_value, by_steep):
         """Add to the middles around a sample; and the gradient in its place, in cells.
 
         It looked seven times if it is shaded, a cell to either side along each axis and where it is: the gradients
@@ -301,7 +301,7 @@ def spreading(lang: ModuleType, *, fp: str, shaded: bool, shared: bool, for_volu
             else:
                 volumes[copy, i, j, k] = volumes[copy, i, j, k] + share
 
-    return spread
+    return scatter_gradient
 
 
 def from_ends(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:

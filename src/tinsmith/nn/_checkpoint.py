@@ -39,7 +39,7 @@ def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     """
     path = Path(path)
     tensors: dict[str, torch.Tensor] = {}
-    told = json.dumps(_encoded(state, "", tensors))
+    told = json.dumps(_encode(state, "", tensors))
     shared = next((one for one in tensors.values() if is_distributed([one])), None)
     tensors = {name: gather(one) for name, one in tensors.items()}
     if shared is None or as_shared(shared).device_mesh.get_rank() == 0:
@@ -55,7 +55,7 @@ def _write(path: Path, tensors: dict[str, torch.Tensor], told: str) -> None:
     try:
         beside.touch()
         mode = beside.stat().st_mode
-        save_file(_apart(tensors), beside, {_METADATA: told})
+        save_file(_unshare_memory(tensors), beside, {_METADATA: told})
         beside.chmod(mode)  # safetensors leaves files that nobody else may read
         os.replace(beside, path)
     except OSError as cause:
@@ -90,23 +90,23 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     if told is None:
         raise _broken(path, "tinsmith did not write it")
     try:
-        return dict(_decoded(json.loads(told), tensors))
+        return dict(_decode(json.loads(told), tensors))
     except (KeyError, TypeError, ValueError) as cause:
         raise _broken(path, f"what it tells of its tensors does not fit them: {cause!r}") from cause
 
 
-def _encoded(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
+def _encode(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         while name in tensors:  # the keys 0 and "0", or "a.b" and "b" in "a"
             name += "'"
         tensors[name] = value.detach()
         return {"tensor": name}
     if isinstance(value, Mapping):
-        pairs = ((_encoded(key, name, {}), _encoded(held, _below(name, key), tensors)) for key, held in value.items())
+        pairs = ((_encode(key, name, {}), _encode(held, _below(name, key), tensors)) for key, held in value.items())
         return {"dict": list(pairs)}
     if isinstance(value, (list, tuple)):
         kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_encoded(held, _below(name, place), tensors) for place, held in enumerate(value)]}
+        return {kind: [_encode(held, _below(name, place), tensors) for place, held in enumerate(value)]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     rows = [("at", name), ("came", type(value).__name__), ("known", "tensors, numbers, texts, dicts, lists, tuples")]
@@ -117,18 +117,18 @@ def _below(name: str, key: object) -> str:
     return f"{name}.{key}" if name else str(key)
 
 
-def _decoded(told: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+def _decode(told: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
     if not isinstance(told, dict):
         return told
     ((kind, held),) = told.items()
     if kind == "tensor":
         return tensors[held]
     if kind == "dict":
-        return {_decoded(key, {}): _decoded(value, tensors) for key, value in held}
-    return {"list": list, "tuple": tuple}[kind](_decoded(value, tensors) for value in held)
+        return {_decode(key, {}): _decode(value, tensors) for key, value in held}
+    return {"list": list, "tuple": tuple}[kind](_decode(value, tensors) for value in held)
 
 
-def _apart(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _unshare_memory(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """On the CPU, and none sharing memory with another, which safetensors refuses."""
     found: dict[str, torch.Tensor] = {}
     seen: set[int] = set()

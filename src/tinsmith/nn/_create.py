@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from .._errors import ConfigError, nearest, refusal
-from .config import Section, read, resolved
+from .config import Section, read, resolve_section
 from .losses import Loss, make_loss
 from .networks import NetworkWithInputEncoding
 from .optimizers import make_optimizer
@@ -103,4 +103,4 @@ def _sections(config: Mapping[str, Any]) -> dict[str, Section]:
             remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
             headline = f"`{name}` is no part of a configuration."
             raise ConfigError(refusal(headline, [("known", ", ".join(_PARTS))], remedy))
-    return {part: resolved(part, config.get(part, {})) for part in _PARTS}
+    return {part: resolve_section(part, config.get(part, {})) for part in _PARTS}

@@ -18,7 +18,7 @@ from ._checkpoint import read_checkpoint, write_checkpoint
 from ._processes import average
 from ._random_state import random_state, restore_random_state
 from ._shares import as_shared, own_rows, share_out
-from .config import Section, resolved
+from .config import Section, resolve_section
 from .losses import Loss, make_loss
 from .networks import NetworkArray
 from .optimizers import RowOptimizer, averaged, gradient, make_optimizer
@@ -188,7 +188,7 @@ class Trainer:
         Raises:
             ArgumentError: the batches ended, and cannot be begun anew.
         """
-        losses, drawn = torch.empty(0), _drawn(batches)
+        losses, drawn = torch.empty(0), _make_batch_source(batches)
         with _bar(steps) if progress else nullcontext() as show:
             for _ in range(steps):
                 losses = self.training_step(*drawn(self.step))
@@ -316,7 +316,7 @@ def _optimizer(
 ) -> torch.optim.Optimizer | RowOptimizer:
     if isinstance(given, (torch.optim.Optimizer, RowOptimizer)):
         return given
-    section = resolved("optimizer", {"otype": given} if isinstance(given, str) else given)
+    section = resolve_section("optimizer", {"otype": given} if isinstance(given, str) else given)
     if isinstance(model, NetworkArray):
         try:
             return RowOptimizer(model, section)
@@ -342,7 +342,7 @@ def _loss(given: str | Config | LossFunction | None) -> LossFunction:
     return make_loss(given) if given is None or isinstance(given, (Section, Mapping)) else given
 
 
-def _drawn(batches: Iterable[Batch] | Callable[[int], Batch]) -> Callable[[int], Batch]:
+def _make_batch_source(batches: Iterable[Batch] | Callable[[int], Batch]) -> Callable[[int], Batch]:
     """A function from the count of steps to the next batch."""
     if not isinstance(batches, Iterable):
         return batches

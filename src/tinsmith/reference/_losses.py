@@ -46,7 +46,7 @@ def _absolute(difference: float, scale: float) -> _Pair:
     return abs(difference) * scale, math.copysign(scale, difference)
 
 
-def _squared(difference: float, scale: float) -> _Pair:
+def _evaluate_square(difference: float, scale: float) -> _Pair:
     return difference**2 * scale, 2 * difference * scale
 
 
@@ -59,10 +59,10 @@ def _luminance(row: list[float]) -> float:
 
 _ELEMENTS: dict[str, Callable[[float, float, float, list[float]], _Pair]] = {
     "L1": lambda p, t, q, row: _absolute(p - t, 1.0),
-    "L2": lambda p, t, q, row: _squared(p - t, 1.0),
+    "L2": lambda p, t, q, row: _evaluate_square(p - t, 1.0),
     "RelativeL1": lambda p, t, q, row: _absolute(p - t, 1 / (abs(p) + _EPSILON)),
-    "RelativeL2": lambda p, t, q, row: _squared(p - t, 1 / (p * p + _EPSILON)),
-    "RelativeL2Luminance": lambda p, t, q, row: _squared(p - t, 1 / (_luminance(row) ** 2 + _EPSILON)),
+    "RelativeL2": lambda p, t, q, row: _evaluate_square(p - t, 1 / (p * p + _EPSILON)),
+    "RelativeL2Luminance": lambda p, t, q, row: _evaluate_square(p - t, 1 / (_luminance(row) ** 2 + _EPSILON)),
     "MAPE": lambda p, t, q, row: _absolute(p - t, 1 / (abs(t) + _EPSILON)),
     "SMAPE": lambda p, t, q, row: _absolute(p - t, 1 / ((abs(t) + abs(p)) / 2 + _EPSILON)),
     "CrossEntropy": lambda p, t, q, row: (-t * math.log(p), -t / p),

@@ -131,12 +131,12 @@ def volume_render(
     positions = origins[:, None] + t[..., None] * directions[:, None]
     size = torch.tensor(volume.shape, dtype=volume.dtype, device=volume.device)
     middle = torch.minimum(((positions - low) / (high - low) * size - 0.5).clamp(min=0), size - 1)
-    entry = _looked_up(table, _interpolated(volume, middle))
+    entry = _looked_up(table, _interpolate(volume, middle))
     colour, density = entry[..., :3], entry[..., 3]
     if shading is not None:
         steep = _differences(volume, middle) * size / (high - low)
         faint = shading.softness / (high - low).max()
-        colour = _shaded(colour, steep, faint, directions / length[:, None], shading)
+        colour = _shade(colour, steep, faint, directions / length[:, None], shading)
     density = torch.where(index < count[:, None], density, 0.0)
     keep = torch.exp(-density * (pace * length)[:, None])
     left = torch.cat([torch.ones_like(keep[:, :1]), keep], dim=1).cumprod(dim=1)[:, :-1]  # before each sample
@@ -160,7 +160,7 @@ def _crossing(origins: Tensor, directions: Tensor, low: Tensor, high: Tensor) ->
     return torch.where(hit, enter, 0.0), torch.where(hit, leave, 0.0), hit
 
 
-def _interpolated(volume: Tensor, middle: Tensor) -> Tensor:
+def _interpolate(volume: Tensor, middle: Tensor) -> Tensor:
     """The value at positions counted in cells from the first cell's middle, (..., 3)."""
     cell = middle.detach().floor()
     part = middle - cell
@@ -180,7 +180,7 @@ def _differences(volume: Tensor, middle: Tensor) -> Tensor:
     for axis in torch.eye(3, dtype=middle.dtype, device=middle.device):
         above = torch.minimum(middle + axis, last)
         below = (middle - axis).clamp(min=0)
-        found.append((_interpolated(volume, above) - _interpolated(volume, below)) / 2)
+        found.append((_interpolate(volume, above) - _interpolate(volume, below)) / 2)
     return torch.stack(found, dim=-1)
 
 
@@ -193,7 +193,7 @@ def _looked_up(table: Tensor, value: Tensor) -> Tensor:
     return (1 - part) * table[row.long()] + part * table[following]
 
 
-def _shaded(colour: Tensor, steep: Tensor, faint: Tensor, ahead: Tensor, shading: Shading) -> Tensor:
+def _shade(colour: Tensor, steep: Tensor, faint: Tensor, ahead: Tensor, shading: Shading) -> Tensor:
     """The colour of samples (n, sample, 3) in the light; `ahead` (n, 3) are the rays' directions, of length one."""
     normal = steep / (steep.square().sum(-1, keepdim=True) + faint * faint).sqrt()
     light = -ahead

@@ -96,8 +96,8 @@ def not_given(call: Call) -> ArgumentError:
     """No input and no argument gives the size of some dims."""
     missing = [name for name in call.spec.free_dims if name not in call.values]
     rows = [(item.name, item.brackets) for item in call.spec.made if set(missing) & set(item.names)]
-    headline = f"Nothing gives the size of {_listed(f'`{name}`' for name in missing)} in op `{call.op}`."
-    remedy = f"Pass {_listed(f'{name}=...' for name in missing)} with the call."
+    headline = f"Nothing gives the size of {_join_words(f'`{name}`' for name in missing)} in op `{call.op}`."
+    remedy = f"Pass {_join_words(f'{name}=...' for name in missing)} with the call."
     return ArgumentError(refusal(headline, rows, remedy))
 
 
@@ -178,6 +178,6 @@ def _dims(count: int) -> str:
     return "1 dim" if count == 1 else f"{count} dims"
 
 
-def _listed(words: Iterable[str]) -> str:
+def _join_words(words: Iterable[str]) -> str:
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last

@@ -181,12 +181,12 @@ class _Reader:
         return Batch(name)
 
     def sum(self) -> Tree:
-        return self.computed(("+", "-"), self.product)
+        return self.parse_arithmetic(("+", "-"), self.product)
 
     def product(self) -> Tree:
-        return self.computed(("*", "//"), self.atom)
+        return self.parse_arithmetic(("*", "//"), self.atom)
 
-    def computed(self, operators: tuple[str, str], operand: Callable[[], Tree]) -> Tree:
+    def parse_arithmetic(self, operators: tuple[str, str], operand: Callable[[], Tree]) -> Tree:
         tree = operand()
         while self.at.here.text in operators:
             operator = self.at.next()

@@ -37,7 +37,7 @@ class Checks:
         self._seen += new
         items: list[pytest.Item] = [
             ExampleItem.from_parent(
-                collector, name=f"{_called(name, op, obj)}[tinsmith-{example}]", op=op, example=example
+                collector, name=f"{_format_name(name, op, obj)}[tinsmith-{example}]", op=op, example=example
             )
             for op in new
             for example in op.examples
@@ -45,7 +45,7 @@ class Checks:
         return items or None
 
 
-def _called(name: str, op: Op, holder: object) -> str:
+def _format_name(name: str, op: Op, holder: object) -> str:
     return name if op is holder else f"{name}.{op.name}"
 
 

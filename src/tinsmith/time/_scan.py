@@ -289,7 +289,7 @@ def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
         saved = _Saved(own.flat if is_recorded else ())
         groups = {"state": own.state, "inputs": own.inputs, "parameters": own.parameters}
         before = {what: [one._version for one in group] for what, group in groups.items()}
-        with saved.noted(is_recorded), job.first.note():
+        with saved.record_saved(is_recorded), job.first.note():
             following, outputs = job.step(own.state, own.inputs, own.parameters)
     changed = [what for what, group in groups.items() if [one._version for one in group] != before[what]]
     for what in changed:
@@ -316,7 +316,7 @@ class _Saved:
         self._given = {one.untyped_storage().data_ptr() for one in leaves}
         self._sizes: dict[int, int] = {}
 
-    def noted(self, is_recorded: bool) -> Any:
+    def record_saved(self, is_recorded: bool) -> Any:
         """Within, what is saved is noted. Transforms of torch.func take no hooks."""
         return saved_tensors_hooks(self._note, lambda tensor: tensor) if is_recorded else contextlib.nullcontext()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tinsmith import ConfigError
-from tinsmith.nn.config import Section, resolved
+from tinsmith.nn.config import Section, resolve_section
 
 GRID = {
     "type": "Hash",
@@ -108,7 +108,7 @@ WRAPPERS = ("Average", "Batched", "EMA", "ExponentialDecay", "Lookahead")
 @pytest.mark.parametrize("spelt", [str, str.lower, str.upper])
 @pytest.mark.parametrize(("kind", "name", "otype", "options"), DEFAULTS)
 def test_defaults(kind, name, otype, options, spelt):
-    section = resolved(kind, {"otype": spelt(name)})
+    section = resolve_section(kind, {"otype": spelt(name)})
     assert (section.otype, section.options) == (otype, options)
     nested = (Section("Adam", ADAM),) if name in WRAPPERS else ()
     assert section.nested == nested
@@ -120,7 +120,7 @@ def test_defaults(kind, name, otype, options, spelt):
 )
 @pytest.mark.parametrize("config", [None, {}, "{}"])
 def test_what_is_meant_where_nothing_is_named(kind, otype, config):
-    assert resolved(kind, config) == resolved(kind, {"otype": otype})
+    assert resolve_section(kind, config) == resolve_section(kind, {"otype": otype})
 
 
 def _share(n: int | None, begin: int | None = None) -> dict[str, int | None]:
@@ -135,14 +135,14 @@ def test_the_encoding_of_neural_radiance_caching(name):
         Section("Identity", {"scale": 1.0, "offset": 0.0, **_share(None)}),
     )
     config = {"otype": name, "n_bins": 8}
-    assert resolved("encoding", config) == Section("Composite", {"reduction": "Concatenation"}, parts)
-    around = resolved("encoding", {"otype": "Composite", "nested": [{**config, "n_dims_to_encode": 9}]})
+    assert resolve_section("encoding", config) == Section("Composite", {"reduction": "Concatenation"}, parts)
+    around = resolve_section("encoding", {"otype": "Composite", "nested": [{**config, "n_dims_to_encode": 9}]})
     assert around.nested == (Section("Composite", {"reduction": "Concatenation", **_share(9)}, parts),)
 
 
 def test_a_composite():
     nested = [{"otype": "HashGrid", "n_dims_to_encode": 3}, {"otype": "Identity", "scale": 2}]
-    section = resolved("encoding", {"otype": "composite", "reduction": "product", "nested": nested})
+    section = resolve_section("encoding", {"otype": "composite", "reduction": "product", "nested": nested})
     assert section.options == {"reduction": "Product"}
     assert section.nested[0] == Section("Grid", {**GRID, **_share(3)})
     assert section.nested[1] == Section("Identity", {"scale": 2.0, "offset": 0.0, **_share(None)})
@@ -151,13 +151,13 @@ def test_a_composite():
 
 def test_a_composite_may_place_its_parts():
     nested = [{"otype": "Identity", "n_dims_to_encode": 2, "dims_to_encode_begin": begin} for begin in (1, 0)]
-    section = resolved("encoding", {"otype": "Composite", "nested": nested})
+    section = resolve_section("encoding", {"otype": "Composite", "nested": nested})
     assert [part.options["dims_to_encode_begin"] for part in section.nested] == [1, 0]
 
 
 def test_optimizers_nest():
     config = {"otype": "Ema", "nested": {"otype": "ExponentialDecay", "nested": {"otype": "SGD", "learning_rate": 1}}}
-    section = resolved("optimizer", config)
+    section = resolve_section("optimizer", config)
     assert section.nested[0].nested[0] == Section("SGD", {"learning_rate": 1.0, "l2_reg": 1e-8})
 
 
@@ -177,7 +177,7 @@ def test_optimizers_nest():
     ],
 )
 def test_options_of_a_grid_that_hang_together(config, expected):
-    options = resolved("encoding", {"otype": "Grid", **config}).options
+    options = resolve_section("encoding", {"otype": "Grid", **config}).options
     assert set(options) == set(GRID)
     for name, value in expected.items():
         assert options[name] == (pytest.approx(value) if isinstance(value, float) else value), name
@@ -192,9 +192,9 @@ ROUND = [(kind, {"otype": name}) for kind, name, _, _ in DEFAULTS] + [
 
 @pytest.mark.parametrize(("kind", "config"), ROUND)
 def test_a_section_written_out_is_read_back(kind, config):
-    section = resolved(kind, config)
-    assert resolved(kind, section.config()) == section
-    assert resolved(kind, section) is section
+    section = resolve_section(kind, config)
+    assert resolve_section(kind, section.config()) == section
+    assert resolve_section(kind, section) is section
 
 
 REFUSED = [
@@ -287,7 +287,7 @@ REFUSED = [
 @pytest.mark.parametrize(("kind", "config", "words"), REFUSED)
 def test_what_is_refused(kind, config, words):
     with pytest.raises(ConfigError) as caught:
-        resolved(kind, config)
+        resolve_section(kind, config)
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)
 
 
@@ -295,26 +295,26 @@ def test_what_is_refused(kind, config, words):
     ("kind", "name"), [("encoding", "SphericalHarmonics"), ("network", "FullyFusedMLP"), ("optimizer", "Adam")]
 )
 def test_a_short_text_is_not_taken_for_a_name(kind, name):
-    assert resolved(kind, json.dumps({"otype": name})) == resolved(kind, {"otype": name})
-    assert resolved(kind, f' {{"otype":"{name}"}}') == resolved(kind, {"otype": name})
+    assert resolve_section(kind, json.dumps({"otype": name})) == resolve_section(kind, {"otype": name})
+    assert resolve_section(kind, f' {{"otype":"{name}"}}') == resolve_section(kind, {"otype": name})
 
 
 @pytest.mark.parametrize("scalar", [np.float32, np.float64, np.int64, np.uint8])
 def test_scalars_of_numpy_are_numbers(scalar):
-    section = resolved("encoding", {"otype": "HashGrid", "n_levels": scalar(4), "per_level_scale": scalar(3)})
-    assert section == resolved("encoding", {"otype": "HashGrid", "n_levels": 4, "per_level_scale": 3.0})
+    section = resolve_section("encoding", {"otype": "HashGrid", "n_levels": scalar(4), "per_level_scale": scalar(3)})
+    assert section == resolve_section("encoding", {"otype": "HashGrid", "n_levels": 4, "per_level_scale": 3.0})
     assert type(section.options["n_levels"]) is int
     assert type(section.options["per_level_scale"]) is float
 
 
 def test_a_refusal_names_the_place_in_the_whole():
     with pytest.raises(ConfigError, match=r"`dir_encoding\.n_bins` of OneBlob does not fit"):
-        resolved("encoding", {"n_bins": 0}, where="dir_encoding")
+        resolve_section("encoding", {"n_bins": 0}, where="dir_encoding")
 
 
 def test_nothing_of_the_given_is_changed_or_shared():
     given = {"otype": "HashGrid", "n_levels": 4}
-    first, second = resolved("encoding", given), resolved("encoding", given)
+    first, second = resolve_section("encoding", given), resolve_section("encoding", given)
     first.options["n_levels"] = 99
     assert given == {"otype": "HashGrid", "n_levels": 4}
     assert second.options["n_levels"] == 4

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tinsmith import ConfigError, ShapeError, reference
-from tinsmith.nn.config import resolved
+from tinsmith.nn.config import resolve_section
 from tinsmith.nn.losses import Loss, make_loss
 
 NAMES = [
@@ -84,7 +84,7 @@ def test_dtype_and_pickle():
 @pytest.mark.parametrize("otype", NAMES)
 def test_from_a_configuration_in_any_case(otype):
     assert make_loss({"otype": otype.lower()}).otype == otype
-    assert make_loss(resolved("loss", {"otype": otype.upper()})).otype == otype
+    assert make_loss(resolve_section("loss", {"otype": otype.upper()})).otype == otype
 
 
 def test_the_default_is_tiny_cuda_nns():

@@ -7,7 +7,7 @@ import torch
 
 from tinsmith import ConfigError, reference
 from tinsmith.nn import Network, NetworkWithInputEncoding
-from tinsmith.nn.config import resolved
+from tinsmith.nn.config import resolve_section
 from tinsmith.nn.encodings import encoder
 from tinsmith.nn.networks._alignment import columns_of
 
@@ -50,7 +50,7 @@ COLUMNS = [
 
 @pytest.mark.parametrize(("dims", "encoding", "columns"), COLUMNS)
 def test_columns(dims, encoding, columns):
-    section = resolved("encoding", encoding)
+    section = resolve_section("encoding", encoding)
     found = columns_of(encoder(section, dims), section, 16)
     assert "".join("." if column is None else f"{column:g}" for column in found) == columns
 
@@ -83,7 +83,7 @@ def test_the_network_is_the_one_that_is_fed_what_is_filled_up(dims, encoding, hi
     mlp = MLP | {"otype": "CutlassMLP", "n_hidden_layers": hidden}
     model = NetworkWithInputEncoding(dims, 5, encoding, mlp, dtype=torch.float64, alignment=16)
     x = torch.rand(6, dims, dtype=torch.float64)
-    section = resolved("encoding", encoding)
+    section = resolve_section("encoding", encoding)
     columns = columns_of(encoder(section, dims), section, 16)
     count = sum(rows * columns for rows, columns in model.matrix_shapes)
     params = model.params.detach().clone().requires_grad_()

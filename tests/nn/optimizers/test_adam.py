@@ -7,7 +7,7 @@ import torch
 
 from support.optimizers import adam_by_hand, gradients, parameters, train
 from tinsmith import ConfigError
-from tinsmith.nn.config import resolved
+from tinsmith.nn.config import resolve_section
 from tinsmith.nn.optimizers import make_optimizer
 
 FAST = {"learning_rate": 0.1, "epsilon": 0.02, "l2_reg": 0.05, "beta2": 0.9}  # large, so that each one tells
@@ -50,7 +50,7 @@ def _by_hand(before: torch.Tensor, came: list[torch.Tensor], matrix: bool, optio
 def test_adam_is_the_formula(case, zeros):
     matrix, table = given = parameters((3, 4), (7,))
     config = {**FAST, **case}
-    options = resolved("optimizer", config).options
+    options = resolve_section("optimizer", config).options
     drawn = gradients(given, 6, zeros=zeros)
     before = [p.detach().clone() for p in given]
     train(make_optimizer(given, config), given, drawn)

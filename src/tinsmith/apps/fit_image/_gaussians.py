@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...bridge import op
-from ...engines import get, init_quietly, started
+from ...engines import get, init_quietly, list_running
 from ...kernels import splat
 from .._photo import Photo
 
@@ -47,7 +47,7 @@ class Gaussians:
     def tensors(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in NAMES}
 
-    def shown(self) -> dict[str, Tensor]:
+    def activate(self) -> dict[str, Tensor]:
         """As `reference.splat` takes them: pos, scale, angle, colour, opacity."""
         return {
             "pos": self.pos,
@@ -63,7 +63,7 @@ def shapes(count: int) -> dict[str, tuple[int, ...]]:
     return {"pos": (count, 2), "log_scale": (count, 2), "angle": (count,), "colour": (count, 3), "logit": (count,)}
 
 
-def scattered(photo: Photo, count: int, seed: int) -> Gaussians:
+def scatter_gaussians(photo: Photo, count: int, seed: int) -> Gaussians:
     """Gaussians on the photograph's details, in its colours, as large as the gaps between them.
 
     This is the fit's only use of random numbers.
@@ -94,6 +94,6 @@ def _density(pixels: Tensor) -> Tensor:
 
 def renderer(engine: str, device: str) -> Renderer:
     """The splatting op on an engine, which is started unless it already runs for that device."""
-    if engine not in started() or get(engine).device_type() != device:
+    if engine not in list_running() or get(engine).device_type() != device:
         init_quietly(device, engine)
     return op(_SPEC, adjoint="source")(splat(get(engine).lang, serial=device == "cpu"))

@@ -50,7 +50,7 @@ def _comparison(training: Training, fitted: Tensor) -> Image.Image:
 
 def _shrunk(training: Training) -> Tensor:
     """Every Gaussian at less than half its size: they no longer cover the image, but show how they lie."""
-    shown = training.gaussians.shown()
+    shown = training.gaussians.activate()
     shown["scale"] = shown["scale"] * _SHRUNK
     image = training.render(**shown, h=training.photo.height, w=training.photo.width)
     return as_pixels(_GREY + image)
@@ -58,7 +58,7 @@ def _shrunk(training: Training) -> Tensor:
 
 def _write_gaussians(path: Path, training: Training, fitted: Tensor) -> None:
     """pos, scale, angle, colour, opacity, as `reference.splat` takes them."""
-    tensors = {name: value.detach().cpu().contiguous() for name, value in training.gaussians.shown().items()}
+    tensors = {name: value.detach().cpu().contiguous() for name, value in training.gaussians.activate().items()}
     facts = {
         "h": training.photo.height,
         "w": training.photo.width,

@@ -10,12 +10,12 @@ from ...engines import get
 from .._files import require_writable
 from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
-from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
+from .._loop import Reached, is_written, require_apart, require_device, summarize_picture_run, take_steps
 from .._photo import Photo, load_photo
 from .._progress import Watch
 from .._threads import one_torch_thread
 from . import _checkpoint
-from ._gaussians import renderer, scattered
+from ._gaussians import renderer, scatter_gaussians
 from ._options import FitOptions
 from ._pictures import FILES, write_all
 from ._training import Training
@@ -39,9 +39,9 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
         CheckpointError: `resume`, but the checkpoint is missing, broken or of another fit.
         EngineError: the engine or the device is not there.
     """
-    photo, checkpoint = _checked(options)
+    photo, checkpoint = _check_options(options)
     render = renderer(options.engine, options.device)
-    start = scattered(photo, options.gaussians, options.seed)
+    start = scatter_gaussians(photo, options.gaussians, options.seed)
     training = Training(photo, start, options.steps, render, options.device)
     if checkpoint is not None:
         _checkpoint.restore(training, checkpoint)
@@ -57,10 +57,10 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
         files = [*write_all(options.out, training, seconds), *files]
     with torch.no_grad():
         psnr = psnr_of_pixels(as_pixels(training.image()), photo.pixels)
-    return reached(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))
+    return summarize_picture_run(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))
 
 
-def _checked(options: FitOptions) -> tuple[Photo, _checkpoint.Checkpoint | None]:
+def _check_options(options: FitOptions) -> tuple[Photo, _checkpoint.Checkpoint | None]:
     """Everything that can be refused is refused here, before anything is started or written."""
     photo = load_photo(options.image, options.size)
     get(options.engine)

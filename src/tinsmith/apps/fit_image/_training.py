@@ -81,7 +81,7 @@ class Training:
 
     def image(self) -> Tensor:
         """The Gaussians as they are now, (h, w, 3)."""
-        return self.render(**self.gaussians.shown(), h=self.photo.height, w=self.photo.width)
+        return self.render(**self.gaussians.activate(), h=self.photo.height, w=self.photo.width)
 
 
 def _share_of_rate(done: float) -> float:

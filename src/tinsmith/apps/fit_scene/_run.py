@@ -9,7 +9,7 @@ from ..._errors import InputError, refusal
 from ...engines import get
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
-from .._loop import is_written, reached, require_apart, require_device, take_steps
+from .._loop import is_written, require_apart, require_device, summarize_picture_run, take_steps
 from .._processes import joined_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
@@ -19,7 +19,7 @@ from ..scenes import (
     SceneCheckpoints,
     SceneReached,
     Viewer,
-    evaluated,
+    evaluate_model,
     own_scene,
     read_dataset,
     write_dataset,
@@ -56,7 +56,7 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
         ConfigError: `tensorboard`, but it is not installed.
         EngineError: the engine is not there.
     """
-    dataset, checkpoint = _checked(options)
+    dataset, checkpoint = _check_options(options)
     with joined_processes(options.device) as processes:
         processes.require_shares("the rays of a step", options.rays)
         if viewer is not None:
@@ -87,7 +87,7 @@ def _fit(training: Training, options: SceneOptions, watch: Watch | None, viewer:
         if is_new:
             files = [save()]  # first: it is what cannot be made again
         training.look()
-        found = evaluated(training)
+        found = evaluate_model(training)
         training.trainer.log(psnr=found.psnr, ssim=found.ssim)
         training.trainer.close()
         if is_new:
@@ -95,11 +95,11 @@ def _fit(training: Training, options: SceneOptions, watch: Watch | None, viewer:
         if viewer is not None:
             viewer.stay(options.out)
         processes.wait()
-    plain = reached(training, found.psnr, taken, seconds, files, found.flat_psnr)
+    plain = summarize_picture_run(training, found.psnr, taken, seconds, files, found.flat_psnr)
     return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
 
 
-def _checked(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | None]:
+def _check_options(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | None]:
     """Everything that can be refused is refused here, before anything is started or written."""
     require_device(options.device)
     if options.engine is not None:

@@ -62,14 +62,14 @@ class Training:
             self.look()
         if self.step % _UPDATE_EVERY == 0:
             self.scene.grid.update(self.scene.solidity, step=self.step, generator=self.places)
-        losses = self.trainer.training_step(*(self.processes.share(one) for one in self._drawn()))
+        losses = self.trainer.training_step(*(self.processes.share(one) for one in self._draw_rays()))
         self.history.losses.append(losses.item())
         self.step += 1
         if self.step % _LOG_EVERY == 0:
             rays_per_second = self.options.rays * self._speed.since(self.step)
             self.trainer.log(psnr=self.psnr, rays_per_second=rays_per_second, occupied=float(self.scene.grid.share))
 
-    def _drawn(self) -> tuple[Tensor, Tensor]:
+    def _draw_rays(self) -> tuple[Tensor, Tensor]:
         """Rays as the scene takes them, and the colours that they should see."""
         n, views = self.options.rays, self.dataset.train
         number = torch.randint(len(views), (n,), generator=self.draw)
@@ -77,7 +77,7 @@ class Training:
         column = torch.randint(self.dataset.width, (n,), generator=self.draw)
         offsets = torch.rand(n, 1, generator=self.draw)
         ground = torch.rand(n, 3, generator=self.draw) if self.dataset.is_transparent else None
-        return self._train.seen(number, row, column, offsets, self.ground if ground is None else ground)
+        return self._train.sample_pixels(number, row, column, offsets, self.ground if ground is None else ground)
 
     def _losses(self, prediction: Tensor, target: Tensor) -> Tensor:
         seen = Seen.of(prediction)
@@ -88,14 +88,16 @@ class Training:
     def view(self, views: Views, number: int) -> Seen:
         """What is seen where a picture was taken: colour (h, w, 3), opacity and depth (h, w)."""
         size = (self.dataset.width, self.dataset.height)
-        return self.shown(views.poses[number], views.intrinsics[number], size, "opengl")
+        return self.render_camera(views.poses[number], views.intrinsics[number], size, "opengl")
 
-    def shown(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
+    def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
         """What a camera sees on the scene's ground, as the model has it now; `size` is (width, height)."""
         device = self.options.device
         camera = (pose.to(device, torch.float32), intrinsics.to(device, torch.float32))
         rays = image_rays(*camera, *size, convention=convention, engine=self.options.engine)
-        x = _asked(Rays(*(part.reshape(-1, 3) for part in rays)), self.ground, torch.full((1, 1), 0.5, device=device))
+        x = _pack_rays(
+            Rays(*(part.reshape(-1, 3) for part in rays)), self.ground, torch.full((1, 1), 0.5, device=device)
+        )
         columns = torch.cat([self.trainer.inference(chunk) for chunk in x.split(_CHUNK)])
         return Seen(*(part.unflatten(0, (size[1], size[0])) for part in Seen.of(columns)))
 
@@ -131,7 +133,7 @@ class _Cameras:
         self.pictures = views.pictures.to(device)
         self.poses, self.intrinsics = (x.to(device, torch.float32) for x in (views.poses, views.intrinsics))
 
-    def seen(
+    def sample_pixels(
         self, number: Tensor, row: Tensor, column: Tensor, offsets: Tensor, ground: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Rays through pixels, (n, 10), and what the pictures have there on a ground, (n, 3)."""
@@ -142,12 +144,12 @@ class _Cameras:
         rays = pinhole_rays(*camera, convention="opengl", engine=self.engine)
         colours = self.pictures[number, row, column].float() / 255
         ground = ground.to(device)
-        return _asked(rays, ground, offsets.to(device)), torch.lerp(
+        return _pack_rays(rays, ground, offsets.to(device)), torch.lerp(
             ground.expand(len(number), 3), colours[:, :3], colours[:, 3:]
         )
 
 
-def _asked(rays: Rays, ground: Tensor, offsets: Tensor) -> Tensor:
+def _pack_rays(rays: Rays, ground: Tensor, offsets: Tensor) -> Tensor:
     """(n, 10), as the scene takes rays."""
     n = len(rays.origins)
     return torch.cat([rays.origins, rays.directions, ground.expand(n, 3), offsets.expand(n, 1)], 1)

@@ -12,7 +12,7 @@ import torch
 from ...engines import get
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
-from .._loop import is_written, reached, require_apart, require_device, take_steps
+from .._loop import is_written, require_apart, require_device, summarize_picture_run, take_steps
 from .._progress import Watch
 from .._threads import one_torch_thread
 from ..scenes import (
@@ -20,7 +20,7 @@ from ..scenes import (
     SceneCheckpoints,
     SceneReached,
     Viewer,
-    evaluated,
+    evaluate_model,
     look,
     own_scene,
     read_dataset,
@@ -57,7 +57,7 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
         CheckpointError: `resume`, but the checkpoint is missing, broken or of another run.
         EngineError: the engine is not there.
     """
-    dataset, checkpoint = _checked(options)
+    dataset, checkpoint = _check_options(options)
     if options.dataset is None:
         write_dataset(options.out / OWN, dataset)
     with stop_on_interrupt() as stop, one_torch_thread(), _same_bits(options.device):
@@ -79,16 +79,16 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
         if is_new:
             files = [save()]  # first: it is what cannot be made again
         look(training)
-        found = evaluated(training)
+        found = evaluate_model(training)
         if is_new:
             files = [*write_all(options.out, training, found, seconds), *files]
         if viewer is not None:
             viewer.stay(options.out)
-    plain = reached(training, found.psnr, taken, seconds, files, found.flat_psnr)
+    plain = summarize_picture_run(training, found.psnr, taken, seconds, files, found.flat_psnr)
     return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
 
 
-def _checked(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | None]:
+def _check_options(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | None]:
     """Everything that can be refused is refused here, before anything is started or written."""
     require_device(options.device)
     if options.engine is not None:

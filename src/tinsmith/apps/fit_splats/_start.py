@@ -43,12 +43,12 @@ def _places(dataset: Dataset, count: int, draw: torch.Generator) -> tuple[Tensor
     orbit = Orbit.of(dataset.train)
     candidates = torch.rand(min(_CANDIDATES * count, _MOST_CANDIDATES), 3, generator=draw, dtype=torch.float64)
     candidates = (2 * candidates - 1) * _BOX * orbit.distance + orbit.middle
-    colors, is_hidden = _seen(dataset, candidates)
+    colors, is_hidden = _carve_hull(dataset, candidates)
     kept = is_hidden.nonzero()[:count, 0] if is_hidden.any() else torch.arange(min(count, len(candidates)))
     return candidates[kept], colors[kept]
 
 
-def _seen(dataset: Dataset, points: Tensor) -> tuple[Tensor, Tensor]:
+def _carve_hull(dataset: Dataset, points: Tensor) -> tuple[Tensor, Tensor]:
     """The mean color of points in the pictures, and whether no picture is seen through there: the visual hull."""
     views = dataset.train
     colors, times = torch.zeros_like(points), points.new_zeros(len(points), 1)

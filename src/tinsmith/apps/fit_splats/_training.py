@@ -74,10 +74,10 @@ class Training:
     def view(self, views: Views, number: int) -> Seen:
         """What is seen where a picture was taken."""
         size = (self.dataset.width, self.dataset.height)
-        return self.shown(views.poses[number], views.intrinsics[number], size, "opengl")
+        return self.render_camera(views.poses[number], views.intrinsics[number], size, "opengl")
 
     @torch.no_grad()
-    def shown(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
+    def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
         """What a camera sees on the scene's ground, as the model has it now; `size` is (width, height)."""
         flip = pose.new_tensor([1, -1, -1, 1] if convention == "opencv" else [1, 1, 1, 1])
         viewmat = viewmat_of(pose * flip).to(self.options.device, torch.float32)

@@ -5,16 +5,16 @@ from .._processes import started_processes
 from .._progress import progress_bar
 from ._live import LiveImage, live_page
 from ._options import LearnOptions
-from ._recipe import shipped
+from ._recipe import find_shipped_configs
 from ._run import learn_image
 
 __all__ = [
     "LearnOptions",
     "LiveImage",
     "Reached",
+    "find_shipped_configs",
     "learn_image",
     "live_page",
     "progress_bar",
-    "shipped",
     "started_processes",
 ]

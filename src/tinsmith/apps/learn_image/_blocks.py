@@ -39,7 +39,7 @@ class Blocks:
         down = [_places(size, every) for size in _sizes(_edges(photo.height, grid_shape[0]))]
         across = [_places(size, every) for size in _sizes(_edges(photo.width, grid_shape[1]))]
         self.rows, self.columns = _ends(down), _ends(across)
-        self.pixels = photo.pixels[_taken(down)][:, _taken(across)]
+        self.pixels = photo.pixels[_concatenate_places(down)][:, _concatenate_places(across)]
         self._shape = tuple(self.pixels.shape[:2])
         self.colours = self.pixels.to(device).float().div(255).flatten(0, 1)
         index, positions, counts = _cut(down, across)
@@ -47,7 +47,7 @@ class Blocks:
         self.positions = positions.to(device)
         self._targets = self.colours[self._index]
 
-    def drawn(self, count: int, draw: torch.Generator, blocks: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def draw_pixels(self, count: int, draw: torch.Generator, blocks: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Pixels drawn at random in each block: positions [block, count, 2], and colours [block, count, 3].
 
         Args:
@@ -63,7 +63,7 @@ class Blocks:
         positions, colours = (table.flatten(0, 1).index_select(0, at) for table in (self.positions, self._targets))
         return positions.view(len(chosen), count, 2), colours.view(len(chosen), count, 3)
 
-    def assembled(self, values: Tensor) -> Tensor:
+    def assemble_image(self, values: Tensor) -> Tensor:
         """[block, pixel, channel] as an image (rows, columns, channel)."""
         image = values.new_empty(self._shape[0] * self._shape[1], values.shape[-1])
         image[self._index.flatten()] = values.flatten(0, 1)
@@ -110,7 +110,7 @@ def _ends(parts: list[_Places]) -> list[int]:
     return [0, *itertools.accumulate(len(part.places) for part in parts)]
 
 
-def _taken(parts: list[_Places]) -> Tensor:
+def _concatenate_places(parts: list[_Places]) -> Tensor:
     begins = itertools.accumulate((part.size for part in parts), initial=0)
     return torch.cat([begin + part.places for begin, part in zip(begins, parts, strict=False)])
 

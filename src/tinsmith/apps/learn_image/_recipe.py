@@ -15,7 +15,7 @@ from typing import Any
 
 from ..._errors import ConfigError, nearest, refusal
 from ...nn import Encoding, read
-from ...nn.config import Section, resolved
+from ...nn.config import Section, resolve_section
 from ._options import LearnOptions
 
 _PARTS = ("loss", "optimizer", "encoding", "network")
@@ -44,7 +44,7 @@ class Recipe:
         return {**parts, "grid_shape": str(self.grid_shape), "batch_size": self.batch_size}
 
 
-def shipped() -> dict[str, Path]:
+def find_shipped_configs() -> dict[str, Path]:
     """The configurations that come with tinsmith, by name."""
     folder = Path(__file__).parent / "configs"
     return {path.stem: path for path in sorted(folder.glob("*.json"))}
@@ -62,7 +62,7 @@ def recipe(options: LearnOptions) -> Recipe:
     if set(_TOLD) < set(config):
         config = {name: value for name, value in config.items() if name not in _TOLD}
     _refuse_unknown(path, config)
-    sections = {part: resolved(part, config.get(part, {}), where=f"{path}: {part}") for part in _PARTS}
+    sections = {part: resolve_section(part, config.get(part, {}), where=f"{path}: {part}") for part in _PARTS}
     grid = options.blocks or _grid(path, config.get("grid_shape"))
     Encoding(2, sections["encoding"])  # refused here, if there is none such of positions
     steps = options.steps or _count(path, "steps", config.get("steps", _STEPS))
@@ -73,7 +73,7 @@ def recipe(options: LearnOptions) -> Recipe:
 
 
 def _path(given: str | Path) -> Path:
-    known = shipped()
+    known = find_shipped_configs()
     if str(given) in known:
         return known[str(given)]
     path = Path(given)

@@ -9,7 +9,7 @@ from ...engines import get
 from .._files import require_writable
 from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
-from .._loop import Reached, is_written, reached, require_apart, require_device, take_steps
+from .._loop import Reached, is_written, require_apart, require_device, summarize_picture_run, take_steps
 from .._photo import Photo, load_photo
 from .._processes import joined_processes
 from .._progress import Watch
@@ -43,7 +43,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveIma
         CheckpointError: `resume`, but the checkpoint is missing, broken or of another run.
         EngineError: the engine is not there.
     """
-    photo, settled, checkpoint = _checked(options)
+    photo, settled, checkpoint = _check_options(options)
     with joined_processes(options.device) as processes:
         processes.require_shares("the batch size", settled.batch_size)
         if live is not None:
@@ -73,12 +73,12 @@ def _learn(training: Training, options: LearnOptions, watch: Watch | None, live:
                 files = [*write_all(options.out, training, image, seconds), *files]
             psnr = psnr_of_pixels(as_pixels(image), photo.pixels)
             processes.wait()
-            return reached(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))
+            return summarize_picture_run(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))
 
         return write() if live is None else live.finish(write)
 
 
-def _checked(options: LearnOptions) -> tuple[Photo, Recipe, dict[str, Any] | None]:
+def _check_options(options: LearnOptions) -> tuple[Photo, Recipe, dict[str, Any] | None]:
     """Everything that can be refused is refused here, before anything is started or written."""
     photo = load_photo(options.image, options.size)
     settled = recipe(options)

@@ -92,7 +92,7 @@ class Training:
             image = self.glance()
             self.look(image)
             self.history.frames.append(as_pixels(film_sized(image)))
-        drawn = self.blocks.drawn(self.recipe.batch_size, self.draw)
+        drawn = self.blocks.draw_pixels(self.recipe.batch_size, self.draw)
         x, colours = (self.processes.share(one, dim=1) for one in drawn)
         losses = self.trainer.training_step(self._as_taken(x), self._as_taken(colours))
         self.history.losses.append(losses.mean().item())
@@ -102,7 +102,7 @@ class Training:
         """Steps of one block's network; the others stay as they are, bit for bit."""
         block = torch.tensor([row * self.blocks.grid_shape[1] + column])
         for _ in range(steps):
-            self.trainer.training_step(*self.blocks.drawn(self.recipe.batch_size, self.draw, block), at=block)
+            self.trainer.training_step(*self.blocks.draw_pixels(self.recipe.batch_size, self.draw, block), at=block)
         self.alone += steps
 
     def _as_taken(self, values: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class Training:
         for chunk in positions.split(max(1, _CHUNK // len(positions)), dim=1):
             colours = self.trainer.inference(self._as_taken(chunk))
             found.append(colours.reshape(len(positions), -1, 3))
-        return blocks.assembled(torch.cat(found, 1))
+        return blocks.assemble_image(torch.cat(found, 1))
 
     def look(self, image: Tensor) -> None:
         """Remember how good a glance is, which was taken at this step."""

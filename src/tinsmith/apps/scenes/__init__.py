@@ -2,7 +2,7 @@
 
 from ._checkpoints import SceneCheckpoints
 from ._dataset import read_dataset, write_dataset
-from ._evaluation import Evaluation, evaluated
+from ._evaluation import Evaluation, evaluate_model
 from ._grounds import GROUNDS, require_ground
 from ._learning import History, SceneReached, SceneTraining, look
 from ._orbit import Orbit
@@ -30,7 +30,7 @@ __all__ = [
     "dataset_of",
     "depth_frames",
     "describe_scene",
-    "evaluated",
+    "evaluate_model",
     "look",
     "own_scene",
     "picture_writers",

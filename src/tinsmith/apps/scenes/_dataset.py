@@ -14,7 +14,7 @@ from torch import Tensor
 from ..._errors import InputError, refusal
 from ...render.captures import Frame, holds_colmap, read_colmap, read_transforms
 from .._files import require_dataset, require_writable, written_beside
-from .._photo import opened
+from .._photo import open_image
 from ._views import NO_POINTS, Dataset, Points, Views, dataset_of
 
 _TRAIN, _TEST, _VAL, _ALL = (f"transforms{part}.json" for part in ("_train", "_test", "_val", ""))
@@ -33,13 +33,13 @@ def read_dataset(folder: Path, size: int) -> Dataset:
         InputError: anything that is missing or broken; it names file and entry.
     """
     require_dataset(folder)
-    learned, held_out, points = _listed(folder)
+    learned, held_out, points = _list_frames(folder)
     sizes: dict[str, tuple[int, int]] = {}
-    train, test = (_loaded(folder, listed, size, sizes) for listed in (learned, held_out))
+    train, test = (_load_views(folder, listed, size, sizes) for listed in (learned, held_out))
     return dataset_of(folder.resolve().name, train, test, points)
 
 
-def _listed(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
+def _list_frames(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
     """Frames to learn from, frames held out, and points."""
     first = next((folder / name for name in (_TRAIN, _ALL) if (folder / name).is_file()), None)
     if first is not None:
@@ -59,21 +59,21 @@ def _listed(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
     return [frame for place, frame in enumerate(listed) if place % _EVERY], listed[::_EVERY], points
 
 
-def _loaded(folder: Path, listed: list[Frame], size: int, sizes: dict[str, tuple[int, int]]) -> Views:
+def _load_views(folder: Path, listed: list[Frame], size: int, sizes: dict[str, tuple[int, int]]) -> Views:
     """`sizes`: of the pictures as they are, by the first that had it; all are to have the one."""
     pictures: list[Tensor] = []
     intrinsics: list[Tensor] = []
     for frame in listed:
-        image = opened(frame.image, frame.entry.rows).convert("RGBA")
+        image = open_image(frame.image, frame.entry.rows).convert("RGBA")
         first, wanted = next(iter(sizes.items())) if sizes else (str(frame.image), image.size)
         sizes.setdefault(first, wanted)
         if image.size != wanted:
-            rows = [(first, _told(wanted)), (str(frame.image), _told(image.size))]
+            rows = [(first, _format_size(wanted)), (str(frame.image), _format_size(image.size))]
             remedy = "All pictures of a dataset are to have one size."
             raise frame.entry.refused("the dataset's pictures differ in size", rows, remedy)
         matrix, small = frame.intrinsics(*image.size), _made_small(image, size)
         if min(small.size) < _LEAST_SIDE:
-            rows = [("image", str(frame.image), f"{_told(small.size)} pixels")]
+            rows = [("image", str(frame.image), f"{_format_size(small.size)} pixels")]
             raise frame.entry.refused(f"a side has fewer than {_LEAST_SIDE} pixels", rows, "Raise --size.")
         scale = matrix.new_tensor([small.width / image.width, small.height / image.height, 1])
         intrinsics.append(matrix * scale[:, None])
@@ -83,7 +83,7 @@ def _loaded(folder: Path, listed: list[Frame], size: int, sizes: dict[str, tuple
     return Views(names, torch.stack(pictures), poses, torch.stack(intrinsics))
 
 
-def _told(size: tuple[int, int]) -> str:
+def _format_size(size: tuple[int, int]) -> str:
     return f"{size[0]} x {size[1]}"
 
 

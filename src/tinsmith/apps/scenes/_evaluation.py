@@ -42,7 +42,7 @@ class Evaluation:
         return sum(self.ssims) / len(self.ssims)
 
 
-def evaluated(training: SceneTraining) -> Evaluation:
+def evaluate_model(training: SceneTraining) -> Evaluation:
     """How good the model is by now. Pictures are compared as they are written, in 8 bits."""
     test = training.dataset.test
     truth = as_pixels(test.on(training.ground.cpu()))

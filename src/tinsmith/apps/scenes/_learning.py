@@ -58,7 +58,7 @@ class SceneTraining(Protocol):
         """What is seen where a picture was taken."""
         ...
 
-    def shown(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str, /) -> Rendered:
+    def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str, /) -> Rendered:
         """What any camera sees; `size` is (width, height), `convention` that of the pose: "opengl" or "opencv"."""
         ...
 

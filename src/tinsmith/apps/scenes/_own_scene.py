@@ -117,7 +117,9 @@ SOLIDS = (
 
 def own_scene(size: int) -> Dataset:
     """The scene's pictures, `size` x `size`, (train, test), rendered anew, the same each time."""
-    train, test = (_views(part, poses, size) for part, poses in (("train", _scattered()), ("test", _around())))
+    train, test = (
+        _views(part, poses, size) for part, poses in (("train", _place_training_poses()), ("test", _around()))
+    )
     return dataset_of(NAME, train, test)
 
 
@@ -129,7 +131,7 @@ def _views(part: str, poses: Tensor, size: int) -> Views:
     return Views(names, pictures, poses, intrinsics.expand(len(poses), 3, 3))
 
 
-def _scattered() -> Tensor:
+def _place_training_poses() -> Tensor:
     """Poses that learn: a spiral of equal areas over the hemisphere."""
     low, high = (math.sin(math.radians(angle)) for angle in _TRAIN_ELEVATIONS)
     golden = math.pi * (3 - math.sqrt(5))
@@ -184,11 +186,11 @@ def cast(origins: Tensor, directions: Tensor) -> Tensor:
         met = (torch.isfinite(t) & (number == which)).nonzero()[:, 0]
         if len(met):
             points = origins[met] + t[met, None] * directions[met]
-            seen[met] = torch.cat([_shaded(placed, points, directions[met]), torch.ones(len(met), 1)], -1)
+            seen[met] = torch.cat([_shade(placed, points, directions[met]), torch.ones(len(met), 1)], -1)
     return seen
 
 
-def _shaded(placed: Placed, points: Tensor, directions: Tensor) -> Tensor:
+def _shade(placed: Placed, points: Tensor, directions: Tensor) -> Tensor:
     """Blinn and Phong's colours, with shadows; `directions` have length 1."""
     own = placed.inside(points)
     normal = placed.solid.normal(own) @ placed.rotation.T

@@ -13,11 +13,11 @@ from .._film import as_pixels, decibels
 from .._pictures import (
     BRIGHTEST_ERROR,
     Writer,
+    apply_colormap,
     error_map,
     picture,
-    shaded,
     side_by_side,
-    stacked,
+    stack_sheets,
     write_curve,
     write_loop,
     write_summary,
@@ -56,7 +56,7 @@ def picture_writers(
     return dict(zip(FILES, writers, strict=True))
 
 
-def _spread(count: int) -> list[int]:
+def _pick_evenly(count: int) -> list[int]:
     """Numbers of the views that are shown."""
     shown = min(_SHOWN, count)
     return [round(place * (count - 1) / max(1, shown - 1)) for place in range(shown)]
@@ -64,7 +64,7 @@ def _spread(count: int) -> list[int]:
 
 def _comparison(found: Evaluation) -> Image.Image:
     rows: list[Image.Image] = []
-    for number in _spread(len(found.ours)):
+    for number in _pick_evenly(len(found.ours)):
         ours, truth = found.ours[number], found.truth[number]
         panels = {
             f"held-out view {number}": picture(truth),
@@ -72,7 +72,7 @@ def _comparison(found: Evaluation) -> Image.Image:
             f"the error, {BRIGHTEST_ERROR:.0%} and more: bright": error_map(ours, truth),
         }
         rows.append(side_by_side(panels))
-    return stacked(rows)
+    return stack_sheets(rows)
 
 
 def _depths(found: Evaluation) -> Image.Image:
@@ -82,7 +82,7 @@ def _depths(found: Evaluation) -> Image.Image:
         f"view {number}: depth, {near:.2f} yellow to {far:.2f} violet": _shaded_depth(
             found.depth[number], found.opacity[number], near, far
         )
-        for number in _spread(len(found.depth))
+        for number in _pick_evenly(len(found.depth))
     }
     return side_by_side(panels)
 
@@ -104,13 +104,13 @@ def _depth_range(depth: Tensor, opacity: Tensor) -> tuple[float, float]:
 
 def _shaded_depth(depth: Tensor, opacity: Tensor, near: float, far: float) -> Image.Image:
     mean = depth / opacity.clamp(min=1e-6)
-    shown = shaded(1 - (mean - near) / max(far - near, 1e-6), "viridis")
+    shown = apply_colormap(1 - (mean - near) / max(far - near, 1e-6), "viridis")
     mask = picture(as_pixels((opacity > _SEEN_THROUGH).float()))
     return Image.composite(shown, Image.new("RGB", shown.size, "white"), mask)
 
 
 def _opacities(found: Evaluation) -> Image.Image:
-    shown = _spread(len(found.opacity))
+    shown = _pick_evenly(len(found.opacity))
     return side_by_side({f"view {number}: opacity": picture(as_pixels(found.opacity[number])) for number in shown})
 
 
@@ -123,7 +123,7 @@ def turntable(training: SceneTraining) -> list[Rendered]:
     scale = torch.tensor([sides[0] / size[0], sides[1] / size[1], 1.0])
     intrinsics = views.intrinsics[0] * scale[:, None]
     poses = [orbit.pose(number / _TURNTABLE_FRAMES) for number in range(_TURNTABLE_FRAMES)]
-    return [training.shown(pose, intrinsics, sides, "opengl") for pose in poses]
+    return [training.render_camera(pose, intrinsics, sides, "opengl") for pose in poses]
 
 
 def describe_scene(training: SceneTraining, found: Evaluation) -> dict[str, object]:

@@ -22,7 +22,7 @@ from torch import Tensor
 from ..._errors import ConfigError, InputError, refusal
 from .._film import as_pixels, decibels
 from .._interrupt import Stop
-from .._pictures import shaded
+from .._pictures import apply_colormap
 from .._progress import Watch
 from ._learning import Rendered, SceneTraining
 from ._orbit import Orbit
@@ -88,11 +88,11 @@ class Viewer:
 
     def _welcome(self, client: Any) -> None:
         visitor = _Visitor(client)
-        client.camera.on_update(lambda _: self._moved(visitor))
+        client.camera.on_update(lambda _: self._note_movement(visitor))
         with self._lock:
             self._visitors[client.client_id] = visitor
 
-    def _moved(self, visitor: _Visitor) -> None:
+    def _note_movement(self, visitor: _Visitor) -> None:
         visitor.moved = time.monotonic()
 
     def _dismiss(self, client: Any) -> None:
@@ -190,7 +190,7 @@ class Viewer:
         wanted = (where, side, self._shows.value, self._training.step)
         if wanted == visitor.drawn or (not is_moving and now < visitor.next):
             return
-        seen = self._training.shown(*_camera(*where, side), "opencv")
+        seen = self._training.render_camera(*_camera(*where, side), "opencv")
         visitor.client.scene.set_background_image(self._picture(seen), jpeg_quality=85)
         took = time.monotonic() - now
         visitor.drawn, visitor.next = wanted, time.monotonic() + max(_LEAST_PAUSE, _SHARE * took)
@@ -203,7 +203,7 @@ class Viewer:
         mean = seen.depth / seen.opacity.clamp(min=1e-6)
         solid = mean[seen.opacity > 0.5]
         near, far = (solid.min(), solid.max()) if len(solid) else (0.0, 1.0)
-        shown = np.array(shaded(1 - (mean - near) / max(float(far - near), 1e-6), "viridis"))
+        shown = np.array(apply_colormap(1 - (mean - near) / max(float(far - near), 1e-6), "viridis"))
         shown[(seen.opacity <= 0.5).cpu().numpy()] = 255
         return shown
 
@@ -253,7 +253,7 @@ def viewer_page(title: str, port: int = 0, say: Callable[[str], object] = lambda
         ConfigError: viser is not installed.
         InputError: the port is taken.
     """
-    server = _served(title, port)
+    server = _start_server(title, port)
     try:
         yield Viewer(server, say)
     finally:
@@ -261,7 +261,7 @@ def viewer_page(title: str, port: int = 0, say: Callable[[str], object] = lambda
             server.stop()
 
 
-def _served(title: str, port: int) -> Any:
+def _start_server(title: str, port: int) -> Any:
     try:
         import viser  # of an extra, and slow to load
     except ImportError as error:

@@ -11,14 +11,14 @@ from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 from torch.nn import functional
 
-from .._pictures import shaded
+from .._pictures import apply_colormap
 
 _SHARPER = 3  # drawn larger, then shrunk: edges are smooth
 
 
 def in_colours(values: Tensor, low: float, high: float, zoom: int = 1, colours: str = "RdBu_r") -> Tensor:
     """(rows, columns) numbers as pixels (rows zoom, columns zoom, 3) uint8."""
-    image = shaded((values - low) / (high - low), colours)
+    image = apply_colormap((values - low) / (high - low), colours)
     return _pixels(image.resize((zoom * image.width, zoom * image.height), Image.Resampling.BICUBIC))
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from ...engines import get, init_quietly, started
+from ...engines import get, init_quietly, list_running
 from ...nn import write_checkpoint
 from .. import _trained
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
 from .._loop import describe_run, is_written, require_at_least, require_device, take_steps
-from .._pictures import picture, stacked, write_curve, write_files, write_loop, write_summary
+from .._pictures import picture, stack_sheets, write_curve, write_files, write_loop, write_summary
 from .._progress import Watch
 from .._simulations import SIMULATIONS, require_simulation
 from .._threads import one_torch_thread
@@ -164,7 +164,7 @@ def simulate(
 
 def _make(options: SimulateOptions) -> Simulation:
     """The simulation, on an engine that is started unless it already runs for that device."""
-    if options.engine not in started() or get(options.engine).device_type() != options.device:
+    if options.engine not in list_running() or get(options.engine).device_type() != options.device:
         init_quietly(options.device, options.engine)
     file, name = SIMULATIONS[options.name].place.split(":")
     with torch.random.fork_rng():
@@ -175,7 +175,7 @@ def _make(options: SimulateOptions) -> Simulation:
 
 def _write_all(options: SimulateOptions, training: Training, before: Look, after: Look, seconds: float) -> list[Path]:
     def draw(path: Path) -> None:
-        stacked([picture(_choose(look)) for look in (before, after)]).save(path)
+        stack_sheets([picture(_choose(look)) for look in (before, after)]).save(path)
 
     facts = {
         "simulation": options.name,

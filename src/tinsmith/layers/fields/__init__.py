@@ -6,7 +6,7 @@ from ._managers import FieldManager
 from ._noted import fingerprints_of
 from ._on_arrays import ArrayProgram
 from ._on_fields import OnFields, refuse_generated
-from ._placed import Placed, placed
+from ._placed import Placed, place_field
 from ._program import clearing
 from ._roles import Habits, Launch, Roles, check_once
 from ._running import Running, make_running
@@ -28,7 +28,7 @@ __all__ = [
     "fill",
     "fingerprints_of",
     "make_running",
-    "placed",
+    "place_field",
     "read",
     "refuse_generated",
 ]

@@ -32,7 +32,7 @@ from ...source.ir import NotCovered
 from .._identifiers import OURS, identifier, used_names
 from .._pool import RECORDED
 from ._gradient_stores import GradientStores
-from ._placed import Placed, placed
+from ._placed import Placed, place_field
 from ._roles import Launch, Roles, Use, by_key, uses_of_each
 from ._starts import is_replaced_first, start_kernel
 
@@ -117,11 +117,11 @@ class OpProgram:
         if runs:
             self._check({key for one in labels for key in one.values()})
         arrays = shown | by_key(self._between)
-        links = self._linked(launches, labels, arrays.keys(), taken)
+        links = self._link_launches(launches, labels, arrays.keys(), taken)
         self._arguments = [link.names for link in links]
         handed = self._handed_arrays(launches)
         kernels = [launch.launcher.stage.kernel for launch in launches]
-        begun = self._held(launches, found) if runs else []
+        begun = self._find_initial_fields(launches, found) if runs else []
         starts = [start_kernel(one, self._names[one.facts.key]) for one in begun]
         copies = [*(self._copy(one) for one in self._overwritten), *starts]
         moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
@@ -134,14 +134,14 @@ class OpProgram:
                 name=layer,
                 links=[*(link for _, link in copies), *moved],
                 adjoint=self._adjoint,
-                detached=self._detached(),
+                detached=self._find_detached_outputs(),
                 unrun=not runs,
             ),
         )
         self._check_followed(arrays, len(starts))
         self._foresight = Foresight(self.op, self._instead)
 
-    def _held(self, launches: Sequence[Launch], found: Sequence[dict[str, Use]]) -> list[Placed]:
+    def _find_initial_fields(self, launches: Sequence[Launch], found: Sequence[dict[str, Use]]) -> list[Placed]:
         """Fields whose content a call begins with: those that are not cleared, and not replaced at once."""
         filled = by_key(self._roles.filled)
         made = [one for key, one in by_key((*self._outputs, *self._between)).items() if key not in filled]
@@ -226,7 +226,9 @@ class OpProgram:
         launches = self._stores.taking_part(launches)
         values = self._values(launches)
         self._foresight.check(frozenset(self._filled_name(one) for one in active), values)
-        return self._stores.spread(self._foresight.stacks(self._shapes(launches), values)[len(self._overwritten) :])
+        return self._stores.expand_to_launches(
+            self._foresight.stacks(self._shapes(launches), values)[len(self._overwritten) :]
+        )
 
     def outside(self, launches: Sequence[Launch]) -> str:
         """What there is to say of an index that is surely outside its field; "" where there is none."""
@@ -290,13 +292,13 @@ class OpProgram:
         engine = self._roles.filled[0].engine
         leaves = [(use, *leaf) for use in self.op.fields[starts:] for leaf in engine.leaf_fields(use.field, use.name)]
         for use, name, leaf in leaves:
-            if placed(leaf, name, None, False, self._layer).facts.key in arrays:
+            if place_field(leaf, name, None, False, self._layer).facts.key in arrays:
                 words = f"`{use.function}` of {self._layer} uses the field `{name}` in a way that no array can replace"
                 remedy = "Name the field by itself, `x` or `self.x`, or leave out batched=True and on_tensors=True."
                 raise KernelError(refusal(words, [("at", use.place)], remedy))
 
     # Making the op ----------------------------------------------------------------------------
-    def _linked(
+    def _link_launches(
         self,
         launches: Sequence[Launch],
         labels: Sequence[dict[str, int]],
@@ -360,7 +362,7 @@ class OpProgram:
         elements = {before: one.facts.element, name: one.facts.element}
         return lang.kernel(function), Links({"source": before, "target": name}, elements, copies=(name, before))
 
-    def _detached(self) -> tuple[str, ...]:
+    def _find_detached_outputs(self) -> tuple[str, ...]:
         made = (*self._roles.outputs, *self._between)
         floats = [one for one in made if one.facts.dtype.is_floating_point]
         return tuple(self._names[one.facts.key] for one in floats if one.is_silent)

@@ -71,7 +71,7 @@ class _Lean(FieldFunction):
     def forward(ctx: Any, call: Call, *memory: torch.Tensor) -> Any:
         program = call.program
         outputs, kept = program.forward(plain(memory), call.launches, call.pictures, saves=call.saves)
-        kept = program.shared(kept)
+        kept = program.reuse_unchanged(kept)
         ctx.call, ctx.layer, ctx.number, ctx.settings = call, program.layer, program.calls, program.settings
         if call.saves:
             ctx.save_for_backward(*memory, *kept)

@@ -47,7 +47,7 @@ class GradientStores:
         pairs = zip(launches, self._takes_part, strict=True)
         return tuple([one for one, takes_part in pairs if not takes_part])
 
-    def spread(self, numbers: Sequence[int]) -> tuple[int, ...]:
+    def expand_to_launches(self, numbers: Sequence[int]) -> tuple[int, ...]:
         """Numbers for all launches, from those for launches that take part; 0 for the others."""
         rest = iter(numbers)
         return tuple(next(rest) if takes_part else 0 for takes_part in self._takes_part)

@@ -62,7 +62,7 @@ class ArrayProgram:
             _check_told(roles, found, layer)
         self._stores = GradientStores(roles, launches)
         self._stores.check(layer)
-        self._launchers = self._named(launches)
+        self._launchers = self._make_array_launchers(launches)
         self._last_taken: tuple[Sequence[Launch], tuple[Launch, ...]] = ((), ())
         named = self._take(launches)
         uses = uses_of_each(named)
@@ -109,7 +109,7 @@ class ArrayProgram:
         self._refusals: dict[frozenset[int], NotCovered | None] = {}
 
     # Making -----------------------------------------------------------------------------------
-    def _named(self, launches: Sequence[Launch]) -> list[Any]:
+    def _make_array_launchers(self, launches: Sequence[Launch]) -> list[Any]:
         """A launcher on arrays for each launch that takes part. Launches of one kernel share it."""
         known: dict[object, Any] = {}
         found = []

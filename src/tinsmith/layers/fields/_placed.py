@@ -88,7 +88,7 @@ class Placed:
         """Whether an array in its place would have a gradient, unless it was registered without one."""
         return self.facts.dtype.is_floating_point and not self.is_silent
 
-    def managed(self, manager: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Placed:
+    def with_manager(self, manager: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Placed:
         """The same field, filled and read by a manager from tensors of that shape and dtype as they are."""
         return replace(self, manager=manager, shape=shape, dtype=dtype)
 
@@ -97,7 +97,7 @@ class Placed:
         """The same field, filled and read as it lies."""
         return self if self.manager is None else replace(self, manager=None, shape=None, dtype=None)
 
-    def refreshed(self) -> Placed:
+    def refresh(self) -> Placed:
         """The same field as it is now: its gradient may have been placed since, by `lazy_grad()`."""
         facts = self.engine.field_facts(self.field, self.name)
         gains = facts.has_gradient and not self.facts.has_gradient and not self.is_silent
@@ -170,7 +170,7 @@ class Placed:
         return DeviceError(refusal(words, remedy=f"Pass `tensor.to({self.runs_on!r})`, or start the engine there."))
 
 
-def placed(field: Any, name: str, needs_grad: bool | None, is_complex: bool, layer: str) -> Placed:
+def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool, layer: str) -> Placed:
     """A field as a layer registers it.
 
     Raises:

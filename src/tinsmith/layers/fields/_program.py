@@ -83,7 +83,7 @@ class Program:
         self.silent_outputs = _places(outputs, lambda one: not (one in graded and one.needs_grad))
         silent = [one for one in graded if not one.needs_grad]
         shown = by_key(outputs)  # their gradients are what a backward pass begins with, even where they are inputs too
-        dirty = [one for one in (*filled, *uses.cleared(habits)) if one.facts.has_gradient]
+        dirty = [one for one in (*filled, *uses.select_fields_to_clear(habits)) if one.facts.has_gradient]
         dirty = [one for one in dirty if one.facts.key not in shown]
         self._load = self._transfer(cleared + values[0])
         self._store, self._store_all = self._transfer(values[1]), self._transfer(values[1] + values[2])
@@ -126,7 +126,7 @@ class Program:
         if self._foreseen is not None and self._foreseen[0] is launches:
             return self._foreseen[1]
         for one in self._blocking:
-            raise _blocked(one, self.layer)
+            raise _build_blocked_error(one, self.layer)
         self._gradient_stores.check(self.layer)
         _check_arrays(launches, self.layer)
         found = self._foresight()
@@ -185,11 +185,11 @@ class Program:
 
         def read() -> Sequence[torch.Tensor]:
             memory = [_memory(one, device) for one in fields]
-            self._guarded(device, lambda: store.run(memory, is_serial=False))
+            self._run_locked(device, lambda: store.run(memory, is_serial=False))
             return memory
 
         def write(memory: Sequence[torch.Tensor]) -> None:
-            self._guarded(device, lambda: restore.run(memory, is_serial=False))
+            self._run_locked(device, lambda: restore.run(memory, is_serial=False))
 
         memory = Reading.apply(read)
         try:
@@ -232,10 +232,10 @@ class Program:
             (self._store_all if saves else self._store).run([*outputs, *kept], is_serial=serial)
             self.calls += 1
 
-        self._guarded(device, run)
+        self._run_locked(device, run)
         return outputs, kept
 
-    def shared(self, kept: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def reuse_unchanged(self, kept: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """`kept`, where a large field that holds what it held at the call before is the memory of that call."""
         for place, (tensor, before) in enumerate(zip(kept, self._last_kept, strict=False)):
             if tensor.nbytes >= SHARED and torch.equal(tensor, before):
@@ -266,10 +266,10 @@ class Program:
                 launch.launcher.launch(launch.bound, picture, adjoint=True, stack=stack)
             self._collect.run([*gradients, *present], is_serial=serial)
 
-        self._guarded(device, run)
+        self._run_locked(device, run)
         return gradients
 
-    def _guarded(self, device: torch.device, run: Callable[[], None]) -> None:
+    def _run_locked(self, device: torch.device, run: Callable[[], None]) -> None:
         with FIELDS_LOCK:
             self.roles.filled[0].check_alive(self.layer)
             self.engine.require_ready(self.layer)
@@ -330,7 +330,7 @@ class _Uses:
             if one.facts.dtype.is_floating_point and not one.facts.has_gradient and not one.is_silent
         ]
 
-    def cleared(self, habits: Habits) -> list[Placed]:
+    def select_fields_to_clear(self, habits: Habits) -> list[Placed]:
         """Fields whose gradients must not carry over: a field in between that nobody registered is one."""
         told = self._roles.internal if habits.clears_gradients else ()
         return [*told, *(one for key, one in self._found.items() if key in self._written)]
@@ -389,7 +389,7 @@ def _check_arrays(launches: Sequence[Launch], layer: str) -> None:
             raise GradientError(refusal(words, remedy=remedy))
 
 
-def _blocked(one: Placed, layer: str) -> GradientError:
+def _build_blocked_error(one: Placed, layer: str) -> GradientError:
     words = f"values of {layer} go through the field `{one.name}`, which has no gradient: what flows back would be lost"
     remedy = "Declare it with needs_grad=True; or register it with needs_grad=False if nothing is to flow through it."
     return GradientError(refusal(words, [("field", str(one))], remedy))

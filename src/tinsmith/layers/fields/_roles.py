@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..._errors import RegistrationError, refusal
 from ...bridge import Bound, Launcher
-from ._placed import Placed, placed
+from ._placed import Placed, place_field
 
 
 class Launch(NamedTuple):
@@ -91,7 +91,7 @@ def uses_of(launch: Launch) -> dict[str, Use]:
     found: dict[str, Use] = {}
     for use in launch.launcher.fields(launch.bound):
         for name, leaf in engine.leaf_fields(use.field, use.name):
-            one = placed(leaf, name, None, False, f"kernel `{stage.name}`")
+            one = place_field(leaf, name, None, False, f"kernel `{stage.name}`")
             while name in found and found[name].one.facts.key != one.facts.key:
                 name += "'"
             found[name] = Use(one, *use[2:6])

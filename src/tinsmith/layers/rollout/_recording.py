@@ -17,7 +17,7 @@ import torch
 from ..._errors import ArgumentError, GradientError, KernelError, refusal
 from ..._warned import find_place_of_user
 from ...bridge import Bound, Launcher
-from ...engines import Engine, FieldFacts, Listener, get, loaded, module_name, of_field
+from ...engines import Engine, FieldFacts, Listener, get, list_loaded, module_name, of_field
 from ..fields import Launch
 from ._writes import element_writer, filler, loader
 
@@ -206,7 +206,7 @@ class Recording(Listener):
     def run(self, function: Callable[[], Any]) -> Calls:
         """Listen while a function runs. Returns its calls."""
         with contextlib.ExitStack() as stack:
-            for name in loaded():
+            for name in list_loaded():
                 stack.enter_context(get(name).tell(self))
             function()
         return tuple(self.calls)
@@ -262,4 +262,4 @@ class Recording(Listener):
 
 def place_of_user() -> str:
     """The line of the innermost caller that is neither ours nor an engine's."""
-    return find_place_of_user(loaded())
+    return find_place_of_user(list_loaded())

@@ -29,7 +29,7 @@ from ..fields import (
     break_graph,
     check_once,
     fingerprints_of,
-    placed,
+    place_field,
     refuse_generated,
 )
 from ._recording import Call, Calls, Kernels, Recording
@@ -111,7 +111,7 @@ class Rollout:
             raise RegistrationError(refusal(f"the fields of {self.name} belong to several engines", rows))
         self._kernels = Kernels(self.name, self._engine)
         self._begin: list[Call] = []
-        filled = tuple([self._filled(part) for part in sources])
+        filled = tuple([self._make_input_field(part) for part in sources])
         check_once(filled, "an input", self.name)
         shown = {part.one.facts.key: part.one for part in results}
         self._roles = Roles(filled, tuple(shown.values()), ())
@@ -122,14 +122,14 @@ class Rollout:
         # Integers among the arguments for which no index is known to be outside of its field.
         self._checked: weakref.WeakKeyDictionary[ArrayProgram, list[int]] = weakref.WeakKeyDictionary()
 
-    def _filled(self, part: _Part) -> Placed:
+    def _make_input_field(self, part: _Part) -> Placed:
         """The field that an input's tensor is copied into; for a part of a field, one of ours."""
         if part.index is None:
             return part.one
         facts = part.one.facts
         row = make_field(self._engine, facts.dtype, facts.shape[1:], facts.element)
         self._begin.append(self._kernels.write(row_filler, part.one.field, part.index, source=row))
-        return placed(row, part.name, None, False, self.name)
+        return place_field(row, part.name, None, False, self.name)
 
     # Running ----------------------------------------------------------------------------------
     def __call__(self, *tensors: torch.Tensor, **named: torch.Tensor) -> Any:
@@ -217,7 +217,7 @@ def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise RegistrationError(refusal(f"{side} `{name}` of {rollout} needs a name that Python allows"))
         field, index = one if isinstance(one, tuple) else (one, None)
-        whole = placed(field, name, None, False, rollout)
+        whole = place_field(field, name, None, False, rollout)
         found.append(_Part(name, whole, None if index is None else _row(rollout, whole, index)))
     return found
 

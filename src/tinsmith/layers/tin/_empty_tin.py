@@ -14,7 +14,19 @@ import torch
 from ..._errors import ArgumentError, RegistrationError, refusal
 from ...bridge import Adjoint, Examinable, Examined, OpOptions
 from ...linter import Finding, lint_kernels
-from ..fields import Habits, OnFields, Placed, Roles, Running, break_graph, check_once, fill, make_running, placed, read
+from ..fields import (
+    Habits,
+    OnFields,
+    Placed,
+    Roles,
+    Running,
+    break_graph,
+    check_once,
+    fill,
+    make_running,
+    place_field,
+    read,
+)
 from ._kept import KeptFields
 from ._kernels import Kernels, unknown
 from ._place import check_place, checked_device
@@ -217,9 +229,9 @@ class EmptyTin(KeptFields, Examinable):
         fields = (*self._filled, *self._outputs, *self._internals.values())
         check_place(fields, self.device, self._label)
         self._inputs[0].engine.settle()
-        self._inputs, self._outputs = ([one.refreshed() for one in fields] for fields in (self._inputs, self._outputs))
+        self._inputs, self._outputs = ([one.refresh() for one in fields] for fields in (self._inputs, self._outputs))
         for fields in (self._internals, self._weights):
-            fields.update({name: one.refreshed() for name, one in fields.items()})
+            fields.update({name: one.refresh() for name, one in fields.items()})
         for name, one in self._weights.items():
             self.register_parameter(name, torch.nn.Parameter(read(one, self._label), requires_grad=one.needs_grad))
         follow(self, self.parameters())
@@ -326,7 +338,7 @@ class EmptyTin(KeptFields, Examinable):
     # Helpers ------------------------------------------------------------------------------
     def _place(self, field: FieldLike, name: str, needs_grad: bool | None, is_complex: bool) -> Placed:
         self._check_open()
-        return placed(field, name, needs_grad, is_complex, self._label)
+        return place_field(field, name, needs_grad, is_complex, self._label)
 
     def _internal_name(self, name: str | None) -> str:
         name = name if name is not None else str(len(self._internals) + len(self._weights))

@@ -32,7 +32,7 @@ class Kernels:
         return twin
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}({_shown(self._arguments[name])})" for name in self._launchers)
+        return ", ".join(f"{name}({_format_arguments(self._arguments[name])})" for name in self._launchers)
 
     @property
     def kernels(self) -> list[Any]:
@@ -118,5 +118,5 @@ def unknown(words: str, name: str, known: Sequence[str]) -> RegistrationError:
     return RegistrationError(refusal(words, [("registered", ", ".join(known) or "none")], remedy))
 
 
-def _shown(arguments: tuple[Any, ...]) -> str:
+def _format_arguments(arguments: tuple[Any, ...]) -> str:
     return ", ".join(f"tensor{tuple(a.shape)}" if isinstance(a, torch.Tensor) else f"{a!r:.30}" for a in arguments)

@@ -86,7 +86,7 @@ class Blueprint:
 
     def with_extra(self, kernel: Any, extra: tuple[Any, ...]) -> Blueprint:
         """The same with other arguments for one kernel, which is given by name or as it was registered."""
-        chosen = self._chosen(kernel).with_extra(extra)
+        chosen = self._select_kernel(kernel).with_extra(extra)
         check_extra(chosen)
         return replace(self, kernels=tuple(chosen if part.name == chosen.name else part for part in self.kernels))
 
@@ -96,7 +96,7 @@ class Blueprint:
         changed = [parameter for now, old in pairs if now is not old for parameter in now.others]
         return all(parameter.kind in ("scalar", "matrix") for parameter in changed)
 
-    def _chosen(self, kernel: Any) -> KernelPart:
+    def _select_kernel(self, kernel: Any) -> KernelPart:
         by_name = kernel if isinstance(kernel, str) else None
         found = [part for part in self.kernels if part.name == by_name or (by_name is None and part.is_same(kernel))]
         if len(found) == 1:

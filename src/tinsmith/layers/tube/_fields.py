@@ -17,7 +17,7 @@ from ..._errors import KernelError, ShapeError, refusal
 from ...bridge import Examined, Launcher
 from ...engines import Engine
 from .._pool import FieldTree
-from ..fields import Habits, Launch, OnFields, Placed, Roles, break_graph, clearing, placed
+from ..fields import Habits, Launch, OnFields, Placed, Roles, break_graph, clearing, place_field
 from ._blueprint import Blueprint
 from ._checks import check_tensors
 from ._parts import TensorPart, check_extra
@@ -33,17 +33,22 @@ class FieldSet:
     def __init__(self, blueprint: Blueprint, shapes: dict[str, Shape]) -> None:
         self._blueprint = blueprint
         self._tree = FieldTree(blueprint.kernels[0].engine)
-        self.fields = {name: self._placed(blueprint.tensors[name], shape) for name, shape in shapes.items()}
+        self.fields = {name: self._construct_field(blueprint.tensors[name], shape) for name, shape in shapes.items()}
         self._tree.finish()
-        self.placed = {name: self._settled(blueprint.tensors[name], shapes[name]) for name in shapes}
+        self.placed = {name: self._place_field(blueprint.tensors[name], shapes[name]) for name in shapes}
         self._launchers = [Launcher(part.kernel, f"{blueprint.label}.{part.name}") for part in blueprint.kernels]
         self.roles = self._roles()
         self.running = OnFields(
-            blueprint.label, self.roles, self.bound(blueprint), Habits(True, True), blueprint.adjoint, self._reset()
+            blueprint.label,
+            self.roles,
+            self.bind_kernels(blueprint),
+            Habits(True, True),
+            blueprint.adjoint,
+            self._reset(),
         )
         self._tree.live_as_long_as(self.roles)  # which a backward pass needs, too
 
-    def bound(self, blueprint: Blueprint) -> tuple[Launch, ...]:
+    def bind_kernels(self, blueprint: Blueprint) -> tuple[Launch, ...]:
         """The kernels with their arguments: fields, then a blueprint's extra ones."""
         pairs = zip(self._launchers, blueprint.kernels, strict=True)
         return tuple(
@@ -64,7 +69,7 @@ class FieldSet:
 
         return reset
 
-    def _placed(self, part: TensorPart, shape: Shape) -> Any:
+    def _construct_field(self, part: TensorPart, shape: Shape) -> Any:
         """A field, put into the tree."""
         wants_gradient = part.memory.is_floating_point and part.requires_grad is not False
         if part.manager is None:
@@ -72,14 +77,14 @@ class FieldSet:
         make = getattr(part.manager, "construct_field", part.manager)
         return make(self._tree.builder, tuple(shape), wants_gradient)
 
-    def _settled(self, part: TensorPart, shape: Shape) -> Placed:
+    def _place_field(self, part: TensorPart, shape: Shape) -> Placed:
         """What a field is, now that the tree is finished."""
         label = self._blueprint.label
         asked = part.memory.is_floating_point and part.requires_grad is not False
         if hasattr(part.manager, "to_tensor"):
-            one = placed(self.fields[part.name], part.name, asked, False, label)
-            return one.managed(part.manager, tuple(shape), part.dtype)
-        one = placed(self.fields[part.name], part.name, asked, part.is_complex, label)
+            one = place_field(self.fields[part.name], part.name, asked, False, label)
+            return one.with_manager(part.manager, tuple(shape), part.dtype)
+        one = place_field(self.fields[part.name], part.name, asked, part.is_complex, label)
         if one.tensor_shape != tuple(shape) or one.facts.dtype != part.memory:
             words = f"the field that was made for `{part.name}` of {label} does not fit it"
             rows = [("expected", f"{tuple(shape)} {part.memory}"), ("came", f"{one.tensor_shape} {one.facts.dtype}")]
@@ -109,26 +114,28 @@ class FieldProgram:
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The outputs of one call."""
-        return break_graph(self._called)(tensors) if torch.compiler.is_compiling() else self._called(tensors)
+        return break_graph(self._call)(tensors) if torch.compiler.is_compiling() else self._call(tensors)
 
     def examine(self, tensors: Sequence[torch.Tensor]) -> Examined:
         """A call, laid open for who checks it; of a batch, its first sample."""
-        shapes, given, batch = self._sized(tensors)
+        shapes, given, batch = self._resolve_shapes(tensors)
         if batch == 0:
             words = f"a batch of {self._blueprint.label} has no sample, so there is nothing to check"
             raise ShapeError(refusal(words, remedy="Pass one sample or more."))
         if batch is not None:
             shapes, given = self._single(shapes), self._sample(given, 0)
         found = self._set(shapes)
-        return found.running.examine(found.bound(self._blueprint), self._memory(found, given))
+        return found.running.examine(found.bind_kernels(self._blueprint), self._memory(found, given))
 
-    def _called(self, tensors: Sequence[torch.Tensor]) -> Any:
-        shapes, given, batch = self._sized(tensors)
+    def _call(self, tensors: Sequence[torch.Tensor]) -> Any:
+        shapes, given, batch = self._resolve_shapes(tensors)
         if batch is None:
             return self._results(self._one(self._set(shapes), given))
         return self._results(self._batch(shapes, given, batch))
 
-    def _sized(self, tensors: Sequence[torch.Tensor]) -> tuple[dict[str, Shape], list[torch.Tensor], int | None]:
+    def _resolve_shapes(
+        self, tensors: Sequence[torch.Tensor]
+    ) -> tuple[dict[str, Shape], list[torch.Tensor], int | None]:
         """Shapes by name, the inputs as the fields take them, and how many samples a batch has. Raises for a misfit."""
         blueprint = self._blueprint
         for kernel in blueprint.kernels:
@@ -167,7 +174,7 @@ class FieldProgram:
         return [one.to_memory(tensor, self._blueprint.label) for one, tensor in pairs]
 
     def _one(self, found: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        results = found.running(found.bound(self._blueprint), self._memory(found, tensors))
+        results = found.running(found.bind_kernels(self._blueprint), self._memory(found, tensors))
         return [one.from_memory(result) for one, result in zip(found.roles.outputs, results, strict=True)]
 
     def _results(self, outputs: Sequence[torch.Tensor]) -> Any:

@@ -98,11 +98,11 @@ class TensorProgram:
     # Calling ------------------------------------------------------------------------------
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
         """The outputs of one call."""
-        recipe = self._recipe(tensors) if torch.compiler.is_compiling() else self._known(tensors)
+        recipe = self._recipe(tensors) if torch.compiler.is_compiling() else self._find_recipe(tensors)
         if recipe.is_plain:
             return recipe.op(*tensors)
         result = recipe.op(*self._list_arguments(recipe, tensors), **recipe.sizes)
-        return self._finished(result) if True in self._complex else result
+        return self._view_as_complex(result) if True in self._complex else result
 
     def _list_arguments(self, recipe: Recipe, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """The op's arguments, in their order."""
@@ -116,13 +116,13 @@ class TensorProgram:
         recipe = self._recipe(tensors)
         return examined_layer(recipe.op, self._list_arguments(recipe, tensors), recipe.sizes)
 
-    def _finished(self, result: Any) -> Any:
+    def _view_as_complex(self, result: Any) -> Any:
         if isinstance(result, torch.Tensor):
             return torch.view_as_complex(result)
         pairs = zip(result, self._complex, strict=True)
         return type(result)(*[torch.view_as_complex(one) if is_complex else one for one, is_complex in pairs])
 
-    def _known(self, tensors: Sequence[torch.Tensor]) -> Recipe:
+    def _find_recipe(self, tensors: Sequence[torch.Tensor]) -> Recipe:
         """The recipe of an eager call; found once for each kind of call, but for dims that are calculated."""
         try:
             key = tuple([(t.shape, t.dtype, t.device, t.requires_grad) for t in tensors])

@@ -230,7 +230,7 @@ def kernel_part(kernel: Any, tensors: Sequence[str], extra: tuple[Any, ...], nam
     count = len(part.parameters)
     if len(part.tensors) > count:
         words = f"kernel `{part.name}` is given more tensors than it has parameters"
-        rows = [("tensors", ", ".join(part.tensors)), ("parameters", _listed(part.parameters))]
+        rows = [("tensors", ", ".join(part.tensors)), ("parameters", _format_parameters(part.parameters))]
         raise RegistrationError(refusal(words, rows, "Name one tensor for each array parameter, in their order."))
     is_open = not extra and all(parameter.kind in ("scalar", "matrix") for parameter in part.others)
     if not is_open:  # plain numbers may still be given by `set_kernel_extra_args`
@@ -243,7 +243,7 @@ def check_extra(part: KernelPart) -> None:
     if len(part.extra) != len(part.others):
         words = f"kernel `{part.name}` does not get as many arguments as it has parameters"
         rows = [
-            ("parameters", _listed(part.parameters)),
+            ("parameters", _format_parameters(part.parameters)),
             ("tensors", ", ".join(part.tensors) or "none"),
             ("extra arguments", ", ".join(map(_brief, part.extra)) or "none"),
         ]
@@ -260,7 +260,7 @@ def check_extra(part: KernelPart) -> None:
             raise ArgumentError(refusal(words, rows, remedy))
 
 
-def _listed(parameters: Sequence[Parameter]) -> str:
+def _format_parameters(parameters: Sequence[Parameter]) -> str:
     return ", ".join(f"{parameter.name}: {parameter.shown}" for parameter in parameters) or "none"
 
 

@@ -71,7 +71,7 @@ def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[Di
 def _made_shape(
     blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape], batch: int | None, matches: dict[DimID, int]
 ) -> Shape:
-    dims = _calculated(blueprint, part, shapes) if part.dims is None else part.dims
+    dims = _calculate_dims(blueprint, part, shapes) if part.dims is None else part.dims
     found: list[Any] = []
     for dim in dims:
         if isinstance(dim, Batch):
@@ -83,7 +83,7 @@ def _made_shape(
     return tuple(found)
 
 
-def _calculated(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape]) -> tuple[Any, ...]:
+def _calculate_dims(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape]) -> tuple[Any, ...]:
     """The dims that a calculator gives: None stands for BatchDim, as Stannum half has it."""
     calculator: Any = part.calculator
     function = calculator.calc_dimension if isinstance(calculator, DimensionCalculator) else calculator

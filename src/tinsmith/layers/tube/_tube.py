@@ -234,13 +234,13 @@ class Tube(torch.nn.Module, Examinable):
         """
         program = self._program
         if program is None:
-            raise self._unfinished("called")
+            raise self._build_unfinished_error("called")
         return program(input_tensors)
 
     # Looking ------------------------------------------------------------------------------
     def _examine(self, inputs: tuple[Any, ...], who: str) -> Examined:
         if self._program is None:
-            raise self._unfinished(f"given to {who}")
+            raise self._build_unfinished_error(f"given to {who}")
         return self._program.examine([one.detach() for one in inputs])
 
     def _lint(self) -> list[Finding]:
@@ -249,7 +249,7 @@ class Tube(torch.nn.Module, Examinable):
     def explain(self) -> str:
         """How it runs: on tensors or on fields and why, what is done with each array, what was compiled."""
         if self._program is None:
-            raise self._unfinished("explained")
+            raise self._build_unfinished_error("explained")
         way = f"on fields, because {self._reason}" if self._reason else "on the caller's tensors, without fields"
         return f"{self._blueprint.label} runs {way}\n\n{self._program.explain()}"
 
@@ -265,7 +265,7 @@ class Tube(torch.nn.Module, Examinable):
         lines = [f"{label} {part.shown}" for label, parts in shelves.items() for part in parts]
         return "\n".join(lines + ([] if self._program is not None else ["not finished"]))
 
-    def _unfinished(self, done: str) -> RegistrationError:
+    def _build_unfinished_error(self, done: str) -> RegistrationError:
         words = f"{self._blueprint.label} is {done} before `finish()`"
         return RegistrationError(refusal(words, remedy="Call `finish()` after the last registration."))
 

@@ -9,7 +9,7 @@ refused with `ConfigError`; tiny-cuda-nn itself reads past what it does not know
 from __future__ import annotations
 
 from ._read import read
-from ._resolve import resolved
+from ._resolve import resolve_section
 from ._section import Section
 
-__all__ = ["Section", "read", "resolved"]
+__all__ = ["Section", "read", "resolve_section"]

@@ -70,7 +70,7 @@ def _grid(options: Options, given: frozenset[str]) -> Options:
     if n_features is not None and n_features % per_level:
         raise Misfit("n_features", f"a multiple of n_features_per_level, {per_level}")
     if n_features is not None:
-        options["n_levels"] = Count(1, _MOST_LEVELS).taken(n_features // per_level)
+        options["n_levels"] = Count(1, _MOST_LEVELS).validate(n_features // per_level)
     if options["per_level_scale"] is None:
         options["per_level_scale"] = _dense_scale(options) if options["type"] == "Dense" else 2.0
     return options

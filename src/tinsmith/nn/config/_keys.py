@@ -20,7 +20,7 @@ class Unfit(Exception):
 class Kind(Protocol):
     """What values an option may have."""
 
-    def taken(self, value: Any) -> Any:
+    def validate(self, value: Any) -> Any:
         """The value to keep; raises Unfit, which says what is expected, if it is none of this kind."""
         ...
 
@@ -33,7 +33,7 @@ class Count:
     most: float = math.inf
     among: tuple[int, ...] = ()
 
-    def taken(self, value: Any) -> int:
+    def validate(self, value: Any) -> int:
         whole = _is_number(value) and float(value).is_integer()
         if whole and self.least <= value <= self.most and (not self.among or value in self.among):
             return int(value)
@@ -54,7 +54,7 @@ class Number:
     most: float = math.inf
     open: bool = False
 
-    def taken(self, value: Any) -> float:
+    def validate(self, value: Any) -> float:
         if _is_number(value) and self._holds(value):
             return float(value)
         raise Unfit(f"a number{self._range()}")
@@ -78,7 +78,7 @@ class Number:
 class Flag:
     """True or false."""
 
-    def taken(self, value: Any) -> bool:
+    def validate(self, value: Any) -> bool:
         if isinstance(value, bool):
             return value
         raise Unfit("true or false")
@@ -91,7 +91,7 @@ class Choice:
     names: tuple[str, ...]
     also: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def taken(self, value: Any) -> str:
+    def validate(self, value: Any) -> str:
         known = {name.lower(): name for name in (*self.names, *self.also)}
         if isinstance(value, str) and value.lower() in known:
             name = known[value.lower()]

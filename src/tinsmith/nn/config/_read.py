@@ -40,9 +40,9 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(source, Mapping):
         return copy.deepcopy(dict(source))
     if isinstance(source, str) and _without_comments(source).lstrip().startswith("{"):
-        return _parsed(source, "The configuration")
+        return _parse_json(source, "The configuration")
     if isinstance(source, (str, Path)):
-        return _parsed(_text_of(Path(source)), f"The configuration {source}")
+        return _parse_json(_text_of(Path(source)), f"The configuration {source}")
     raise ConfigError(
         refusal(
             "This is no configuration.",
@@ -60,7 +60,7 @@ def _text_of(path: Path) -> str:
         ) from error
 
 
-def _parsed(text: str, name: str) -> dict[str, Any]:
+def _parse_json(text: str, name: str) -> dict[str, Any]:
     plain = _TRAILING_COMMAS.sub(_blank, _without_comments(text))
     try:
         value = json.loads(plain, object_pairs_hook=_once_each, parse_constant=_no_constant)

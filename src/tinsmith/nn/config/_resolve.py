@@ -14,7 +14,7 @@ from ._read import read
 from ._section import Section
 
 
-def resolved(
+def resolve_section(
     kind: Literal["encoding", "network", "loss", "optimizer"],
     config: Section | Mapping[str, Any] | str | Path | None = None,
     where: str = "",
@@ -49,7 +49,7 @@ def _refuse_otype(kind: str, given: str, where: str) -> None:
     names = _otypes(CATALOGS[kind])
     guess = "" if given.lstrip().startswith("{") else _nearest(given, names)  # a JSON text may look like one
     if guess and not Path(given).exists() and (Path(given).suffix, Path(given).name) == ("", given):
-        rows = [("came", _shown(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
+        rows = [("came", _format_value(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
         article = "an" if kind[0] in "aeiou" else "a"
         remedy = f'Write {{"otype": "{guess}"}}, with its other keys beside it.'
         raise ConfigError(refusal(f"`{where}` is the name of {article} {kind}, no configuration.", rows, remedy))
@@ -61,7 +61,7 @@ def _otypes(catalog: Catalog) -> list[str]:
 
 def _section(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[Key, ...]) -> Section:
     if not isinstance(config, Mapping):
-        rows = [("came", _shown(config)), ("expected", f"an object such as {{'otype': '{catalog.default}'}}")]
+        rows = [("came", _format_value(config)), ("expected", f"an object such as {{'otype': '{catalog.default}'}}")]
         raise ConfigError(refusal(f"`{where}` is no {kind}.", rows))
     component, called, preset = _component(catalog, kind, config.get("otype", catalog.default), where)
     nests = {"nested"} if component.nests != "none" else set[str]()
@@ -77,8 +77,8 @@ def _section(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[
         shares = {key.name: options[key.name] for key in share if key.name in values}
         return _section(catalog, kind, component.expands(options) | shares, where, share)
     if component.settle is not None:
-        options = _settled(component, called, options, frozenset(values), where)
-    nested = _nested(catalog, kind, component, config, where)
+        options = _settle_options(component, called, options, frozenset(values), where)
+    nested = _resolve_nested(catalog, kind, component, config, where)
     return Section(component.otype, options, nested, where)
 
 
@@ -90,7 +90,7 @@ def _component(catalog: Catalog, kind: str, otype: Any, where: str) -> tuple[Com
                 return component, name, preset
     known = _otypes(catalog)
     guess = _nearest(otype, known)
-    rows = [("came", _shown(otype)), ("known", ", ".join(known))]
+    rows = [("came", _format_value(otype)), ("known", ", ".join(known))]
     remedy = f"Did you mean `{guess}`?" if guess else f"Leave it out for the default, `{catalog.default}`."
     others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _otypes(other))]
     if others and str(otype).lower() != guess.lower():
@@ -111,16 +111,16 @@ def _values(called: str, by_name: Mapping[str, Key], given: Options, where: str)
 
 def _value(key: Key, called: str, where: str, name: str, value: Any) -> Any:
     try:
-        taken = key.kind.taken(value)
+        taken = key.kind.validate(value)
     except Unfit as error:
-        default = "" if key.default is None else f"Leave it out for the default, {_shown(key.default)}."
+        default = "" if key.default is None else f"Leave it out for the default, {_format_value(key.default)}."
         _refuse_value(called, where, name, value, str(error), default)
     if key.only and taken != key.default:
-        _refuse_value(called, where, name, value, f"{_shown(key.default)}, the default: {key.only}")
+        _refuse_value(called, where, name, value, f"{_format_value(key.default)}, the default: {key.only}")
     return taken
 
 
-def _settled(component: Component, called: str, options: Options, given: frozenset[str], where: str) -> Options:
+def _settle_options(component: Component, called: str, options: Options, given: frozenset[str], where: str) -> Options:
     assert component.settle is not None
     came = dict(options)
     try:
@@ -129,7 +129,7 @@ def _settled(component: Component, called: str, options: Options, given: frozens
         _refuse_value(called, where, error.key, came[error.key], str(error))
 
 
-def _nested(
+def _resolve_nested(
     catalog: Catalog, kind: str, component: Component, config: Mapping[str, Any], where: str
 ) -> tuple[Section, ...]:
     if component.nests == "none":
@@ -138,7 +138,7 @@ def _nested(
         return (_section(catalog, kind, config.get("nested", {}), f"{where}.nested", share=()),)
     parts = config.get("nested")
     if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
-        came = _shown(parts) if "nested" in config else "nothing"
+        came = _format_value(parts) if "nested" in config else "nothing"
         rows = [("came", came), ("expected", f"a list of one {kind} or more")]
         raise ConfigError(refusal(f"`{where}.nested` of {component.otype} does not fit.", rows))
     sections = tuple(
@@ -183,11 +183,11 @@ def _keys(catalog: Catalog) -> set[str]:
 
 
 def _refuse_value(called: str, where: str, name: str, value: Any, expected: str, remedy: str = "") -> NoReturn:
-    rows = [("came", _shown(value)), ("expected", expected)]
+    rows = [("came", _format_value(value)), ("expected", expected)]
     raise ConfigError(refusal(f"`{where}.{name}` of {called} does not fit.", rows, remedy))
 
 
-def _shown(value: Any) -> str:  # as the file writes it
+def _format_value(value: Any) -> str:  # as the file writes it
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = f'"{value}"' if isinstance(value, str) else repr(value)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ..config import Section, resolved
+from ..config import Section, resolve_section
 from ._build import encoder
 from ._encoder import FLOATS
 
@@ -62,7 +62,7 @@ class Encoding(torch.nn.Module):
         super().__init__()
         _check_dtype(dtype or torch.float32)
         n_input_dims = _whole(n_input_dims)
-        self.section = resolved("encoding", encoding_config)
+        self.section = resolve_section("encoding", encoding_config)
         with torch.device("cpu"):  # drawn there, so that a seed means the same everywhere
             self.encoder = encoder(self.section, n_input_dims)
             start = self.encoder.initial_params(torch.Generator().manual_seed(seed))

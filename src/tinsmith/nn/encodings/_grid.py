@@ -55,7 +55,7 @@ class Grid(Encoder):
 
     def __call__(self, x: Tensor, params: Tensor, engine: str | None = None) -> Tensor:
         static = (self.n_input_dims, self.n_features, self.interpolation, len(self.levels))
-        ops = _OPS[_built(engine, x.device, x.dtype, *static)]
+        ops = _OPS[_build_ops(engine, x.device, x.dtype, *static)]
         table = params.view(-1, self.n_features)
         scales, cells = self._levels_on(x.device)
         if torch.compiler.is_compiling() or is_transformed():
@@ -99,7 +99,7 @@ class _Grid(torch.autograd.Function):
         x, table, scales, cells = ctx.saved_tensors
         _, _, wants_x, wants_table, *_ = ctx.needs_input_grad
         if has_older_batch(cotangents):  # of `torch.autograd.grad(..., is_grads_batched=True)`, which ops do not take
-            return None, None, *_generated(ctx.ops.value, ctx.saved_tensors, cotangents[0]), None, None
+            return None, None, *_differentiate(ctx.ops.value, ctx.saved_tensors, cotangents[0]), None, None
         by_x = by_table = None
         if wants_x:
             c = cotangents[0]
@@ -109,7 +109,7 @@ class _Grid(torch.autograd.Function):
         return None, None, by_x, by_table, None, None
 
 
-def _generated(value: Op, tensors: Sequence[Tensor], c: Tensor) -> tuple[Tensor, ...]:
+def _differentiate(value: Op, tensors: Sequence[Tensor], c: Tensor) -> tuple[Tensor, ...]:
     """Both gradients, from the derivative of the op of the values."""
     x, table, scales, cells = tensors
     leaves = [x.detach().requires_grad_(), table.detach().requires_grad_()]
@@ -127,7 +127,7 @@ In a global dict, where `torch.compile` finds them too.
 
 
 @constant_when_traced
-def _built(
+def _build_ops(
     engine: str | None, device: torch.device, dtype: torch.dtype, dims: int, features: int, shape: str, levels: int
 ) -> _Key:
     """Where in `_OPS` the ops are, which are built at the first call."""

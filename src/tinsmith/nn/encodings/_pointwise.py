@@ -35,7 +35,7 @@ class Pointwise(Encoder):
         self.n_output_dims = each if otype == "SphericalHarmonics" else n_input_dims * each
 
     def __call__(self, x: Tensor, params: Tensor, engine: str | None = None) -> Tensor:
-        return _OPS[_built(engine, x.device, x.dtype, self.otype, self.size)](x)
+        return _OPS[_build_op(engine, x.device, x.dtype, self.otype, self.size)](x)
 
 
 _Key = tuple[str, str, str, int]
@@ -44,7 +44,7 @@ _OPS: dict[_Key, Op] = {}
 
 
 @constant_when_traced
-def _built(engine: str | None, device: torch.device, dtype: torch.dtype, otype: str, size: int) -> _Key:
+def _build_op(engine: str | None, device: torch.device, dtype: torch.dtype, otype: str, size: int) -> _Key:
     """Where in `_OPS` an op is, which is built at the first call."""
     lang = language(engine, device)
     key = (lang.__name__, FLOATS[dtype], otype, size)

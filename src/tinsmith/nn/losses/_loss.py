@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..._errors import ShapeError, refusal
-from ..config import Section, resolved
+from ..config import Section, resolve_section
 from ._terms import TERMS
 
 
@@ -43,7 +43,7 @@ class Loss(torch.nn.Module):
 
     def __init__(self, otype: str = "RelativeL2") -> None:
         super().__init__()
-        self.otype = resolved("loss", {"otype": otype}).otype
+        self.otype = resolve_section("loss", {"otype": otype}).otype
 
     def forward(
         self,
@@ -111,7 +111,7 @@ def make_loss(config: Section | Mapping[str, Any] | str | Path | None = None) ->
         >>> ts.nn.make_loss({"otype": "L2"})
         Loss(L2)
     """
-    return Loss(resolved("loss", config).otype)
+    return Loss(resolve_section("loss", config).otype)
 
 
 def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:

@@ -22,7 +22,7 @@ LUMINANCE = (0.299, 0.587, 0.114)
 Term = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def _held(value: torch.Tensor) -> torch.Tensor:
+def _detach(value: torch.Tensor) -> torch.Tensor:
     return value.detach()
 
 
@@ -35,11 +35,11 @@ def _luminance(p: torch.Tensor) -> torch.Tensor:
 TERMS: dict[str, Term] = {
     "L1": lambda p, t, q: (p - t).abs(),
     "L2": lambda p, t, q: (p - t) ** 2,
-    "RelativeL1": lambda p, t, q: (p - t).abs() / (_held(p).abs() + EPSILON),
-    "RelativeL2": lambda p, t, q: (p - t) ** 2 / (_held(p) ** 2 + EPSILON),
-    "RelativeL2Luminance": lambda p, t, q: (p - t) ** 2 / (_luminance(_held(p)) ** 2 + EPSILON),
+    "RelativeL1": lambda p, t, q: (p - t).abs() / (_detach(p).abs() + EPSILON),
+    "RelativeL2": lambda p, t, q: (p - t) ** 2 / (_detach(p) ** 2 + EPSILON),
+    "RelativeL2Luminance": lambda p, t, q: (p - t) ** 2 / (_luminance(_detach(p)) ** 2 + EPSILON),
     "MAPE": lambda p, t, q: (p - t).abs() / (t.abs() + EPSILON),
-    "SMAPE": lambda p, t, q: (p - t).abs() / (0.5 * (t.abs() + _held(p).abs()) + EPSILON),
+    "SMAPE": lambda p, t, q: (p - t).abs() / (0.5 * (t.abs() + _detach(p).abs()) + EPSILON),
     "CrossEntropy": lambda p, t, q: -t * p.log(),
     "Variance": lambda p, t, q: t**2 / p - t**2 / q,
 }

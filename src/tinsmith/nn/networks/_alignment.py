@@ -25,7 +25,9 @@ def columns_of(encoder: Encoder, section: Section, alignment: int) -> Columns:
         ConfigError: parts of a Composite are to be added or multiplied whose columns are filled up in different places.
     """
     try:
-        return _filled(encoder, _multiple(_natural(encoder), math.lcm(alignment, _needed(encoder))))
+        return _find_constant_columns(
+            encoder, _multiple(_natural(encoder), math.lcm(alignment, _compute_alignment(encoder)))
+        )
     except _Crossed as error:
         headline = f"`{section.where}`: parts to be reduced are filled up in different places."
         rows = [("alignment", str(alignment)), ("reduction", str(error))]
@@ -36,11 +38,11 @@ class _Crossed(Exception):
     """A number of one part meets a constant of another."""
 
 
-def _needed(encoder: Encoder) -> int:
+def _compute_alignment(encoder: Encoder) -> int:
     """What the place of its first number has to be a multiple of."""
     if isinstance(encoder, Grid):
         return encoder.n_features
-    return math.lcm(*(_needed(part) for _, part in encoder.parts)) if isinstance(encoder, Composite) else 1
+    return math.lcm(*(_compute_alignment(part) for _, part in encoder.parts)) if isinstance(encoder, Composite) else 1
 
 
 def _natural(encoder: Encoder) -> int:
@@ -48,8 +50,8 @@ def _natural(encoder: Encoder) -> int:
     if not isinstance(encoder, Composite):
         return encoder.n_output_dims
     if encoder.reduction != "Concatenation":
-        return max(_multiple(_natural(part), _needed(encoder)) for _, part in encoder.parts)
-    return _multiple(sum(_widths(encoder)) + _natural(encoder.parts[-1][1]), _needed(encoder))
+        return max(_multiple(_natural(part), _compute_alignment(encoder)) for _, part in encoder.parts)
+    return _multiple(sum(_widths(encoder)) + _natural(encoder.parts[-1][1]), _compute_alignment(encoder))
 
 
 def _widths(encoder: Composite) -> list[int]:
@@ -58,11 +60,11 @@ def _widths(encoder: Composite) -> list[int]:
     widths: list[int] = []
     for part, following in itertools.pairwise(parts):
         begin = sum(widths)
-        widths.append(_multiple(begin + _natural(part), _needed(following)) - begin)
+        widths.append(_multiple(begin + _natural(part), _compute_alignment(following)) - begin)
     return widths
 
 
-def _filled(encoder: Encoder, width: int) -> Columns:
+def _find_constant_columns(encoder: Encoder, width: int) -> Columns:
     if not isinstance(encoder, Composite):
         constant = 0.0 if isinstance(encoder, Grid) else 1.0
         return [None] * encoder.n_output_dims + [constant] * (width - encoder.n_output_dims)
@@ -70,11 +72,14 @@ def _filled(encoder: Encoder, width: int) -> Columns:
     if encoder.reduction == "Concatenation":
         widths = _widths(encoder)
         widths.append(width - sum(widths))
-        return [column for part, own in zip(parts, widths, strict=True) for column in _filled(part, own)]
-    return [_reduced(encoder.reduction, column) for column in zip(*(_filled(p, width) for p in parts), strict=True)]
+        return [column for part, own in zip(parts, widths, strict=True) for column in _find_constant_columns(part, own)]
+    return [
+        _reduce_column(encoder.reduction, column)
+        for column in zip(*(_find_constant_columns(p, width) for p in parts), strict=True)
+    ]
 
 
-def _reduced(reduction: str, column: tuple[float | None, ...]) -> float | None:
+def _reduce_column(reduction: str, column: tuple[float | None, ...]) -> float | None:
     constants = [value for value in column if value is not None]
     if constants and len(constants) < len(column):
         raise _Crossed(reduction)

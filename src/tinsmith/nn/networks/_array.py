@@ -13,7 +13,7 @@ from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
 from ...bridge import constant_when_traced, is_distributed, is_transformed
 from ...kernels import ELEMENT_LOSSES
 from .._shares import own_rows, share_out
-from ..config import Section, resolved
+from ..config import Section, resolve_section
 from ..losses import Loss
 from . import _fused, _matrices
 from ._cell_encoding import CellEncoding
@@ -82,7 +82,7 @@ class NetworkArray(torch.nn.Module):
         super().__init__()
         check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims)
         self.grid_shape = grid_of(grid_shape)
-        self.config = resolved("network", network_config)
+        self.config = resolve_section("network", network_config)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
         self.engine = engine
         self.way = _known_way(way)
@@ -197,8 +197,8 @@ class NetworkArray(torch.nn.Module):
         Raises:
             ShapeError, DtypeError, ArgumentError: what does not fit.
         """
-        params, grid = self._chosen(at)
-        flat = self._encoded(self._flat("x", x, grid, self.n_input_dims), at)
+        params, grid = self._select_params(at)
+        flat = self._encode(self._flat("x", x, grid, self.n_input_dims), at)
         if self._is_fused(x):
             samples = equal_batches(len(params), flat.shape[1], x.device)
             y = _fused.outputs(self.layout, params, flat.flatten(0, 1), samples, self.engine)
@@ -221,14 +221,14 @@ class NetworkArray(torch.nn.Module):
             `target` and what an encoding learns, but then, as for RelativeL2Luminance and Variance and under
             `torch.compile`, it is `forward` and a loss, one after the other.
         """
-        params, grid = self._chosen(at)
+        params, grid = self._select_params(at)
         flat = self._flat("x", x, grid, self.n_input_dims)
         goal = self._flat("target", target, grid, self.n_output_dims)
         if goal.shape[1] != flat.shape[1]:
             rows = [("x", str(tuple(x.shape))), ("target", str(tuple(target.shape)))]
             raise ShapeError(refusal("`target` has another batch than `x`", rows))
         loss = _LOSSES[_loss(otype)]
-        encoded = self._encoded(flat, at)
+        encoded = self._encode(flat, at)
         plain = not (encoded.requires_grad or goal.requires_grad or torch.compiler.is_compiling() or is_transformed())
         if self._is_fused(x) and loss.otype in ELEMENT_LOSSES and plain:
             samples = equal_batches(len(params), flat.shape[1], x.device)
@@ -261,11 +261,11 @@ class NetworkArray(torch.nn.Module):
 
     def _run_own(self, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         params = own_rows(self.params)
-        points = self.encoding.routed(points, rows) if self.encoding else points
+        points = self.encoding.route_points(points, rows) if self.encoding else points
         if self._is_fused(points) and not self._is_transformed():  # no transform goes through the sorting
             found = sorted_by(rows, len(params), self.engine)
             return found.restore(_fused.outputs(self.layout, params, found.sort(points), found.samples, self.engine))
-        return _matrices.routed(self.layout, params, points, rows)
+        return _matrices.route_points(self.layout, params, points, rows)
 
     def _is_fused(self, x: torch.Tensor) -> bool:
         """Whether the kernels run: on the CPU. benchmarks/networks.py measures where they win."""
@@ -277,14 +277,14 @@ class NetworkArray(torch.nn.Module):
         """Whether derivatives may be asked for that the kernels have not: of forward mode, of nested transforms."""
         return not torch.compiler.is_compiling() and is_transformed()
 
-    def _chosen(self, at: At) -> tuple[torch.Tensor, tuple[int, ...]]:
+    def _select_params(self, at: At) -> tuple[torch.Tensor, tuple[int, ...]]:
         rows = self.rows(at)
         params = own_rows(self.params)
         if rows is None:
             return params, self.grid_shape if self.owners is None else (len(params),)
         return params[rows], (len(rows),)
 
-    def _encoded(self, x: torch.Tensor, at: At) -> torch.Tensor:
+    def _encode(self, x: torch.Tensor, at: At) -> torch.Tensor:
         return self.encoding(x, self.rows(at)) if self.encoding else x
 
     # Checking ------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ class CellEncoding(torch.nn.Module):
             return x.new_zeros(*x.shape[:2], self.n_output_dims) + params.sum()
         return vmap(lambda one, table: self.encoder(one, table, self.engine))(x, params)
 
-    def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+    def route_points(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
         """[point, n_out] of [point, n_in] and the cell of each."""
         if not self.params.shape[1]:
             return self.encoder(points, self.params[:0].flatten(), self.engine)

@@ -23,11 +23,11 @@ def initial(layout: Layout, cells: int, dtype: torch.dtype, seed: int) -> torch.
         params = torch.zeros(cells, layout.shape.rows, layout.shape.width, dtype=dtype)
         for number, (weights, _) in enumerate(layout.layers(params)):
             drawn = torch.rand(weights.shape, generator=generator, dtype=torch.float64) * 2 - 1
-            weights.copy_(drawn * _bound(layout, number, *weights.shape[1:]))
+            weights.copy_(drawn * _compute_bound(layout, number, *weights.shape[1:]))
     return params.to(torch.get_default_device())
 
 
-def _bound(layout: Layout, number: int, fan_in: int, fan_out: int) -> float:
+def _compute_bound(layout: Layout, number: int, fan_in: int, fan_out: int) -> float:
     if layout.shape.activation != "Sine":
         return math.sqrt(6 / (fan_in + fan_out))
     return _FREQUENCY / fan_in if number == 0 else math.sqrt(6 / fan_in)

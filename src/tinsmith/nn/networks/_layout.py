@@ -57,10 +57,10 @@ class Layout:
         """
         to = self.whole
         if to.width != self.shape.width:
-            params = torch.cat([part for parts in self._widened(params) for part in parts], 1)
+            params = torch.cat([part for parts in self._pad_to_width(params) for part in parts], 1)
         return params if to.by_sample else params.reshape(-1, to.lanes)
 
-    def _widened(self, params: torch.Tensor) -> list[list[torch.Tensor]]:
+    def _pad_to_width(self, params: torch.Tensor) -> list[list[torch.Tensor]]:
         wide = self.whole.width
         extra = wide - self.shape.width
         *layers, outputs, last = params.split(self.segments, 1)

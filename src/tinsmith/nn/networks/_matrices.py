@@ -18,7 +18,7 @@ def outputs(layout: Layout, params: torch.Tensor, x: torch.Tensor) -> torch.Tens
     return x
 
 
-def routed(layout: Layout, params: torch.Tensor, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+def route_points(layout: Layout, params: torch.Tensor, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
     """[point, n_out] of [point, n_in] and the network of each: all filled up to the largest batch, and back."""
     filled, place = batches(points, cells, len(params))
     return outputs(layout, params, filled)[cells, place]

@@ -82,9 +82,9 @@ class Mlp:
         and sqrt(6 / fan in) in the others.
         """
         drawn = [torch.rand(size, generator=draw, dtype=torch.float32) * 2 - 1 for size in self.sizes]
-        return torch.cat([weights * self._bound(number) for number, weights in enumerate(drawn)])
+        return torch.cat([weights * self._compute_bound(number) for number, weights in enumerate(drawn)])
 
-    def _bound(self, number: int) -> float:
+    def _compute_bound(self, number: int) -> float:
         fan_out, fan_in = self.shapes[number]
         if self.activation != "Sine":
             return math.sqrt(6 / (fan_in + fan_out))

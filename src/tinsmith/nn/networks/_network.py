@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..config import Section, resolved
+from ..config import Section, resolve_section
 from ..encodings import Encoder, encoder
 from ._alignment import Columns, columns_of
 from ._checks import check_counts, check_dtype, entering, unfit_params
@@ -87,8 +87,8 @@ class NetworkWithInputEncoding(torch.nn.Module):
         check_dtype(type(self).__name__, dtype or torch.float32)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
         self.seed, self.engine, self.alignment = seed, engine, alignment
-        self.encoding_section = resolved("encoding", encoding_config)
-        self.network_section = resolved("network", network_config)
+        self.encoding_section = resolve_section("encoding", encoding_config)
+        self.network_section = resolve_section("network", network_config)
         with torch.device("cpu"):  # it works out sizes; what it keeps it brings to where its input is
             self.encoder = encoder(self.encoding_section, n_input_dims)
         columns: Columns = [None] * self.encoder.n_output_dims
@@ -96,7 +96,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
             columns = columns_of(self.encoder, self.encoding_section, alignment)
         self.mlp = Mlp.of(self.network_section, len(columns), n_output_dims, alignment)
         _hold_columns(self, columns, dtype or torch.float32)
-        self.params = _begun(seed, dtype or torch.float32, self.mlp, self.encoder)
+        self.params = _initialize_params(seed, dtype or torch.float32, self.mlp, self.encoder)
 
     @property
     def native_output_dims(self) -> int:
@@ -119,7 +119,8 @@ class NetworkWithInputEncoding(torch.nn.Module):
     def extra_repr(self) -> str:
         """What `repr` shows."""
         encoding = self.encoding_section.otype
-        return f"{self.n_input_dims}, {self.n_output_dims}, encoding={encoding!r}, {_told(self.network_section, self)}"
+        module = _describe_module(self.network_section, self)
+        return f"{self.n_input_dims}, {self.n_output_dims}, encoding={encoding!r}, {module}"
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
@@ -186,11 +187,11 @@ class Network(torch.nn.Module):
         check_dtype(type(self).__name__, dtype or torch.float32)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
         self.seed, self.alignment = seed, alignment
-        self.network_section = resolved("network", network_config)
+        self.network_section = resolve_section("network", network_config)
         filling = [1.0] * (-n_input_dims % alignment)
         self.mlp = Mlp.of(self.network_section, n_input_dims + len(filling), n_output_dims, alignment)
         _hold_columns(self, [None] * n_input_dims + filling, dtype or torch.float32)
-        self.params = _begun(seed, dtype or torch.float32, self.mlp)
+        self.params = _initialize_params(seed, dtype or torch.float32, self.mlp)
 
     @property
     def native_output_dims(self) -> int:
@@ -208,14 +209,14 @@ class Network(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """What `repr` shows."""
-        return f"{self.n_input_dims}, {self.n_output_dims}, {_told(self.network_section, self)}"
+        return f"{self.n_input_dims}, {self.n_output_dims}, {_describe_module(self.network_section, self)}"
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
         unfit_params(self, *args, **kwargs)
 
 
-def _begun(seed: int, dtype: torch.dtype, *parts: Mlp | Encoder) -> torch.nn.Parameter:
+def _initialize_params(seed: int, dtype: torch.dtype, *parts: Mlp | Encoder) -> torch.nn.Parameter:
     """Where training starts: drawn on the CPU, so that a seed means the same everywhere, for torch's default device."""
     with torch.device("cpu"):
         draw = torch.Generator().manual_seed(seed)
@@ -232,6 +233,6 @@ def _hold_columns(module: torch.nn.Module, columns: Columns, dtype: torch.dtype)
     module.register_buffer("constants", constants if filled else None, persistent=False)
 
 
-def _told(section: Section, module: Network | NetworkWithInputEncoding) -> str:
+def _describe_module(section: Section, module: Network | NetworkWithInputEncoding) -> str:
     words = ", ".join(f"{key}={value!r}" for key, value in section.options.items())
     return f"otype={section.otype!r}, {words}, n_params={module.params.numel()}"

@@ -30,11 +30,11 @@ def equal_batches(cells: int, batch: int, device: torch.device) -> Samples:
     """Of `cells` networks with `batch` samples each, one after the other in memory."""
     if torch.compiler.is_compiling() or has_modes():  # fake tensors would be kept for true ones
         return _laid_out(cells, batch, device)
-    return _kept(cells, batch, device, torch.get_num_threads())
+    return _get_layout(cells, batch, device, torch.get_num_threads())
 
 
 @functools.lru_cache(maxsize=8)
-def _kept(cells: int, batch: int, device: torch.device, _threads: int) -> Samples:
+def _get_layout(cells: int, batch: int, device: torch.device, _threads: int) -> Samples:
     """Few, for they are as long as batches are: a training of any few networks has many sizes."""
     with outside_transforms():
         return _laid_out(cells, batch, device)

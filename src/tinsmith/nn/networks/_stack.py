@@ -10,7 +10,7 @@ from torch import nn
 
 from ..._errors import ArgumentError, refusal
 from .._activations import apply
-from ..config import resolved
+from ..config import resolve_section
 from ._array import NetworkArray
 
 _KNOWN: tuple[tuple[type[nn.Module], str], ...] = (
@@ -37,7 +37,7 @@ class Activation(nn.Module):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.name: str = resolved("network", {"activation": name}).options["activation"]
+        self.name: str = resolve_section("network", {"activation": name}).options["activation"]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Applied to each element."""
@@ -71,7 +71,7 @@ def stack(networks: Iterable[nn.Sequential], grid_shape: int | Sequence[int] | N
     plans = [_plan(number, network) for number, network in enumerate(networks)]
     for number, plan in enumerate(plans):
         if plan != plans[0]:
-            rows = [("network 0", _shown(plans[0])), (f"network {number}", _shown(plan))]
+            rows = [("network 0", _format_plan(plans[0])), (f"network {number}", _format_plan(plan))]
             raise ArgumentError(refusal("the networks to stack are not of one shape", rows))
     array = _array(plans[0], len(networks), grid_shape, next(networks[0].parameters()))
     with torch.no_grad():
@@ -194,6 +194,6 @@ def _module(name: str) -> nn.Module:
     return next((kind() for kind, known in _KNOWN if known == name), None) or Activation(name)
 
 
-def _shown(plan: _Plan) -> str:
+def _format_plan(plan: _Plan) -> str:
     sizes, act, out, biases, dtype = plan
     return f"{' x '.join(map(str, sizes))}, {act}, {out}, biases={biases}, {dtype}"

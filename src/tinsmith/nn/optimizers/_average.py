@@ -33,7 +33,7 @@ class Average(Wrapper):
         there = min(self._steps, self.n_samples)
         return [sample[:there].mean(0) for sample in self._samples] if there else parameters_of(self)
 
-    def _kept(self) -> dict[str, Any]:
+    def _collect_state(self) -> dict[str, Any]:
         return {"steps": self._steps, "samples": self._samples}
 
     def _restore(self, saved: dict[str, Any]) -> None:

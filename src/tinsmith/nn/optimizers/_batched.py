@@ -34,7 +34,7 @@ class Batched(Wrapper):
             self._collected = 0
             self._means = [None for _ in parameters]
 
-    def _kept(self) -> dict[str, Any]:
+    def _collect_state(self) -> dict[str, Any]:
         return {"collected": self._collected, "means": self._means}
 
     def _restore(self, saved: dict[str, Any]) -> None:

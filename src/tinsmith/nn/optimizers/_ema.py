@@ -43,7 +43,7 @@ class EMA(Wrapper):
         """The averages; before the first step the parameters."""
         return list(self._average.parameters()) if self._updates else parameters_of(self)
 
-    def _kept(self) -> dict[str, Any]:
+    def _collect_state(self) -> dict[str, Any]:
         return {"updates": self._updates, "average": self._average.state_dict()}
 
     def _restore(self, saved: dict[str, Any]) -> None:

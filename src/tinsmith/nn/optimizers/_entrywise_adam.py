@@ -130,7 +130,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
         m.lerp_(g, (1 - beta1) * share)
         v.lerp_(g * g, (1 - beta2) * share)
         epsilon = group["eps"] or torch.finfo(v.dtype).tiny  # 0 / 0 would be no number
-        change = self._bounded(v.sqrt().add_(epsilon).reciprocal_().mul_(rate), beta2, group["step"]).mul_(m)
+        change = self._clamp_rate(v.sqrt().add_(epsilon).reciprocal_().mul_(rate), beta2, group["step"]).mul_(m)
         if extras.relative_decay or extras.absolute_decay:
             change += rate * (extras.relative_decay * w + extras.absolute_decay * w.sign())
         if extras.clipping_magnitude:
@@ -139,7 +139,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
         else:
             w -= change.mul_(share)
 
-    def _bounded(self, rate: torch.Tensor, beta2: float, step: int) -> torch.Tensor:
+    def _clamp_rate(self, rate: torch.Tensor, beta2: float, step: int) -> torch.Tensor:
         if not self.extras.adabound:
             return rate
         return rate.clamp_(0.1 - 0.1 / ((1 - beta2) * step + 1), 0.1 + 0.1 / ((1 - beta2) * step))

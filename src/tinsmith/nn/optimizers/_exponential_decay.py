@@ -37,7 +37,7 @@ class ExponentialDecay(Wrapper):
         self._steps += 1
         self.nested.step()
 
-    def _kept(self) -> dict[str, Any]:
+    def _collect_state(self) -> dict[str, Any]:
         return {"steps": self._steps}
 
     def _restore(self, saved: dict[str, Any]) -> None:

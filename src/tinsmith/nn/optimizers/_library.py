@@ -49,12 +49,12 @@ class Borrowed(Wrapper):
     def _step(self) -> None:
         parameters = parameters_of(self)
         losses = self._decays()
-        with lent(parameters, [self._regularized(parameter) for parameter in parameters]):
+        with lent(parameters, [self._add_l2(parameter) for parameter in parameters]):
             self.nested.step()
         for parameter, loss in losses:
             parameter.sub_(loss)
 
-    def _regularized(self, parameter: torch.Tensor) -> torch.Tensor | None:
+    def _add_l2(self, parameter: torch.Tensor) -> torch.Tensor | None:
         came = gradient(parameter)
         return None if came is None else came + self.l2_reg * parameter
 

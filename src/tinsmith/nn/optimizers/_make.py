@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..._errors import ConfigError, refusal
-from ..config import Section, resolved
+from ..config import Section, resolve_section
 from ._adam import Adam
 from ._average import Average
 from ._batched import Batched
@@ -57,18 +57,18 @@ def make_optimizer(
         >>> optimizer.param_groups[0]["lr"]
         0.01
     """
-    section, given = resolved("optimizer", config), slots(params)
+    section, given = resolve_section("optimizer", config), slots(params)
     pieces: list[Piece] = []
     parts: list[Slot] = []
     for slot in given:
         own = pieces_of(slot) if slot.matrix_shapes else []
         pieces += own
         parts += [piece.slot for piece in own] or [slot]
-    optimizer = made(section, parts)
+    optimizer = build_optimizer(section, parts)
     return Divided(optimizer, pieces) if pieces else optimizer
 
 
-def made(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+def build_optimizer(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
     """The optimizer of a section, over these slots."""
     return _MAKERS[section.otype](section, given)
 
@@ -124,23 +124,25 @@ def _shampoo(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
 
 def _lookahead(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
     kind = from_library(section, "Lookahead")
-    nested = made(section.nested[0], given)
+    nested = build_optimizer(section.nested[0], given)
     return Lookahead(nested, kind(nested), section.options["alpha"], section.options["n_steps"])
 
 
 def _composite(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
     shares = _shares(section, given)
-    return Composite(*(made(part, share) for part, share in zip(section.nested, shares, strict=True) if share))
+    return Composite(
+        *(build_optimizer(part, share) for part, share in zip(section.nested, shares, strict=True) if share)
+    )
 
 
 def _wrapping(wrapper: Callable[..., torch.optim.Optimizer], **names: str) -> _Maker:
     """A maker of `wrapper`: its arguments by the names of the options."""
 
-    def wrapped(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
+    def build_wrapper(section: Section, given: Sequence[Slot]) -> torch.optim.Optimizer:
         arguments = {argument: section.options[option] for argument, option in names.items()}
-        return wrapper(made(section.nested[0], given), **arguments)
+        return wrapper(build_optimizer(section.nested[0], given), **arguments)
 
-    return wrapped
+    return build_wrapper
 
 
 _Maker = Callable[[Section, Sequence[Slot]], torch.optim.Optimizer]

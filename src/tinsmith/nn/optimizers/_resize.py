@@ -60,7 +60,7 @@ def replace_parameter(
     if not places:
         rows = [("parameter", f"of shape {tuple(old.shape)}"), ("optimizer", type(optimizer).__name__)]
         raise ArgumentError(refusal("the parameter is not one that the optimizer steps", rows))
-    changed = {key: _changed(optimizer, key, value, old, change) for key, value in _state(optimizer, old).items()}
+    changed = {key: _resize_state(optimizer, key, value, old, change) for key, value in _state(optimizer, old).items()}
     for group, index in places:
         group["params"][index] = new
     if optimizer.state.pop(old, None) is not None:
@@ -71,7 +71,7 @@ def _state(optimizer: torch.optim.Optimizer, parameter: torch.Tensor) -> dict[st
     return optimizer.state.get(parameter, {})  # a defaultdict: `[]` would make an entry
 
 
-def _changed(
+def _resize_state(
     optimizer: torch.optim.Optimizer, key: str, value: object, old: torch.Tensor, change: ChangeRows
 ) -> object:
     if not isinstance(value, torch.Tensor) or value.ndim == 0:

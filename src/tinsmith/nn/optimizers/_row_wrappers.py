@@ -63,7 +63,7 @@ def _no_rows(section: Section, what: str) -> str:
 
 
 @contextlib.contextmanager
-def decayed(groups: Sequence[dict[str, Any]], factor: float) -> Iterator[None]:
+def scale_rates(groups: Sequence[dict[str, Any]], factor: float) -> Iterator[None]:
     """Within, the learning rates are this much smaller."""
     own = [group["lr"] for group in groups]
     for group, lr in zip(groups, own, strict=True):

@@ -18,13 +18,13 @@ import torch
 from ..._errors import ArgumentError, CheckpointError, ConfigError, ShapeError, refusal
 from ...bridge import is_distributed
 from .._shares import as_shared, of_own_rows, own_rows, share_out
-from ..config import Section, resolved
+from ..config import Section, resolve_section
 from ._composite import Composite
 from ._gradients import clear, gradient, lent
-from ._make import made
-from ._row_wrappers import RowAverages, Wrapping, decayed
+from ._make import build_optimizer
+from ._row_wrappers import RowAverages, Wrapping, scale_rates
 from ._slots import Params, Slot, slots
-from ._wrapper import Wrapper, parameters_of, swapped
+from ._wrapper import Wrapper, parameters_of, swap_parameters
 
 Factory = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
 Rows = torch.Tensor | Sequence[int] | None
@@ -76,7 +76,7 @@ class RowOptimizer:
         if callable(config):
             self._factory = config
         else:
-            self._wrapping = Wrapping.of(resolved("optimizer", config))
+            self._wrapping = Wrapping.of(resolve_section("optimizer", config))
             self._factory = _from_configuration(self._wrapping.plain, given)
         self._parts = _parts(self._factory(self._parameters))
         self._counts_differed = False
@@ -129,7 +129,7 @@ class RowOptimizer:
             for part in self._parts:
                 _set_count(part, count)
             self._counts_differed = False
-        with lent(self._parameters, came), decayed(self.param_groups, self._rate(count)):
+        with lent(self._parameters, came), scale_rates(self.param_groups, self._rate(count)):
             for part in self._parts:
                 part.step()
         self.counts += 1
@@ -141,21 +141,23 @@ class RowOptimizer:
             of_count = (counts == count).nonzero().squeeze(1)
             chosen = index[of_count]
             if gradients is None:
-                came = [_taken(one, chosen) for one in self._gradients()]
+                came = [_select_rows_if_given(one, chosen) for one in self._gradients()]
             else:
-                came = [_taken(given, of_count) for given in gradients]
+                came = [_select_rows_if_given(given, of_count) for given in gradients]
             self._step_equals(chosen, count, came)
         self.counts[index] += 1
 
     def _step_equals(self, index: torch.Tensor, count: int, came: list[torch.Tensor | None]) -> None:
         """A step of rows that have had the same number of steps, by an optimizer over these rows alone."""
-        small: list[torch.Tensor] = [torch.nn.Parameter(_picked(parameter, index)) for parameter in self._parameters]
+        small: list[torch.Tensor] = [
+            torch.nn.Parameter(_select_rows(parameter, index)) for parameter in self._parameters
+        ]
         parts = _parts(self._factory(small))
         big_of = {id(little): big for little, big in zip(small, self._parameters, strict=True)}
         for part, whole in zip(parts, self._parts, strict=True):
             _lend_state(part, whole, big_of, index, count)
         groups = [group for part in parts for group in part.param_groups]
-        with lent(small, came), decayed(groups, self._rate(count)):
+        with lent(small, came), scale_rates(groups, self._rate(count)):
             for part in parts:
                 part.step()
         for part, whole in zip(parts, self._parts, strict=True):
@@ -175,8 +177,8 @@ class RowOptimizer:
     def averaged(self) -> contextlib.AbstractContextManager[None]:
         """Within, the parameters hold the averages of EMA, if the configuration has one; then their own again."""
         if self._averages is None:
-            return swapped(self._parameters, self._parameters)
-        return swapped(self._parameters, self._averages.weights(self._parameters, self.counts))
+            return swap_parameters(self._parameters, self._parameters)
+        return swap_parameters(self._parameters, self._averages.weights(self._parameters, self.counts))
 
     def _check(self, gradients: Sequence[torch.Tensor | None] | None, k: int) -> None:
         if gradients is None:
@@ -245,7 +247,9 @@ def _from_configuration(section: Section, given: Sequence[Slot]) -> Factory:
 
 def _made_over(section: Section, matrix: tuple[bool, ...], parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
     networks = len(parameters[0])
-    return made(section, [Slot(p, is_matrix, networks) for p, is_matrix in zip(parameters, matrix, strict=True)])
+    return build_optimizer(
+        section, [Slot(p, is_matrix, networks) for p, is_matrix in zip(parameters, matrix, strict=True)]
+    )
 
 
 def _with_states(state: dict[str, Any], by_rows: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
@@ -303,12 +307,12 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
     return index
 
 
-def _picked(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+def _select_rows(tensor: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return tensor.detach().index_select(0, index.to(tensor.device))
 
 
-def _taken(tensor: torch.Tensor | None, index: torch.Tensor) -> torch.Tensor | None:
-    return None if tensor is None else _picked(tensor, index)
+def _select_rows_if_given(tensor: torch.Tensor | None, index: torch.Tensor) -> torch.Tensor | None:
+    return None if tensor is None else _select_rows(tensor, index)
 
 
 _Bigs = Mapping[int, torch.Tensor]
@@ -330,7 +334,7 @@ def _lend_state(
 
 def _lent_value(value: Any, index: torch.Tensor, count: int) -> Any:
     if isinstance(value, torch.Tensor):
-        return _picked(value, index) if value.ndim else torch.full_like(value, count)
+        return _select_rows(value, index) if value.ndim else torch.full_like(value, count)
     return value if value is None else type(value)(count)
 
 

@@ -76,12 +76,12 @@ def _flat(state: dict[str, Any]) -> dict[str, Any]:
 def _fill(state: dict[str, Any], saved: dict[str, Any]) -> None:
     state["momentum"].copy_(saved["momentum"])
     for name in _TENSORS:
-        setattr(state["pre_conditioner"], name, _copied(saved[name], state["momentum"]))
+        setattr(state["pre_conditioner"], name, _copy_state(saved[name], state["momentum"]))
     for name, value in saved["graft"].items():
-        setattr(state["graft"], name, _copied(value, state["momentum"]))
+        setattr(state["graft"], name, _copy_state(value, state["momentum"]))
 
 
-def _copied(value: Any, like: torch.Tensor) -> Any:
+def _copy_state(value: Any, like: torch.Tensor) -> Any:
     if isinstance(value, list):
-        return [_copied(item, like) for item in value]
+        return [_copy_state(item, like) for item in value]
     return value.to(like.device).clone() if isinstance(value, torch.Tensor) else value

@@ -65,14 +65,14 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
         """See the function `averaged`."""
-        return swapped(parameters_of(self), self.weights())
+        return swap_parameters(parameters_of(self), self.weights())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs to go on bit for bit."""
         return {
             "wrapper": type(self).__name__,
             "parts": [part.state_dict() for part in self.parts],
-            **self._kept(),
+            **self._collect_state(),
         }
 
     @torch.no_grad()
@@ -88,11 +88,11 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
         self._share()
         self._restore(state_dict)
 
-    def _kept(self) -> dict[str, Any]:
+    def _collect_state(self) -> dict[str, Any]:
         return {}
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        """Take back what `_kept` gave."""
+        """Restore what `_collect_state` returned."""
 
 
 def check_saved_by(name: str, saved: dict[str, Any]) -> None:
@@ -137,7 +137,7 @@ def averaged(optimizer: torch.optim.Optimizer | _Averaging) -> contextlib.Abstra
 
 
 @contextlib.contextmanager
-def swapped(parameters: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Iterator[None]:
+def swap_parameters(parameters: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> Iterator[None]:
     """Within, the parameters hold these weights; afterwards their own again."""
     changed = [
         (parameter, weight) for parameter, weight in zip(parameters, weights, strict=True) if weight is not parameter
