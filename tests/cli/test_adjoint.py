@@ -9,7 +9,8 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from tinsmith.cli import _adjoint, app
+from tinsmith._errors import InputError
+from tinsmith.cli import _adjoint, _file_names, app
 
 pytestmark = pytest.mark.thinned(3)
 
@@ -141,7 +142,7 @@ def test_in_colours_on_a_terminal(invoke, monkeypatch):
 REFUSED = {
     "not covered": ("racing", (), ["`racing`", "construct", "atomic_add", "some_kernels.py:30"]),
     "no such name": ("decoy", (), ["there is no `decoy`", "Did you mean `decay`?"]),
-    "no kernel": ("seven", (), ["`seven` is no kernel and no op", "int"]),
+    "no kernel": ("seven", (), ["`seven` is not a kernel or an op", "a constant"]),
     "no name": ("", (), ["FILE:KERNEL", "kernels.py:splat"]),
     "no such input": ("decay", ("--wrt", "x,z"), ["no input `z`", "x, k"]),
     "a spec for an op": ("squared", ("--spec", "x[n] -> y[n]"), ["has a spec already", "Leave --spec out"]),
@@ -161,7 +162,7 @@ def test_it_refuses(invoke, name, options, words):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("1 / 0\n", ["fails when it is run", "ZeroDivisionError"]), (None, ["does not exist", "kernels.py"])],
+    [("k = 1 / 0\n", ["fails when it is run", "ZeroDivisionError"]), (None, ["does not exist", "kernels.py"])],
 )
 def test_a_file_that_fails_or_is_missing(tmp_path, text, words):
     file = tmp_path / "broken_kernels.py"
@@ -171,6 +172,77 @@ def test_a_file_that_fails_or_is_missing(tmp_path, text, words):
     sys.modules.pop("broken_kernels", None)
     assert result.exit_code == 2
     assert all(word in result.stderr for word in words), result.stderr
+
+
+TRAINS = """
+import taichi as ti
+
+def train():
+    @ti.kernel
+    def inner(x: ti.types.ndarray()):
+        x[0] = 1.0
+    global later
+    later = 3
+
+class Model(ti.lang.Base if False else object):
+    pass
+
+class Plain:
+    @ti.kernel
+    def step(self):
+        pass
+
+if True:
+    with open("loss.txt", "w") as file:
+        found = 1
+raise SystemExit("it ran")
+"""
+WRONG_NAMES = {
+    "misspelt": ("trian", ["there is no `trian`", "Did you mean `train`?"]),
+    "in a function": ("inner", ["there is no `inner`", "`train` defines one: move it"]),
+    "a function": ("train", ["`train` is not a kernel or an op", "a plain function"]),
+    "a class": ("Plain", ["`Plain` is not a kernel or an op", "a class"]),
+    "no member": ("Plain.stop", ["there is no `stop`", "Did you mean `step`?"]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_NAMES)
+def test_a_training_script_does_not_run_to_find_that_a_name_is_wrong(tmp_path, case):
+    name, words = WRONG_NAMES[case]
+    file = tmp_path / "training_script.py"
+    file.write_text(TRAINS, "utf-8")
+    result = CliRunner().invoke(app, ["adjoint", f"{file}:{name}"])
+    assert result.exit_code == 2 and "it ran" not in result.output, result.output
+    assert all(word in result.stderr for word in words), result.stderr
+    assert "training_script" not in sys.modules
+
+
+BOUND = {
+    "by a star": "from os.path import *\n",
+    "by exec": "exec('join = 3')\n",
+    "in a block": "with open(__file__) as join: pass\n",
+    "by a function": "def f():\n    global join\n    join = 3\n",
+    "by a base": "class join(Base): pass\n",
+    "by a decorator": "@wraps\ndef join(): pass\n",
+    "twice": "def join(): pass\njoin = wraps(join)\n",
+    "from elsewhere": "from os.path import join\n",
+    "by unpacking": "join, b = 1, 2\n",
+    "by a module": "import sys\nsys.modules[__name__].join = 3\n",
+}
+
+
+@pytest.mark.parametrize("case", BOUND)
+def test_what_may_be_there_is_not_refused(tmp_path, case):
+    file = tmp_path / "kernels.py"
+    file.write_text(BOUND[case], "utf-8")
+    _file_names.require_defined(str(file), "join.split" if case == "by a base" else "join")
+
+
+def test_a_file_that_does_not_parse(tmp_path):
+    file = tmp_path / "kernels.py"
+    file.write_text("x = 1\ndef f(:\n", "utf-8")
+    with pytest.raises(InputError, match=r"not valid Python(.|\n)*line +2"):
+        _file_names.require_defined(str(file), "f")
 
 
 @pytest.mark.parametrize("name", ["taichi", "quadrants"])

@@ -101,6 +101,44 @@ def test_a_clean_file_is_not_run(write):
     assert "check of fine.py" in result.stdout and "nothing found  (lint)" in result.stdout
 
 
+MANY = """
+@ts.op("x[n] -> y[n]")
+@lang.kernel
+def bare(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        y[i] = x[i]
+
+@lang.kernel
+def plain(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        y[i] = x[i]
+
+called_later = ts.op("x[n] -> y[n]")(plain)
+
+class Swarm:
+    @lang.kernel
+    def step(self):
+        pass
+"""
+
+
+def test_it_says_what_it_read_and_which_ops_have_no_example(write):
+    write("fine.py", RIGHT)
+    write("many.py", MANY)
+    result = check("fine.py", "many.py", "--format", "json")
+    assert json.loads(result.stdout)["kernels"] == 4
+    assert json.loads(result.stdout)["without_examples"] == ["bare", "called_later"]
+    assert "1 kernel read." in check("fine.py").stdout and "no example" not in check("fine.py").stdout
+    Path("empty.py").write_text("x = 1\n", "utf-8")
+    assert "No kernel was found." in check("empty.py").stdout
+
+
+def test_a_run_sees_which_ops_have_examples(write):
+    write("all.py", MANY, RIGHT, "bare.example(small)\n")
+    result = check("all.py", "--run", "--format", "json")
+    assert json.loads(result.stdout)["without_examples"] == ["plain"], result.output
+
+
 def test_an_error_with_its_place(write):
     path = write("counts.py", TRUNCATES, NEVER)
     result = check("counts.py")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import io
 import math
 import re
@@ -152,8 +153,30 @@ def test_the_function_is_shown_whole_and_nothing_far_from_it(report):
 def test_links_lead_to_findings_worst_first(report):
     page = Pages(report.html())
     links = [attrs["href"] for tag, attrs in page.tags if tag == "a"]
-    assert links == ["#finding-1", "#finding-2", "#finding-0"]
-    assert sorted(page.ids) == ["finding-0", "finding-1", "finding-2"]
+    assert [one for one in links if "finding" in one] == ["#finding-1", "#finding-2", "#finding-0"]
+    assert sorted(page.ids) == [*(f"finding-{place}" for place in range(3)), *(f"rule-{one}" for one in RULES_NAMED)]
+
+
+RULES_NAMED = ("TS301", "TS303", "TS501")
+
+
+def test_a_rule_s_id_leads_to_what_the_rule_finds(report):
+    page = Pages(report.html())
+    links = [attrs["href"] for tag, attrs in page.tags if tag == "a"]
+    assert all(links.count(f"#rule-{one}") == 2 for one in RULES_NAMED)  # in the list, and below the line
+    assert "An integer variable is given a float, whose fraction is lost." in page.words
+
+
+def test_a_remedy_has_a_label(report):
+    assert "Write instead:count = 0.0  # & <so> on" in Pages(report.html()).words
+
+
+def test_what_was_read_is_told(report):
+    read = dataclasses.replace(report, kernels=3, without_examples=("swarm", "<odd>"))
+    words = "3 kernels read. 2 ops have no example, so --run leaves them out: swarm, <odd>."
+    assert words in Pages(read.html()).words and words in " ".join(str(read).split())
+    assert "No kernel was found." in str(dataclasses.replace(report, kernels=0))
+    assert "kernels read" not in str(report)
 
 
 def test_a_file_that_is_gone_and_an_odd_mark(report):

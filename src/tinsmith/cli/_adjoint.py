@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from .._errors import InputError, refusal
+from ._file_names import refuse_other, require_defined
 from ._named import file_and_name, load_object, stdout_kept
 from ._training import Engine, leaving_on_interrupt
 
@@ -23,15 +24,19 @@ def adjoint(
     wrt: Annotated[str | None, typer.Option(help="Inputs that want a gradient: `x,y`; else all of floats.")] = None,
     engine: Annotated[Engine | None, typer.Option(help="Which engine it is for; else the kernel's own.")] = None,
 ) -> None:
-    """Print the gradient that is generated for a kernel, as kernels, below the lines that they come from."""
-    file_and_name(place)  # refused before anything is loaded
+    """Print the gradient that is generated for a kernel, as kernels, below the lines that they come from.
+
+    The file is imported for it: what `if __name__ == "__main__":` guards does not run.
+    """
+    file, name = file_and_name(place)
+    require_defined(file, name)  # refused before torch is loaded, and before the file runs
     with leaving_on_interrupt():
         from ..bridge import Op, adjoint_source
         from ..engines import init, list_installed, list_running, of_kernel
-    for name in list_installed():
-        os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
-    found = load_object(place)
-    _require_kernel(found, place)
+    for one in list_installed():
+        os.environ.setdefault(f"ENABLE_{one.upper()}_HEADER_PRINT", "False")
+    found = load_object(file, name)
+    _require_kernel(found, file, name)
     runs_on = engine.value if engine is not None else found.engine if isinstance(found, Op) else of_kernel(found).name
     with stdout_kept():
         if runs_on not in list_running():
@@ -40,17 +45,13 @@ def adjoint(
     _print(text)
 
 
-def _require_kernel(found: Any, place: str) -> None:
+def _require_kernel(found: Any, file: str, name: str) -> None:
     from ..bridge import Op
     from ..engines import is_kernel
 
     if isinstance(found, Op) or is_kernel(found):
         return
-    file, _, name = place.rpartition(":")
-    rows = [("file", file), ("came", type(found).__name__)]
-    raise InputError(
-        refusal(f"`{name}` is no kernel and no op", rows, "Name what @ti.kernel, @qd.kernel or @ts.op decorates.")
-    )
+    refuse_other(file, name, type(found).__name__)
 
 
 def _op(found: Any, spec: str | None) -> Op:

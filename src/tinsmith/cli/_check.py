@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -68,8 +69,9 @@ def _check_files(files: list[Path], run: bool) -> Report:
     with leaving_on_interrupt():
         from ..doctor import check_file, join_reports
     reports = [check_file(file) for file in files]
-    if run:
-        reports += _run([file for file, report in zip(files, reports, strict=True) if report.was_complete])
+    if run:  # a run sees which ops have examples, where the text only lets one guess
+        readable = [file for file, report in zip(files, reports, strict=True) if report.was_complete]
+        reports = [replace(report, without_examples=()) for report in reports] + _run(readable)
     name = str(files[0]) if len(files) == 1 else f"{len(files)} files"
     return join_reports(name, reports)
 

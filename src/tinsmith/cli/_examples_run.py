@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
-from ..doctor import Report, check_example, join_reports, not_run, ops_with_examples
+from ..doctor import Report, check_example, join_reports, not_run, ops_in
 from ._imported import import_file
 
 
@@ -19,11 +20,12 @@ def run_examples(path: Path, seen: set[int]) -> Report:
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the file is somebody's own code
         return Report(str(path), [not_run("the file", error, str(path.resolve()), _line(error, path))])
     reports: list[Report] = []
-    for op in ops_with_examples(vars(module)):
+    without = dict.fromkeys(op.name for op in ops_in(vars(module)) if not op.examples and id(op) not in seen)
+    for op in ops_in(vars(module)):
         if id(op) not in seen:
             seen.add(id(op))
             reports += [check_example(op, example) for example in op.examples]
-    return join_reports(str(path), reports)
+    return replace(join_reports(str(path), reports), without_examples=tuple(without))
 
 
 def _line(error: BaseException, path: Path) -> int:

@@ -11,16 +11,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .._errors import InputError, nearest, refusal
+from .._errors import InputError, refusal
+from ._file_names import refuse_unknown
 
 
-def load_object(place: str) -> Any:
-    """What FILE:NAME stands for; `NAME` may have dots. The file is run, as `python FILE` runs it but for `__main__`.
+def load_object(file: str, name: str) -> Any:
+    """What a file has under a name, which may have dots. The file is imported: what `__main__` guards does not run.
 
     Raises:
-        InputError: it is not written so, there is no such file or name, or the file fails.
+        InputError: there is no such name, or the file fails.
     """
-    file, name = file_and_name(place)
     return _look_up(_run(Path(file)), name, file)
 
 
@@ -39,9 +39,7 @@ def _look_up(module: ModuleType, name: str, file: str) -> Any:
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
-            close = nearest(part, [known for known in dir(found) if not known.startswith("_")])
-            remedy = f"Did you mean `{close}`?" if close else "Name a kernel or an op at the level of the module."
-            raise InputError(refusal(f"there is no `{part}` in the file", [("file", file), ("name", name)], remedy))
+            refuse_unknown(part, file, name, dir(found))
         found = getattr(found, part)
     return found
 

@@ -3,7 +3,7 @@
 from .. import _offers
 from ..linter import RULES, Finding, lint_file
 from ._check import check, check_example, check_file, not_run
-from ._examples import ops_of, ops_with_examples
+from ._examples import ops_in, ops_of, ops_with_examples
 from ._gradcheck import gradcheck
 from ._gradcheck_result import Gradcheck
 from ._lint import lint
@@ -30,6 +30,7 @@ __all__ = [
     "lint",
     "lint_file",
     "not_run",
+    "ops_in",
     "ops_of",
     "ops_with_examples",
     "sanitize",

@@ -10,7 +10,7 @@ from typing import Any, overload
 from .._errors import KernelError, TinsmithError, refusal
 from ..bridge import Examinable, Examined, Op, examined, example_inputs
 from ..engines import init, list_running, of_kernel
-from ..linter import SEVERITIES, Finding, in_order, lint_file
+from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file
 from ..time import scan
 from ._excerpt import ignore_syntax_warnings, shown_path
 from ._gradcheck import gradcheck
@@ -76,12 +76,13 @@ def check_example(op: Op, example: str) -> Report:
 def check_file(path: Path) -> Report:
     """Lint every kernel in a Python file, which is not run; that it cannot be read or parsed is a finding."""
     path = path.resolve()  # as kernels that were imported name it
+    contents = FileContents(0, ())
     try:
-        with (
-            tokenize.open(path) as file,
-            ignore_syntax_warnings(),
-        ):  # as Python itself reads it: UTF-8, or what its first lines say
-            findings = lint_file(path, file.read())
+        # As Python itself reads it: UTF-8, or what its first lines say.
+        with tokenize.open(path) as file, ignore_syntax_warnings():
+            text = file.read()
+            findings = lint_file(path, text)
+            contents = describe_file(str(path), text)
     except SyntaxError as error:
         words = f"the file does not parse: {error.msg}"
         findings = [Finding("TS001", "error", str(path), error.lineno or 1, max(error.offset or 0, 0), words)]
@@ -89,7 +90,8 @@ def check_file(path: Path) -> Report:
         findings = [Finding("TS001", "error", str(path), 1, 0, f"the file cannot be read: {error}")]
     except Exception as error:  # noqa: BLE001  # one odd file among many: it is named, and the others are looked at
         findings = [not_run("lint of the file", error, str(path), 1)]
-    return Report(shown_path(str(path)), in_order(findings), looked=("lint",))
+    counts = {"kernels": contents.kernels, "without_examples": contents.ops_without_examples}
+    return Report(shown_path(str(path)), in_order(findings), looked=("lint",), **counts)
 
 
 def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:

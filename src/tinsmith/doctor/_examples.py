@@ -10,7 +10,12 @@ from ..bridge import Op
 
 
 def ops_with_examples(namespace: Mapping[str, Any]) -> list[Op]:
-    """The ops of a module that have examples, each once: at its top, and those of objects at its top.
+    """The ops of a module that have examples: `ops_in`."""
+    return [op for op in ops_in(namespace) if op.examples]
+
+
+def ops_in(namespace: Mapping[str, Any]) -> list[Op]:
+    """The ops of a module, each once: at its top, and those of objects at its top.
 
     Of a class that the module defines and has no object of, the ops are bound to nothing, and cannot run.
     """
@@ -20,7 +25,7 @@ def ops_with_examples(namespace: Mapping[str, Any]) -> list[Op]:
         is_own = inspect.isclass(value) and value.__module__ == namespace.get("__name__")
         if is_own and not any(issubclass(type(one), value) for one in values):
             found += [op for op in vars(value).values() if issubclass(type(op), Op)]
-    return [op for place, op in enumerate(found) if op.examples and not any(op is one for one in found[:place])]
+    return [op for place, op in enumerate(found) if not any(op is one for one in found[:place])]
 
 
 def ops_of(value: Any) -> Iterator[Op]:

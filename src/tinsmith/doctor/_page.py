@@ -7,6 +7,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from .._errors import sentence
 from .._version import __version__
 from ..linter import RULES, SEVERITIES, Finding
 from ._excerpt import excerpts, lines_of, shown_path
@@ -32,6 +33,7 @@ def page(report: Report) -> str:
             *_list(causes(report.findings)),
             *_sources(report),
             *(piece for label, one in report.gradients.items() for piece in _gradient(label, one)),
+            *_rules(report),
             "</body>\n</html>\n",
         ]
     )
@@ -44,6 +46,8 @@ def _head(report: Report) -> Iterator[str]:
     yield f' <span class="faint">· {escape(looked)}tinsmith {__version__}</span></div>'
     if report.aside:
         yield f'<p class="faint">{_words(told_aside(report.aside))}</p>'
+    if report.coverage:
+        yield f'<p class="faint">{escape(report.coverage)}</p>'
 
 
 def _list(findings: Mapping[Finding, list[Finding]]) -> Iterator[str]:
@@ -55,7 +59,7 @@ def _list(findings: Mapping[Finding, list[Finding]]) -> Iterator[str]:
         more = f'<br><span class="faint">{describe_followers(findings[one])}</span>' if findings[one] else ""
         link = f'<a class="mono" href="#finding-{place}">{escape(shown_path(one.path))}:{one.line}</a>'
         yield f'<tr class="{one.severity}"><td><b class="{one.severity}">{one.severity}</b></td>'
-        yield f'<td class="mono">{escape(one.rule)}</td><td>{link}</td><td>{_words(one.message)}{more}</td></tr>'
+        yield f'<td class="mono">{_link(one.rule)}</td><td>{link}</td><td>{_words(one.message)}{more}</td></tr>'
     yield "</table>"
 
 
@@ -116,11 +120,11 @@ def _card_below(card: _Card, line: str = "") -> str:
     rule = RULES.get(one.rule)
     own = ", of the engine's own gradient" if one.engines else ""
     name = f' <span class="faint">{escape(rule.name + own)}</span>' if rule else ""
-    remedy = f"<pre>{escape(one.remedy)}</pre>" if one.remedy else ""
+    remedy = f'<p class="label">Write instead:</p><pre>{escape(one.remedy)}</pre>' if one.remedy else ""
     more = f'<p class="faint">{describe_followers(card.followers)}</p>' if card.followers else ""
     return (
         f'{caret}<div class="finding {one.severity}" id="finding-{card.place}">'
-        f'<b class="{one.severity}">{one.severity} {escape(one.rule)}</b>{name}'
+        f'<b class="{one.severity}">{one.severity} {_link(one.rule)}</b>{name}'
         f"<p>{_words(one.message)}</p>{more}{remedy}</div>"
     )
 
@@ -141,6 +145,23 @@ def _picture(one: Compared) -> str:
     words = f'<span class="faint">({shape}) error relative to the greatest derivative</span>'
     picture = f'<img src="{heat_map(errors)}" alt="errors of the gradient of {name}">' if errors.size else ""
     return f"<figure><figcaption><code>{name}</code> {words}</figcaption>{picture}</figure>"
+
+
+def _rules(report: Report) -> Iterator[str]:
+    """What the rules find that the page names: the page needs no other, so links lead here."""
+    rules = sorted({one.rule for one in report.findings} & RULES.keys())
+    if not rules:
+        return
+    yield "<h2>Rules</h2>\n<dl>"
+    for rule in (RULES[one] for one in rules):
+        yield f'<dt id="rule-{rule.id}"><b class="mono">{rule.id}</b> {escape(rule.name)}</dt>'
+        yield f"<dd>{_words(sentence(rule.about))}</dd>"
+    yield "</dl>"
+
+
+def _link(rule: str) -> str:
+    """A rule's id, which leads to what the rule finds."""
+    return f'<a href="#rule-{rule}">{escape(rule)}</a>' if rule in RULES else escape(rule)
 
 
 def _highlight_tokens(lines: list[str]) -> list[str]:

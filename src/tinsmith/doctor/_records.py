@@ -26,7 +26,7 @@ _ROOT = "%SRCROOT%"  # the name that code hosts know for it
 
 
 def as_json(report: Report, root: Path) -> str:
-    """A report as JSON: `ok`, `verdict`, `complete`, `findings` and `gradients`."""
+    """A report as JSON: `ok`, `verdict`, `complete`, `kernels`, `without_examples`, `findings` and `gradients`."""
     findings = [_record(one, root) for one in report.findings]
     gradients = {
         label: {
@@ -38,7 +38,8 @@ def as_json(report: Report, root: Path) -> str:
         for label, one in report.gradients.items()
     }
     head = {"ok": report.ok, "verdict": report.verdict, "complete": report.was_complete}
-    whole = {**head, "findings": findings, "gradients": gradients}
+    counts = {"kernels": report.kernels, "without_examples": list(report.without_examples)}
+    whole = {**head, **counts, "findings": findings, "gradients": gradients}
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -36,6 +36,8 @@ class Report:
         looked: what was done: "lint", "sanitizer", "gradient check".
         places: (file, line) of kernels, so that a page shows them where nothing was found too.
         aside: findings about the engine's own reverse mode, which the op does not use; they are told in one line.
+        kernels: how many kernels were read in files; None where no file was read.
+        without_examples: names of ops in those files that have no example, so that nothing runs them.
 
     Example:
         >>> report = ts.Report("op `conv`", [ts.Finding("TS301", "error", "conv.py", 3, 1, "0.5 is cut to 0")])
@@ -49,6 +51,8 @@ class Report:
     looked: tuple[str, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
     aside: tuple[Finding, ...] = ()
+    kernels: int | None = None
+    without_examples: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -93,6 +97,18 @@ class Report:
         words = [_format_count(counts[severity], _NOUNS[severity]) for severity in SEVERITIES if counts[severity]]
         return ", ".join(words) or "nothing found"
 
+    @property
+    def coverage(self) -> str:
+        """What was read, in words: "2 kernels read. 1 op has no example, ..."; "" where no file was read."""
+        if self.kernels is None:
+            return ""
+        words = f"{_format_count(self.kernels, 'kernel')} read." if self.kernels else "No kernel was found."
+        if not self.without_examples:
+            return words
+        count = _format_count(len(self.without_examples), "op")
+        verb, them = ("has no example", "it") if len(self.without_examples) == 1 else ("have no example", "them")
+        return f"{words} {count} {verb}, so --run leaves {them} out: {', '.join(self.without_examples)}."
+
     def of(self, *severities: Severity) -> list[Finding]:
         """The findings of some severities."""
         return [one for one in self.findings if one.severity in severities]
@@ -100,8 +116,7 @@ class Report:
     def at_least(self, severity: Severity) -> Report:
         """The report without what is less severe."""
         kept = SEVERITIES[: SEVERITIES.index(severity) + 1]
-        aside = self.aside if "warning" in kept else ()
-        return Report(self.name, self.of(*kept), self.gradients, self.looked, self.places, aside)
+        return replace(self, findings=self.of(*kept), aside=self.aside if "warning" in kept else ())
 
     def raise_if_failed(self) -> None:
         """Raise CheckError, with the errors and the gradient check's own words, unless `.ok`."""
@@ -147,7 +162,16 @@ def join_reports(name: str, reports: Iterable[Report]) -> Report:
     gradients = {label: one for report in reports for label, one in report.gradients.items()}
     looked = tuple(dict.fromkeys(part for report in reports for part in report.looked))
     places = tuple(dict.fromkeys(place for report in reports for place in report.places))
-    return Report(name, in_order([one for group in findings.values() for one in group]), gradients, looked, places)
+    counts = [report.kernels for report in reports if report.kernels is not None]
+    return Report(
+        name,
+        in_order([one for group in findings.values() for one in group]),
+        gradients,
+        looked,
+        places,
+        kernels=sum(counts) if counts else None,
+        without_examples=tuple(dict.fromkeys(op for report in reports for op in report.without_examples)),
+    )
 
 
 def _format_count(count: int, noun: str) -> str:

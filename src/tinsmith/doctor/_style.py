@@ -10,7 +10,8 @@ STYLE = """
   --error: #ff7b72; --warning: #e3b341; --info: #79c0ff; --good: #56d364;
   --keyword: #ff9bce; --string: #a5d6a7; --number: #d2a8ff; --name: #79c0ff; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 66rem; padding: 2rem 1.25rem 4rem; color: var(--ink); background: var(--paper);
+body { margin: 0 auto; max-width: 66rem; padding: 2rem 1.25rem 4rem; overflow-wrap: anywhere;
+  color: var(--ink); background: var(--paper);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
 h1 code { font-size: inherit; }
@@ -25,9 +26,6 @@ code, pre, .mono { font-size: 13px;
 .list td { padding: .3rem .75rem .3rem 0; border-top: 1px solid var(--line); vertical-align: top; }
 .list td:nth-child(-n+2) { white-space: nowrap; }
 .list td:nth-child(3) { width: 30%; min-width: 8rem; overflow-wrap: anywhere; }
-@media (max-width: 40rem) {
-  .list tr { display: flex; flex-wrap: wrap; border-top: 1px solid var(--line); padding: .3rem 0; }
-  .list td { border: 0; padding-block: 0; } .list td:nth-child(3) { flex: 1; } .list td:last-child { width: 100%; } }
 .error > b, b.error { color: var(--error); } .warning > b, b.warning { color: var(--warning); }
 .info > b, b.info { color: var(--info); }
 .source { border: 1px solid var(--line); border-radius: 6px; overflow-x: auto;
@@ -39,7 +37,9 @@ code, pre, .mono { font-size: 13px;
 .gap { color: var(--faint); padding: .1rem 0 .1rem 2.1rem; user-select: none; }
 .finding { margin: .25rem 1rem .5rem 4rem; padding: .45rem .8rem; border-left: 3px solid var(--mark);
   background: var(--paper); border-radius: 0 6px 6px 0; max-width: 52rem; position: sticky; left: 4rem; }
-.finding p { margin: 0; overflow-wrap: anywhere; } .finding pre { margin: .35rem 0 0; white-space: pre-wrap; }
+.finding p { margin: 0; } .finding pre { margin: .1rem 0 0; white-space: pre-wrap; }
+.finding p.label { margin-top: .5rem; color: var(--good); font-weight: 600; }
+dt { margin-top: .6rem; } dd { margin: 0; }
 .caret { font-weight: 700; color: var(--mark); }
 .error { --mark: var(--error); } .warning { --mark: var(--warning); } .info { --mark: var(--info); }
 :target { outline: 2px solid var(--mark, var(--info)); outline-offset: 2px; }
@@ -50,4 +50,9 @@ figure { margin: 0; flex: 0 1 31rem; } figcaption { font-size: 13px; margin-bott
 figure img { max-width: 100%; border-radius: 6px; border: 1px solid var(--line); background: white; display: block; }
 .k, .kn, .kc, .ow { color: var(--keyword); } .s, .s1, .s2, .sd { color: var(--string); }
 .mi, .mf { color: var(--number); } .nf, .nd { color: var(--name); } .c1 { color: var(--faint); font-style: italic; }
+@media (max-width: 40rem) {
+  .list tr { display: flex; flex-wrap: wrap; border-top: 1px solid var(--line); padding: .3rem 0; }
+  .list td { border: 0; padding-block: 0; } .list td:nth-child(3) { flex: 1; } .list td:last-child { width: 100%; }
+  .row { grid-template-columns: 2.6rem 1fr; } .row > .number { padding-right: .6rem; }
+  .finding { margin: .25rem .4rem .5rem; left: .4rem; padding: .45rem .6rem; } }
 """

@@ -54,6 +54,9 @@ def render_report(report: Report, width: int) -> Iterator[RenderableType]:
     if report.aside:
         yield Text()
         yield Text(told_aside(report.aside), style="dim")
+    if report.coverage:
+        yield Text()
+        yield Text(report.coverage, style="dim")
     yield Text()
     yield Rule(style="dim")
     yield _verdict(report)

@@ -3,6 +3,7 @@
 A kernel becomes a `Subject`; rules look at it, one idea each, and say `Finding`s. Nothing here knows ops.
 """
 
+from ._contents import FileContents, describe_file
 from ._finding import SEVERITIES, Finding, Severity, in_order
 from ._lint import lint_file, lint_kernels
 from ._rules import RULES, Rule
@@ -11,11 +12,13 @@ from ._suppressed import drop_suppressed
 
 __all__ = [
     "ENGINES",
+    "FileContents",
     "Finding",
     "RULES",
     "Rule",
     "SEVERITIES",
     "Severity",
+    "describe_file",
     "drop_suppressed",
     "in_order",
     "lint_file",

@@ -76,10 +76,10 @@ def _definitions(body: ast.AST, place: _Place) -> Iterator[tuple[ast.FunctionDef
     names |= _other_engines(body, names)
     names |= _aliases(statements, names)
     inside = _Place(names)
-    for node in _in_blocks(statements):
+    for node in statements_in_blocks(statements):
         if isinstance(node, ast.FunctionDef) and _kind(node, names)[0] in _FUNCTIONS:
             names[node.name] = Unrun(_source(node, "", names))
-    for node in _in_blocks(statements):
+    for node in statements_in_blocks(statements):
         if isinstance(node, ast.FunctionDef):
             yield node, inside
             if not _kind(node, names)[0]:
@@ -104,12 +104,12 @@ def _default_fp(module: ast.Module) -> str:
     return next((_last(word.value) for word in words if word.arg == "default_fp"), "") or "f32"
 
 
-def _in_blocks(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
+def statements_in_blocks(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements, those under `if`, `with` and `try` too."""
     for one in statements:
         yield one
         if isinstance(one, ast.If | ast.With | ast.Try):
-            yield from _in_blocks([node for node in ast.iter_child_nodes(one) if isinstance(node, ast.stmt)])
+            yield from statements_in_blocks([node for node in ast.iter_child_nodes(one) if isinstance(node, ast.stmt)])
 
 
 def _find_imports(body: ast.AST) -> dict[str, Any]:
