@@ -120,8 +120,7 @@ def wanted_configuration(item: pytest.Item) -> Configuration:
 @pytest.fixture(scope="session")
 def engine_keeper(request: pytest.FixtureRequest) -> Iterator[EngineKeeper]:
     """Starts engines; a test that needs one in an unusual state asks the engine itself instead."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "alone")  # processes that share a cache wait for each other
-    keeper = EngineKeeper(request.config.cache.mkdir(f"engines-{worker}"))
+    keeper = EngineKeeper(request.config.cache.mkdir("engines"))
     yield keeper
     keeper.stop()
 

@@ -25,6 +25,9 @@ _ENGINE_OPTIONS: dict[str, dict[str, Any]] = {
     "quadrants": {"ad_stack_experimental_enabled": True},
 }
 
+# What the suite compiles is several times an engine's 100 MB, beyond which it forgets the oldest kernels.
+CACHE_BYTES = 2**31 - 1
+
 
 @dataclass(frozen=True, order=True)
 class Configuration:
@@ -35,7 +38,10 @@ class Configuration:
 
 
 class EngineKeeper:
-    """Starts engines on demand; compiled kernels are cached on disk between test sessions."""
+    """Starts engines on demand. Compiled kernels are cached on disk, for later sessions and other processes.
+
+    Processes may share the folder: an engine adds what it compiled when it stops, under a lock of its own.
+    """
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
@@ -62,6 +68,7 @@ class EngineKeeper:
                 default_fp=getattr(lang, configuration.default_fp),
                 offline_cache=True,
                 offline_cache_file_path=str(self._cache / engine),
+                offline_cache_max_size_of_files=CACHE_BYTES,
                 log_level=lang.WARN,
                 **_ENGINE_OPTIONS[engine],
             )
