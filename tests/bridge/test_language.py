@@ -47,7 +47,7 @@ def test_which_one_is_chosen(monkeypatch, imported, runs, chosen):
     monkeypatch.setattr(_language, "list_loaded", lambda: imported)
     monkeypatch.setattr(_language, "list_running", lambda: tuple(runs))
     monkeypatch.setattr(_language, "get", lambda name: SimpleNamespace(device_type=lambda: runs[name]))
-    assert _language._chosen("cpu") == chosen
+    assert _language._choose_engine("cpu") == chosen
 
 
 def test_one_that_runs_elsewhere_is_not_started_again(engine):

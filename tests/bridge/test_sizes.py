@@ -245,7 +245,7 @@ def test_what_is_kept_for_each_kind_of_call_is_bounded_and_the_newest_stay(lang6
         torch.testing.assert_close(triple(x), 3 * x)
         assert len(triple._routes._known) <= 4
     newest = triple._routes._known[next(reversed(triple._routes._known))]
-    assert triple._routes.find(triple._bound((x,), {})) is newest
+    assert triple._routes.find(triple._bind((x,), {})) is newest
 
 
 def test_inputs_in_another_order_than_the_spec_s(lang64):

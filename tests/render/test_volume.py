@@ -13,7 +13,7 @@ from tinsmith import reference
 from tinsmith._errors import ArgumentError, DeviceError, DtypeError, ShapeError
 from tinsmith.reference import Shading
 from tinsmith.render import volume_render
-from tinsmith.render._ops import built
+from tinsmith.render._ops import get_op
 
 BOX = [-1.0, 0.5, 2.0, 2.0, 1.5, 4.0]
 NAMES = ("volume", "table", "origins", "directions", "background")
@@ -152,7 +152,7 @@ def on_a_gpu(name, *given):
     if name == "volume_gradient":
         engine, like, shaded, _apart, _volumes, _tables, wanted = given
         given = (engine, like, shaded, False, 1, 64, wanted)
-    return built(name, *given)
+    return get_op(name, *given)
 
 
 def together(monkeypatch, way):
@@ -385,7 +385,7 @@ def test_no_two_rays_race(engine, shading, way, monkeypatch):
     if way:
         together(monkeypatch, way)
     launched = {}
-    build = on_a_gpu if way == "on a GPU" else built
+    build = on_a_gpu if way == "on a GPU" else get_op
     monkeypatch.setattr("tinsmith.render._volume.built", spied(build, launched))
     given = scene(n=10, size=(2, 1, 2), rows=3)
     outputs_and_gradients(functools.partial(volume_render, engine=engine), given, 1.0, {"shading": shading})

@@ -4,7 +4,7 @@ from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
 from ._cache import Cache
 from ._examined import Examinable, Examined, Origin
-from ._examined_op import examined, examined_layer, lint_subject
+from ._examined_op import examine_call, examined_layer, lint_subject
 from ._examples import example_inputs
 from ._foresight import Foresight
 from ._language import language
@@ -75,7 +75,7 @@ __all__ = [
     "current_watch",
     "declared_spec",
     "define_operator",
-    "examined",
+    "examine_call",
     "examined_layer",
     "example_inputs",
     "has_forward_mode",

@@ -47,10 +47,10 @@ def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = No
         f"# The gradient of `{op.name}`: {signature.spec}",
         f"# of {', '.join(sorted(active))}, on {signature.stages[0].engine.name}",
     ]
-    return "\n".join(_spaced([*lines, *describe_backward(at, active)])) + "\n"
+    return "\n".join(_collapse_blank_lines([*lines, *describe_backward(at, active)])) + "\n"
 
 
-def _spaced(lines: Sequence[str]) -> list[str]:
+def _collapse_blank_lines(lines: Sequence[str]) -> list[str]:
     """Never two empty lines, and none at the end."""
     pairs = zip(lines, ["", *lines[:-1]], strict=True)
     found = [line for line, before in pairs if line or before]

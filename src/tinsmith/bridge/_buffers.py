@@ -31,10 +31,10 @@ class Buffer(NamedTuple):
 def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Fresh memory whose content nobody may read; poisoned where TINSMITH_POISON asks for it."""
     memory = torch.empty(shape, dtype=dtype, device=device)
-    return poisoned(memory) if config().poison else memory
+    return poison(memory) if config().poison else memory
 
 
-def poisoned(memory: torch.Tensor) -> torch.Tensor:
+def poison(memory: torch.Tensor) -> torch.Tensor:
     """Fill with what is noticed when it is read: NaN, or the largest integer."""
     if memory.dtype == torch.bool:
         return memory.fill_(True)

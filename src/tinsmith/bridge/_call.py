@@ -97,14 +97,14 @@ class Call:
     @lazy
     def made(self) -> Sequence[Buffer]:
         """Outputs and scratch. Raises for sizes and dtypes that they cannot have."""
-        return self.core.made(self)
+        return self.core.plan_buffers(self)
 
     @lazy
     def reverse(self) -> ReverseAt:
         """Where this call's gradient comes from."""
         return self.core.reverse.at(self.core.case(self))
 
-    def wanted(self, needs: Sequence[bool]) -> frozenset[str]:
+    def select_active(self, needs: Sequence[bool]) -> frozenset[str]:
         """Names of the inputs that need a gradient, from one flag an input."""
         names = self.core.signature.arrays
         return frozenset([n for n, needed in zip(names, needs, strict=True) if needed]) & self.wanting

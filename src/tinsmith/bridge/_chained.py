@@ -43,11 +43,11 @@ def check_repeats(op: str, stages: Sequence[Stage]) -> None:
         if not before or not _is_settled_by_reads(stage):
             continue
         between = stages[before[-1] + 1 : place]
-        read, written = _read(stage), _written(stage)
-        if written & read or any(_written(one) & (read | written) for one in between):
+        read, written = _read(stage), _find_written(stage)
+        if written & read or any(_find_written(one) & (read | written) for one in between):
             continue
         words = f"chain `{op}` launches kernel `{stage.name}` twice, and the second launch computes the same again"
-        rows = [("reads", f"{_listed(read)}: not changed since the first launch"), ("writes", _listed(written))]
+        rows = [("reads", f"{_join_names(read)}: not changed since the first launch"), ("writes", _join_names(written))]
         remedy = (
             "Arrays are linked by parameter name. Call an op of one launch again, `y = step(step(x))`; or use kernels "
             "whose parameters hand the array on, `first(x, t)` and `second(t, y)` with `t` in `scratch=`."
@@ -59,11 +59,11 @@ def _read(stage: Stage) -> set[str]:
     return {name for name in stage.arrays if stage.roles[name].is_read}
 
 
-def _written(stage: Stage) -> set[str]:
+def _find_written(stage: Stage) -> set[str]:
     return {name for name in stage.arrays if stage.roles[name].is_written}
 
 
-def _listed(names: set[str]) -> str:
+def _join_names(names: set[str]) -> str:
     return ", ".join(f"`{name}`" for name in sorted(names)) or "nothing"
 
 

@@ -84,7 +84,7 @@ def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bo
     if not (may_gain or has_plain_loop(stage.source)):
         return False
     try:
-        kernel = stage.lowered(variant, values).kernel
+        kernel = stage.lower_variant(variant, values).kernel
     except NotCovered:
         return False
     return strip_functions(kernel, has_powers=stage.engine.has_fast_vectors) is not kernel

@@ -239,7 +239,7 @@ class Core:
         names = signature.outputs + signature.scratch
         return tuple(Make(name, name, signature.starts_at_zero(name)) for name in names)
 
-    def differentiated(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
+    def get_derivative_call(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
         """The call that derivatives of a call are those of, and its inputs that the forward pass `made`."""
         return call, ()
 
@@ -267,7 +267,7 @@ class Core:
         """What a call gives for dims: by integer scalar arguments, and by keyword."""
         return self.signature.size_values(call.scalars, call.sizes)
 
-    def made(self, call: Call) -> list[Buffer]:
+    def plan_buffers(self, call: Call) -> list[Buffer]:
         """Outputs and scratch of a call: their sizes, batch included, and dtypes. Raises for what does not fit."""
         names = [one.name for one in self.signature.spec.made]
         numbers = None if is_tracing() or self.signature.has_open_elements else call.solution

@@ -29,7 +29,7 @@ def _action(at: SourceAt, action: Action) -> Iterator[str]:
             renamed = [f"{name} = {memory}" for name, memory in sorted(action.memory.items()) if name != memory]
             if renamed:
                 yield f"# launched with {', '.join(renamed)}"
-            yield from at.emitted(action).readable
+            yield from at.emit(action).readable
             yield ""
         case Reserve(tapes, _, _, count):
             names = ", ".join(name for size in tapes for name, _, _ in size.arrays)

@@ -39,7 +39,7 @@ def is_order_fixed_serially(stage: Stage, variant: Variant, values: Mapping[str,
         KernelError: its order cannot be fixed: on a GPU, or where it multiplies atomically.
     """
     try:
-        kernel, _ = stage.lowered(variant.single, values)
+        kernel, _ = stage.lower_variant(variant.single, values)
     except NotCovered as reason:
         # Nothing is known of its atomics.
         place = reason.place

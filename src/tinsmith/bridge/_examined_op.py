@@ -192,7 +192,7 @@ def _widen(value: Any) -> Any:
     return value.detach().double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def examined(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examined:
+def examine_call(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examined:
     """Lay open a call of an op or a layer.
 
     Args:

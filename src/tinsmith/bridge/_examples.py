@@ -15,7 +15,7 @@ from typing import Any
 from .._errors import ArgumentError, refusal
 
 
-def registered(op: str, examples: dict[str, Callable[[], Any]], make: Any) -> Callable[[], Any]:
+def register_example(op: str, examples: dict[str, Callable[[], Any]], make: Any) -> Callable[[], Any]:
     """Keep `make` among an op's examples under its name, and give it back.
 
     Raises:

@@ -57,21 +57,21 @@ def _gradient(core: Core) -> Iterable[str]:
     reverse = core.reverse
     if isinstance(reverse, KernelReverse):
         yield f"gradient: {_ORIGINS[reverse.name]}"
-        yield from _saved(reverse, frozenset(core.signature.arrays))
+        yield from _describe_saved(reverse, frozenset(core.signature.arrays))
         return
     source = reverse.source if isinstance(reverse, AutoReverse) else reverse
     assert isinstance(source, SourceReverse)
     yield f"gradient: {_ORIGINS[reverse.name]}"
     if not source.seen and not core.recorded:
         yield "  what it takes is known after the first call that wants one"
-    yield from _asked(reverse, source)
+    yield from _describe_requests(reverse, source)
     for recorded in core.recorded.values():
         if any(at.asked for at in recorded.replay.source.seen):
             yield f"  with what atomics returned in the forward pass: {', '.join(recorded.names.values())}"
-            yield from _asked(recorded.replay.reverse, recorded.replay.source)
+            yield from _describe_requests(recorded.replay.reverse, recorded.replay.source)
 
 
-def _asked(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
+def _describe_requests(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
     """What gradients were asked for, and what became of them."""
     for at in source.seen:
         for active, is_serial in at.asked:
@@ -83,12 +83,12 @@ def _asked(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
             yield f"    not generated: {reason.construct}, at {reason.place}"
             if isinstance(reverse, AutoReverse) and reason.race is None:
                 yield f"    instead: {_ORIGINS['engine']}"
-                yield from (f"  {line}" for line in _saved(reverse.engine, active))
+                yield from (f"  {line}" for line in _describe_saved(reverse.engine, active))
             elif reason.race is not None:
                 yield f"    refused: {RACE}"
 
 
-def _saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]:
+def _describe_saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]:
     try:
         reverse.check(active)
     except GradientError as refusal:

@@ -27,7 +27,7 @@ def lowered_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what:
     `remedy` what else to do.
     """
     try:
-        return stage.lowered(variant, values)
+        return stage.lower_variant(variant, values)
     except NotCovered as reason:
         words = f"{what}: tinsmith cannot follow {reason.construct}"
         hint = f"Write that line in other words, or {remedy}."

@@ -26,7 +26,7 @@ def saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
     return tuple(name for name in all_names(call) if name in read)
 
 
-def undifferentiated(call: Call, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def select_nondifferentiable(call: Call, made: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Of outputs and scratch, those that have no gradient: integers, what is detached, and all scratch."""
     signature = call.core.signature
     names = signature.outputs + signature.scratch

@@ -34,7 +34,7 @@ def language(engine: str | None, device: torch.device) -> ModuleType:
     settled = _SETTLED.get((engine, device.type))
     if settled is not None and settled[0].runtime() is settled[1]:
         return settled[0].lang
-    runner = _running(engine or _chosen(device.type), device)
+    runner = _running(engine or _choose_engine(device.type), device)
     _SETTLED[engine, device.type] = runner, runner.runtime()
     return runner.lang
 
@@ -55,7 +55,7 @@ def _running(name: str, device: torch.device) -> Engine:
     return runner
 
 
-def _chosen(device_type: str) -> str:
+def _choose_engine(device_type: str) -> str:
     running = list_running()
     there = [name for name in running if get(name).device_type() == device_type]
     idle = [name for name in list_loaded() if name not in running]

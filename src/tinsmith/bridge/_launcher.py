@@ -51,7 +51,7 @@ class Launcher:
         self.signature = _signature(layer, self.stage)
         self._found: dict[Any, Ready] = {}
 
-    def bound(self, arguments: Sequence[Any]) -> Bound:
+    def bind_arguments(self, arguments: Sequence[Any]) -> Bound:
         """A launch's arguments, checked. Raises ArgumentError."""
         found = bind(self.signature, arguments, {})
         pairs = zip(self.signature.arrays, found.tensors, strict=True)
@@ -106,16 +106,16 @@ class Launcher:
         """
         types = tuple([(tensor.dtype, tensor.dim()) for tensor in bound.tensors]) if bound.tensors else ()
         key = (adjoint, is_serial, stack, types, picture)
-        found = self._found.get(key) or self._compiled(bound, key)
+        found = self._found.get(key) or self._compile_variant(bound, key)
         scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in found.scalars]
         found.compiled.launch(self._entries(found.compiled, bound) if bound.tensors else (), scalars)
 
-    def _compiled(self, bound: Bound, key: tuple[Any, ...]) -> Ready:
+    def _compile_variant(self, bound: Bound, key: tuple[Any, ...]) -> Ready:
         adjoint, is_serial, stack, _, picture = key
         if picture != self.picture(bound):
             raise changed_between(self.signature.op)
         variant = replace(self.variant(bound, self.stage), adjoint=adjoint, is_serial=is_serial, stack=stack)
-        compiled = self.stage.compiled(variant, bound.templates, self.signature.op)
+        compiled = self.stage.ensure_compiled(variant, bound.templates, self.signature.op)
         parameters: Mapping[str, Any] = self.stage.parameters
         scalars = tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars)
         found = self._found[key] = Ready(compiled, scalars)

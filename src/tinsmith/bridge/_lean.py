@@ -31,7 +31,7 @@ class Lean(torch.autograd.Function):
     def forward(ctx: Any, route: Route, numbers: Numbers, others: Bound, *inputs: torch.Tensor) -> Any:
         plan = route.plan
         active, scalars = route.active, others.scalars
-        places, is_early = plan.saved(active)
+        places, is_early = plan.get_saved(active)
         if is_early:
             plan.prepare_backward(active, numbers, scalars)
         looks = plan.looks

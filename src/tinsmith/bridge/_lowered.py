@@ -16,7 +16,7 @@ def lower_stages(case: Case) -> list[Lowered]:
     """The kernels of an op as IR, in order. Raises NotCovered."""
     stages = case.signature.stages
     pairs = zip(stages, case.variants, strict=True)
-    kernels = [stage.lowered(variant, case.templates) for stage, variant in pairs]
+    kernels = [stage.lower_variant(variant, case.templates) for stage, variant in pairs]
     return _with_memory_apart(case, [stage.first for stage in stages], kernels)
 
 
@@ -49,7 +49,7 @@ def lower_launches(case: Case) -> Launched:
     stages = case.signature.stages
     places = {stage: place for place, stage in enumerate(case.signature.firsts)}
     variants = {stage: variant for stage, variant in zip(stages, case.variants, strict=True) if stage is stage.first}
-    kernels = [stage.lowered(variants[stage], case.templates) for stage in places]
+    kernels = [stage.lower_variant(variants[stage], case.templates) for stage in places]
     return Launched(_with_memory_apart(case, [*places], kernels), [places[stage.first] for stage in stages])
 
 

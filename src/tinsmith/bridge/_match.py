@@ -48,7 +48,7 @@ def match(
         _check_item(op, item, spec, parameters, firsts)
     for name, parameter in parameters.items():
         if parameter.kind == "array" and name not in items:
-            raise SpecError(_unlisted(op, name, spec))
+            raise SpecError(_describe_unlisted(op, name, spec))
     kinds = {name: "array" if name in items else parameters[name].kind for name in order}
     signature = Signature(
         op,
@@ -129,7 +129,7 @@ def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bo
         raise SpecError(refusal(words, rows, "Leave the dtype out of one of the two."))
 
 
-def _unlisted(op: str, name: str, spec: Spec) -> str:
+def _describe_unlisted(op: str, name: str, spec: Spec) -> str:
     return refusal(
         f"array parameter `{name}` of op `{op}` is not in its spec",
         [("spec", str(spec)), ("scratch", spec.scratch_text or "(none)")],

@@ -37,7 +37,7 @@ def name_fields(launcher: Launcher, bound: Bound, gradients: frozenset[str]) -> 
         stage = Stage(stage.kernel, stage.arrays, links=Links({}, {}, gradients=gradients), may_write_fields=True)
     stage.baked_values.survey(stage.templates(bound.templates))
     variant = launcher.variant(bound, stage)
-    lowered = stage.lowered(variant, bound.templates, in_blocks=True)
+    lowered = stage.lower_variant(variant, bound.templates, in_blocks=True)
     kernel = _from_zero(lowered.kernel)
     arrays = dict(variant.arrays)
     wanted = {*arrays, *kernel.arguments}
@@ -57,17 +57,17 @@ def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:
     if not offsets:
         return kernel
 
-    def moved(array: str, index: tuple[nodes.Expr, ...]) -> tuple[nodes.Expr, ...]:
+    def shift_index(array: str, index: tuple[nodes.Expr, ...]) -> tuple[nodes.Expr, ...]:
         starts = offsets.get(array, (0,) * len(index))
         return tuple([_less(one, start) for one, start in zip(index, starts, strict=True)])
 
     def expression(expr: nodes.Expr) -> nodes.Expr:
         expr = walk.rebuilt(expr, expression)
-        return replace(expr, index=moved(expr.array, expr.index)) if isinstance(expr, nodes.Load) else expr
+        return replace(expr, index=shift_index(expr.array, expr.index)) if isinstance(expr, nodes.Load) else expr
 
     def statement(one: nodes.Stmt) -> nodes.Stmt:
         if isinstance(one, nodes.Store | nodes.Atomic):
-            return replace(one, index=moved(one.array, one.index))
+            return replace(one, index=shift_index(one.array, one.index))
         return one
 
     arrays = {name: replace(array, offset=()) for name, array in kernel.arrays.items()}

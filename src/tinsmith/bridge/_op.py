@@ -18,7 +18,7 @@ from ..spec import Numbers, Spec, parse
 from ._baked_values import FieldUse
 from ._binding import Bound, autocast, bind, check_tensors, checked_scalar
 from ._buffers import in_order
-from ._examples import registered
+from ._examples import register_example
 from ._explain import explain
 from ._lean import lean_as
 from ._make_core import make_core
@@ -124,7 +124,7 @@ class Op(Generic[Result]):
 
     def example(self, make: Callable[[], Any]) -> Callable[[], Any]:
         """Register a function that gives example inputs, under its own name. A decorator; see `examples`."""
-        return registered(self.name, self.examples, make)
+        return register_example(self.name, self.examples, make)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Op[Result]:
         """An op in the body of a data-oriented class is bound to the object, as a method is."""
@@ -155,12 +155,12 @@ class Op(Generic[Result]):
     def __call__(self, *arguments: Any, **named: Any) -> Result:
         """Run the op. See the class for what it takes and returns."""
         if is_tracing():
-            bound, updates = self._bound(arguments, named), self._updates
+            bound, updates = self._bind(arguments, named), self._updates
             return self._wrap(self._run_traced(bound) if updates is None else updates.call(bound, self._run_traced))
         if WATCHES and (watch := current_watch()) is not None:
             return call_watched(watch, self, arguments, named)
         if self._updates is not None:
-            return self._wrap(self._updates.call(self._bound(arguments, named), self._outputs))
+            return self._wrap(self._updates.call(self._bind(arguments, named), self._outputs))
         routes = self._routes
         if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
             found = routes.get(key_of(arguments))
@@ -171,7 +171,7 @@ class Op(Generic[Result]):
                         return self._wrap(self._lean(found, numbers, _NO_OTHERS, *arguments))
                     plan = found.plan
                     return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
-        return self._wrap(self._outputs(self._bound(arguments, named)))
+        return self._wrap(self._outputs(self._bind(arguments, named)))
 
     def prepare(self, numbers: Mapping[str, Any]) -> Prepared | None:
         """Calls with the same numbers, which are checked once; None where each call has a number of its own.
@@ -204,7 +204,7 @@ class Op(Generic[Result]):
     def _run_part(self, bound: Bound) -> Sequence[torch.Tensor]:
         return self._dispatch(bound) if is_tracing() else self._outputs(bound)
 
-    def _bound(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
+    def _bind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
         if self._structs:
             bound = bind(self._signature, (), self._structs.take_apart(arguments, named))
         elif named or not self._takes_tensors_only or len(arguments) != self._count:

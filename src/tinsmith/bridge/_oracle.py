@@ -107,7 +107,7 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
 
 def bind_call(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Bound, Form]:
     """A call's arguments by kind, and the form in which it is run. Raises what a call would."""
-    bound = op._bound(inputs, dict(named))
+    bound = op._bind(inputs, dict(named))
     op._routes.find(bound)
     return bound, checked_form(op._core, bound)
 
@@ -138,7 +138,7 @@ def interpret_call(
         run.outputs({name: tensor[sample] if name in call.batched else tensor for name, tensor in arrays.items()})
         for sample in range(call.batch)
     ]
-    outputs = {name: _stacked([one[name] for one in samples], run, name) for name in signature.outputs}
+    outputs = {name: _stack_samples([one[name] for one in samples], run, name) for name in signature.outputs}
     return _place_outputs(outputs, bound, form, faithful)
 
 
@@ -198,7 +198,7 @@ def _flat(form: Form, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [tensor.cpu() for tensor in merged]
 
 
-def _stacked(samples: list[torch.Tensor], run: _Run, name: str) -> torch.Tensor:
+def _stack_samples(samples: list[torch.Tensor], run: _Run, name: str) -> torch.Tensor:
     return torch.stack(samples) if samples else torch.zeros(0, *run.made[name].shape, dtype=run.made[name].dtype)
 
 

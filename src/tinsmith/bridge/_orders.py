@@ -28,7 +28,7 @@ def warn_of_orders(signature: Signature) -> None:
     are, but for one affix (`v_new`, `next_v`), and two of them with the same dims stand in another order.
     """
     results = [item for item in signature.spec.outputs if item.name not in signature.updates]
-    pairs = _continued(signature.spec.inputs, results)
+    pairs = _pair_next_states(signature.spec.inputs, results)
     places = {name: place for place, name in enumerate(signature.order)}
     swapped = next(
         (
@@ -53,7 +53,7 @@ def warn_of_orders(signature: Signature) -> None:
     warn(refusal(words, rows, remedy))
 
 
-def _continued(inputs: Sequence[Item], outputs: Sequence[Item]) -> list[tuple[Item, Item]]:
+def _pair_next_states(inputs: Sequence[Item], outputs: Sequence[Item]) -> list[tuple[Item, Item]]:
     """Inputs with the outputs that are their next values by name and dims, in the order of the outputs.
 
     Of all affixes that make input names output names, the one that fits most.

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .._config import config
-from ._buffers import poisoned
+from ._buffers import poison
 
 Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], tuple[Any, ...]]
 """A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
@@ -99,7 +99,7 @@ class PassText:
             sizes = ", ".join(shape) or "()"
             new = self.bind(torch.zeros, "zeros") if is_zero else self.bind(torch.empty, "empty")
             made = f"{new}({sizes}, dtype={self.bind(dtype, 'dtype')}, device={self.device})"
-        return f"{self.bind(poisoned, 'poisoned')}({made})" if config().poison and not is_zero else made
+        return f"{self.bind(poison, 'poisoned')}({made})" if config().poison and not is_zero else made
 
     def tuple_of(self, texts: Sequence[str]) -> str:
         return f"({''.join(f'{text}, ' for text in texts)})"

@@ -71,7 +71,7 @@ class Plan:
         return executor(layout, self.kind, None if self.signature.is_deterministic else pace)
 
     # Backward -----------------------------------------------------------------------------
-    def saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:
+    def get_saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:
         """Places, in the list of all arrays, of those that the backward pass reads; and whether to prepare it."""
         found = self._saved.get(active)
         return self._find_saved(active) if found is None else found

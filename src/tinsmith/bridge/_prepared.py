@@ -266,7 +266,7 @@ def prepare_stepping(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, 
     is_special = op._seeded is not None or op._updates is not None or bool(op._structs) or core.signature.uses_blocks
     if is_special or not is_plain():
         return None
-    bound: Bound = op._bound(tuple(arguments), dict(named))
+    bound: Bound = op._bind(tuple(arguments), dict(named))
     found = op._routes.find(bound)
     if not found.is_direct or core.has_state or found.device.type != "cpu":
         return None

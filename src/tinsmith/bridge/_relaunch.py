@@ -45,15 +45,15 @@ class Relaunch(Stage):
     def renamed(self) -> Mapping[str, str]:
         return self._renamed
 
-    def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-        return self._first.compiled(variant, values, op)
+    def ensure_compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+        return self._first.ensure_compiled(variant, values, op)
 
     def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
         return self._first.batch_refusal(variant, values)
 
-    def lowered(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
+    def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
         """The kernel as IR, its arguments named as they are in the op. Raises NotCovered."""
-        kernel, fields = self._first.lowered(variant, values, in_blocks=in_blocks)
+        kernel, fields = self._first.lower_variant(variant, values, in_blocks=in_blocks)
         # statements of its own in any case: an op's kernels are told apart by their stores
         arguments = {self._renamed.get(name, name): kind for name, kind in kernel.arguments.items()}
         body = tuple(walk.changed(one, self._rename) for one in kernel.body)

@@ -144,7 +144,7 @@ def _first_form(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dty
     computed = compute_dtypes(dtypes)
     batch = _product(lead) if lead else None
     call = Call(core, cores, computed, bound.scalars, bound.templates, bound.sizes, batch, batched)
-    core.made(call)  # sizes and dtypes of the results are checked before anything runs
+    core.plan_buffers(call)  # sizes and dtypes of the results are checked before anything runs
     casts = tuple([dtype in HALVES for dtype in dtypes])
     halves = tuple([core.result_dtype(name, dtypes) for name in signature.outputs])
     return Form(call, Conversion(casts, computed, len(lead), batched, halves), lead)
@@ -225,11 +225,11 @@ class Route:
             batch=batch,
         )
 
-    def wanted(self, needs: tuple[bool, ...]) -> frozenset[str]:
+    def select_active(self, needs: tuple[bool, ...]) -> frozenset[str]:
         """Names of the inputs that need a gradient, from one flag an input."""
         found = self._wanted.get(needs)
         if found is None:
-            found = self._wanted[needs] = self._first.wanted(needs)
+            found = self._wanted[needs] = self._first.select_active(needs)
         return found
 
 

@@ -156,7 +156,7 @@ class Stage:
             )
             raise KernelError(refusal(words, [("kernel", self.source.place(self.source.tree))], remedy))
 
-    def compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    def ensure_compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         """The compiled variant. Raises KernelError or GradientError with the engine's own words."""
         found = self._ready(variant)
         if found is not None:
@@ -186,12 +186,12 @@ class Stage:
             return False
         forward = replace(variant, adjoint=False, stack=0)
         try:
-            self.lowered(forward, values)
+            self.lower_variant(forward, values)
         except NotCovered:
             return False
         return forward in self._misread
 
-    def lowered(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
+    def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
         """The kernel as IR, for a variant; with blocks of threads still in it where that is asked for.
 
         Raises NotCovered.
@@ -207,7 +207,7 @@ class Stage:
 
     def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> Lowered:
         if variant.batched:
-            one, fields = self.lowered(replace(variant.single, is_serial=False), values)
+            one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
             return Lowered(over_samples(one, variant), fields)
         found = self._lower_in_blocks(variant, values, defaults)
         plain = run_blocks_in_order(found.kernel)
@@ -242,7 +242,7 @@ class Stage:
         found = self._batch_refusals.get(variant)
         if found is None:
             try:
-                self.lowered(variant, values)
+                self.lower_variant(variant, values)
                 found = ""
             except NotCovered as reason:
                 found = f"tinsmith cannot follow {reason.construct}, at {reason.place}"

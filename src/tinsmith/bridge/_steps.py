@@ -119,7 +119,7 @@ def _lay_out(
     *,
     is_split: bool,
 ) -> Step:
-    compiled = stage.compiled(variant, kind.case.templates, kind.signature.op)
+    compiled = stage.ensure_compiled(variant, kind.case.templates, kind.signature.op)
     entries = []
     for use in uses:
         array = types[use.parameter]

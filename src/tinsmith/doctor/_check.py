@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any, overload
 
 from .._errors import KernelError, TinsmithError, refusal
-from ..bridge import Examinable, Examined, Op, examined, example_inputs
+from ..bridge import Examinable, Examined, Op, examine_call, example_inputs
 from ..engines import init, list_running, of_kernel
 from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file
 from ..time import scan
@@ -96,7 +96,7 @@ def check_file(path: Path) -> Report:
 
 def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:
     """`check`, with what the report calls the op; None for its own name."""
-    call = examined(op, inputs, named, "ts.check")
+    call = examine_call(op, inputs, named, "ts.check")
     label = call.name if label is None else label
     title = f"{call.kind} `{label}`"
     gradients: dict[str, Gradcheck] = {}

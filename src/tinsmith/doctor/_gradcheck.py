@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from .._errors import BoundsError, GradientError, KernelError, TinsmithError
-from ..bridge import Cotangents, Examinable, Examined, Op, examined
+from ..bridge import Cotangents, Examinable, Examined, Op, examine_call
 from ..linter import Finding, drop_suppressed, in_order
 from ._budget import OPERATIONS, Budget, TooLong
 from ._gradcheck_result import Gradcheck
@@ -115,7 +115,7 @@ def gradcheck(
           second derivatives  right
     """
     with same_numbers():
-        plain = examined(op, inputs, named, "ts.gradcheck")  # refuses what a call does
+        plain = examine_call(op, inputs, named, "ts.gradcheck")  # refuses what a call does
     with same_numbers():
         call = plain.with_adjoint(adjoint)
     with same_numbers():

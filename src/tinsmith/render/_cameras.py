@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import kernels
 from .._errors import ArgumentError, DtypeError, ShapeError, nearest, refusal
 from ..bridge import Op, is_plain, op
-from ._ops import built, made
+from ._ops import get_op, register_maker
 
 _FORWARD = {"opencv": 1, "opengl": -1}
 """Where a camera looks, along its own z axis."""
@@ -79,8 +79,8 @@ def pinhole_rays(
     if convention not in _FORWARD:
         raise _unknown_convention(convention)
     poses, intrinsics = as_batch(poses, intrinsics)
-    chosen = _chosen(cameras, len(poses), pixels)
-    through: Op = built("pinhole_rays", engine, pixels, _FORWARD[convention], normalise)
+    chosen = _resolve_cameras(cameras, len(poses), pixels)
+    through: Op = get_op("pinhole_rays", engine, pixels, _FORWARD[convention], normalise)
     return Rays(*through(poses, intrinsics, pixels, chosen))
 
 
@@ -126,7 +126,7 @@ def image_rays(
     return Rays(*(rays.view(height, width, 3) for rays in found))
 
 
-@made("pinhole_rays")
+@register_maker("pinhole_rays")
 def _through(lang: Any, fp: str, forward: int, normalise: bool) -> Op:
     spec = "poses[k, _, 4], intrinsics[k, 3, 3], pixels[n, 2], cameras[n]: i32 -> origins[n, 3], directions[n, 3]"
     kernel = kernels.pinhole_rays(lang, fp=fp, forward=forward, normalise=normalise)
@@ -159,7 +159,7 @@ def as_batch(poses: Tensor, intrinsics: Tensor) -> tuple[Tensor, Tensor]:
     return poses, intrinsics
 
 
-def _chosen(cameras: Tensor | None, count: int, pixels: Tensor) -> Tensor:
+def _resolve_cameras(cameras: Tensor | None, count: int, pixels: Tensor) -> Tensor:
     """The camera of each ray, int32."""
     if cameras is None:
         if count != 1:

@@ -12,7 +12,7 @@ from .. import kernels
 from .._errors import ShapeError, refusal
 from ..bridge import Op
 from ..reference import Composited
-from ._ops import built, in_single, made
+from ._ops import get_op, in_single, register_maker
 from ._packed import checked_floats, checked_rays, checked_shapes, dense_rays
 from ._rule import Asked, Rule, run, steady
 from ._segments import accumulate
@@ -151,7 +151,7 @@ def _composited(
     else:
         where = checked_rays(function, rays, shape[0])
     flat = [floats[name].reshape(-1) for name in measures]
-    colour, depth, left, weights = _seen(flat, floats["colours"].flatten(0, -2), where, threshold, engine)
+    colour, depth, left, weights = _composite_flat(flat, floats["colours"].flatten(0, -2), where, threshold, engine)
     if "background" in floats:
         colour = colour + left[:, None] * floats["background"]
     return Composited(colour, 1 - left, depth, weights.view(shape))
@@ -177,22 +177,22 @@ def _check_shapes(function: str, measures: Sequence[str], floats: dict[str, Tens
     checked_shapes(function, shapes)
 
 
-def _seen(
+def _composite_flat(
     flat: Sequence[Tensor], colours: Tensor, rays: Tensor, threshold: float, engine: str | None
 ) -> tuple[Tensor, ...]:
     """Colour without the background, depth, what is left, and weights; `flat`: densities, t, steps, or alphas, t."""
     if colours.shape[1] > _UNROLLED:
-        _, depth, left, weights = _seen(flat, colours[:, :0], rays, threshold, engine)
+        _, depth, left, weights = _composite_flat(flat, colours[:, :0], rays, threshold, engine)
         return accumulate(weights, colours, rays, engine=engine), depth, left, weights
     first, t, *steps = flat
     if steps:
-        rule = built("composite", engine, first, colours.shape[1])
+        rule = get_op("composite", engine, first, colours.shape[1])
         return run(rule, first, colours.flatten(), t, *steps, rays, threshold=float(threshold))
-    of_alphas: Op = built("composite_alphas", engine, first, colours.shape[1])
+    of_alphas: Op = get_op("composite_alphas", engine, first, colours.shape[1])
     return tuple(of_alphas(first, colours.flatten(), t, first.new_empty(0), rays, threshold=float(threshold)))
 
 
-@made("composite")
+@register_maker("composite")
 def _rule(lang: Any, fp: str, channels: int) -> Rule:
     seen = _SEEN.format(c=channels)
     build = functools.partial(kernels.composite, lang, fp=fp, n_channels=channels)
@@ -214,7 +214,7 @@ def _rule(lang: Any, fp: str, channels: int) -> Rule:
     )
 
 
-@made("composite_alphas")
+@register_maker("composite_alphas")
 def _of_alphas(lang: Any, fp: str, channels: int) -> Op:
     # The gradient is generated. The rule by hand for densities would have to divide by 1 - alpha, which may be 0.
     kernel = kernels.composite(

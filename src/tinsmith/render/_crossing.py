@@ -12,7 +12,7 @@ from torch import Tensor
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
 from ..bridge import Op, op
-from ._ops import built, made
+from ._ops import get_op, register_maker
 
 
 class Crossing(NamedTuple):
@@ -75,12 +75,12 @@ def ray_aabb_intersect(
         Crossing(t_near=tensor([2.]), t_far=tensor([3.]), hit=tensor([True]))
     """
     refuse_range(near, far, "ray_aabb_intersect")
-    through: Op = built("ray_aabb_intersect", engine, origins)
+    through: Op = get_op("ray_aabb_intersect", engine, origins)
     t_near, t_far, hit = through(origins, directions, box_of(aabb, origins), near, far)
     return Crossing(t_near, t_far, hit)
 
 
-@made("ray_aabb_intersect")
+@register_maker("ray_aabb_intersect")
 def _through(lang: Any, fp: str) -> Op:
     spec = "origins[n, 3], directions[n, 3], aabb[6] -> t_near[n], t_far[n], hit[n]: u1"
     init = {"t_near": "empty", "t_far": "empty", "hit": "empty"}

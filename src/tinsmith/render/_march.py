@@ -15,7 +15,7 @@ from .._errors import ArgumentError, ShapeError, refusal
 from ..bridge import Op, op
 from ._crossing import box_of, refuse_range
 from ._occupancy import OccupancyGrid
-from ._ops import built, made
+from ._ops import get_op, register_maker
 from ._packed import pack
 from ._segments import exclusive_prod
 
@@ -59,7 +59,7 @@ class Samples:
         Returns:
             (s, 3). What no ray names is zero.
         """
-        places: Op = built("positions", self.engine, origins)
+        places: Op = get_op("positions", self.engine, origins)
         return places(origins, directions, self.t, self.rays)
 
     def directions(self, directions: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class Samples:
         Returns:
             (s, 3). What no ray names is zero.
         """
-        spread: Op = built("directions", self.engine, directions)
+        spread: Op = get_op("directions", self.engine, directions)
         return spread(directions, self.rays, s=self.t.shape[0])
 
 
@@ -148,7 +148,7 @@ def march(
     origins, directions = origins.detach(), directions.detach()
     box, bits, cells = _read(grid, origins)
     offsets = _offsets(jitter, origins)
-    count, fill = built("march", engine, origins)
+    count, fill = get_op("march", engine, origins)
     place = (near, far, step, cone_angle, math.log1p(cone_angle))
     counts, runs = count(origins, directions, box, bits, offsets, cells, *place, max_steps)
     ends = counts.cumsum(0, dtype=torch.int64)
@@ -238,7 +238,7 @@ def _refuse_numbers(**numbers: Any) -> None:
             raise ArgumentError(refusal(f"`{name}` is out of range in march", rows, f"Pass another {name}."))
 
 
-@made("march")
+@register_maker("march")
 def _march(lang: Any, fp: str) -> tuple[Op, Op]:
     found = kernels.march(lang, fp=fp)
     reads = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32"
@@ -248,12 +248,12 @@ def _march(lang: Any, fp: str) -> tuple[Op, Op]:
     return count, fill
 
 
-@made("positions")
+@register_maker("positions")
 def _positions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
     spec = "origins[n, 3], directions[n, 3], t[s], rays[n, 2]: i32 -> x[s, 3]"
     return op(spec, adjoint="source")(kernels.positions(lang))
 
 
-@made("directions")
+@register_maker("directions")
 def _directions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
     return op("directions[n, 3], rays[n, 2]: i32 -> y[s, 3]", adjoint="source")(kernels.directions(lang))

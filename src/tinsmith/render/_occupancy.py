@@ -15,7 +15,7 @@ from ..bridge import Op, op
 from ..nn import read_checkpoint, write_checkpoint
 from ._crossing import box_of
 from ._frustum import seen_by_any
-from ._ops import built, made
+from ._ops import get_op, register_maker
 
 _BLOCK, _OCTETS = 4, 8
 """A word: cells along each side of its block, and bytes, the lowest one first."""
@@ -89,7 +89,7 @@ class OccupancyGrid(nn.Module):
     @property
     def occupied(self) -> Tensor:
         """(levels, x, y, z), bool: a copy. Assign one to say yourself what is occupied."""
-        return _unpacked(self.bits, self.resolution)
+        return _unpack_bits(self.bits, self.resolution)
 
     @occupied.setter
     def occupied(self, occupied: Tensor) -> None:
@@ -97,7 +97,7 @@ class OccupancyGrid(nn.Module):
         if tuple(occupied.shape) != expected or occupied.dtype != torch.bool:
             rows = [("expected", f"{expected}, torch.bool"), ("came", f"{tuple(occupied.shape)}, {occupied.dtype}")]
             raise ShapeError(refusal("`occupied` does not fit the OccupancyGrid", rows, "Give a bool for each cell."))
-        self.bits = _packed(occupied.to(self.bits.device))
+        self.bits = _pack_bits(occupied.to(self.bits.device))
 
     @property
     def share(self) -> float:
@@ -149,8 +149,8 @@ class OccupancyGrid(nn.Module):
                 centres, radius, poses, intrinsics, (width, height), near=near, convention=convention
             ).view(self.resolution)
             was_marked = self.density[level] < 0
-            occupied = _unpacked(self.bits[level, None], self.resolution)[0]
-            self.bits[level] = _packed(((occupied | was_marked) & seen)[None])[0]
+            occupied = _unpack_bits(self.bits[level, None], self.resolution)[0]
+            self.bits[level] = _pack_bits(((occupied | was_marked) & seen)[None])[0]
             self.density[level] = torch.where(seen, self.density[level].clamp(min=0), -1.0)
 
     # Bringing it up to date ---------------------------------------------------------------
@@ -188,7 +188,7 @@ class OccupancyGrid(nn.Module):
         _refuse_outside("fraction", fraction, 0.0, 1.0)
         _refuse_outside("chunk", chunk, 1, float("inf"))
         for level in range(self.levels):
-            chosen = None if step < warmup else self._chosen(level, fraction, generator)
+            chosen = None if step < warmup else self._choose_cells(level, fraction, generator)
             self._look(density_fn, level, chosen, generator, int(chunk))
         self.binarise()
 
@@ -200,16 +200,16 @@ class OccupancyGrid(nn.Module):
         """Say anew which cells are occupied: whose density exceeds min(mean of all visible cells, `threshold`)."""
         visible = (self.density >= 0).sum().clamp(min=1)
         bound = (self.density.clamp(min=0).sum() / visible).clamp(max=self.threshold).view(1)
-        words: Op = built("occupied_bits", self.engine, self.density)
+        words: Op = get_op("occupied_bits", self.engine, self.density)
         x, y, z = self.bits.shape[1:]
         self.bits = words(self.density, bound, bx=x, by=y, bz=z)
 
-    def _chosen(self, level: int, fraction: float, generator: torch.Generator | None) -> Tensor:
+    def _choose_cells(self, level: int, fraction: float, generator: torch.Generator | None) -> Tensor:
         """Numbers of cells: some of all, some of the occupied ones."""
         cells, device = self.density[level].numel(), self.density.device
         count = int(cells * fraction)
         drawn = torch.randint(cells, (count,), generator=generator, device=device)
-        occupied = _unpacked(self.bits[level, None], self.resolution).flatten().nonzero()[:, 0]
+        occupied = _unpack_bits(self.bits[level, None], self.resolution).flatten().nonzero()[:, 0]
         if len(occupied) > count:
             occupied = occupied[torch.randint(len(occupied), (count,), generator=generator, device=device)]
         return torch.cat([drawn, occupied])
@@ -227,7 +227,9 @@ class OccupancyGrid(nn.Module):
         if not len(numbers):
             return
         parts = [density_fn(self._places(level, some, generator)) for some in numbers.split(chunk)]
-        found = torch.cat([_checked(part, len(some)) for part, some in zip(parts, numbers.split(chunk), strict=True)])
+        found = torch.cat(
+            [_check_density(part, len(some)) for part, some in zip(parts, numbers.split(chunk), strict=True)]
+        )
         before = held[numbers]
         held[numbers] = self.decay * before  # of a cell that was drawn twice, the same number twice
         held.scatter_reduce_(0, numbers, found.to(held), "amax")
@@ -299,7 +301,7 @@ def _refuse_outside(name: str, number: float, least: float, most: float) -> None
         raise ArgumentError(refusal(f"`{name}` is out of range in OccupancyGrid", rows, f"Pass another {name}."))
 
 
-def _checked(density: Tensor, count: int) -> Tensor:
+def _check_density(density: Tensor, count: int) -> Tensor:
     """Densities (m), as they should come from `density_fn`."""
     if density.numel() != count or density.ndim > 2:
         rows = [("expected", f"({count}) or ({count}, 1)"), ("came", str(tuple(density.shape)))]
@@ -312,7 +314,7 @@ def _checked(density: Tensor, count: int) -> Tensor:
     return density.reshape(-1)
 
 
-def _packed(occupied: Tensor) -> Tensor:
+def _pack_bits(occupied: Tensor) -> Tensor:
     """(l, x, y, z), bool, to words (l, x / 4, y / 4, z / 4), what is filled up with being empty."""
     missing = [extent for size in reversed(occupied.shape[1:]) for extent in (0, -size % _BLOCK)]
     padded = nn.functional.pad(occupied, missing)
@@ -322,7 +324,7 @@ def _packed(occupied: Tensor) -> Tensor:
     return octets.sum(-1, dtype=torch.uint8).view(torch.int64)[..., 0]
 
 
-def _unpacked(bits: Tensor, resolution: tuple[int, int, int]) -> Tensor:
+def _unpack_bits(bits: Tensor, resolution: tuple[int, int, int]) -> Tensor:
     """The other way, without what was filled up."""
     levels, x, y, z = bits.shape
     alone = (bits[..., None].view(torch.uint8)[..., None] >> _bits_of(bits)) & 1
@@ -335,7 +337,7 @@ def _bits_of(like: Tensor) -> Tensor:
     return torch.arange(8, dtype=torch.uint8, device=like.device)
 
 
-@made("occupied_bits")
+@register_maker("occupied_bits")
 def _occupied_bits(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
     spec = "density[l, x, y, z], threshold[1] -> bits[l, bx, by, bz]: i64"
     return op(spec, init={"bits": "empty"})(kernels.occupied_bits(lang))

@@ -36,7 +36,7 @@ class _Shelf:
 _SHELF = _Shelf()
 
 
-def made(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def register_maker(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register how an op, or a tuple of ops, is made of an engine's module, "f32" or "f64", and what is static."""
 
     def register(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +46,7 @@ def made(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
-def built(name: str, engine: str | None, like: Tensor, *static: Any) -> Any:
+def get_op(name: str, engine: str | None, like: Tensor, *static: Any) -> Any:
     """What was registered by that name, for an engine that runs where the tensor `like` is, and its dtype.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import kernels
-from ._ops import built, made
+from ._ops import get_op, register_maker
 from ._packed import checked_floats, checked_rays, checked_shapes
 from ._rule import Rule, run, steady
 
@@ -46,7 +46,7 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
     size = (weights.numel(),)
     checked_shapes("distortion_loss", {name: (tensor, "[s]", size) for name, tensor in floats.items()})
     where = checked_rays("distortion_loss", rays, len(weights))
-    (loss,) = run(built("distortion_loss", engine, weights), weights, t, steps, where)
+    (loss,) = run(get_op("distortion_loss", engine, weights), weights, t, steps, where)
     return loss
 
 
@@ -94,11 +94,11 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, en
     checked_floats("entropy_penalty", {"weights": weights})
     checked_shapes("entropy_penalty", {"weights": (weights, "[s]", (weights.numel(),))})
     where = checked_rays("entropy_penalty", rays, len(weights))
-    (found,) = run(built("entropy_penalty", engine, weights), weights, where, faintest=max(float(faintest), _FAINTEST))
+    (found,) = run(get_op("entropy_penalty", engine, weights), weights, where, faintest=max(float(faintest), _FAINTEST))
     return found
 
 
-@made("distortion_loss")
+@register_maker("distortion_loss")
 def _distortion_rule(lang: Any, fp: str) -> Rule:
     found = kernels.distortion(lang, fp=fp)
     arrays = "weights[s], t[s], steps[s], rays[n, 2]: i32"
@@ -108,7 +108,7 @@ def _distortion_rule(lang: Any, fp: str) -> Rule:
     return Rule(value, lambda asked: (*pull(*asked.inputs, asked.cotangent(0)), None))
 
 
-@made("entropy_penalty")
+@register_maker("entropy_penalty")
 def _entropy_rule(lang: Any, fp: str) -> Rule:
     found = kernels.entropy(lang, fp=fp)
     arrays = "weights[s], rays[n, 2]: i32"

@@ -11,7 +11,7 @@ from torch import Tensor
 from .. import kernels
 from .._errors import ShapeError, refusal
 from ..bridge import constant_when_traced
-from ._ops import built, made
+from ._ops import get_op, register_maker
 from ._packed import checked_floats, checked_rays, checked_shapes
 from ._rule import Asked, Rule, run, steady
 
@@ -87,7 +87,7 @@ def segment_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> T
         tensor([5., 4., 0.])
     """
     columns, where = _columns("segment_sum", values, rays)
-    (y,) = run(_found("segment_sum", columns, engine), columns, where)
+    (y,) = run(_get_rule("segment_sum", columns, engine), columns, where)
     return y.view(y.shape[:1] + values.shape[1:])
 
 
@@ -115,13 +115,13 @@ def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | N
     shapes = {"weights": (weights, "[s]", tuple(values.shape[:1])), "values": (values, "[s, c]", tuple(values.shape))}
     checked_shapes("accumulate", shapes)
     where = checked_rays("accumulate", rays, len(values))
-    (y,) = run(_found("accumulate", values, engine), weights, values, where)
+    (y,) = run(_get_rule("accumulate", values, engine), weights, values, where)
     return y
 
 
 def _scan(name: str, values: Tensor, rays: Tensor, engine: str | None) -> Tensor:
     columns, where = _columns(name, values, rays)
-    (y,) = run(_found(name, columns, engine), columns, where)
+    (y,) = run(_get_rule(name, columns, engine), columns, where)
     return y.view(values.shape)
 
 
@@ -141,8 +141,8 @@ def _misfit(name: str, values: Tensor, axes: str) -> ShapeError:
 _lanes_of = constant_when_traced(kernels.lanes_of)
 
 
-def _found(name: str, values: Tensor, engine: str | None) -> Rule:
-    return built(name, engine, values, _lanes_of(values.shape[1]))
+def _get_rule(name: str, values: Tensor, engine: str | None) -> Rule:
+    return get_op(name, engine, values, _lanes_of(values.shape[1]))
 
 
 def _sum_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
@@ -160,7 +160,7 @@ def _product_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
     return Rule(value, lambda asked: (pull(*asked.inputs, asked.outputs[0], asked.cotangent(0)), None))
 
 
-@made("segment_sum")
+@register_maker("segment_sum")
 def _segment_sum_rule(lang: Any, fp: str, lanes: int) -> Rule:
     found = kernels.segment_sum(lang, fp=fp, lanes=lanes)
     value = steady("values[s, c], rays[n, 2]: i32 -> y[n, c]", found.value, adjoint="source", name="segment_sum")
@@ -168,7 +168,7 @@ def _segment_sum_rule(lang: Any, fp: str, lanes: int) -> Rule:
     return Rule(value, lambda asked: (pull(asked.inputs[1], asked.cotangent(0), s=len(asked.inputs[0])), None))
 
 
-@made("accumulate")
+@register_maker("accumulate")
 def _accumulate_rule(lang: Any, fp: str, lanes: int) -> Rule:
     found = kernels.accumulate(lang, fp=fp, lanes=lanes)
     arrays = "weights[s], values[s, k], rays[n, 2]: i32"
@@ -182,7 +182,7 @@ def _accumulate_rule(lang: Any, fp: str, lanes: int) -> Rule:
     return Rule(value, gradients)
 
 
-made("inclusive_sum")(functools.partial(_sum_rule, False))
-made("exclusive_sum")(functools.partial(_sum_rule, True))
-made("inclusive_prod")(functools.partial(_product_rule, False))
-made("exclusive_prod")(functools.partial(_product_rule, True))
+register_maker("inclusive_sum")(functools.partial(_sum_rule, False))
+register_maker("exclusive_sum")(functools.partial(_sum_rule, True))
+register_maker("inclusive_prod")(functools.partial(_product_rule, False))
+register_maker("exclusive_prod")(functools.partial(_product_rule, True))

@@ -49,7 +49,7 @@ def ssim(images: Tensor, targets: Tensor, *, data_range: float = 1.0) -> Tensor:
         raise ArgumentError(refusal("`data_range` of `ssim` is not above 0", [("came", repr(data_range))]))
     channels = [side.movedim(-1, -3) for side in (images, targets)]
     x, y = (side.reshape(-1, *side.shape[-2:]) for side in channels)
-    mean_x, mean_y, square_x, square_y, product = _windowed(torch.stack([x, y, x * x, y * y, x * y]))
+    mean_x, mean_y, square_x, square_y, product = _average_window(torch.stack([x, y, x * x, y * y, x * y]))
     variances, covariance = square_x - mean_x**2 + square_y - mean_y**2, product - mean_x * mean_y
     c1, c2 = (_K1 * data_range) ** 2, (_K2 * data_range) ** 2
     alike = (2 * mean_x * mean_y + c1) * (2 * covariance + c2)
@@ -100,7 +100,7 @@ def _check(function: str, images: Tensor, targets: Tensor) -> None:
         raise DtypeError(refusal(f"`images` and `targets` of `{function}` have no dtype that it takes", rows, remedy))
 
 
-def _windowed(x: Tensor) -> Tensor:
+def _average_window(x: Tensor) -> Tensor:
     """Means under the window, of (k, channels, rows, columns)."""
     places = torch.arange(WINDOW, dtype=x.dtype, device=x.device) - WINDOW // 2
     bell = torch.exp(-places.square() / (2 * _SIGMA**2))

@@ -18,7 +18,7 @@ from .. import kernels
 from .._errors import ArgumentError, DeviceError, DtypeError, ShapeError, refusal
 from ..bridge import Op, op, outside_transforms
 from ..reference import Rendered, Shading
-from ._ops import built, in_single, made
+from ._ops import get_op, in_single, register_maker
 from ._rule import Asked, Rule, run
 
 _WORKERS = 8
@@ -104,7 +104,7 @@ def volume_render(
     settings = _settings(step, threshold, shading)
     numbers = _constant(settings, volume.dtype, volume.device)
     offsets = _offsets(jitter, origins)
-    rule = built("volume_render", engine, volume, shading is not None)
+    rule = get_op("volume_render", engine, volume, shading is not None)
     inputs = (volume, table, origins.reshape(-1, 3), directions.reshape(-1, 3), box, offsets.reshape(-1), numbers)
     colour, opacity, depth = (tensor.reshape((*rays, *tensor.shape[1:])) for tensor in run(rule, *inputs)[:3])
     if background is not None:
@@ -114,7 +114,7 @@ def volume_render(
 
 
 # The ops ----------------------------------------------------------------------------------------
-@made("volume_render")
+@register_maker("volume_render")
 def _rule(lang: ModuleType, fp: str, shaded: bool) -> Rule:
     kernel = kernels.volume_render(lang, fp=fp, shaded=shaded)
     init: dict[str, str] = dict.fromkeys(("colour", "opacity", "depth", "before", "used"), "empty")
@@ -123,7 +123,7 @@ def _rule(lang: ModuleType, fp: str, shaded: bool) -> Rule:
     return Rule(value, functools.partial(_pull, lang.__name__, shaded))
 
 
-@made("volume_gradient")
+@register_maker("volume_gradient")
 def _gradient_op(
     lang: ModuleType, fp: str, shaded: bool, apart: bool, volumes: int, tables: int, wanted: tuple[bool, bool, bool]
 ) -> Op:
@@ -149,7 +149,7 @@ def _gradient_op(
 def _pull(engine: str, shaded: bool, asked: Asked) -> Sequence[Tensor | None]:
     """The gradients, by the kernel made for them where nothing else is asked for."""
     for_volume, for_table, *for_rays, for_box, for_offsets, _ = asked.wants
-    rule = built("volume_render", engine, asked.inputs[0], shaded)
+    rule = get_op("volume_render", engine, asked.inputs[0], shaded)
     if torch.is_grad_enabled() or for_box or for_offsets:
         return _by_generated(rule, asked)
     volume = asked.inputs[0]
@@ -157,7 +157,7 @@ def _pull(engine: str, shaded: bool, asked: Asked) -> Sequence[Tensor | None]:
     fits = volume.numel() * volume.element_size() * _WORKERS <= _MOST_BYTES
     volumes, tables = (_WORKERS if fits and on_cpu else 1), (_WORKERS if on_cpu else _TABLES)
     wanted = (for_volume, for_table, any(for_rays))
-    gradient = built("volume_gradient", engine, volume, shaded, on_cpu, volumes, tables, wanted)
+    gradient = get_op("volume_gradient", engine, volume, shaded, on_cpu, volumes, tables, wanted)
     cotangents = (asked.cotangent(index).contiguous() for index in range(3))
     found = gradient(*asked.inputs, *cotangents, *asked.outputs[3:])
     return [*found, None, None, None]
@@ -241,11 +241,11 @@ def _constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.devi
     """Numbers as a tensor, kept for the next call."""
     if torch.compiler.is_compiling():
         return torch.tensor(numbers, dtype=dtype, device=device)
-    return _kept(numbers, dtype, device)
+    return _get_constant(numbers, dtype, device)
 
 
 @functools.lru_cache(maxsize=256)
-def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def _get_constant(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     with outside_transforms():  # of modes and transforms: it outlives the call
         return torch.tensor(numbers, dtype=dtype, device=device)
 

@@ -70,11 +70,11 @@ def _load_views(folder: Path, listed: list[Frame], size: int, sizes: dict[str, t
         if image.size != wanted:
             rows = [(first, _format_size(wanted)), (str(frame.image), _format_size(image.size))]
             remedy = "All pictures of a dataset are to have one size."
-            raise frame.entry.refused("the dataset's pictures differ in size", rows, remedy)
+            raise frame.entry.make_error("the dataset's pictures differ in size", rows, remedy)
         matrix, small = frame.intrinsics(*image.size), _made_small(image, size)
         if min(small.size) < _LEAST_SIDE:
             rows = [("image", str(frame.image), f"{_format_size(small.size)} pixels")]
-            raise frame.entry.refused(f"a side has fewer than {_LEAST_SIDE} pixels", rows, "Raise --size.")
+            raise frame.entry.make_error(f"a side has fewer than {_LEAST_SIDE} pixels", rows, "Raise --size.")
         scale = matrix.new_tensor([small.width / image.width, small.height / image.height, 1])
         intrinsics.append(matrix * scale[:, None])
         pictures.append(torch.from_numpy(np.array(small, dtype=np.uint8)))

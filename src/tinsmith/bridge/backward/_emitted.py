@@ -82,7 +82,7 @@ class Emitted:
         defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
         return printed(kernel, texts, defaults)
 
-    def compiled(self) -> Compiled:
+    def ensure_compiled(self) -> Compiled:
         """The compiled kernel."""
         found = self._compiled
         if found is not None and found.runtime is self.stage.engine.runtime():
@@ -127,7 +127,7 @@ class Emitted:
 
         `renamed` are the op's names for this launch's scalar arguments, where they are not the kernel's.
         """
-        compiled = self.compiled()
+        compiled = self.ensure_compiled()
         # Of some memory the sizes alone are asked for: what lies there is not looked at.
         some = names[self.touched[0]] if self.touched else ""
         entries = []

@@ -152,7 +152,7 @@ class SourceAt(ReverseAt):
         with COMPILING:
             if key not in self.programs:
                 whole = frozenset(self.case.signature.outputs)
-                found = on_one_thread(self.program(active)) if is_serial else self._generated(active, whole)
+                found = on_one_thread(self.program(active)) if is_serial else self._generate_adjoint(active, whole)
                 self.programs[key] = found
             return self.programs[key]
 
@@ -176,11 +176,11 @@ class SourceAt(ReverseAt):
                 found = self._part(active, given)
                 self._partial[key] = None if found is None else on_one_thread(found)
             else:
-                found = self._generated(active, given)
+                found = self._generate_adjoint(active, given)
                 self._partial[key] = found if found.reads <= self.program(active).reads else None
             return self._partial[key]
 
-    def _generated(self, active: frozenset[str], given: frozenset[str]) -> Program:
+    def _generate_adjoint(self, active: frozenset[str], given: frozenset[str]) -> Program:
         signature = self.case.signature
         return adjoint(
             [one.kernel for one in self.kernels],
@@ -239,10 +239,10 @@ class SourceAt(ReverseAt):
         refused = ((active, False) for active in self._refused)
         return (*self.programs, *refused)
 
-    def emitted(self, run: Run) -> Emitted:
+    def emit(self, run: Run) -> Emitted:
         """A launch's kernel, for the engine."""
         if self._twin is not None:
-            return self._twin.emitted(run)
+            return self._twin.emit(run)
         found = self._emitted.get(run.kernel)
         if found is not None:
             return found
@@ -282,7 +282,7 @@ class SourceAt(ReverseAt):
         alone = active & kind.batched if self.case.is_looped else active
         alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
         program, whole = self.launched_program(active, given, alone, is_serial=is_serial)
-        return backward_layout(self.case, self.emitted, program, kind, active, whole)
+        return backward_layout(self.case, self.emit, program, kind, active, whole)
 
     def launched_program(
         self,

@@ -32,11 +32,11 @@ class BlockedCore(Core):
         try:
             programs = at.forward, on_one_thread(at.forward)
         except NotCovered as reason:
-            raise self._refused(reason, kind) from None
-        parallel, serial = (forward_layout(at.case, at.emitted, one, kind.names, self._makes) for one in programs)
+            raise self._make_refusal(reason, kind) from None
+        parallel, serial = (forward_layout(at.case, at.emit, one, kind.names, self._makes) for one in programs)
         return parallel, serial
 
-    def _refused(self, reason: NotCovered, kind: Kind) -> KernelError:
+    def _make_refusal(self, reason: NotCovered, kind: Kind) -> KernelError:
         op, engine = self.signature.op, self.signature.stages[0].engine.name
         device = "CPUs" if kind.device.type == "cpu" else kind.device.type
         words = f"op `{op}` uses blocks of threads, which {engine} lacks on {device}, and they cannot be run in order"

@@ -28,5 +28,5 @@ class DerivedCore(Core):
     def _layouts(self, call: Call, kind: Kind) -> tuple[Layout, Layout]:
         at = self.at(call)
         programs = at.forward, on_one_thread(at.forward)
-        parallel, serial = (forward_layout(at.case, at.emitted, one, kind.names, self._makes) for one in programs)
+        parallel, serial = (forward_layout(at.case, at.emit, one, kind.names, self._makes) for one in programs)
         return parallel, serial

@@ -66,7 +66,7 @@ class ReplayedCore(DerivedCore):
         return _with_records(base, self, call.batched & frozenset(self.names.values()))
 
     def kernels(self, case: Case) -> list[Lowered]:
-        kernels, kept = _kept(self.base, case)
+        kernels, kept = _find_records(self.base, case)
         return [
             Lowered(one.kernel if records is None else records.replayed(self.names[place]), one.fields)
             for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
@@ -97,7 +97,7 @@ class RecordedCore(DerivedCore):
         return _with_records(base, self, frozenset() if call.batch is None else frozenset(self.names.values()))
 
     def kernels(self, case: Case) -> list[Lowered]:
-        kernels, kept = _kept(self.base, case)
+        kernels, kept = _find_records(self.base, case)
         return [
             Lowered(one.kernel if records is None else records.recorded(self.names[place]), one.fields)
             for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
@@ -108,7 +108,7 @@ class RecordedCore(DerivedCore):
         case = _with_records(replace(case, batched=frozenset()), self.replay, frozenset())
         return self.replay.source.at(case)
 
-    def differentiated(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
+    def get_derivative_call(self, call: Call, made: Sequence[Any]) -> tuple[Call, Sequence[Any]]:
         records = made[len(made) - len(self.names) :]
         return self.replay.call(self.base_call(call), records), records
 
@@ -118,9 +118,9 @@ class RecordedCore(DerivedCore):
         """All integers of a call: how much is kept may depend on any."""
         return {**self.signature.size_values(call.scalars, call.sizes), **call.scalars}
 
-    def made(self, call: Call) -> list[Buffer]:
+    def plan_buffers(self, call: Call) -> list[Buffer]:
         base = self.base_call(call)
-        made, lead = self.base.made(base), () if call.batch is None else (call.batch,)
+        made, lead = self.base.plan_buffers(base), () if call.batch is None else (call.batch,)
         shapes = dict(zip(self.signature.arrays, call.shapes, strict=True))
         shapes.update({one.name: tuple(one.shape[len(lead) :]) for one in made})
         sizes = lengths(self._room(call), self.signature, shapes, call.scalars)
@@ -136,7 +136,7 @@ class RecordedCore(DerivedCore):
 
     def _room(self, call: Call) -> Room:
         """How much is kept of each kernel."""
-        kept = _kept(self.base, self.case(call))[1]
+        kept = _find_records(self.base, self.case(call))[1]
         sizes = {place: ZERO if (one := kept[place]) is None else one.size for place in self.names}
         return {name: (place, sizes[place]) for place, name in self.names.items()}
 
@@ -165,7 +165,7 @@ def recorded_of(core: Core, call: Call) -> RecordedCore | None:
 def recorded_at(core: Core, case: Case) -> RecordedCore | None:
     """The same, for a kind of call."""
     try:
-        kept = _kept(core, case)[1] if _keeps_some(core, case) else ()
+        kept = _find_records(core, case)[1] if _keeps_some(core, case) else ()
     except NotCovered:
         return None
     types = {place: one.type for place, one in enumerate(kept) if one is not None}
@@ -212,7 +212,7 @@ def _keeps_some(core: Core, case: Case) -> bool:
     return any(records_of(kernel) is not None for kernel, _ in kernels)
 
 
-def _kept(core: Core, case: Case) -> tuple[list[Lowered], Kept]:
+def _find_records(core: Core, case: Case) -> tuple[list[Lowered], Kept]:
     """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
     single = replace(case, signature=core.signature, batched=frozenset(), numbers={})
     found = core.kept.get(single.variants)

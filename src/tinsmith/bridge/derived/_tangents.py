@@ -88,8 +88,8 @@ class TangentCore(DerivedCore):
         batched |= self.base.together(batched & frozenset(self.base.signature.arrays))
         return batched | {name for pair in pairs if batched & {*pair} for name in pair}
 
-    def made(self, call: Call) -> list[Buffer]:
-        buffers = {buffer.name: buffer for buffer in self.base.made(self.base_call(call))}
+    def plan_buffers(self, call: Call) -> list[Buffer]:
+        buffers = {buffer.name: buffer for buffer in self.base.plan_buffers(self.base_call(call))}
         return [buffers[name]._replace(name=self.dots[name]) for name in self.moving]
 
     def size_values(self, call: Call) -> dict[str, Any]:
@@ -156,9 +156,9 @@ class TangentCore(DerivedCore):
             derived.append(Lowered(rearrayed(made.kernel, names | beside), fields))
         if room:
             self._room[_key(case)] = room
-        return self._needed(derived)
+        return self._drop_unneeded(derived)
 
-    def _needed(self, derived: list[Lowered]) -> list[Lowered]:
+    def _drop_unneeded(self, derived: list[Lowered]) -> list[Lowered]:
         """The kernels without what neither the results nor a later kernel reads."""
         results = {self.dots[name] for name in self.moving}
         needed: set[str] = set()
@@ -218,10 +218,12 @@ def _signature(base: Signature, core: TangentCore) -> Signature:
     """The core's signature with tangents."""
     items = base.items
 
-    def moved(names: Sequence[str]) -> tuple[Item, ...]:
+    def make_tangent_items(names: Sequence[str]) -> tuple[Item, ...]:
         return tuple(replace(items[name], name=core.dots[name], dtype=None) for name in names)
 
-    spec = Spec(base.spec.text, "", (*base.spec.inputs, *moved(core.active)), moved(core.moving), ())
+    spec = Spec(
+        base.spec.text, "", (*base.spec.inputs, *make_tangent_items(core.active)), make_tangent_items(core.moving), ()
+    )
     dots = tuple(core.dots[name] for name in core.active)
     found = replace(
         base,

@@ -40,11 +40,11 @@ def call_distributed(core: Core, bound: Bound, run: Run) -> list[torch.Tensor]:
     form = checked_form(core, bound)
     axes = _axes(form, core.operators.shares(form.call.dtypes))
     mesh = bound.tensors[0].device_mesh
-    chosen = [_chosen(core, bound.tensors, axes, number) for number in range(mesh.ndim)]
+    chosen = [_choose_dim(core, bound.tensors, axes, number) for number in range(mesh.ndim)]
     names = core.signature.arrays
     parts = [_part(tensor, name, axes, chosen) for name, tensor in zip(names, bound.tensors, strict=True)]
     outputs = run(bound.with_tensors(tuple(parts)))
-    made = form.finish([torch.empty(one.shape, device="meta") for one in core.made(form.call)])
+    made = form.finish([torch.empty(one.shape, device="meta") for one in core.plan_buffers(form.call)])
     found = []
     for name, output, whole in zip(core.signature.outputs + core.signature.scratch, outputs, made, strict=False):
         placements = _placements(name, axes, chosen)
@@ -92,7 +92,9 @@ def _check(core: Core, tensors: Sequence[torch.Tensor]) -> None:
         raise DeviceError(refusal(words, remedy=remedy))
 
 
-def _chosen(core: Core, tensors: Sequence[DTensor], axes: Mapping[str, Mapping[str, int]], number: int) -> str | None:
+def _choose_dim(
+    core: Core, tensors: Sequence[DTensor], axes: Mapping[str, Mapping[str, int]], number: int
+) -> str | None:
     """The dim that one dim of the mesh shares out: that of which most is in place; None for no dim."""
     best, most = None, 0
     for dim, found in axes.items():

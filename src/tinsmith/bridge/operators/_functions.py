@@ -9,7 +9,7 @@ import torch
 
 from ..._errors import GradientError, refusal
 from .._call import BackwardCall, Call
-from .._gradients import all_names, saved_names, undifferentiated
+from .._gradients import all_names, saved_names, select_nondifferentiable
 from .._tracing import SingleLevelFunction, has_modes, is_transformed, one_level_down
 from ..derived import SecondOrder, pushed_forward
 
@@ -27,10 +27,10 @@ class Launch(SingleLevelFunction):
             results = run(inputs)
         count = len(core.signature.outputs) + len(core.signature.scratch)
         state = results[count:]
-        ctx.mark_non_differentiable(*undifferentiated(call, results[:count]), *state)
-        call, more = core.differentiated(call, results[:count])
+        ctx.mark_non_differentiable(*select_nondifferentiable(call, results[:count]), *state)
+        call, more = core.get_derivative_call(call, results[:count])
         needs = (*ctx.needs_input_grad[2:], *[False] * len(more))
-        names = saved_names(call, call.wanted(needs))
+        names = saved_names(call, call.select_active(needs))
         values = (*inputs, *more, *results[: count - len(more)])
         arrays = dict(zip(all_names(call), values, strict=True))
         ctx.call, ctx.names, ctx.states, ctx.more = call, names, len(state), len(more)

@@ -129,7 +129,7 @@ class Operator:
 
     # Forward ----------------------------------------------------------------------------------
     def _read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Core, Bound]:
-        return self.cores.find(), self.schema.bound(arguments, keywords)
+        return self.cores.find(), self.schema.bind_arguments(arguments, keywords)
 
     def _form(self, core: Core, bound: Bound, keywords: Mapping[str, Any]) -> Form:
         """How a call becomes the form in which it is run, where it is not in that form already."""
@@ -158,7 +158,7 @@ class Operator:
         core, bound = self._read(arguments, keywords)
         form = self._form(core, bound, keywords)
         device = core.device(bound.tensors)
-        made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.made(form.call)]
+        made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.plan_buffers(form.call)]
         state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
         return self._for_torch([*form.finish(made), *state])
 

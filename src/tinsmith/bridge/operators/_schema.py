@@ -206,7 +206,7 @@ class Schema:
         """What stands in the places of the backward operator's tensors but the state."""
         return list(arguments[0] if self.lists_arrays else arguments[: len(self.owners)])
 
-    def bound(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Bound:
+    def bind_arguments(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Bound:
         """What the forward operator was given, as a call's arguments by kind."""
         signature = self.signature
         if self.lists_numbers:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...bridge import Examinable, Examined, Op, examined
+from ...bridge import Examinable, Examined, Op, examine_call
 from ...linter import Finding, drop_suppressed, in_order
 from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes
@@ -63,7 +63,7 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
         '`x[4]` is read in iteration i = 3, and `x` has the shape (4,): the last index is 3; it is other memory ...'
     """
     with torch.random.fork_rng(devices=[]):  # an op that draws numbers would take a seed from torch's generator
-        call = examined(op, inputs, named, "ts.sanitize")
+        call = examine_call(op, inputs, named, "ts.sanitize")
     return drop_suppressed(_find_problems(call))
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, CheckError, refusal
-from ...bridge import examined
+from ...bridge import examine_call
 from ...time import Given, scan, step_of, take_apart
 from ..gradients import in_double, same_numbers
 from ._births import describe_birth
@@ -148,7 +148,7 @@ def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
     own = subject.replace([one.detach() for one in subject.point])
     if made.op is not None:
         arguments, named = made.arrange(*_first(wide.given))
-        if in_double(examined(made.op, tuple(arguments), named, "ts.scan.check")) is not None:
+        if in_double(examine_call(made.op, tuple(arguments), named, "ts.scan.check")) is not None:
             return wide, ["in float64"]
     else:
         try:

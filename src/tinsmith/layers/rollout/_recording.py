@@ -60,7 +60,7 @@ class Called:
             rows = [("expected", ", ".join(signature.order)), ("came", f"{len(arguments)}")]
             raise ArgumentError(refusal(words, rows))
         values = {**self.templates, **dict(zip(self._others, map(_taken_out, arguments), strict=False))}
-        return self.launcher.bound([values[name] for name in self.launcher.signature.order if name in values])
+        return self.launcher.bind_arguments([values[name] for name in self.launcher.signature.order if name in values])
 
 
 Call = tuple[Called, tuple[Any, ...]]

@@ -50,7 +50,9 @@ class Kernels:
         """The kernels with their arguments. Raises ArgumentError where some are missing."""
         if self._launches is None:
             pairs = [(launcher, self._arguments[name]) for name, launcher in self._launchers.items()]
-            self._launches = tuple([Launch(launcher, launcher.bound(arguments)) for launcher, arguments in pairs])
+            self._launches = tuple(
+                [Launch(launcher, launcher.bind_arguments(arguments)) for launcher, arguments in pairs]
+            )
         return self._launches
 
     def add(self, kernel: Any, arguments: tuple[Any, ...], name: str | None, layer: str) -> None:
@@ -68,7 +70,7 @@ class Kernels:
         like = self._like(kernel)
         launcher = Launcher(kernel, f"{layer}.{name}", like)
         if arguments:  # without any, `change` brings them
-            launcher.bound(arguments)
+            launcher.bind_arguments(arguments)
         self._launchers[name], self._arguments[name] = launcher, arguments
         if like is None and not launcher.signature.templates:
             self._by_function.setdefault(launcher.stage.source.function, []).append(launcher)
@@ -90,7 +92,7 @@ class Kernels:
         if name not in self._launchers:
             raise unknown(f"{layer} has no kernel `{name}`", name, list(self._launchers))
         launcher = self._launchers[name]
-        launcher.bound(arguments)
+        launcher.bind_arguments(arguments)
         self._arguments[name] = arguments
         self._launches = None
         return bool(launcher.signature.templates)

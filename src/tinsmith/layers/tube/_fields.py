@@ -52,7 +52,7 @@ class FieldSet:
         """The kernels with their arguments: fields, then a blueprint's extra ones."""
         pairs = zip(self._launchers, blueprint.kernels, strict=True)
         return tuple(
-            Launch(launcher, launcher.bound([*[self.fields[name] for name in part.tensors], *part.extra]))
+            Launch(launcher, launcher.bind_arguments([*[self.fields[name] for name in part.tensors], *part.extra]))
             for launcher, part in pairs
         )
 

@@ -86,5 +86,5 @@ def _upright_size(frame: Frame) -> tuple[int, int]:
             is_sideways = opened.getexif().get(_ORIENTATION) in _SIDEWAYS
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as cause:
         rows = [("image", str(frame.image)), ("because", str(cause))]
-        raise frame.entry.refused("a picture of the dataset cannot be read", rows) from cause
+        raise frame.entry.make_error("a picture of the dataset cannot be read", rows) from cause
     return (height, width) if is_sideways else (width, height)

@@ -92,7 +92,7 @@ def read_colmap(folder: Path, images: str | Path = "images") -> Reconstruction:
     if not points.isfinite().all():
         place = int((~points.isfinite()).any(1).nonzero()[0, 0])
         entry = Entry(records.points_file, f"point {records.points[place].number}")
-        raise entry.refused("a point of the reconstruction is not finite", [("came", str(points[place].tolist()))])
+        raise entry.make_error("a point of the reconstruction is not finite", [("came", str(points[place].tolist()))])
     return Reconstruction(frames, points, colors)
 
 
@@ -109,10 +109,10 @@ def _frame(image: ImageRecord, records: Records, pictures: Path) -> Frame:
     camera = records.cameras.get(image.camera)
     if camera is None:
         rows = [("camera", str(image.camera)), ("cameras", ", ".join(map(str, sorted(records.cameras))) or "none")]
-        raise entry.refused("an image of the reconstruction has a camera that is not there", rows)
+        raise entry.make_error("an image of the reconstruction has a camera that is not there", rows)
     path = pictures / image.name
     if not path.is_file():
-        raise entry.refused("a picture of the reconstruction is missing", [("image", str(path), "there is none")])
+        raise entry.make_error("a picture of the reconstruction is missing", [("image", str(path), "there is none")])
     return Frame(entry, path, pose_of(_viewmat(entry, image)), _intrinsics(camera, records.cameras_file))
 
 
@@ -122,7 +122,7 @@ def _viewmat(entry: Entry, image: ImageRecord) -> Tensor:
     if not all(map(math.isfinite, numbers)) or abs(length - 1) > _ALMOST:
         rows = [("rotation", str(image.quaternion), f"of length {length:.4g}, expected 1")]
         rows += [("translation", str(image.translation))]
-        raise entry.refused("an image of the reconstruction has no pose", rows)
+        raise entry.make_error("an image of the reconstruction has no pose", rows)
     w, x, y, z = (part / length for part in image.quaternion)
     rotation = [
         [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
@@ -139,15 +139,15 @@ def _intrinsics(camera: CameraRecord, file: Path) -> dict[str, float]:
     entry = Entry(file, f"camera {camera.number}")
     focals = _PERSPECTIVE.get(camera.model)
     if focals is None:
-        raise entry.refused("the camera is no pinhole", [("model", camera.model)], _UNDISTORT)
+        raise entry.make_error("the camera is no pinhole", [("model", camera.model)], _UNDISTORT)
     distortion = camera.parameters[focals + 2 :]
     if any(distortion):
         rows = [("model", camera.model), ("distortion", ", ".join(f"{value:g}" for value in distortion))]
-        raise entry.refused("the camera's lens distorts, which is not understood here", rows, _UNDISTORT)
+        raise entry.make_error("the camera's lens distorts, which is not understood here", rows, _UNDISTORT)
     fl_x, fl_y, cx, cy = (*camera.parameters[:1], *camera.parameters[focals - 1 : focals + 2])
     is_finite = all(map(math.isfinite, (fl_x, fl_y, cx, cy)))
     if not is_finite or min(fl_x, fl_y, camera.width, camera.height) <= 0:
         rows = [("size", f"{camera.width} x {camera.height}"), ("focal lengths", f"{fl_x:g}, {fl_y:g}")]
         rows += [("principal point", f"{cx:g}, {cy:g}")]
-        raise entry.refused("the camera's numbers make no camera", rows)
+        raise entry.make_error("the camera's numbers make no camera", rows)
     return {"fl_x": fl_x, "fl_y": fl_y, "cx": cx, "cy": cy, "w": camera.width, "h": camera.height}

@@ -101,19 +101,19 @@ def _read_text(path: Path, form: _Form) -> list[Any]:
     except (OSError, UnicodeDecodeError) as cause:
         raise _unreadable(path, cause) from cause
     numbered = [(place, line) for place, line in enumerate(lines, 1) if not line.lstrip().startswith("#")]
-    return [_parsed(path, place, line, form) for place, line in form.lines(numbered)]
+    return [_parse_line(path, place, line, form) for place, line in form.lines(numbered)]
 
 
-def _parsed(path: Path, place: int, line: str, form: _Form) -> Any:
+def _parse_line(path: Path, place: int, line: str, form: _Form) -> Any:
     try:
         return form.parse(line)
     except (ValueError, IndexError) as cause:
         entry = Entry(path, f"line {place}")
         rows = [("came", line[:80] + "..." * (len(line) > 80)), ("wanted", form.wanted)]
-        raise entry.refused("a line of the reconstruction is broken", rows) from cause
+        raise entry.make_error("a line of the reconstruction is broken", rows) from cause
 
 
-def _filled(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+def _drop_empty_lines(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
     return (pair for pair in lines if pair[1].strip())
 
 
@@ -196,13 +196,13 @@ class _Bytes:
 def _read_binary(path: Path, form: _Form) -> list[Any]:
     source = _Bytes(path)
     (count,) = source.take("Q")
-    found = [form.take(source) for _ in _counted(source, count)]
+    found = [form.take(source) for _ in _check_count(source, count)]
     if source.place != len(source.held):
         raise source.broken(f"there is more than its {count} entries")
     return found
 
 
-def _counted(source: _Bytes, count: int) -> range:
+def _check_count(source: _Bytes, count: int) -> range:
     if count > len(source.held):  # each entry has a byte at least: a count of nonsense would take hours
         raise source.broken(f"it cannot hold {count} entries")
     return range(count)
@@ -246,6 +246,6 @@ class _Form:
     take: Callable[[_Bytes], Any]
 
 
-_CAMERAS = _Form("CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]", _filled, _parse_camera, _take_camera)
+_CAMERAS = _Form("CAMERA_ID MODEL WIDTH HEIGHT PARAMS[]", _drop_empty_lines, _parse_camera, _take_camera)
 _IMAGES = _Form("IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME", _every_other, _parse_image, _take_image)
-_POINTS = _Form("POINT3D_ID X Y Z R G B ERROR TRACK[]", _filled, _parse_point, _take_point)
+_POINTS = _Form("POINT3D_ID X Y Z R G B ERROR TRACK[]", _drop_empty_lines, _parse_point, _take_point)

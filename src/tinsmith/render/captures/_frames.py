@@ -20,7 +20,7 @@ class Entry:
     file: Path
     place: str
 
-    def refused(self, headline: str, rows: list[tuple[str, ...]], remedy: str = "") -> InputError:
+    def make_error(self, headline: str, rows: list[tuple[str, ...]], remedy: str = "") -> InputError:
         """What is wrong with it, as an error that names file and entry."""
         return InputError(refusal(headline, [*self.rows, *rows], remedy))
 
@@ -56,12 +56,12 @@ class Frame:
         for name, size in (("w", width), ("h", height)):
             if told.get(name, size) != size:
                 rows = [("image", str(self.image)), (name, f"{told[name]:g}", f"the image has {size}")]
-                raise self.entry.refused("the image's size is not what the dataset says", rows)
+                raise self.entry.make_error("the image's size is not what the dataset says", rows)
         across, down = told.get("camera_angle_x"), told.get("camera_angle_y")
         fl_x = told.get("fl_x") or _focal(width, across) or told.get("fl_y") or _focal(height, down)
         if fl_x is None:
             rows = [("wanted", "camera_angle_x or fl_x")]
-            raise self.entry.refused("the dataset says no focal length", rows, "Add one of the two to the file.")
+            raise self.entry.make_error("the dataset says no focal length", rows, "Add one of the two to the file.")
         fl_y = told.get("fl_y") or _focal(height, down) or fl_x
         cx, cy = told.get("cx", width / 2), told.get("cy", height / 2)
         return torch.tensor([[fl_x, 0, cx], [0, fl_y, cy], [0, 0, 1]], dtype=torch.float64)

@@ -35,11 +35,11 @@ def read_transforms(path: Path) -> list[Frame]:
     whole = _read(path)
     file = Entry(path, "the file itself")
     if not isinstance(whole, dict):
-        raise file.refused("the dataset's file is not in the transforms.json form", [("came", _kind(whole))])
+        raise file.make_error("the dataset's file is not in the transforms.json form", [("came", _kind(whole))])
     listed = whole.get("frames")
     if not isinstance(listed, list) or not listed:
         rows = [("frames", "none" if not listed else _kind(listed))]
-        raise file.refused("the dataset's file has no frames", rows, 'Give it "frames": [{"file_path": ...}, ...].')
+        raise file.make_error("the dataset's file has no frames", rows, 'Give it "frames": [{"file_path": ...}, ...].')
     shared = _numbers(file, whole)
     return [_frame(Entry(path, f"frames[{place}]"), told, shared) for place, told in enumerate(listed)]
 
@@ -60,11 +60,11 @@ def _read(path: Path) -> Any:
 
 def _frame(entry: Entry, told: Any, shared: Mapping[str, float]) -> Frame:
     if not isinstance(told, dict):
-        raise entry.refused("a frame of the dataset is broken", [("came", _kind(told)), ("wanted", "an object")])
+        raise entry.make_error("a frame of the dataset is broken", [("came", _kind(told)), ("wanted", "an object")])
     name = told.get("file_path")
     if not isinstance(name, str) or not name:
         rows = [("file_path", _kind(name)), ("wanted", "the path of a picture, from the file's folder")]
-        raise entry.refused("a frame of the dataset names no picture", rows)
+        raise entry.make_error("a frame of the dataset names no picture", rows)
     return Frame(
         entry, _image(entry, name), _pose(entry, told.get("transform_matrix")), {**shared, **_numbers(entry, told)}
     )
@@ -77,7 +77,9 @@ def _image(entry: Entry, name: str) -> Path:
         if found.is_file():
             return found
     rows = [("file_path", name), ("image", str(path), "there is no such file")]
-    raise entry.refused("a picture of the dataset is missing", rows, f"Tried it with {', '.join(_SUFFIXES[1:])} too.")
+    raise entry.make_error(
+        "a picture of the dataset is missing", rows, f"Tried it with {', '.join(_SUFFIXES[1:])} too."
+    )
 
 
 def _numbers(entry: Entry, told: Mapping[str, Any]) -> dict[str, float]:
@@ -88,7 +90,7 @@ def _numbers(entry: Entry, told: Mapping[str, Any]) -> dict[str, float]:
     if bent or model not in _PINHOLES:
         rows = [("camera_model", str(model)), *((name, f"{found[name]:g}") for name in bent)]
         remedy = "Undistort the pictures first, as colmap's image_undistorter does."
-        raise entry.refused("the camera's lens distorts, which is not understood here", rows, remedy)
+        raise entry.make_error("the camera's lens distorts, which is not understood here", rows, remedy)
     return found
 
 
@@ -98,7 +100,7 @@ def _number(entry: Entry, name: str, came: Any) -> float:
     if is_number and name.startswith("camera_angle") and not 0 < came < math.pi:
         wanted, is_number = "radians, above 0 and below pi", False
     if not is_number or (name in _POSITIVE and came <= 0):
-        raise entry.refused(f"`{name}` of the dataset does not fit", [("came", repr(came)), ("wanted", wanted)])
+        raise entry.make_error(f"`{name}` of the dataset does not fit", [("came", repr(came)), ("wanted", wanted)])
     return float(came)
 
 
@@ -112,22 +114,22 @@ def _pose(entry: Entry, came: Any) -> Tensor:
     )
     if len(rows) not in (3, 4) or any(not isinstance(row, list) or len(row) != 4 for row in rows):
         facts = [("came", shape if rows else _kind(came)), ("wanted", "4 rows of 4 numbers")]
-        raise entry.refused(headline, facts, remedy)
+        raise entry.make_error(headline, facts, remedy)
     for number, row in enumerate(rows):
         for value in row:
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-                raise entry.refused(headline, [(f"row {number}", str(row), "not all are finite numbers")], remedy)
+                raise entry.make_error(headline, [(f"row {number}", str(row), "not all are finite numbers")], remedy)
     pose = torch.eye(4, dtype=torch.float64)
     pose[: len(rows)] = torch.tensor(rows, dtype=torch.float64)
     if not torch.equal(pose[3], torch.eye(4, dtype=torch.float64)[3]):
-        raise entry.refused(headline, [("row 3", str(rows[3]), "not 0 0 0 1")], remedy)
+        raise entry.make_error(headline, [("row 3", str(rows[3]), "not 0 0 0 1")], remedy)
     turn = pose[:3, :3]
     off = (turn @ turn.T - torch.eye(3, dtype=torch.float64)).abs().max().item()
     if off > _ALMOST:
         facts = [("its rotation times its transpose", f"{off:.2g} away from the identity")]
-        raise entry.refused(headline, facts, remedy)
+        raise entry.make_error(headline, facts, remedy)
     if torch.linalg.det(turn) < 0:
-        raise entry.refused(headline, [("determinant", "-1", "it mirrors")], remedy)
+        raise entry.make_error(headline, [("determinant", "-1", "it mirrors")], remedy)
     return pose
 
 

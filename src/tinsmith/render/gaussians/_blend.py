@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, refusal
-from .._ops import built, in_single, made
+from .._ops import get_op, in_single, register_maker
 from .._packed import checked_floats
 from .._rule import steady
 from ._checks import is_ordered, require_last, require_positive, require_shape
@@ -103,7 +103,7 @@ def rasterize_to_pixels(
     sizes = {"v": torch.Size(front).numel(), "h": tiles[0] * tile_size, "w": tiles[1] * tile_size}
     image, left = blend(gaussians, ids, starts, sizes, tile_size, engine)
     if absgrad:
-        op = built("gaussian_absolute", engine, image, tile_size, is_ordered())
+        op = get_op("gaussian_absolute", engine, image, tile_size, is_ordered())
         # The caller's own tensor, in a list, so that autograd does not put another one in its place.
         image, left = _WithAbsoluteGradient.apply(op, [means2d], *gaussians, ids, starts, image, left)
     image, left = image[:, :image_height, :image_width], left[:, :image_height, :image_width, None]
@@ -121,7 +121,7 @@ def blend(
     images, left = [], means2d.new_empty(0)
     for start in range(0, colors.shape[1], CHUNK):
         some = colors[:, start : start + CHUNK]
-        op = built("gaussian_blend", engine, means2d, some.shape[1], tile_size, is_ordered())
+        op = get_op("gaussian_blend", engine, means2d, some.shape[1], tile_size, is_ordered())
         image, left = op(means2d, conics, some, opacities, ids, starts, **sizes)
         images.append(image)
     return images[0] if len(images) == 1 else torch.cat(images, -1), left
@@ -179,7 +179,7 @@ class _WithAbsoluteGradient(torch.autograd.Function):
         return (*[None] * (len(ctx.saved_tensors)), *cotangents)
 
 
-@made("gaussian_blend")
+@register_maker("gaussian_blend")
 def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) -> Any:
     kernel = kernels.gaussian_blend(lang, fp=fp, channels=channels, tile_size=tile_size)
     spec = (
@@ -190,7 +190,7 @@ def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) 
     return steady(spec, kernel, init=init, adjoint="source", deterministic=ordered, name="gaussian_blend")
 
 
-@made("gaussian_absolute")
+@register_maker("gaussian_absolute")
 def _absolute_op(lang: Any, fp: str, tile_size: int, ordered: bool) -> Any:
     kernel = kernels.gaussian_absolute(lang, fp=fp, tile_size=tile_size)
     spec = (

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, refusal
-from .._ops import built, in_single, made
+from .._ops import get_op, in_single, register_maker
 from .._packed import checked_floats
 from .._rule import steady
 from ._blend import CHUNK, lists_of, without_masked
@@ -162,7 +162,7 @@ def blend_surfels(
     others: list[Tensor] = []
     for start in range(0, surfels.colors.shape[1], CHUNK):
         some = surfels._replace(colors=surfels.colors[:, start : start + CHUNK])
-        op = built(
+        op = get_op(
             "surfel_blend", engine, some.means2d, some.colors.shape[1], tile, distorts and not images, is_ordered()
         )
         image, *found = op(*some, ids, starts, **sizes)
@@ -192,7 +192,7 @@ def _check_shapes(function: str, floats: dict[str, Tensor], front: tuple[int, ..
         require_shape(function, "backgrounds", floats["backgrounds"], "[..., D]", (*front, colors.shape[-1]))
 
 
-@made("surfel_blend")
+@register_maker("surfel_blend")
 def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, distorts: bool, ordered: bool) -> Any:
     kernel = kernels.surfel_blend(lang, fp=fp, channels=channels, tile_size=tile_size, distorts=distorts)
     outputs = f"image[v, h, w, {channels}], left[v, h, w], seen_normals[v, h, w, 3], distort[v, h, w], median[v, h, w]"

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from .._ops import built, in_single, made
+from .._ops import get_op, in_single, register_maker
 from .._packed import checked_floats
 from .._rule import steady
 from ._checks import require_last, require_shape
@@ -64,13 +64,13 @@ def quat_scale_to_covar_preci(
 
 
 def _matrices(quats: Tensor, scales: Tensor, inverse: bool, triu: bool, engine: str | None) -> Tensor:
-    found = built("gaussian_covariance", engine, quats, inverse)(quats.reshape(-1, 4), scales.reshape(-1, 3))
+    found = get_op("gaussian_covariance", engine, quats, inverse)(quats.reshape(-1, 4), scales.reshape(-1, 3))
     if triu:
         return found.view(*quats.shape[:-1], 6)
     return found[:, torch.tensor(_FULL, device=found.device)].view(*quats.shape[:-1], 3, 3)
 
 
-@made("gaussian_covariance")
+@register_maker("gaussian_covariance")
 def _covariance(lang: Any, fp: str, inverse: bool) -> Any:
     kernel = kernels.gaussian_covariance(lang, fp=fp, inverse=inverse)
     spec = "quats[n, 4], scales[n, 3] -> covars[n, 6]"

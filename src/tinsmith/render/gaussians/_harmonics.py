@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, ShapeError, refusal
-from .._ops import built, in_single, made
+from .._ops import get_op, in_single, register_maker
 from .._packed import checked_floats
 from .._rule import steady
 from ._checks import as_rows, is_ordered, require_last, require_shape
@@ -67,7 +67,7 @@ def evaluate(
     degree: int, directions: Tensor, coefficients: Tensor, rows: Tensor, masks: Tensor | None, engine: str | None
 ) -> Tensor:
     """Colors of directions [p, 3] by the coefficients [g, k, c] of rows [p]."""
-    op = built(
+    op = get_op(
         "gaussian_harmonics", engine, directions, degree, coefficients.shape[-1], masks is not None, is_ordered()
     )
     if masks is None:
@@ -87,7 +87,7 @@ def require_degree(function: str, name: str, degree: object, coefficients: Tenso
         raise ShapeError(refusal(f"`{function}` has too few coefficients.", rows, remedy))
 
 
-@made("gaussian_harmonics")
+@register_maker("gaussian_harmonics")
 def _harmonics(lang: Any, fp: str, degree: int, channels: int, masked: bool, ordered: bool) -> Any:
     kernel = kernels.gaussian_harmonics(lang, fp=fp, degree=degree, channels=channels, masked=masked)
     spec = f"directions[p, 3], coefficients[g, k, {channels}], rows[p]: i32, masks[m]: u1 -> colors[p, {channels}]"

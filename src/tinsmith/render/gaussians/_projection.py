@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from ... import kernels
 from ..._errors import ArgumentError, refusal
-from .._ops import built, in_single, made
+from .._ops import get_op, in_single, register_maker
 from .._packed import checked_floats
 from .._rule import steady
 from ._checks import CameraModel, as_rows, is_ordered, require_choice, require_last, require_positive, require_shape
@@ -271,9 +271,9 @@ def project(scene: Scene, how: Projection, engine: str | None) -> Projected:
         images, rows, radii = images[seen], rows[seen], radii[seen]
     means, centres, chosen = scene.means, None, rows
     if how.sparse_grad:
-        scene = gathered(scene, rows)
+        scene = gather_rows(scene, rows)
         means, covars, centres, chosen = scene.means, _covariances(scene, engine), scene.means, as_rows(rows)
-    op = built("gaussian_projection", engine, means, how.camera_model, is_ordered())
+    op = get_op("gaussian_projection", engine, means, how.camera_model, is_ordered())
     found = op(means, covars, scene.viewmats, scene.intrinsics, images, chosen, radii, **how.numbers(3))
     means2d, depths, conics, compensations = found
     return Projected(images, rows, radii, means2d, depths, centres, conics, compensations)
@@ -305,12 +305,12 @@ def _covariances(scene: Scene, engine: str | None) -> Tensor:
 def _radii(scene: Scene, covars: Tensor, how: Projection, images: Tensor, rows: Tensor, engine: str | None) -> Tensor:
     by_opacity = scene.opacities is not None
     opacities = covars.new_empty(0) if scene.opacities is None else scene.opacities.detach()
-    op = built("gaussian_radii", engine, covars, how.camera_model, by_opacity, how.compensate)
+    op = get_op("gaussian_radii", engine, covars, how.camera_model, by_opacity, how.compensate)
     cameras = scene.viewmats.detach(), scene.intrinsics.detach()
     return op(scene.means.detach(), covars, opacities, *cameras, images, rows, **how.numbers())
 
 
-def gathered(scene: Scene, rows: Tensor) -> Scene:
+def gather_rows(scene: Scene, rows: Tensor) -> Scene:
     """The Gaussians of these rows, so that the gradients of what they come from are sparse."""
     where = rows.long()
 
@@ -326,7 +326,7 @@ def gathered(scene: Scene, rows: Tensor) -> Scene:
 _CAMERAS = "viewmats[v, 4, 4], intrinsics[v, 3, 3], images[p]: i32, rows[p]: i32"
 
 
-@made("gaussian_radii")
+@register_maker("gaussian_radii")
 def _radii_op(lang: Any, fp: str, camera_model: str, by_opacity: bool, compensate: bool) -> Any:
     kernel = kernels.gaussian_radii(
         lang, fp=fp, camera_model=camera_model, by_opacity=by_opacity, compensate=compensate
@@ -335,7 +335,7 @@ def _radii_op(lang: Any, fp: str, camera_model: str, by_opacity: bool, compensat
     return steady(spec, kernel, name="gaussian_radii")
 
 
-@made("gaussian_projection")
+@register_maker("gaussian_projection")
 def _projection_op(lang: Any, fp: str, camera_model: str, ordered: bool) -> Any:
     kernel = kernels.gaussian_projection(lang, fp=fp, camera_model=camera_model)
     values = "means2d[p, 2], depths[p], conics[p, 3], compensations[p]"

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from .._ops import built, made
+from .._ops import get_op, register_maker
 from .._rule import steady
 from ._checks import as_rows, is_ordered
-from ._projection import Pairs, Projection, Scene, all_pairs, checked_scene, gathered, ids
+from ._projection import Pairs, Projection, Scene, all_pairs, checked_scene, gather_rows, ids
 
 
 @dataclass(frozen=True)
@@ -104,15 +104,15 @@ def project_surfels(scene: Scene, how: Projection, engine: str | None) -> Projec
         numbers = how.numbers()
         del numbers["eps2d"]
         given = [tensor.detach() for tensor in _tensors(scene)]
-        radii = built("surfel_radii", engine, scene.means)(*given, images, rows, **numbers)
+        radii = get_op("surfel_radii", engine, scene.means)(*given, images, rows, **numbers)
     if how.packed:
         seen = radii[:, 0].nonzero()[:, 0]
         images, rows, radii = images[seen], rows[seen], radii[seen]
     centres, chosen = None, rows
     if how.sparse_grad:
-        scene = gathered(scene, rows)
+        scene = gather_rows(scene, rows)
         centres, chosen = scene.means, as_rows(rows)
-    op = built("surfel_projection", engine, scene.means, is_ordered())
+    op = get_op("surfel_projection", engine, scene.means, is_ordered())
     means2d, depths, transforms, normals = op(*_tensors(scene), images, chosen, radii)
     return ProjectedSurfels(images, rows, radii, means2d, depths, centres, transforms, normals)
 
@@ -127,12 +127,12 @@ _SURFELS = (
 )
 
 
-@made("surfel_radii")
+@register_maker("surfel_radii")
 def _radii_op(lang: Any, fp: str) -> Any:
     return steady(f"{_SURFELS} -> radii[p, 2]: i32", kernels.surfel_radii(lang, fp=fp), name="surfel_radii")
 
 
-@made("surfel_projection")
+@register_maker("surfel_projection")
 def _projection_op(lang: Any, fp: str, ordered: bool) -> Any:
     values = "means2d[p, 2], depths[p], transforms[p, 9], normals[p, 3]"
     spec = f"{_SURFELS}, radii[p, 2]: i32 -> {values}"

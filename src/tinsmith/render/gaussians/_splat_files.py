@@ -116,17 +116,17 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
     try:
         whole = path.read_bytes()
     except OSError as cause:
-        raise _failed("the splats cannot be read", path, cause.strerror or str(cause)) from cause
+        raise _make_error("the splats cannot be read", path, cause.strerror or str(cause)) from cause
     header = _header(path, whole)
     vertices = _vertices(path, whole, header)
     names = vertices.dtype.names or ()
     rest = sum(name.startswith("f_rest_") for name in names)
     if rest % 3 or rest // 3 not in _FEW:
-        raise _failed("the splats cannot be read", path, f"{rest} properties f_rest_*: expected 0, 9, 24, 45 or 72")
+        raise _make_error("the splats cannot be read", path, f"{rest} properties f_rest_*: expected 0, 9, 24, 45 or 72")
     wanted = _property_names(rest // 3)
     missing = [name for name in wanted if name not in names and not name.startswith("n")]
     if missing:
-        raise _failed("the splats cannot be read", path, f"there is no property {missing[0]}")
+        raise _make_error("the splats cannot be read", path, f"there is no property {missing[0]}")
 
     def columns(*names: str) -> Tensor:
         values = np.stack([vertices[name].astype(np.float32) for name in names], 1) if names else None
@@ -195,7 +195,7 @@ def load_splats(path: str | Path) -> dict[str, Tensor]:
         checked_splats("load_splats", found)
     except (OSError, SafetensorError, ArgumentError, ShapeError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
-        raise _failed("the splats cannot be read", Path(path), reason) from cause
+        raise _make_error("the splats cannot be read", Path(path), reason) from cause
     return found
 
 
@@ -203,7 +203,7 @@ def write_bytes(path: Path, whole: bytes) -> None:
     try:
         path.write_bytes(whole)
     except OSError as cause:
-        raise _failed("the splats cannot be written", path, cause.strerror or str(cause)) from cause
+        raise _make_error("the splats cannot be written", path, cause.strerror or str(cause)) from cause
 
 
 def _property_names(rest: int) -> list[str]:
@@ -264,7 +264,7 @@ def _header(path: Path, whole: bytes) -> _Header:
     end = whole.find(b"end_header", 0, _LONGEST_HEADER)
     after = whole.find(b"\n", end)
     if not whole.startswith(b"ply") or end < 0 or after < 0:
-        raise _failed("the splats cannot be read", path, "it is no PLY: there is no header")
+        raise _make_error("the splats cannot be read", path, "it is no PLY: there is no header")
     lines = [line.split() for line in whole[:end].decode("ascii", "replace").splitlines()[1:]]
     elements: list[_Element] = []
     form = ""
@@ -277,9 +277,9 @@ def _header(path: Path, whole: bytes) -> _Header:
             elif words[:1] == ["property"]:
                 elements[-1] = _with_property(elements[-1], words)
         except (IndexError, KeyError, ValueError) as cause:
-            raise _failed("the splats cannot be read", path, f"a line of the header: {' '.join(words)}") from cause
+            raise _make_error("the splats cannot be read", path, f"a line of the header: {' '.join(words)}") from cause
     if form != "binary_little_endian":
-        raise _failed(
+        raise _make_error(
             "the splats cannot be read", path, f"its format is {form or 'not told'}, not binary_little_endian"
         )
     return _Header(tuple(elements), after + 1)
@@ -296,20 +296,20 @@ def _vertices(path: Path, whole: bytes, header: _Header) -> np.ndarray:
     place = header.size
     for element in header.elements:
         if element.has_lists:
-            raise _failed("the splats cannot be read", path, f"element {element.name} has lists")
+            raise _make_error("the splats cannot be read", path, f"element {element.name} has lists")
         try:
             row = np.dtype(list(element.properties))
         except ValueError as cause:
-            raise _failed("the splats cannot be read", path, f"element {element.name}: {cause}") from cause
+            raise _make_error("the splats cannot be read", path, f"element {element.name}: {cause}") from cause
         if element.name == "vertex":
             left = len(whole) - place
             if element.count < 0 or row.itemsize * element.count > left:
                 reason = f"{element.count} vertices of {row.itemsize} bytes, but {left} bytes are left"
-                raise _failed("the splats cannot be read", path, reason)
+                raise _make_error("the splats cannot be read", path, reason)
             return np.frombuffer(whole, row, element.count, place)
         place += row.itemsize * element.count
-    raise _failed("the splats cannot be read", path, "there is no element vertex")
+    raise _make_error("the splats cannot be read", path, "there is no element vertex")
 
 
-def _failed(headline: str, path: Path, reason: str) -> InputError:
+def _make_error(headline: str, path: Path, reason: str) -> InputError:
     return InputError(refusal(headline, [("file", str(path)), ("because", reason)]))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import kernels
 from ..._errors import ArgumentError, refusal
-from .._ops import built, made
+from .._ops import get_op, register_maker
 from .._rule import steady
 from ._checks import require_last, require_positive, require_shape
 
@@ -83,7 +83,7 @@ def isect_tiles(
     order = counts.nonzero()[:, 0]
     if sort:
         order = order[flat[order].argsort(stable=True)]
-    ids, tiles = _expanded(order, counts, low, span, tile_width)
+    ids, tiles = _expand_pairs(order, counts, low, span, tile_width)
     tiles += images[ids] * (tile_width * tile_height)
     if sort:
         place = _places(tiles, n_images * tile_width * tile_height, depths, engine)
@@ -150,7 +150,7 @@ def _boxes(means2d: Tensor, radii: Tensor, tile_size: int, tile_width: int, tile
     return low, (high - low) * (radii > 0).all(-1, keepdim=True)
 
 
-def _expanded(order: Tensor, counts: Tensor, low: Tensor, span: Tensor, tile_width: int) -> tuple[Tensor, Tensor]:
+def _expand_pairs(order: Tensor, counts: Tensor, low: Tensor, span: Tensor, tile_width: int) -> tuple[Tensor, Tensor]:
     """A pair for each tile of each Gaussian, in this order: the Gaussian, and the tile in its image."""
     counts = counts[order]
     ends = counts.cumsum(0)
@@ -165,7 +165,7 @@ def _places(tiles: Tensor, count: int, like: Tensor, engine: str | None) -> Tens
     """Which pair comes first, second, ...: by tile, and within a tile as they are."""
     if tiles.device.type != "cpu":
         return tiles.argsort(stable=True)
-    goes_to, _ = built("gaussian_sort", engine, like)(tiles, ends=count + 1)
+    goes_to, _ = get_op("gaussian_sort", engine, like)(tiles, ends=count + 1)
     place = torch.empty_like(tiles)
     place[goes_to.long()] = torch.arange(len(tiles))
     return place
@@ -177,7 +177,7 @@ def _keys(tiles: Tensor, depths: Tensor, n_tiles: int) -> Tensor:
     return (upper << _DEPTH_BITS) | (depths.contiguous().view(torch.int32).long() & 0xFFFFFFFF)
 
 
-@made("gaussian_sort")
+@register_maker("gaussian_sort")
 def _sort(lang: Any, _fp: str) -> Any:
     spec = "cells[n]: i64 -> place[n]: i32, start[ends]: i32"
     scratch = "tally[ends - 1]: i32"
