@@ -1,4 +1,4 @@
-"""Promises in a spec: `unique`, `segments`, `ranges`. The gradient takes no atomic, and is that of float64 torch."""
+"""Promises in a spec: `unique`, `segments`, `ranges`, `offsets`. No atomic; the gradient is that of float64 torch."""
 
 import textwrap
 
@@ -202,6 +202,49 @@ def test_compositing_is_torchs(lang64, name):
     torch.testing.assert_close(w.grad, other.grad)
 
 
+OFFSETS = {  # as SEGMENTS; `start` has a number more than there are rays
+    "to the next": ("for s in range(start[r], start[r + 1]):", "s", False),
+    "by a count": ("for j in range(start[r + 1] - start[r]):", "start[r] + j", False),
+    "from behind": ("for j in range(start[r + 1] - start[r]):", "start[r + 1] - 1 - j", False),
+    "two further": ("for s in range(start[r], start[lang.min(r + 2, 4)]):", "s", True),
+    "to the end of all": ("for s in range(start[r], start[4]):", "s", True),
+    "one too many": ("for s in range(start[r], start[r + 1] + 1):", "s", True),
+    "half a segment": ("for s in range(start[r // 2], start[r // 2 + 1]):", "s", True),
+    "backwards": ("for s in range(start[3 - r], start[4 - r]):", "s", False),
+}
+STARTS = torch.tensor([0, 2, 2, 7, 11]).int()
+
+
+def composited_by_offsets(lang, loop, place, word):
+    text = f"""
+def kernel(w: lang.types.ndarray(), start: lang.types.ndarray(), z: lang.types.ndarray()):
+    for r in z:
+        t = 1.0
+        total = 0.0
+        {loop}
+            total += t * w[{place}]
+            t *= lang.exp(-w[{place}])
+        z[r] = total
+"""
+    return ts.op(f"w[n], {word}start[r]: i32 -> z[r - 1]")(written(lang, text))
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+def test_offsets_need_no_atomics(lang64, name):
+    loop, place, is_atomic = OFFSETS[name]
+    op, plain = composited_by_offsets(lang64, loop, place, "offsets "), composited_by_offsets(lang64, loop, place, "")
+    assert has_atomics(adjoint_source(op)) == is_atomic
+    assert has_atomics(adjoint_source(plain))
+    found = []
+    for one in (op, plain):
+        w = X.clone().requires_grad_()
+        z = one(w, STARTS)
+        found.append((z.detach(), *torch.autograd.grad((z * z).sum(), w)))
+    assert all(torch.allclose(one, other, rtol=1e-13) for one, other in zip(*found, strict=True))
+    true = ts.oracle(op, X, STARTS, cotangents=2 * found[0][0])
+    torch.testing.assert_close(found[0][1], true.gradients["w"].double(), rtol=1e-12, atol=1e-12)
+
+
 def test_rows_of_vectors(lang64):
     pair = lang64.types.vector(2, lang64.i32)
 
@@ -330,6 +373,36 @@ def test_segments_that_share_a_place_are_found(lang, name):
     (found,) = seen(op, torch.rand(12), torch.tensor(rows).int()).of("TS611")
     assert found.message.endswith(words)
     assert seen(op, torch.rand(12), torch.tensor([[9, empty], [9, empty]]).int()).of("TS611") == []
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ([0, 3, 2, 9], "`start[2]` = 2 is below `start[1]` = 3"),
+        ([-1, 3, 4, 9], "`start[0]` = -1 is below 0"),
+    ],
+)
+def test_offsets_that_fall_are_found(lang, numbers, words):
+    op = composited_by_offsets(lang, *OFFSETS["to the next"][:2], "offsets ")
+    (found,) = seen(op, torch.rand(12), torch.tensor(numbers).int()).of("TS611")
+    assert found.message.endswith(words)
+    assert seen(op, torch.rand(12), torch.tensor([0, 3, 3, 9]).int()).of("TS611") == []
+
+
+def test_offsets_of_each_sample(lang64):
+    text = """
+def kernel(w: lang.types.ndarray(ndim=1), start: lang.types.ndarray(ndim=1), z: lang.types.ndarray(ndim=1)):
+    for r in z:
+        for s in range(start[r], start[r + 1]):
+            z[r] += w[s] ** 2
+"""
+    op = ts.op("w[*b, n], offsets start[*b, r]: i32 -> z[*b, r - 1]")(written(lang64, text))
+    w = torch.stack([X, 2 * X]).requires_grad_()
+    starts = torch.tensor([[0, 4, 12], [0, 12, 12]]).int()
+    op(w, starts).sum().backward()
+    torch.testing.assert_close(w.grad, 2 * w.detach())
+    (found,) = seen(op, w.detach(), torch.tensor([[0, 4, 12], [3, 2, 12]]).int()).of("TS611")
+    assert found.message.endswith("`start[1]` = 2 is below `start[0]` = 3 in sample 1")
 
 
 def test_samples_may_have_the_same_numbers(lang):

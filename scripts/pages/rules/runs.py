@@ -231,9 +231,9 @@ ROWS = (
     Row(
         "TS611",
         """
-        Where the spec says `unique idx[n]`, `segments rays[r, 2]` or `ranges tiles[t, 2]`, the gradient adds without
-        atomics. Numbers that are not so let two threads add to one element at once, and some of it is lost: not in
-        every run, and not on small inputs.
+        Where the spec says `unique idx[n]`, `segments rays[r, 2]`, `ranges tiles[t, 2]` or `offsets start[r]`, the
+        gradient adds without atomics. Numbers that are not so let two threads add to one element at once, and some of
+        it is lost: not in every run, and not on small inputs.
         """,
         """
         @ts.op("x[n], unique idx[m]: i32 -> y[m]")

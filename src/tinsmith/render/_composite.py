@@ -19,7 +19,7 @@ from ._segments import accumulate
 
 _UNROLLED = 16
 """Channels that the kernel has in registers; more are added up by `accumulate`."""
-_SAMPLES = "densities[s], colours[m], t[s], steps[s], rays[n, 2]: i32"
+_SAMPLES = "densities[s], colours[m], t[s], steps[s], segments rays[n, 2]: i32"
 """A sample's channels lie beside each other in `colours`: m = s c."""
 _SEEN = "colour[n, {c}], depth[n], left[n], weights[s]"
 

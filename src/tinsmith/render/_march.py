@@ -244,16 +244,16 @@ def _march(lang: Any, fp: str) -> tuple[Op, Op]:
     reads = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32"
     init = {"counts": "empty", "runs": "empty"}
     count = op(f"{reads} -> counts[n]: i32, runs[n, {kernels.RUNS}, 2]: i32", init=init)(found.count)
-    fill = op(f"{reads}, runs[n, _, 2]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill)
+    fill = op(f"{reads}, runs[n, _, 2]: i32, segments rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill)
     return count, fill
 
 
 @register_maker("positions")
 def _positions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
-    spec = "origins[n, 3], directions[n, 3], t[s], rays[n, 2]: i32 -> x[s, 3]"
+    spec = "origins[n, 3], directions[n, 3], t[s], segments rays[n, 2]: i32 -> x[s, 3]"
     return op(spec, adjoint="source")(kernels.positions(lang))
 
 
 @register_maker("directions")
 def _directions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
-    return op("directions[n, 3], rays[n, 2]: i32 -> y[s, 3]", adjoint="source")(kernels.directions(lang))
+    return op("directions[n, 3], segments rays[n, 2]: i32 -> y[s, 3]", adjoint="source")(kernels.directions(lang))

@@ -101,7 +101,7 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, en
 @register_maker("distortion_loss")
 def _distortion_rule(lang: Any, fp: str) -> Rule:
     found = kernels.distortion(lang, fp=fp)
-    arrays = "weights[s], t[s], steps[s], rays[n, 2]: i32"
+    arrays = "weights[s], t[s], steps[s], segments rays[n, 2]: i32"
     value = steady(f"{arrays} -> loss[n]", found.value, adjoint="source", name="distortion_loss")
     slopes = "slope_weights[s], slope_t[s], slope_steps[s]"
     pull = steady(f"{arrays}, c[n] -> {slopes}", found.pull, adjoint="source", name="distortion_loss_gradients")
@@ -111,7 +111,7 @@ def _distortion_rule(lang: Any, fp: str) -> Rule:
 @register_maker("entropy_penalty")
 def _entropy_rule(lang: Any, fp: str) -> Rule:
     found = kernels.entropy(lang, fp=fp)
-    arrays = "weights[s], rays[n, 2]: i32"
+    arrays = "weights[s], segments rays[n, 2]: i32"
     value = steady(f"{arrays} -> entropy[n]", found.value, adjoint="source", name="entropy_penalty")
     pull = steady(f"{arrays}, c[n] -> slope[s]", found.pull, adjoint="source", name="entropy_penalty_gradient")
     return Rule(value, lambda asked: (pull(*asked.inputs, asked.cotangent(0), **asked.options), None))

@@ -106,6 +106,13 @@ def _segments_have_two_numbers(spec: Spec) -> _Complaints:
             yield item, headline, f"Write `{item.promise} {item.name}[r, 2]`: each row is a start and {second}."
 
 
+def _offsets_have_one_dim(spec: Spec) -> _Complaints:
+    for item in spec.inputs:
+        if item.promise == "offsets" and len(item.dims) - (item.batch_name is not None) != 1:
+            headline = f"`{item.name}` is `offsets`, and has not one dim."
+            yield item, headline, f"Write `offsets {item.name}[r]`: a segment goes from one number to the next."
+
+
 def _unique_numbers_have_a_dim(spec: Spec) -> _Complaints:
     for item in spec.inputs:
         if item.promise == "unique" and not item.dims:
@@ -122,5 +129,6 @@ _RULES = (
     _free_dims_are_no_tensors,
     _promises_are_of_whole_numbers,
     _segments_have_two_numbers,
+    _offsets_have_one_dim,
     _unique_numbers_have_a_dim,
 )

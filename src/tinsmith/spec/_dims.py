@@ -21,6 +21,7 @@ PROMISES = {
     "unique": "all of its numbers are different",
     "segments": "its rows are [start, count], and no two of the segments share a place",
     "ranges": "its rows are [start, end), and no two of the ranges share a place",
+    "offsets": "none of its numbers is below 0 or below the one before it",
 }
 """Words before an input of whole numbers that say what its numbers are, for each sample of a batch by itself."""
 

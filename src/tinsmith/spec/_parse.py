@@ -2,7 +2,7 @@
 
     spec   =  [items] "->" items              "x[n], k[m] -> y[n - m + 1]"
     items  =  item {"," item}
-    item   =  ["inout" | "unique" | "segments" | "ranges"] name "[" [dims] "]" [":" dtype]
+    item   =  ["inout" | "unique" | "segments" | "ranges" | "offsets"] name "[" [dims] "]" [":" dtype]
     dim    =  name | integer | sum | "_" | "..." | "*" name
     sum    =  over names and integers, with + - * // and parentheses
 

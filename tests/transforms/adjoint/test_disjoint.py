@@ -9,7 +9,7 @@ import tinsmith as ts
 from support.written import written
 from tinsmith.bridge import adjoint_source
 
-FORMS = {  # what a ray does, and whether the gradient of `w` is added atomically
+FORMS = {  # what a ray does; whether the gradient of `w` is added atomically, and whether `offsets start` is promised
     "stores along the way": (
         """
         t = 1.0
@@ -17,6 +17,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             y[s] = t * w[s]
             t *= 0.5 + w[s]
         """,
+        True,
         False,
     ),
     "first and count": (
@@ -27,6 +28,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             y[first + j] = t * w[j + first] * w[first + j]
             t *= 0.5 + w[first + j]
         """,
+        True,
         False,
     ),
     "two loops over one range": (
@@ -37,6 +39,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
         for s in range(start[r], start[r + 1]):
             y[s] = t * w[s]
         """,
+        True,
         False,
     ),
     "the neighbour": (
@@ -47,6 +50,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             t *= 0.5 + w[s]
         """,
         True,
+        False,
     ),
     "another range": (
         """
@@ -57,6 +61,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
         for s in range(start[0], start[r + 1]):
             y[start[r]] += w[s] * w[s] if start[r] < start[r + 1] else 0.0
         """,
+        True,
         True,
     ),
     "under a branch": (
@@ -69,6 +74,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
         y[start[r]] = t
         """,
         True,
+        False,
     ),
     "what all would store": (
         """
@@ -79,6 +85,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
         z[r] = t
         """,
         True,
+        False,
     ),
     "by a list": (
         """
@@ -88,6 +95,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             t *= 0.5 + w[k[s]]
         """,
         True,
+        True,
     ),
     "windows that overlap, where all would store the same": (
         """
@@ -95,6 +103,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             y[2 * r + j] = 2.0 * w[2 * r + j]
             z[r] += w[2 * r + j] * w[2 * r + j]
         """,
+        True,
         True,
     ),
     "windows that overlap, with a chain that the place tells": (
@@ -106,12 +115,14 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             t *= 0.9
         """,
         True,
+        True,
     ),
     "by the ray's own number": (
         """
         for s in range(start[r], start[r + 1]):
             y[s] = w[s] * v[r]
         """,
+        False,
         False,
     ),
     "segments of two rays, and half the ray's number": (
@@ -120,6 +131,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             y[s] = w[s] * v[r // 2]
             z[r] += w[s] * w[s]
         """,
+        True,
         True,
     ),
     "segments of two rays, along the way": (
@@ -131,6 +143,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             t *= 0.5 + w[s]
         """,
         True,
+        True,
     ),
     "segments by a list, along the way": (
         """
@@ -141,6 +154,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             t *= 0.5 + w[s]
         """,
         True,
+        True,
     ),
     "segments by a remainder": (
         """
@@ -148,6 +162,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             y[s] = w[s] * v[r % 2]
             z[r] += w[s] * w[s]
         """,
+        True,
         True,
     ),
     "a multiple that is 0": (
@@ -157,6 +172,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             z[r] += w[s] * w[s]
         """,
         True,
+        True,
     ),
     "the sign of the ray's own number": (
         """
@@ -165,6 +181,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             z[r] += w[s] * w[s]
         """,
         True,
+        False,
     ),
     "the ray's own number, on one way": (
         """
@@ -175,6 +192,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             y[s] = w[s] * t
             z[r] += w[s] * w[s]
         """,
+        False,
         False,
     ),
     "nothing behind what is dense": (
@@ -187,6 +205,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
                 t *= 0.5 + w[s]
             y[s] = weight
         """,
+        True,
         False,
     ),
     "from the last to the first": (
@@ -198,6 +217,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             y[last - 1 - back] = t
             t += w[last - 1 - back] * w[last - 1 - back]
         """,
+        True,
         False,
     ),
     "how many samples there are": (
@@ -210,6 +230,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             z[r] += w[s] * w[s]
         """,
         True,
+        False,
     ),
     "windows that begin at one place": (
         """
@@ -220,6 +241,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             t *= 0.5 + w[s]
         """,
         True,
+        True,
     ),
     "windows by the ray's number, along the way": (
         """
@@ -229,6 +251,7 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             z[r] += w[s] * w[s]
             t *= 0.5 + w[s]
         """,
+        False,
         False,
     ),
     "stops, and goes on": (
@@ -243,13 +266,18 @@ FORMS = {  # what a ray does, and whether the gradient of `w` is added atomicall
             z[r] += w[s] * w[s]
         """,
         True,
+        False,
     ),
 }
 
 
+WORDS = {"": "", "promised": "offsets "}
+
+
+@pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("form", FORMS)
-def test_segments(lang64, form):
-    body, is_atomic = FORMS[form]
+def test_segments(lang64, form, word):
+    body, *is_atomic = FORMS[form]
     kernel = written(
         lang64,
         f"""
@@ -262,7 +290,8 @@ def kernel(
         {textwrap.indent(textwrap.dedent(body).strip(), " " * 8).strip()}
 """,
     )
-    op = ts.op("w[n], start[r]: i32, k[n]: i32, v[r] -> y[n], z[r - 1]", adjoint="source")(kernel)
+    spec = f"w[n], {WORDS[word]}start[r]: i32, k[n]: i32, v[r] -> y[n], z[r - 1]"
+    op = ts.op(spec, adjoint="source")(kernel)
     torch.manual_seed(0)
     w = torch.rand(9, dtype=torch.float64)
     start, k = (torch.tensor(one, dtype=torch.int32) for one in ([0, 4, 4, 9], [3, 1, 0, 2, 8, 5, 7, 6, 4]))
@@ -274,7 +303,32 @@ def kernel(
         found, ts.oracle(op, w, start, k, v, cotangents=c).gradients["w"], rtol=1e-11, atol=1e-13
     )
     source = adjoint_source(op)
-    assert ("atomic_add(grad_w" in source) == is_atomic, source
+    assert ("atomic_add(grad_w" in source) == is_atomic[word != ""], source
+
+
+def test_two_rays_may_have_the_same_samples(lang64):
+    """Both store the same values to them, which is no race: their parts of the gradient add up."""
+    kernel = written(
+        lang64,
+        """
+def kernel(
+    w: lang.types.ndarray(ndim=1), rays: lang.types.ndarray(lang.i32, ndim=2), y: lang.types.ndarray(ndim=1),
+    z: lang.types.ndarray(ndim=1)
+):
+    for r in range(rays.shape[0]):
+        t = 1.0
+        for s in range(rays[r, 0], rays[r, 1]):
+            y[s] = t * w[s]
+            t *= 0.5 + w[s]
+        z[r] = t
+""",
+    )
+    op = ts.op("w[n], rays[r, 2]: i32 -> y[n], z[r]", adjoint="source")(kernel)
+    w, other = (torch.rand(4, generator=torch.Generator().manual_seed(0)).double().requires_grad_() for _ in range(2))
+    op(w, torch.tensor([[0, 4]] * 9, dtype=torch.int32))[1].sum().backward()
+    (9 * (0.5 + other).prod()).backward()
+    torch.testing.assert_close(w.grad, other.grad)
+    assert "atomic_add(grad_w" in adjoint_source(op)
 
 
 def test_each_variable_of_the_loop_has_a_say(lang64):
@@ -300,10 +354,11 @@ def kernel(
 HEADS = (
     """
 def first(
-    w: lang.types.ndarray(ndim=1), start: lang.types.ndarray(lang.i32, ndim=1), y: lang.types.ndarray(ndim=1)
+    w: lang.types.ndarray(ndim=1), start: lang.types.ndarray(lang.i32, ndim=1), v: lang.types.ndarray(ndim=1),
+    y: lang.types.ndarray(ndim=1)
 ):
     for r in range(start.shape[0] - 1):
-        t = 1.0
+        t = v[r]
         for s in range({first}, start[r + 1]):
             y[s] = t * w[s]
             t *= 0.5 + w[s]
@@ -319,26 +374,31 @@ def second(
         z[ray] = total
 """,
 )
-OTHERS = {  # what the second kernel does, and whether it adds to the gradient of `y` atomically
-    "the same range": ("for k in range(start[ray], start[ray + 1]):\n total += y[k] * y[k]", False),
+V = torch.tensor([0.7, 1.1, 0.9, 1.3], dtype=torch.float64)
+OTHERS = {  # what the second kernel does; whether `grad_y` is added atomically, and where `offsets start` is promised
+    "the same range": ("for k in range(start[ray], start[ray + 1]):\n total += y[k] * y[k]", False, False),
     "from the range's first": (
         "for k in range(start[ray + 1] - start[ray]):\n total += y[start[ray] + k] * y[k + start[ray]]",
         True,
+        False,
     ),
     "ends early": (
         "for k in range(start[ray], start[ray + 1]):\n total += y[k] * y[k]\n if total > 0.2:\n  break",
         False,
+        False,
     ),
-    "one more": ("for k in range(start[ray], start[ray + 1] + 1):\n total += y[k % 9] * y[k % 9]", True),
-    "with what is added": ("for k in range(start[ray], start[ray + 1]):\n total += y[k] * y[k] + y[8]", True),
+    "one more": ("for k in range(start[ray], start[ray + 1] + 1):\n total += y[k % 9] * y[k % 9]", True, True),
+    "with what is added": ("for k in range(start[ray], start[ray + 1]):\n total += y[k] * y[k] + y[8]", True, True),
     "pairs": (
         "for k in range(start[ray], start[ray + 1]):\n for j in range(start[ray], start[ray + 1]):\n"
         "  total += y[k] * y[j]",
         True,
+        False,
     ),
     "sums of pairs": (
         "for k in range(start[ray], start[ray + 1]):\n for j in range(start[ray], start[ray + 1]):\n"
         "  total += y[(k + j) // 2] * y[k]",
+        True,
         True,
     ),
 }
@@ -359,29 +419,31 @@ def assert_chain_is_right(op, *, is_atomic, **named):
     start = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
     c = torch.rand(3, dtype=torch.float64)
     leaf = w.clone().requires_grad_()
-    (found,) = torch.autograd.grad(op(leaf, start, **named), leaf, c)
-    wanted = ts.oracle(op, w, start, cotangents=c, **named).gradients["w"]
+    (found,) = torch.autograd.grad(op(leaf, start, V, **named), leaf, c)
+    wanted = ts.oracle(op, w, start, V, cotangents=c, **named).gradients["w"]
     torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-13)
     source = adjoint_source(op)
     assert ("atomic_add(grad_y" in source) == is_atomic, source
 
 
+@pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("form", OTHERS)
-def test_what_one_kernel_stores_holds_in_the_next(lang64, form):
-    body, is_atomic = OTHERS[form]
-    op = ts.chain("w[n], start[r]: i32 -> z[r - 1]", chained(lang64, body), scratch="y[n]", adjoint="source")
-    assert_chain_is_right(op, is_atomic=is_atomic)
+def test_segments_of_what_another_kernel_stores(lang64, form, word):
+    body, *is_atomic = OTHERS[form]
+    spec = f"w[n], {WORDS[word]}start[r]: i32, v[r] -> z[r - 1]"
+    op = ts.chain(spec, chained(lang64, body), scratch="y[n]", adjoint="source")
+    assert_chain_is_right(op, is_atomic=is_atomic[word != ""])
 
 
 def test_a_range_that_an_argument_decides_is_not_the_same_in_the_next_kernel(lang64):
-    body, _ = OTHERS["the same range"]
+    body, *_ = OTHERS["the same range"]
     kernels = chained(lang64, body, rays="m", argument=", m: lang.i32")
-    op = ts.chain("w[n], start[r]: i32 -> z[r - 1]", kernels, scratch="y[n]", adjoint="source")
+    op = ts.chain("w[n], start[r]: i32, v[r] -> z[r - 1]", kernels, scratch="y[n]", adjoint="source")
     assert_chain_is_right(op, is_atomic=True, m=3)
 
 
 def test_a_range_that_a_kernel_changes_is_not_the_same_in_the_next_one(lang64):
-    body, _ = OTHERS["the same range"]
+    body, *_ = OTHERS["the same range"]
     kernels = chained(
         lang64,
         body.replace("start", "begin"),
@@ -406,18 +468,20 @@ def copy(start: lang.types.ndarray(lang.i32, ndim=1), begin: lang.types.ndarray(
         begin[i] = start[i]
 """,
     )
-    op = ts.chain("w[n], start[r]: i32 -> z[r - 1]", [copy, *kernels], scratch="y[n], begin[r]: i32", adjoint="source")
+    op = ts.chain(
+        "w[n], start[r]: i32, v[r] -> z[r - 1]", [copy, *kernels], scratch="y[n], begin[r]: i32", adjoint="source"
+    )
     torch.manual_seed(0)
     w = torch.rand(9, dtype=torch.float64).requires_grad_()
     start = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
     c = torch.rand(3, dtype=torch.float64)
-    (found,) = torch.autograd.grad(op(start, w), w, c)
-    wanted = ts.oracle(op, start, w.detach(), cotangents=c).gradients["w"]
+    (found,) = torch.autograd.grad(op(start, w, V), w, c)
+    wanted = ts.oracle(op, start, w.detach(), V, cotangents=c).gradients["w"]
     torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-13)
     assert "atomic_add(grad_y" in adjoint_source(op)
 
 
 def test_an_element_of_a_segment_is_cleared_for_nobody(lang64):
-    body, _ = OTHERS["the same range"]
-    op = ts.chain("w[n], start[r]: i32 -> z[r - 1]", chained(lang64, body), scratch="y[n]", adjoint="source")
+    body, *_ = OTHERS["the same range"]
+    op = ts.chain("w[n], start[r]: i32, v[r] -> z[r - 1]", chained(lang64, body), scratch="y[n]", adjoint="source")
     assert "grad_y[s] = 0.0" not in adjoint_source(op)

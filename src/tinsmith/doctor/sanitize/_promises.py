@@ -1,4 +1,4 @@
-"""Promises of a spec, `unique idx[n]` and `segments rays[r, 2]`, looked at on the numbers that a call gives.
+"""Promises of a spec, as `unique idx[n]` and `segments rays[r, 2]`, looked at on the numbers that a call gives.
 
 The gradient of an op relies on them: it adds without atomics where they say that no two iterations meet.
 """
@@ -32,8 +32,9 @@ def find_broken_promises(call: Examined) -> list[Finding]:
 
 
 def _broken(name: str, promise: str, numbers: torch.Tensor, sample: int) -> Iterator[str]:
-    told = _find_duplicates(name, numbers) if promise == "unique" else _overlapping(name, promise, numbers)
-    for one in told:
+    find_mistakes = {"unique": _find_duplicates, "offsets": _find_falls}.get(promise)
+    mistakes = find_mistakes(name, numbers) if find_mistakes else _overlapping(name, promise, numbers)
+    for one in mistakes:
         yield f"{one} in sample {sample}"
 
 
@@ -46,6 +47,16 @@ def _find_duplicates(name: str, numbers: torch.Tensor) -> Iterator[str]:
         first, second = pairs[pairs[:, 1].argmin()].tolist()
         places = (_element(name, at, tuple(numbers.shape)) for at in (first, second))
         yield f"{' and '.join(places)} are both {int(numbers.flatten()[first])}"
+
+
+def _find_falls(name: str, numbers: torch.Tensor) -> Iterator[str]:
+    """The first number that is below the one before it, or below 0."""
+    before = torch.cat([numbers.new_zeros(1), numbers])
+    wrong = (before[1:] < before[:-1]).nonzero().flatten().tolist()
+    if wrong:
+        at = wrong[0]
+        least = f"`{name}[{at - 1}]` = {int(before[at])}" if at else "0"
+        yield f"`{name}[{at}]` = {int(numbers[at])} is below {least}"
 
 
 def _overlapping(name: str, promise: str, numbers: torch.Tensor) -> Iterator[str]:

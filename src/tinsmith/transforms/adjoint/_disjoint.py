@@ -5,7 +5,9 @@ parallel loop stores a value of its own to `y[s]`, without an atomic, two iterat
 kernel says that they do not meet, and an array that it uses at the same places alone needs no atomics in the adjoint.
 
 A value is an iteration's own only where the text shows it: an element at an index that differs in each iteration
-(`v[r]`, not `v[r // 2]` or `v[k[r]]`), or what a loop has gone through in a segment whose first place differs in each.
+(`v[r]`, not `v[r // 2]` or `v[k[r]]`), or what a loop has gone through in a segment whose first place differs in each
+(`3 * r`). A place that memory holds, `start[r]`, may be the same for two rays: both would go through the same samples
+and store the same values, which is no race. Only the spec can say that they differ (`_promises`).
 
 What one kernel of an op says holds in the others, where the places follow from memory that none of them changes.
 """
@@ -17,7 +19,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..._lazy import lazy
-from ...source import AffineIndex, each_moves_an_axis
+from ...source import each_moves_an_axis
 from ...source.ir import nodes, types, walk
 from ..analysis import affine, expanded, is_invariant, moving_variables, reached, sources, whole_definitions
 from ._form import (
@@ -235,38 +237,15 @@ class _Reading:
         # through nothing, the other one has.
         loops = [one for one in steps_in(self.loop.body) if isinstance(one, Loop) and not named.isdisjoint(one.names)]
         heads = [one.head for loop in loops for one in loop.carried] if self.differs(begin) else []
-        offsets = frozenset(part for one in begin for part in walk.parts(one) if isinstance(part, nodes.Load))
-        return not self._own_values(heads, offsets).isdisjoint(sources(store.value))
+        return not self._own_values(heads).isdisjoint(sources(store.value))
 
-    def differs(self, index: Sequence[nodes.Expr], trusted: Collection[nodes.Load] | None = None) -> bool:
+    def differs(self, index: Sequence[nodes.Expr]) -> bool:
         """Whether any two iterations of the parallel loop have different indices: each of its variables moves an axis.
 
-        An offset, `start[r]` or `start[r] + count[r]`, counts as different where `r` is: the text does not tell what
-        memory holds. That is what a segment is, so much is taken on trust. `start[r // 2]` is one for two iterations.
-
-        Args:
-            index: an index, without variables of loops inside.
-            trusted: the only offsets that count; left out, all do.
+        `index` is one without variables of loops inside.
         """
         sums = [affine(one, {}) for one in index]
-
-        def moves(variable: str, one: AffineIndex) -> bool:
-            return one.moves_with(variable, is_invariant) or self._is_offset(one, variable, trusted)
-
-        return all(any(moves(variable, one) for one in sums) for variable in self._variables)
-
-    def _is_offset(self, index: AffineIndex, variable: str, trusted: Collection[nodes.Load] | None) -> bool:
-        """Whether an index is a sum of offsets that move with a variable, and of what is the same in all iterations."""
-        leaves = [leaf for atom in index.terms for leaf in _leaves(atom)]
-        loads = [leaf for leaf in leaves if isinstance(leaf, nodes.Load)]
-        others = [leaf for leaf in leaves if not isinstance(leaf, nodes.Load | nodes.Const)]
-        if not loads or not all(leaf in self._variables or is_invariant(leaf) for leaf in others):
-            return False
-        return all(
-            (trusted is None or load in trusted)
-            and any(affine(axis, {}).moves_with(variable, is_invariant) for axis in load.index)
-            for load in loads
-        )
+        return all(any(one.moves_with(variable, is_invariant) for one in sums) for variable in self._variables)
 
     @lazy
     def _variables(self) -> list[str]:
@@ -303,7 +282,7 @@ class _Reading:
         firsts = (self.steady(first, outer) for first, _ in loop.bounds)
         return {**outer, **dict(zip(loop.names, firsts, strict=False))}
 
-    def _own_values(self, heads: Collection[str], offsets: Collection[nodes.Load]) -> set[str]:
+    def _own_values(self, heads: Collection[str]) -> set[str]:
         """Locals of floats that have a value of its own in each iteration of the parallel loop.
 
         `w[first + j]` and `first + j` have none: another iteration that met here would have the same. Nor has what
@@ -312,14 +291,13 @@ class _Reading:
 
         Args:
             heads: what loops hand on that is known to be.
-            offsets: where segments of the iteration's own begin.
         """
         known = whole_definitions(step_definitions(self.loop.body))
         own, gathered = {*heads}, set[str]()
         for name, load, begin in self.loads:
             if each_moves_an_axis(self._variables, [[affine(one, known) for one in load.index]], is_invariant):
                 own.add(name)
-            elif self.differs(begin, offsets):
+            elif self.differs(begin):
                 gathered.add(name)  # another iteration may have it too, but not the sum over the whole segment
         given = collect_expressions(self.loop.body)
         edges = [(source, name) for name, values in given.items() for value in values for source in sources(value)]
@@ -331,16 +309,6 @@ class _Reading:
             edges += [(one, name) for name in (chain.head, chain.last) for one in sources(chain.first)]
             edges += [(one, chain.last) for one in sources(chain.next)]
         return reached(own, edges)
-
-
-def _leaves(atom: str | nodes.Expr) -> list[str | nodes.Expr]:
-    """What an atom of an index is made of, by sums and bounds: `max(start[r], 0)` is as good as `start[r]`."""
-    match atom:
-        case nodes.Binary("+" | "-" | "min" | "max", left, right):
-            return [*_leaves(left), *_leaves(right)]
-        case nodes.Local(name):
-            return [name]
-    return [atom]
 
 
 def _in_order(expr: nodes.Expr) -> nodes.Expr:

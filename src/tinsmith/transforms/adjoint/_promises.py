@@ -1,4 +1,5 @@
-"""Places that a spec promises are different: `unique idx[n]`, `segments rays[r, 2]`, `ranges tiles[t, 2]`.
+"""Places that a spec promises are different: `unique idx[n]`, `segments rays[r, 2]`, `ranges tiles[t, 2]`, and
+`offsets start[r]`, whose segments go from `start[r]` to `start[r + 1]`.
 
 The text of `x[idx[i]]` does not tell that two iterations read different elements, nor that of `x[s]` for s in a segment
 that memory holds. Where the spec says so, the adjoint adds without atomics.
@@ -32,7 +33,8 @@ class Promise:
     """What a spec says of the numbers in an input.
 
     Attributes:
-        kind: "unique", "segments" (rows of a start and a count) or "ranges" (of a start and an end).
+        kind: "unique", "segments" (rows of a start and a count), "ranges" (of a start and an end), or "offsets", where
+            a number is the end of one segment and the start of the next.
         is_by_sample: whether the first axis is that of a batch: it holds for each sample by itself.
     """
 
@@ -115,15 +117,28 @@ class _Proof:
     def _rows(self, index: AffineIndex, array: str) -> Iterator[Index]:
         """The row of an array of segments in whose segment a place is; none where no proof is found."""
         for row in self._segments[array]:
-            start, second = (_part(self._loads[array, row], place) for place in (0, 1))
+            start, second = self._both_numbers(array, row)
             if start is None or second is None:
                 continue
-            end = second if self.promises[array].kind == "ranges" else start.plus(second)
+            end = start.plus(second) if self.promises[array].kind == "segments" else second
             least, most = self._extreme(index, is_upper=False), self._extreme(index, is_upper=True)
             last = end.plus(AffineIndex(constant=-1))
             if self._is_natural(least.plus(start, -1)) and self._is_natural(last.plus(most, -1)):
                 yield row
                 return
+
+    def _both_numbers(self, array: str, row: Index) -> tuple[AffineIndex | None, AffineIndex | None]:
+        """The start of a row, and its count or end, where they are read."""
+        if self.promises[array].kind != "offsets":
+            loads = self._loads[array, row]
+            return _part(loads, 0), _part(loads, 1)
+        last = affine(row[-1], {})
+        ends = (
+            load
+            for (name, other), (load, *_) in self._loads.items()
+            if name == array and other[:-1] == row[:-1] and affine(other[-1], {}).distance(last) == 1
+        )
+        return AffineIndex({self._loads[array, row][0]: 1}), next((AffineIndex({one: 1}) for one in ends), None)
 
     @lazy
     def _loads(self) -> dict[tuple[str, Index], list[nodes.Load]]:
@@ -132,8 +147,9 @@ class _Proof:
         for one in loads_in(self.steps):
             load = self.steady(one)
             if isinstance(load, nodes.Load) and load.array in self.promises:
-                *row, _ = (*load.index, *_entry(load))
-                found.setdefault((load.array, tuple(row)), {})[load] = None
+                row = (*load.index, *_entry(load))
+                row = row if self.promises[load.array].kind == "offsets" else row[:-1]
+                found.setdefault((load.array, row), {})[load] = None
         return {key: [*loads] for key, loads in found.items()}
 
     @lazy
