@@ -130,7 +130,7 @@ def in_place(lang: Any) -> Any:
 
 
 # Distortion of ragged rays ----------------------------------------------------------------
-DISTORTION = "w[s], t[s], d[s], rays[r, 2]: i32 -> loss[r]"
+DISTORTION = "w[s], t[s], d[s], segments rays[r, 2]: i32 -> loss[r]"
 BETWEEN = "weights[s], moments[s], terms[s]"
 
 

@@ -58,7 +58,7 @@ def ragged(lang: Any) -> ts.Op:
                 through *= e
             light[r, 0], light[r, 1], light[r, 2] = red, green, blue
 
-    spec = "density[s], step[s], colour[s, 3], rays[r, 2]: i32 -> light[r, 3]"
+    spec = "density[s], step[s], colour[s, 3], segments rays[r, 2]: i32 -> light[r, 3]"
     return ts.op(spec, init={"light": "empty"})(ragged)
 
 
