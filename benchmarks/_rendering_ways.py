@@ -13,7 +13,10 @@ from tinsmith.engines import get
 from tinsmith.render import composite
 
 ENGINES = ("taichi", "quadrants")
-_SPEC = "densities[s], colours[s, 3], t[s], steps[s], segments rays[n, 2]: i32 -> colour[n, 3], opacity[n], depth[n], weights[s]"
+_SPEC = (
+    "densities[s], colours[s, 3], t[s], steps[s], segments rays[n, 2]: i32 "
+    "-> colour[n, 3], opacity[n], depth[n], weights[s]"
+)
 
 
 def ours(engine, rays=None):
