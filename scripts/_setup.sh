@@ -23,6 +23,7 @@ TORCH_PINNED=2.13.0  # what a .venv without torch gets; one that has it keeps it
 TORCH_NEWEST=2.15.0  # the last release below the upper bound of pyproject.toml
 TORCH=$TORCH_PINNED
 ENVIRONMENTS=${TINSMITH_ENVIRONMENTS:-${XDG_CACHE_HOME:-$HOME/.cache}/tinsmith/environments}
+export -n TINSMITH_ENVIRONMENTS  # for the scripts alone: the package refuses settings that it does not know
 OLDEST=10            # Python 3.OLDEST to 3.NEWEST: what the engines have wheels for
 NEWEST=13
 

@@ -111,12 +111,44 @@ def test_no_venv_uses_the_python_as_it_is(checkout):
     assert not (checkout / ".venv").exists()
 
 
+def test_the_package_never_sees_the_scripts_own_setting(checkout):
+    """It would refuse it: an exported TINSMITH_ENVIRONMENTS made every test of ./scripts/matrix fail."""
+    done = run(checkout, 'echo "$ENVIRONMENTS"; env', TINSMITH_ENVIRONMENTS="/kept here")
+    assert done.stdout.splitlines()[0] == "/kept here"
+    assert "TINSMITH_ENVIRONMENTS" not in done.stdout
+
+
 @pytest.mark.skipif(bool(shutil.which("nvidia-smi")), reason="this machine has an NVIDIA GPU")
 def test_gpu_check_without_a_gpu_is_one_clear_line(checkout):
     done = subprocess.run([checkout / "scripts/gpu_check"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr == "gpu_check: no NVIDIA GPU on this machine; nothing was checked\n"
     assert not (checkout / ".venv").exists()
+
+
+def test_a_release_that_is_not_ready_is_refused_with_reasons(checkout):
+    for name in ["scripts/release", "CITATION.cff", "CHANGELOG.md"]:
+        shutil.copy(ROOT / name, checkout / name)
+    (checkout / "changelog.d").mkdir()
+    (checkout / "changelog.d/one.md").write_text("A sentence.")
+    done = subprocess.run(
+        ["bash", checkout / "scripts/release", "--tag", "v9.9.9"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1 and done.stderr == "release: nothing was built\n"
+    assert "the tag is v9.9.9, the version is " in done.stdout
+    assert "changelog.d: sentences that are not in CHANGELOG.md yet" in done.stdout
+
+
+def test_a_misspelt_option_of_release_is_named(checkout):
+    shutil.copy(ROOT / "scripts/release", checkout / "scripts/release")
+    done = subprocess.run(
+        ["bash", checkout / "scripts/release", "--dryrun"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == "release: unknown option: --dryrun (--dry-run, --tag TAG, --out FOLDER)\n"
 
 
 SCRIPTS = [
@@ -127,6 +159,7 @@ SCRIPTS = [
     "scripts/gpu_check",
     "scripts/matrix",
     "scripts/readme",
+    "scripts/release",
     ".ci/run",
 ]
 

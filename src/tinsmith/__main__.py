@@ -1,5 +1,23 @@
-"""`python -m tinsmith`: the command line where its script is not on the PATH."""
+"""The script `tinsmith`, and `python -m tinsmith` where the script is not on the PATH."""
 
-from .cli import app
+import sys
 
-app(prog_name="tinsmith")
+from ._errors import ConfigError
+
+
+def main() -> None:
+    """Run the command line; where its packages are missing, say what to install, and exit with 2."""
+    try:
+        from .cli import app
+    except ConfigError as error:
+        sys.exit(_say(error))
+    app(prog_name="tinsmith")
+
+
+def _say(error: ConfigError) -> int:
+    sys.stderr.write(f"tinsmith: {error}\n")
+    return 2  # as for whatever tinsmith refuses
+
+
+if __name__ == "__main__":
+    main()

@@ -188,7 +188,7 @@ def test_unknown_backgrounds_devices_and_engines(fitting, scene_folder):
 
 def test_tensorboard_that_is_not_there(fitting, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ConfigError, match="TensorBoard is not installed"):
+    with pytest.raises(ConfigError, match="needs tensorboard, which is not installed"):
         fit_scene(fitting(tensorboard=True))
 
 

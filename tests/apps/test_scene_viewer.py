@@ -18,6 +18,7 @@ from PIL import Image
 
 from support.folders import without_times
 from tinsmith import ConfigError, InputError
+from tinsmith._extras import install_command
 from tinsmith.apps._interrupt import Stop
 from tinsmith.apps.fit_scene import fit_scene
 from tinsmith.apps.fit_splats import fit_splats
@@ -274,9 +275,9 @@ def test_cameras_of_pages():
 
 def test_viser_that_is_not_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "viser", None)
-    with pytest.raises(ConfigError, match="viser is not installed") as refused, viewer_page("tinsmith"):
+    with pytest.raises(ConfigError, match="the viewer needs viser, which is") as refused, viewer_page("tinsmith"):
         pass
-    assert "pip install 'tinsmith[view]'" in str(refused.value)
+    assert f"Run {install_command('view')}, or leave out --view." in str(refused.value)
 
 
 @pytest.mark.usefixtures("needs_viser")

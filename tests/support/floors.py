@@ -20,6 +20,7 @@ FLOORS = {
     "_version": 0,
     "_errors": 0,
     "_config": 0,
+    "_extras": 0,
     "_lazy": 0,
     "_offers": 0,
     "_warned": 0,
@@ -44,7 +45,7 @@ FLOORS = {
 }
 LATE = "__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)"
 """What the public face may say: its stub, which keeps the same rules, tells which names come from where."""
-GROUND = frozenset({"_version", "_errors", "_config"})  # one room in three files: they may know each other
+GROUND = frozenset({"_version", "_errors", "_config", "_extras"})  # one room in four files: they may know each other
 
 ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})

@@ -1,6 +1,10 @@
 """What the commands run. Each app is a folder with a face of its own; handed on here is what needs no torch."""
 
+from .._extras import require_packages as _require_packages
 from ._files import require_dataset, require_folder, require_image
 from ._simulations import SIMULATIONS, require_simulation
+
+# Every app is imported through this face, so here alone: the files below import these packages without asking.
+_require_packages("an app", "apps")
 
 __all__ = ["SIMULATIONS", "require_dataset", "require_folder", "require_image", "require_simulation"]

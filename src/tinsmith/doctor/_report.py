@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from .._errors import CheckError
+from .._extras import require_packages
 from ..linter import SEVERITIES, Finding, Severity, in_order
 from ._gradcheck_result import Gradcheck
 
@@ -129,7 +130,8 @@ class Report:
 
     def html(self, path: str | Path | None = None) -> str:
         """One self-contained page: the source with its findings, heat maps of gradient errors. Written where asked."""
-        from ._page import page  # pictures need matplotlib
+        require_packages("the page of a report", "apps", "rich", "matplotlib")
+        from ._page import page
 
         text = page(self)
         if path is not None:
@@ -137,7 +139,7 @@ class Report:
         return text
 
     def __str__(self) -> str:
-        from ._terminal import plain  # needs rich, as only this does
+        from ._terminal import plain  # needs rich, which both engines bring along
 
         return plain(self)
 

@@ -8,6 +8,7 @@ from types import FunctionType
 from typing import Any
 
 from .._errors import ArgumentError, EngineError, refusal
+from .._extras import EXTRAS, install_command
 from ._contract import Engine
 from ._quadrants import Quadrants
 from ._replaced import Replaced, replaced_of
@@ -38,11 +39,9 @@ def get(name: str) -> Engine:
         remedy = "Name one of these, or leave `engine` out."
         raise EngineError(refusal(f"there is no engine {name!r}", [("engines", ", ".join(_ENGINES))], remedy))
     if name not in list_installed():
-        remedy = (
-            f'Install it: pip install "tinsmith[{name}]".'
-            if name == "quadrants"
-            else f"Install it: pip install {name}."
-        )
+        # Taichi is a dependency of tinsmith itself, so it has no extra: somebody has removed it.
+        command = install_command(name) if name in EXTRAS else f"pip install {name}"
+        remedy = f"Run {command}."
         raise EngineError(refusal(f"engine {name!r} is not installed", remedy=remedy))
     return _ENGINES[name]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .._errors import ConfigError, refusal
+from .._extras import missing_package
 
 
 class Board:
@@ -48,6 +48,5 @@ def _writer_kind() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        headline = "`log_dir`: TensorBoard is not installed, and the Trainer logs with it."
-        raise ConfigError(refusal(headline, [], "Run pip install 'tinsmith[nn]', or leave log_dir out.")) from error
+        raise missing_package("`log_dir` of the Trainer", "nn", "tensorboard", "leave out log_dir") from error
     return SummaryWriter

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from .._errors import ArgumentError, CheckpointError, InputError, refusal
+from .._extras import require_packages
 from ..bridge import is_distributed
 from ._shares import as_shared, gather
 
@@ -49,6 +50,7 @@ def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
 
 
 def _write(path: Path, tensors: dict[str, torch.Tensor], told: str) -> None:
+    require_packages("write_checkpoint", "nn", "safetensors")
     from safetensors.torch import save_file  # not needed to import tinsmith
 
     beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
@@ -79,6 +81,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         >>> ts.nn.read_checkpoint("run.safetensors")
         {'weights': tensor([1., 1.]), 'step': 7}
     """
+    require_packages("read_checkpoint", "nn", "safetensors")
     from safetensors import SafetensorError, safe_open
 
     try:

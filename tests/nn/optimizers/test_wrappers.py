@@ -10,6 +10,7 @@ import torch
 
 from support.optimizers import gradients, parameters, train
 from tinsmith import ArgumentError, ConfigError
+from tinsmith._extras import install_command
 from tinsmith.nn.optimizers import averaged, make_optimizer
 
 SGD = {"otype": "SGD", "learning_rate": 0.1, "l2_reg": 0.0}
@@ -246,8 +247,8 @@ def test_without_the_library_the_way_to_it_is_named(otype, monkeypatch):
     monkeypatch.setitem(sys.modules, "pytorch_optimizer", None)
     with pytest.raises(ConfigError) as caught:
         make_optimizer(parameters((2, 2)), {"otype": otype})
-    assert f"`optimizer`: {otype} comes from pytorch_optimizer, which is not installed" in str(caught.value)
-    assert "pip install 'tinsmith[nn]'" in str(caught.value)
+    assert f"`optimizer`: {otype} needs pytorch-optimizer, which is not installed" in str(caught.value)
+    assert f"Run {install_command('nn')}." in str(caught.value)
 
 
 def test_the_library_is_loaded_only_when_it_is_named():

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._errors import ConfigError, InputError, refusal
+from ..._errors import InputError, refusal
+from ..._extras import missing_package
 from .._film import as_pixels, decibels
 from .._interrupt import Stop
 from .._pictures import apply_colormap
@@ -265,8 +266,7 @@ def _start_server(title: str, port: int) -> Any:
     try:
         import viser  # of an extra, and slow to load
     except ImportError as error:
-        headline = "viser is not installed, which serves the viewer"
-        raise ConfigError(refusal(headline, [], "Run pip install 'tinsmith[view]', or leave out --view.")) from error
+        raise missing_package("the viewer", "view", "viser", "leave out --view") from error
     _require_free(port)
     with _silence():
         return viser.ViserServer(host=_HOST, port=port, label=title, verbose=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ..._extras import require_packages
 from ._result import GROWTH, ScanCheck
 
 _COLOURS = {
@@ -18,6 +19,7 @@ _COLOURS = {
 
 def plot(found: ScanCheck, path: str | Path | None = None) -> Any:
     """The figure. It is written to `path` where one is given."""
+    require_packages("the figure of a scan", "apps", "matplotlib")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.4), dpi=120, layout="constrained")

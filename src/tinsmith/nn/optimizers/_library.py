@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from ..._errors import ArgumentError, ConfigError, refusal
+from ..._errors import ArgumentError, refusal
+from ..._extras import missing_package
 from ..config import Section
 from ._gradients import gradient, lent
 from ._wrapper import Wrapper, parameters_of
@@ -19,8 +20,7 @@ def from_library(section: Section, name: str) -> Any:
     try:
         library = importlib.import_module("pytorch_optimizer")
     except ImportError as error:
-        headline = f"`{section.where}`: {section.otype} comes from pytorch_optimizer, which is not installed."
-        raise ConfigError(refusal(headline, [], "Run pip install 'tinsmith[nn]'.")) from error
+        raise missing_package(f"`{section.where}`: {section.otype}", "nn", "pytorch_optimizer") from error
     return getattr(library, name)
 
 

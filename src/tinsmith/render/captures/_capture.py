@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..._extras import require_packages
 from ._frames import Frame
 
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
@@ -78,6 +79,7 @@ def pose_of(viewmat: Tensor) -> Tensor:
 
 
 def _upright_size(frame: Frame) -> tuple[int, int]:
+    require_packages("reading the size of a picture", "apps", "PIL")
     from PIL import Image  # not needed to import tinsmith
 
     try:

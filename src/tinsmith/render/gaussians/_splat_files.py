@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, InputError, ShapeError, refusal
+from ..._extras import require_packages
 
 _SHAPES: dict[str, tuple[int | str, ...]] = {
     "means": (3,),
@@ -161,6 +162,7 @@ def save_splats(path: str | Path, splats: Mapping[str, Tensor]) -> None:
         >>> {name: tuple(one.shape) for name, one in gaussians.load_splats("splats.safetensors").items()}["sh0"]
         (5, 1, 3)
     """
+    require_packages("save_splats", "apps", "safetensors")
     from safetensors.torch import save  # not needed to import tinsmith; save_file makes files that only we may read
 
     checked_splats("save_splats", splats)
@@ -187,6 +189,7 @@ def load_splats(path: str | Path) -> dict[str, Tensor]:
         >>> all(torch.equal(read[name], splats[name]) for name in splats)
         True
     """
+    require_packages("load_splats", "apps", "safetensors")
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
