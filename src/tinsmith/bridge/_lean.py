@@ -58,8 +58,8 @@ class Lean(torch.autograd.Function):
             contents.check()
         if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
             return (None,) * (3 + plan.inputs)
-        active = route.wanted(ctx.needs_input_grad[3:])
-        places, _ = plan.saved(route.active)
+        active = route.select_active(ctx.needs_input_grad[3:])
+        places, _ = plan.get_saved(route.active)
         saved = {plan.names[i]: tensor for i, tensor in zip(places, ctx.saved_tensors, strict=True)} if places else {}
         if has_older_batch(cotangents):
             return (None, None, None, *_older_batch(route.call(numbers, others), active, saved, cotangents))

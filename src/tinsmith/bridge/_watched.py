@@ -105,7 +105,7 @@ def note_values(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, Any])
     """What a call of an op depends on besides its arguments; None where it depends on nothing else."""
     if not op._core.has_state:
         return None
-    # `op._bound` would draw a seed, and so change torch's random numbers.
+    # `op._bind` would draw a seed, and so change torch's random numbers.
     signature, structs = op._signature, op._structs
     bound = bind(signature, (), structs.take_apart(arguments, named)) if structs else bind(signature, arguments, named)
     return note_core(op._core, bound.templates)

@@ -43,7 +43,7 @@ def test_the_table_of_ops(case, lang):
     bound = op._bound(case.inputs(torch.float32), dict(case.keywords))
     core, call = op._core, checked_form(op._core, bound).call
     values = dict(zip(core.signature.arrays, bound.tensors, strict=True)) | bound.scalars | bound.templates
-    values |= {made.name: torch.zeros(made.shape, dtype=made.dtype) for made in core.made(call)}
+    values |= {made.name: torch.zeros(made.shape, dtype=made.dtype) for made in core.plan_buffers(call)}
     for stage in core.signature.stages:
         own = stage.source.parameters[1:] if stage.is_method else stage.source.parameters
         is_by_arrays = all(stage.parameters[name].kind == "array" for name in own if name in stage.arrays)

@@ -45,7 +45,7 @@ class Launch(SingleLevelFunction):
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         call = ctx.call
-        active = call.wanted((*ctx.needs_input_grad[2:], *[False] * ctx.more))
+        active = call.select_active((*ctx.needs_input_grad[2:], *[False] * ctx.more))
         outputs = call.core.signature.outputs
         given = {name: one for name, one in zip(outputs, cotangents[: len(outputs)], strict=True) if one is not None}
         if not given:
