@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from ...engines import get
+from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
@@ -65,7 +66,14 @@ def _check_options(options: FitOptions) -> tuple[Photo, _checkpoint.Checkpoint |
     photo = load_photo(options.image, options.size)
     get(options.engine)
     require_device(options.device)
+    require_affordable(_estimate_cost(options), options.device, gaussians=options.gaussians, steps=options.steps)
     checkpoint = _checkpoint.load(options.out, photo, options) if options.resume else None
     require_apart("image", options.image, options.out, FILES)
     require_writable(options.out)
     return photo, checkpoint
+
+
+def _estimate_cost(options: FitOptions) -> Cost:
+    """At least: nine numbers a Gaussian, with gradient, two moments of Adam, what is rendered and its gradient."""
+    floats, copies = 9, 8
+    return Cost(options.gaussians * floats * copies * 4.0, options.steps * (1e-3 + options.gaussians * 2e-7))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..._errors import InputError, refusal
 from ...engines import get
+from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
 from .._loop import is_written, require_apart, require_device, summarize_picture_run, take_steps
@@ -19,6 +20,7 @@ from ..scenes import (
     SceneCheckpoints,
     SceneReached,
     Viewer,
+    estimate_own_scene_cost,
     evaluate_model,
     own_scene,
     read_dataset,
@@ -104,6 +106,9 @@ def _check_options(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | Non
     require_device(options.device)
     if options.engine is not None:
         get(options.engine)
+    sizes = {"size": options.size} if options.dataset is None else {}
+    numbers = {"rays": options.rays, "samples": options.samples, "steps": options.steps}
+    require_affordable(_estimate_cost(options), options.device, **numbers, **sizes)
     dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
     _require_seen(dataset, options)
     checkpoint = _CHECKPOINTS.load(dataset, options) if options.resume else None
@@ -112,6 +117,14 @@ def _check_options(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | Non
             require_apart("dataset's picture", options.dataset / name, options.out, FILES)
     require_writable(options.out)
     return dataset, checkpoint
+
+
+def _estimate_cost(options: SceneOptions) -> Cost:
+    """At least: the rays of a step, of whose samples a twentieth is not empty, and the scene of our own if rendered."""
+    scene = estimate_own_scene_cost(options.size) if options.dataset is None else Cost(0.0, 0.0)
+    samples = options.rays * (1 + options.samples / 20)
+    a_sample = 16 * 4.0  # bytes: position, direction, thickness, density, colour, and some of their gradients
+    return Cost(scene.memory + samples * a_sample, scene.seconds + options.steps * (1e-3 + samples * 1e-8))
 
 
 def _require_seen(dataset: Dataset, options: SceneOptions) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ...engines import get
+from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
 from .._loop import is_written, require_apart, require_device, summarize_picture_run, take_steps
@@ -20,6 +21,7 @@ from ..scenes import (
     SceneCheckpoints,
     SceneReached,
     Viewer,
+    estimate_own_scene_cost,
     evaluate_model,
     look,
     own_scene,
@@ -93,6 +95,9 @@ def _check_options(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | Non
     require_device(options.device)
     if options.engine is not None:
         get(options.engine)
+    sizes = {"size": options.size} if options.dataset is None else {}
+    numbers = {"gaussians": options.gaussians, "steps": options.steps}
+    require_affordable(_estimate_cost(options), options.device, **numbers, **sizes)
     with one_torch_thread():  # beside other busy processes several take ten times as long
         dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
     checkpoint = _CHECKPOINTS.load(dataset, options) if options.resume else None
@@ -101,6 +106,14 @@ def _check_options(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | Non
             require_apart("dataset's picture", options.dataset / name, options.out, FILES)
     require_writable(options.out)
     return dataset, checkpoint
+
+
+def _estimate_cost(options: SplatOptions) -> Cost:
+    """At least: each Gaussian's numbers with gradient and two moments, and the scene of our own if rendered."""
+    scene = estimate_own_scene_cost(options.size) if options.dataset is None else Cost(0.0, 0.0)
+    floats, copies = 11 + 3 * (options.degree + 1) ** 2, 4
+    memory = options.gaussians * floats * copies * 4.0
+    return Cost(scene.memory + memory, scene.seconds + options.steps * (1e-3 + options.gaussians * 2e-7))
 
 
 @contextmanager

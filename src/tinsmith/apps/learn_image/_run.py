@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from ...engines import get
+from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
 from .._loop import Reached, is_written, require_apart, require_device, summarize_picture_run, take_steps
 from .._photo import Photo, load_photo
-from .._processes import joined_processes
+from .._processes import joined_processes, started_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
 from . import _checkpoint
@@ -86,8 +87,18 @@ def _check_options(options: LearnOptions) -> tuple[Photo, Recipe, dict[str, Any]
     if options.engine is not None:
         get(options.engine)
     require_device(options.device)
+    numbers = {"batch_size": settled.batch_size, "steps": settled.steps}
+    require_affordable(_estimate_cost(settled), options.device, **numbers)
     checkpoint = _checkpoint.load(photo, settled, options) if options.resume else None
     require_apart("image", options.image, options.out, FILES)
     require_apart("configuration", Path(options.config), options.out, FILES)
     require_writable(options.out)
     return photo, settled, checkpoint
+
+
+def _estimate_cost(recipe: Recipe) -> Cost:
+    """At least: position, colour, prediction, loss and two gradients of each sample, shared by the processes."""
+    rows, columns = recipe.grid_shape or (1, 1)
+    samples = rows * columns * recipe.batch_size / started_processes().count
+    floats = 2 + 5 * 3
+    return Cost(samples * floats * 4.0, recipe.steps * (1e-3 + samples * 1e-8))

@@ -6,7 +6,7 @@ from ._evaluation import Evaluation, evaluate_model
 from ._grounds import GROUNDS, require_ground
 from ._learning import History, SceneReached, SceneTraining, look
 from ._orbit import Orbit
-from ._own_scene import own_scene
+from ._own_scene import estimate_own_scene_cost, own_scene
 from ._pictures import FILES as PICTURE_FILES
 from ._pictures import depth_frames, describe_scene, picture_writers, turntable
 from ._solids import Box
@@ -30,6 +30,7 @@ __all__ = [
     "dataset_of",
     "depth_frames",
     "describe_scene",
+    "estimate_own_scene_cost",
     "evaluate_model",
     "look",
     "own_scene",

@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from .._cost import Cost
 from ._solids import Box, Cylinder, Solid, Sphere, Torus
 from ._views import Dataset, Views, dataset_of
 
@@ -121,6 +122,13 @@ def own_scene(size: int) -> Dataset:
         _views(part, poses, size) for part, poses in (("train", _place_training_poses()), ("test", _around()))
     )
     return dataset_of(NAME, train, test)
+
+
+def estimate_own_scene_cost(size: int) -> Cost:
+    """What `own_scene` takes at least: all pictures in 8 bits, and the rays of one in float64."""
+    pixels, views = float(size) ** 2, _TRAIN_VIEWS + _TEST_VIEWS
+    origins_and_directions = 2 * 3 * 8
+    return Cost(pixels * (views * 4 + _SUBRAYS**2 * origins_and_directions), pixels * views * 1e-6)
 
 
 def _views(part: str, poses: Tensor, size: int) -> Views:

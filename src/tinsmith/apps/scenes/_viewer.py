@@ -7,6 +7,7 @@ between two steps: viser's threads only leave there what is wanted.
 from __future__ import annotations
 
 import io
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -36,6 +37,12 @@ _LEAST_PAUSE = 0.5  # seconds between two pictures of a camera that stands still
 _SHARE = 2  # of the time: pictures of cameras that stand still take one part in so many and one
 _TICK = 0.05  # seconds until a wish, or Ctrl-C, is noticed while nothing runs
 _LAST_WORDS = 0.5  # seconds for what is said last to reach the page
+_PREPARES = """**Preparing** (1 of 2): reading or rendering the pictures that it learns from.
+
+The scene appears here when the kernels are compiled, after up to a minute, and gets sharper from step to step.
+Drag to turn it, scroll to come nearer.
+"""
+_COMPILING = "compiling kernels (2 of 2)"
 _SHOWS = ("colour", "depth", "opacity")
 
 
@@ -71,7 +78,7 @@ class Viewer:
     def _make_panel(self) -> None:
         gui = self._server.gui
         gui.configure_theme(show_logo=False, show_share_button=False)  # sharing would go through a server of viser's
-        self._status = gui.add_markdown("starting")
+        self._status = gui.add_markdown(_PREPARES)
         self._shows = gui.add_dropdown("Shows", _SHOWS)
         self._side = gui.add_slider("Pixels", min=32, max=512, step=16, initial_value=_SIDE)
         self._cameras = gui.add_checkbox("Cameras", initial_value=False)
@@ -111,7 +118,7 @@ class Viewer:
         start.position, start.look_at = orbit.place(0.0).numpy(), orbit.middle.numpy()
         start.fov = 2 * np.arctan(training.dataset.height / 2 / training.dataset.train.intrinsics[0, 1, 1].item())
         self._show_cameras(orbit.distance)
-        self.tell("learning")
+        self.tell(_COMPILING)
 
     def _show_cameras(self, distance: float) -> None:
         views, dataset = self._training.dataset.train, self._training.dataset
@@ -146,7 +153,7 @@ class Viewer:
             self._draw()
             if self._is_paused:
                 self._wait_while("paused", lambda: self._is_paused)
-            self.tell("learning")
+            self.tell("learning" if step else _COMPILING)
 
         return between
 
@@ -171,7 +178,8 @@ class Viewer:
     def tell(self, status: str, more: str = "") -> None:
         """Show how far it is, and what more there is to say."""
         training = self._training
-        told = f"**{status}**, step {training.step} of {training.steps}, held out {decibels(training.psnr, 2)}"
+        told = f"**{status}**, step {training.step} of {training.steps}"
+        told += "" if math.isnan(training.psnr) else f", held out {decibels(training.psnr, 2)}"
         told += f"; {more}." * bool(more)
         if told != self._told:
             self._status.content = self._told = told

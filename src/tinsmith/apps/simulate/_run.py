@@ -13,6 +13,7 @@ import torch
 from ...engines import get, init_quietly, list_running
 from ...nn import write_checkpoint
 from .. import _trained
+from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
 from .._loop import describe_run, is_written, require_at_least, require_device, take_steps
@@ -130,11 +131,16 @@ def simulate(
     """
     get(options.engine)
     require_device(options.device)
+    kind = _find_simulation(options.name)
+    steps, iterations = options.steps or kind.steps, options.iterations or kind.iterations
+    # At least: what is kept of a step is eight bytes, and a launch takes some microseconds.
+    cost = Cost(steps * 8.0, iterations * steps * 5e-6)
+    require_affordable(cost, options.device, steps=steps, iterations=iterations)
     run = {"simulation": options.name, "steps": str(options.steps), "seed": options.seed}
     checkpoint = _trained.load(options.out, _FORMAT, run) if options.resume else None
     require_writable(options.out)
     simulation = _make(options)
-    training = Training(simulation, options.iterations or simulation.iterations)
+    training = Training(simulation, iterations)
     with stop_on_interrupt() as stop, one_torch_thread():
         before = torch.no_grad()(simulation.look)()
         if checkpoint is not None:
@@ -162,14 +168,19 @@ def simulate(
         return write() if live is None else live.finish(write)
 
 
+def _find_simulation(name: str) -> Any:
+    """The class of a simulation."""
+    file, own_name = SIMULATIONS[name].place.split(":")
+    return getattr(importlib.import_module(f".{file}", __package__), own_name)
+
+
 def _make(options: SimulateOptions) -> Simulation:
     """The simulation, on an engine that is started unless it already runs for that device."""
     if options.engine not in list_running() or get(options.engine).device_type() != options.device:
         init_quietly(options.device, options.engine)
-    file, name = SIMULATIONS[options.name].place.split(":")
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
-        made = getattr(importlib.import_module(f".{file}", __package__), name)(options.engine, options.steps)
+        made = _find_simulation(options.name)(options.engine, options.steps)
     return made.to(options.device)
 
 

@@ -1,0 +1,77 @@
+"""Cost: a lower bound of the memory and time of a run, and the refusal of one that this machine cannot finish.
+
+The bounds are generous, a tenth of what was measured on two slow cores: what is refused here would certainly have
+ended in the system killing the process, or after months. What fits a bound may still be too much.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from .._errors import InputError, refusal
+
+_LONGEST = 30 * 86400.0  # seconds
+_GPU_SPEED = 1000.0  # at most so many times the speed of two cores
+_UNITS = ((86400.0 * 365, "years"), (86400.0, "days"), (3600.0, "hours"))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a run takes at least: bytes of memory that it holds at one time, seconds on a CPU of two cores."""
+
+    memory: float
+    seconds: float
+
+
+def require_affordable(cost: Cost, device: str, **options: object) -> None:
+    """Raises InputError where a run needs more memory than is free on its device, or more than 30 days.
+
+    Args:
+        cost: of the run.
+        device: "cpu" or "cuda".
+        options: those that the cost grows with, by their names, as the refusal shows them.
+    """
+    seconds = cost.seconds / (_GPU_SPEED if device == "cuda" else 1.0)
+    free = _free_memory(device)
+    rows = [(f"--{name.replace('_', '-')}", f"{value}") for name, value in options.items()]
+    rows += [("memory", _gigabytes(cost.memory)), ("time", f"at least {_duration(seconds)}")]
+    remedy = f"Choose {'a smaller value' if len(options) == 1 else 'smaller values'}."
+    if cost.memory > free:
+        words = f"the run needs more memory than the {free / 1e9:.0f} GB that are free"
+        raise InputError(refusal(words, rows, remedy))
+    if seconds > _LONGEST:
+        raise InputError(refusal("the run would take too long", rows, remedy))
+
+
+def _free_memory(device: str) -> float:
+    """Bytes; infinite where the system does not tell."""
+    if device == "cuda":
+        return float(torch.cuda.mem_get_info()[0])
+    try:
+        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
+        [available] = [line for line in lines if line.startswith("MemAvailable:")]
+        return 1024.0 * int(available.split()[1])
+    except (OSError, ValueError):  # no Linux
+        return _physical_memory()
+
+
+def _physical_memory() -> float:
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, OSError, ValueError):  # Windows
+        return float("inf")
+
+
+def _gigabytes(size: float) -> str:
+    return f"at least {size / 1e9:,.0f} GB" if size >= 1e9 else "less than 1 GB"
+
+
+def _duration(seconds: float) -> str:
+    for unit, name in _UNITS:
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:,.0f} {name}"
+    return f"{seconds / 60:,.0f} minutes" if seconds >= 120 else f"{seconds:.0f} seconds"
