@@ -62,20 +62,33 @@ def _leave_out_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _thin_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep every nth case of each function marked `thinned(n)`."""
+    """Keep one case of each row of a function marked `thinned(n)`, and one engine of each case of the other tables."""
     if _runs_everything(config):
         return
-    cases: dict[str, list[pytest.Item]] = {}
+    functions: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("thinned"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    _deselect(config, items, [item for name, group in cases.items() for item in _others(name, group)])
+        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    _deselect(config, items, [item for name, group in functions.items() for item in _others(name, group)])
 
 
 def _others(name: str, group: list[pytest.Item]) -> Iterator[pytest.Item]:
     mark = group[0].get_closest_marker("thinned")
-    places = choose_cases(name, len(group), mark.args[0] if mark else 1)
-    return (item for place, item in enumerate(group) if place not in places)
+    if mark:
+        places = choose_cases(name, len(group), mark.args[0])
+        return (item for place, item in enumerate(group) if place not in places)
+    cases = list(dict.fromkeys(map(_case, group)))
+    engines = {case: choose_engine(name, place) for place, case in enumerate(cases)} if len(cases) > 1 else {}
+    return (item for item in group if _engine(item) not in (None, engines.get(_case(item), _engine(item))))
+
+
+def _engine(item: pytest.Item) -> str | None:
+    specification = getattr(item, "callspec", None)
+    return specification.params.get("engine") if specification else None
+
+
+def _case(item: pytest.Item) -> str:
+    """The test's name without its engine."""
+    return item.nodeid.replace(str(_engine(item)), "")
 
 
 def _hurry(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -86,13 +99,7 @@ def _hurry(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def _is_fast(item: pytest.Item) -> bool:
     folder = item.nodeid.split("/")[1] if item.nodeid.count("/") > 1 else ""
-    engine = _parameters(item).get("engine")
-    return folder not in LONG_FOLDERS and engine in (None, choose_engine(item.nodeid.replace(str(engine), "")))
-
-
-def _parameters(item: pytest.Item) -> dict[str, object]:
-    specification = getattr(item, "callspec", None)
-    return specification.params if specification else {}
+    return folder not in LONG_FOLDERS and _engine(item) in (None, choose_engine(_case(item)))
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:

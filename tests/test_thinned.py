@@ -31,3 +31,17 @@ def test_the_mark_thins_out(case: int, request: pytest.FixtureRequest) -> None:
     everything = request.config.getoption("--slow") or "slow" in (request.config.getoption("markexpr") or "")
     name = request.node.nodeid.partition("[")[0]
     assert everything or case in choose_cases(name, 30, 3)
+
+
+@pytest.mark.parametrize("case", range(4))
+def test_a_table_takes_turns_between_engines(case: int, engine: str, request: pytest.FixtureRequest) -> None:
+    everything = request.config.getoption("--slow") or "slow" in (request.config.getoption("markexpr") or "")
+    fast = request.config.getoption("--fast")
+    assert everything or fast or engine == choose_engine(request.node.nodeid.partition("[")[0], case)
+
+
+def test_what_is_no_table_runs_on_each_engine(engine: str, request: pytest.FixtureRequest) -> None:
+    name = request.node.nodeid
+    both = {name.replace(engine, one) for one in ENGINES}
+    collected = {item.nodeid for item in request.session.items}
+    assert request.config.getoption("--fast") or both <= collected or len(collected) == 1
