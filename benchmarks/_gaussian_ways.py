@@ -2,8 +2,9 @@
 
     python benchmarks/_gaussian_ways.py WAY GAUSSIANS SIDE
 
-prints the inputs' bytes and those that the process grew by at most during a step: forward and backward. A smaller step
-has compiled what there is to compile. Linux only: the peak is set back by /proc/self/clear_refs.
+prints bytes: of inputs; of inputs, gradients, tile lists and image together; and of inputs and what the process grew by
+at most during a step, forward and backward. A step before it has compiled what there is to compile. Linux only: the
+peak is set back by /proc/self/clear_refs.
 """
 
 from __future__ import annotations
@@ -16,19 +17,23 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 os.environ |= {"ENABLE_TAICHI_HEADER_PRINT": "False", "ENABLE_QUADRANTS_HEADER_PRINT": "False"}
 
 import torch
 from torch import Tensor
 
+from _gaussian_hand_ops import FLOATS, Order, build_ops, replace_ops
 from tinsmith.render.gaussians import rasterization
 
 ENGINES = ("taichi", "quadrants")
 TILE = 16
 FAINTEST, MOST, OPAQUE = 1 / 255, 0.999, 1e-4
-Way = Callable[..., Tensor]
-"""Means, quats, scales, opacities, colors, view matrix, intrinsics, side -> image, alpha last."""
+Way = Callable[..., Sequence[Tensor]]
+"""Means, quats, scales, opacities, colors, view matrix, intrinsics, side -> colors and alpha, (side, side, 3 and 1)."""
+LISTS = ("tiles_per_gauss", "isect_ids", "flatten_ids", "isect_offsets")
+"""What of the dict of a rasterization is tile lists."""
 
 
 def scene(n: int, side: int) -> list[Tensor]:
@@ -45,10 +50,29 @@ def scene(n: int, side: int) -> list[Tensor]:
 def ours(engine: str) -> Way:
     """`ts.render.gaussians`, colors and alpha."""
 
-    def render(*given: Tensor, side: int) -> Tensor:
-        *gaussians, view, intrinsics = given
-        images, alphas, _ = rasterization(*gaussians, view[None], intrinsics[None], side, side, engine=engine)
-        return torch.cat([images[0], alphas[0]], -1)
+    def render(*given: Tensor, side: int) -> Sequence[Tensor]:
+        return rendered(engine, *given, side=side)[:2]
+
+    return render
+
+
+def rendered(engine: str, *given: Tensor, side: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Colors, alpha and the dict of what was on the way."""
+    *gaussians, view, intrinsics = given
+    images, alphas, meta = rasterization(*gaussians, view[None], intrinsics[None], side, side, engine=engine)
+    return images[0], alphas[0], meta
+
+
+def by_hand(engine: str, order: Order) -> Way:
+    """The same renderer with gradients written by hand."""
+    ops: dict[str, Any] = {}
+
+    def render(*given: Tensor, side: int) -> Sequence[Tensor]:
+        kind = FLOATS[given[0].dtype]
+        if kind not in ops:
+            ops[kind] = build_ops(engine, fp=kind, order=order)
+        with replace_ops(ops[kind], engine, given[0]):
+            return rendered(engine, *given, side=side)[:2]
 
     return render
 
@@ -63,7 +87,7 @@ def by_tiles(
     intrinsics: Tensor,
     *,
     side: int,
-) -> Tensor:
+) -> Sequence[Tensor]:
     """As one writes it in torch: Gaussians projected at once and sorted by depth, then each tile with those in it."""
     mean2d, conic, depth, radius = _projected(means, quats, scales, opacities, view, intrinsics, side)
     order = depth.detach().argsort()
@@ -86,7 +110,7 @@ def by_tiles(
             before = torch.cat([torch.ones_like(through[..., :1]), through[..., :-1]], -1)
             tiles.append(torch.where(through > OPAQUE, alpha * before, 0.0) @ shown[i])
         rows.append(torch.cat(tiles, 1))
-    return torch.cat(rows, 0)
+    return torch.cat(rows, 0).split([3, 1], -1)
 
 
 def _projected(
@@ -125,10 +149,11 @@ def _projected(
 def step(way: Way, given: Sequence[Tensor], side: int) -> Callable[[], Sequence[Tensor]]:
     """Forward and backward in all that Gaussians have."""
     leaves = [tensor.clone().requires_grad_() for tensor in given[:5]]
-    cotangent = torch.rand(side, side, 4, generator=torch.Generator().manual_seed(1))
+    draw = torch.Generator().manual_seed(1)
+    cotangents = [torch.rand(side, side, size, generator=draw, dtype=given[0].dtype) for size in (3, 1)]
 
     def run() -> Sequence[Tensor]:
-        return torch.autograd.grad(way(*leaves, *given[5:], side=side), leaves, cotangent)
+        return torch.autograd.grad(way(*leaves, *given[5:], side=side), leaves, cotangents)
 
     return run
 
@@ -137,20 +162,30 @@ def way_of(name: str) -> Way:
     return by_tiles if name == "torch" else ours(name)
 
 
-def taken(name: str, n: int, side: int) -> tuple[int, int]:
-    """Bytes of inputs, and of inputs and step."""
+class Memory(NamedTuple):
+    """Bytes: of the inputs; of inputs, gradients, tile lists and image; and of the inputs and what a step takes."""
+
+    inputs: int
+    needed: int
+    taken: int
+
+
+def measure_memory(name: str, n: int, side: int) -> Memory:
     way = way_of(name)
-    for _ in range(2):
-        step(way, scene(500, 64), 64)()
     given = scene(n, side)
     size = sum(tensor.nbytes for tensor in given)
     run = step(way, given, side)
+    needed = size + sum(tensor.nbytes for tensor in run())  # and compiles
+    with torch.no_grad():
+        images, alphas, meta = rendered("taichi" if name == "torch" else name, *given, side=side)
+    needed += images.nbytes + alphas.nbytes + sum(meta[key].nbytes for key in LISTS)
+    del images, alphas, meta
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     before = _of_status("VmRSS")
     run()
-    return size, size + _of_status("VmHWM") - before
+    return Memory(size, needed, size + _of_status("VmHWM") - before)
 
 
 def _of_status(name: str) -> int:
@@ -159,14 +194,15 @@ def _of_status(name: str) -> int:
     return 1024 * int(found[1])
 
 
-def in_a_process(name: str, n: int, side: int) -> tuple[int, int]:
+def measure_in_a_process(name: str, n: int, side: int) -> Memory:
     """What is taken in a process that has done nothing else."""
     command = [sys.executable, str(Path(__file__)), name, str(n), str(side)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    size, total = done.stdout.split()[-2:]
-    return int(size), int(total)
+    # Each tensor is memory of its own, given back when it goes: what malloc would keep is not what a step needs.
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return Memory(*map(int, done.stdout.split()[-3:]))
 
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    print(*taken(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    print(*measure_memory(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))

@@ -1,4 +1,4 @@
-"""Splatting of 3-D Gaussians against the same in plain torch, a tile at a time.
+"""Splatting of 3-D Gaussians against the same in plain torch, a tile at a time, and against gradients by hand.
 
     python benchmarks/gaussians.py [--gaussians 10000] [--side 128] [--rounds 15] [--out benchmarks/results]
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -22,26 +22,50 @@ from rich.console import Console
 from torch import Tensor
 
 import _gaussian_ways as ways
-from _harness import Effort, Timing, ratio, timed
+from _gaussian_hand_ops import ORDERS, Order
+from _harness import Effort, Figure, Timing, ratio, timed
 from _report import HEADINGS, Row, machine, show
 
 RESULTS = Path(__file__).parent / "results"
 TORCH = "plain torch, by tiles"
 BAR, AIM = 3.0, 8.0
+BAR_BY_HAND, AIM_BY_HAND = 1.3, 1.1
+BAR_OF_MEMORY = 1.5
+
+
+def ours(engine: str) -> str:
+    return f"tinsmith on {engine}"
+
+
+def by_hand(engine: str, order: Order) -> str:
+    return f"by hand, {order}, on {engine}"
 
 
 def chosen() -> dict[str, ways.Way]:
-    return {f"tinsmith on {engine}": ways.ours(engine) for engine in ways.ENGINES} | {TORCH: ways.by_tiles}
+    found = {TORCH: ways.by_tiles}
+    for engine in ways.ENGINES:
+        found[ours(engine)] = ways.ours(engine)
+        found |= {by_hand(engine, order): ways.by_hand(engine, order) for order in ORDERS}
+    return found
 
 
 def require_agreement(given: Sequence[Tensor], side: int) -> None:
-    """Whoever computes something else may be as fast as they like."""
-    found = {name: [way(*given, side=side), *ways.step(way, given, side)()] for name, way in chosen().items()}
+    """Whoever computes something else may be as fast as they like. In float64 generated gradients are those by hand."""
+    found = {name: [*way(*given, side=side), *ways.step(way, given, side)()] for name, way in chosen().items()}
     for name, tensors in found.items():
-        for one, other in zip(tensors, found[TORCH], strict=True):
-            difference = (one - other).norm() / other.norm()
-            if difference > 5e-3:
-                raise SystemExit(f"Gaussians: {name} computes something else: differs by {difference:.1e}")
+        require_close(name, tensors, found[TORCH], 5e-3)
+    exact = [tensor.double() for tensor in ways.scene(300, 48)]
+    for engine in ways.ENGINES:
+        generated = ways.step(ways.ours(engine), exact, 48)()
+        for order in ORDERS:
+            require_close(by_hand(engine, order), ways.step(ways.by_hand(engine, order), exact, 48)(), generated, 1e-9)
+
+
+def require_close(name: str, tensors: Sequence[Tensor], others: Sequence[Tensor], bound: float) -> None:
+    for one, other in zip(tensors, others, strict=True):
+        difference = (one - other).norm() / other.norm()
+        if not difference <= bound:
+            raise SystemExit(f"Gaussians: {name} computes something else: differs by {difference:.1e}")
 
 
 def forward(way: ways.Way, given: Sequence[Tensor], side: int) -> Callable[[], None]:
@@ -62,24 +86,48 @@ def measured(given: Sequence[Tensor], side: int, effort: Effort) -> dict[str, di
 
 
 def rows(timings: dict[str, dict[str, Timing]], what: str) -> list[Row]:
-    """Each of our engines against torch."""
+    """Each of our engines against torch, and against the faster of the gradients by hand."""
     found = []
     for asked, by_who in timings.items():
-        bar, aim = (BAR, AIM) if "backward" in asked else (None, None)
-        found += [
-            Row(f"{what}, {asked}", who, TORCH, ratio(by_who[TORCH], timing), bar=bar, aim=aim)
-            for who, timing in by_who.items()
-            if who != TORCH
-        ]
+        has_backward = "backward" in asked
+        bar, aim = (BAR, AIM) if has_backward else (None, None)
+        for engine in ways.ENGINES:
+            mine = by_who[ours(engine)]
+            found.append(Row(f"{what}, {asked}", ours(engine), TORCH, ratio(by_who[TORCH], mine), bar=bar, aim=aim))
+            if has_backward:
+                best = min((by_hand(engine, order) for order in ORDERS), key=lambda who: by_who[who].median)
+                times = ratio(mine, by_who[best])
+                found.append(Row(f"{what}, {asked}", ours(engine), best, times, "<=", bar=BAR_BY_HAND, aim=AIM_BY_HAND))
     return found
 
 
-def memory(n: int, side: int) -> list[str]:
-    lines = [f"| {n:,} Gaussians, {side} x {side} | inputs, MB | inputs and step, MB |", "|---|---:|---:|"]
-    for engine in ways.ENGINES:
-        size, total = ways.in_a_process(engine, n, side)
-        lines.append(f"| tinsmith on {engine} | {size / 1e6:.1f} | {total / 1e6:.1f} |")
+def memory_rows(peaks: Mapping[str, ways.Memory], what: str) -> list[Row]:
+    parts = "inputs, gradients, lists, image"
+    return [
+        Row(
+            f"{what}, memory of a step",
+            ours(engine),
+            parts,
+            Figure(*[peak.taken / peak.needed] * 3),
+            "<=",
+            BAR_OF_MEMORY,
+        )
+        for engine, peak in peaks.items()
+    ]
+
+
+def memory_table(peaks: Mapping[str, ways.Memory], what: str) -> list[str]:
+    lines = [
+        f"| {what} | inputs, MB | inputs, gradients, lists, image, MB | inputs and step, MB |",
+        "|---|---:|---:|---:|",
+    ]
+    for engine, peak in peaks.items():
+        lines.append(f"| {ours(engine)} | " + " | ".join(f"{size / 1e6:.1f}" for size in peak) + " |")
     return lines
+
+
+def describe_size(n: int, side: int) -> str:
+    return f"{n:,} Gaussians, {side} x {side}"
 
 
 def main() -> int:
@@ -98,10 +146,12 @@ def main() -> int:
     given = ways.scene(options.gaussians, options.side)
     require_agreement(given, options.side)
     timings = measured(given, options.side, Effort(options.rounds, moment=0.05, patience=60))
-    found = rows(timings, f"{options.gaussians:,} Gaussians, {options.side} x {options.side}")
+    found = rows(timings, describe_size(options.gaussians, options.side))
+    peaks = {engine: ways.measure_in_a_process(engine, many, large) for engine in ways.ENGINES}
+    found += memory_rows(peaks, describe_size(many, large))
     show(found, "Gaussians", Console())
     options.out.mkdir(exist_ok=True)
-    text = report(found, timings, memory(many, large), options.rounds, load)
+    text = report(found, timings, memory_table(peaks, describe_size(many, large)), options.rounds, load)
     (options.out / "gaussians-cpu.md").write_text(text, encoding="utf-8")
     return int(not options.quick and any(row.verdict == "MISSED" for row in found))
 
@@ -113,7 +163,8 @@ def report(
         "# Splatting of Gaussians: ours and plain torch",
         "",
         f"Float32; gradients of color and alpha in means, rotations, scales, opacities and colors. Medians of {rounds} "
-        "interleaved rounds; in brackets the middle half of the ratios within a round.",
+        "interleaved rounds; in brackets the middle half of the ratios within a round. Gradients by hand are those of "
+        "blending, projection and covariances, with the faster of two kernels for blending.",
         "",
         f"{machine()}. Load average before: {load:.1f}.",
         "",

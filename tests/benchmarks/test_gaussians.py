@@ -5,6 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+
+from support import gaussians as given
+from tinsmith.render._ops import built
+from tinsmith.render.gaussians import rasterization
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 WITH_A_WRONG_WAY = """\
@@ -30,7 +35,66 @@ def test_a_quick_run_writes_a_page(tmp_path):
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "gaussians-cpu.md").read_text(encoding="utf-8")
     assert "| 100 Gaussians, 32 x 32, forward and backward | tinsmith on quadrants | plain torch, by tiles |" in page
-    assert "| 300 Gaussians, 64 x 64 | inputs, MB | inputs and step, MB |" in page
+    assert "| 100 Gaussians, 32 x 32, forward and backward | tinsmith on taichi | by hand, " in page
+    assert "| 300 Gaussians, 64 x 64, memory of a step | tinsmith on taichi | inputs, gradients, lists, image |" in page
+
+
+@pytest.mark.parametrize("order", ["back to front", "front to back"])
+def test_gradients_by_hand_are_the_generated_ones(engine, lang64, order, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from _gaussian_hand_ops import build_ops
+
+    scene = given.scene(cameras=1)
+    torch.manual_seed(1)
+    covars = torch.rand(24, 6, dtype=torch.float64) * 0.01
+    covars[:, [0, 3, 5]] += 0.05
+    cameras = (scene["viewmats"], scene["Ks"], torch.zeros(24, dtype=torch.int32), torch.arange(24).int())
+    radii = 9 * (scene["means"][:, 2:] > -2.9).int().expand(24, 2).contiguous()
+    images, alphas, meta = rasterization(**scene, width=given.WIDTH, height=given.HEIGHT, engine=engine)
+    starts = torch.cat([meta["isect_offsets"].flatten(), torch.tensor([len(meta["flatten_ids"])])]).int()
+    blended = (
+        *(meta[name] for name in ("means2d", "conics")),
+        scene["colors"][meta["gaussian_ids"]],
+        meta["opacities"],
+    )
+    calls = {
+        "gaussian_covariance": (2, (scene["quats"], scene["scales"]), {}),
+        "gaussian_projection": (
+            2,
+            (scene["means"], covars, *cameras, radii),
+            {"width": 40.0, "height": 24.0, "eps2d": 0.3},
+        ),
+        "gaussian_blend": (4, (*blended, meta["flatten_ids"], starts), {"v": 1, "h": 32, "w": 48}),
+    }
+    ops = build_ops(engine, fp="f64", order=order)
+    assert {name for name, *_ in ops} == calls.keys()
+    for (name, *static), by_hand in ops.items():
+        count, tensors, options = calls[name]
+        generated = built(name, engine, scene["means"], *static)
+        found = [gradients(op, count, tensors, options) for op in (by_hand, generated)]
+        for one, other in zip(*found, strict=True):
+            assert other.abs().max() > 1e-3
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def gradients(op, count, tensors, options):
+    """Of all outputs in the first inputs."""
+    leaves = [tensor.detach().requires_grad_() for tensor in tensors[:count]]
+    outputs = op(*leaves, *tensors[count:], **options)
+    outputs = [outputs] if isinstance(outputs, torch.Tensor) else outputs
+    draw = torch.Generator().manual_seed(3)
+    cotangents = [torch.randn(y.shape, generator=draw, dtype=y.dtype) for y in outputs]
+    return torch.autograd.grad(outputs, leaves, cotangents)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
+def test_a_step_with_many_gaussians_keeps_to_its_memory(engine, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from _gaussian_ways import measure_in_a_process
+
+    memory = measure_in_a_process(engine, 100_000, 512)
+    assert memory.inputs < memory.needed < memory.taken <= 1.5 * memory.needed
 
 
 @pytest.mark.slow

@@ -4,20 +4,20 @@ from types import ModuleType
 from typing import Any
 
 
-def counting_sort(lang: ModuleType) -> Any:
+def counting_sort(lang: ModuleType, *, cells_dtype: str = "i64") -> Any:
     """Build the kernel for an engine. Its parameters, int32 unless said; no gradient:
 
-        cells  [n] int64    a number below `count` for each
+        cells  [n] `cells_dtype`, a number below `count` for each
         place  [n]          where each goes: those of one number beside each other, in the order that they come
         start  [count + 1]  where those of a number begin
         tally  [count]      starts at zero
 
     Passes over memory in one thread: 200 000 samples take a millisecond, where `torch.argsort` takes ten.
     """
-    array, longs = lang.types.ndarray(lang.i32, ndim=1), lang.types.ndarray(lang.i64, ndim=1)
+    array, cell_array = lang.types.ndarray(lang.i32, ndim=1), lang.types.ndarray(getattr(lang, cells_dtype), ndim=1)
 
     @lang.kernel
-    def counting_sort(cells: longs, place: array, start: array, tally: array):
+    def counting_sort(cells: cell_array, place: array, start: array, tally: array):
         lang.loop_config(serialize=True)
         for i in range(cells.shape[0]):
             tally[cells[i]] = tally[cells[i]] + 1

@@ -78,18 +78,20 @@ def isect_tiles(
     images, n_images = _images(function, means2d, packed, n_images, image_ids)
     _require_bits(function, n_images, tile_width * tile_height)
     low, span = _boxes(means2d.reshape(-1, 2), radii.reshape(-1, 2), tile_size, tile_width, tile_height)
-    counts = span.prod(-1)
+    counts = span.prod(-1, dtype=torch.int32)
     flat = depths.reshape(-1).float()
     order = counts.nonzero()[:, 0]
     if sort:
         order = order[flat[order].argsort(stable=True)]
     ids, tiles = _expand_pairs(order, counts, low, span, tile_width)
-    tiles += images[ids] * (tile_width * tile_height)
+    del order, low, span
+    tiles += images.index_select(0, ids).mul_(tile_width * tile_height)
     if sort:
         place = _places(tiles, n_images * tile_width * tile_height, depths, engine)
-        ids, tiles = ids[place], tiles[place]
-    keys = _keys(tiles, flat[ids], tile_width * tile_height)
-    return counts.view(depths.shape).int(), keys, ids.int()
+        ids, tiles = ids.index_select(0, place), tiles.index_select(0, place)
+        del place
+    keys = _keys(tiles, flat.index_select(0, ids), tile_width * tile_height)
+    return counts.view(depths.shape), keys, ids
 
 
 @torch.no_grad()
@@ -115,7 +117,7 @@ def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_
     n_tiles = tile_width * tile_height
     bits = n_tiles.bit_length()
     upper = isect_ids >> _DEPTH_BITS
-    tiles = (upper >> bits) * n_tiles + (upper & ((1 << bits) - 1))
+    tiles = (upper >> bits).mul_(n_tiles).add_(upper.bitwise_and_((1 << bits) - 1))
     all_tiles = torch.arange(n_images * n_tiles, device=isect_ids.device)
     return torch.searchsorted(tiles, all_tiles).int().view(n_images, tile_height, tile_width)
 
@@ -130,9 +132,10 @@ def _images(
             headline = f"Packed Gaussians of `{function}` need to know their images."
             raise ArgumentError(refusal(headline, rows, "Pass both `n_images` and `image_ids`."))
         require_shape(function, "image_ids", image_ids, "[nnz]", means2d.shape[:1])
-        return image_ids.long(), n_images
+        return image_ids.int(), n_images
     n_images = means2d.shape[:-2].numel()
-    return torch.arange(n_images, device=means2d.device).repeat_interleave(means2d.shape[-2]), n_images
+    images = torch.arange(n_images, dtype=torch.int32, device=means2d.device)
+    return images.repeat_interleave(means2d.shape[-2]), n_images
 
 
 def _require_bits(function: str, n_images: int, n_tiles: int) -> None:
@@ -141,24 +144,32 @@ def _require_bits(function: str, n_images: int, n_tiles: int) -> None:
         raise ArgumentError(refusal(f"`{function}` has more tiles than keys count.", rows, "Render fewer at once."))
 
 
+# These lists are the most memory that a step with many Gaussians holds at once. So they are int32, their parts go as
+# soon as they were used, and what can be computed in place is.
+
+
 def _boxes(means2d: Tensor, radii: Tensor, tile_size: int, tile_width: int, tile_height: int) -> tuple[Tensor, Tensor]:
-    """The first tile of each Gaussian, and how many there are along x and y."""
+    """The first tile of each Gaussian, and how many there are along x and y; int32."""
     centre, reach = means2d / tile_size, radii / tile_size
     limits = means2d.new_tensor([tile_width, tile_height])
-    low = (centre - reach).floor().clamp(min=torch.zeros_like(limits), max=limits).long()
-    high = (centre + reach).ceil().clamp(min=torch.zeros_like(limits), max=limits).long()
-    return low, (high - low) * (radii > 0).all(-1, keepdim=True)
+    low = (centre - reach).floor_().clamp_(min=torch.zeros_like(limits), max=limits).int()
+    high = centre.add_(reach).ceil_().clamp_(min=torch.zeros_like(limits), max=limits).int()
+    return low, high.sub_(low).mul_((radii > 0).all(-1, keepdim=True))
 
 
 def _expand_pairs(order: Tensor, counts: Tensor, low: Tensor, span: Tensor, tile_width: int) -> tuple[Tensor, Tensor]:
-    """A pair for each tile of each Gaussian, in this order: the Gaussian, and the tile in its image."""
+    """A pair for each tile of each Gaussian, in this order: the Gaussian, and the tile in its image; int32."""
     counts = counts[order]
-    ends = counts.cumsum(0)
-    ids = order.repeat_interleave(counts)
-    within = torch.arange(len(ids), device=order.device) - (ends - counts).repeat_interleave(counts)
-    columns = span[ids, 0]
-    down = within.div(columns, rounding_mode="floor")
-    return ids, (low[ids, 1] + down) * tile_width + low[ids, 0] + within - down * columns
+    before = counts.cumsum(0).sub_(counts)
+    ids = order.int().repeat_interleave(counts)
+    down = torch.arange(len(ids), dtype=torch.int32, device=order.device)
+    down -= before.int().repeat_interleave(counts)
+    columns = span[:, 0].index_select(0, ids)
+    across = down % columns
+    down = down.div_(columns, rounding_mode="floor")
+    del columns
+    down.add_(low[:, 1].index_select(0, ids)).mul_(tile_width)
+    return ids, down.add_(across).add_(low[:, 0].index_select(0, ids))
 
 
 def _places(tiles: Tensor, count: int, like: Tensor, engine: str | None) -> Tensor:
@@ -166,19 +177,23 @@ def _places(tiles: Tensor, count: int, like: Tensor, engine: str | None) -> Tens
     if tiles.device.type != "cpu":
         return tiles.argsort(stable=True)
     goes_to, _ = get_op("gaussian_sort", engine, like)(tiles, ends=count + 1)
-    place = torch.empty_like(tiles)
-    place[goes_to.long()] = torch.arange(len(tiles))
-    return place
+    place = torch.empty_like(goes_to)
+    return place.index_copy_(0, goes_to.long(), torch.arange(len(tiles), dtype=torch.int32))
 
 
 def _keys(tiles: Tensor, depths: Tensor, n_tiles: int) -> Tensor:
     image = tiles.div(n_tiles, rounding_mode="floor")
-    upper = (image << n_tiles.bit_length()) | (tiles - image * n_tiles)
-    return (upper << _DEPTH_BITS) | (depths.contiguous().view(torch.int32).long() & 0xFFFFFFFF)
+    tiles = tiles - image * n_tiles
+    keys = image.long()
+    del image
+    keys.bitwise_left_shift_(n_tiles.bit_length()).bitwise_or_(tiles)
+    keys.bitwise_left_shift_(_DEPTH_BITS)
+    return keys.bitwise_or_(depths.view(torch.int32).long().bitwise_and_(0xFFFFFFFF))
 
 
 @register_maker("gaussian_sort")
 def _sort(lang: Any, _fp: str) -> Any:
-    spec = "cells[n]: i64 -> place[n]: i32, start[ends]: i32"
+    spec = "cells[n]: i32 -> place[n]: i32, start[ends]: i32"
     scratch = "tally[ends - 1]: i32"
-    return steady(spec, kernels.counting_sort(lang), scratch=scratch, init={"place": "empty"}, name="gaussian_sort")
+    kernel = kernels.counting_sort(lang, cells_dtype="i32")
+    return steady(spec, kernel, scratch=scratch, init={"place": "empty"}, name="gaussian_sort")
