@@ -21,6 +21,7 @@ from ._rasterization import rasterization
 from ._rasterization_2dgs import RasterizedSurfels, rasterization_2dgs
 from ._relocation import compute_relocation
 from ._splat_files import load_ply, load_splats, save_ply, save_splats
+from ._spz import load_spz, save_spz
 from ._tiles import isect_offset_encode, isect_tiles
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "isect_tiles",
     "load_ply",
     "load_splats",
+    "load_spz",
     "quat_scale_to_covar_preci",
     "rasterization",
     "rasterization_2dgs",
@@ -44,5 +46,6 @@ __all__ = [
     "rasterize_to_pixels_2dgs",
     "save_ply",
     "save_splats",
+    "save_spz",
     "spherical_harmonics",
 ]

@@ -31,7 +31,8 @@ _SHAPES: dict[str, tuple[int | str, ...]] = {
     "shN": ("K", 3),
 }
 """Each tensor's axes after N; K is 0, 3, 8, 15 or 24."""
-_FEW = (0, 3, 8, 15, 24)
+COEFFICIENTS = (0, 3, 8, 15, 24)
+"""What K may be, by the degree of the harmonics."""
 _LONGEST_HEADER = 1 << 16  # bytes; a header of degree 4 has 2 thousand
 _TYPES = {
     name: np.dtype(code)
@@ -114,20 +115,17 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
           because  No such file or directory
     """
     path = Path(path)
-    try:
-        whole = path.read_bytes()
-    except OSError as cause:
-        raise _make_error("the splats cannot be read", path, cause.strerror or str(cause)) from cause
+    whole = read_bytes(path)
     header = _header(path, whole)
     vertices = _vertices(path, whole, header)
     names = vertices.dtype.names or ()
     rest = sum(name.startswith("f_rest_") for name in names)
-    if rest % 3 or rest // 3 not in _FEW:
-        raise _make_error("the splats cannot be read", path, f"{rest} properties f_rest_*: expected 0, 9, 24, 45 or 72")
+    if rest % 3 or rest // 3 not in COEFFICIENTS:
+        raise make_read_error(path, f"{rest} properties f_rest_*: expected 0, 9, 24, 45 or 72")
     wanted = _property_names(rest // 3)
     missing = [name for name in wanted if name not in names and not name.startswith("n")]
     if missing:
-        raise _make_error("the splats cannot be read", path, f"there is no property {missing[0]}")
+        raise make_read_error(path, f"there is no property {missing[0]}")
 
     def columns(*names: str) -> Tensor:
         values = np.stack([vertices[name].astype(np.float32) for name in names], 1) if names else None
@@ -198,8 +196,15 @@ def load_splats(path: str | Path) -> dict[str, Tensor]:
         checked_splats("load_splats", found)
     except (OSError, SafetensorError, ArgumentError, ShapeError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
-        raise _make_error("the splats cannot be read", Path(path), reason) from cause
+        raise make_read_error(Path(path), reason) from cause
     return found
+
+
+def read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as cause:
+        raise make_read_error(path, cause.strerror or str(cause)) from cause
 
 
 def write_bytes(path: Path, whole: bytes) -> None:
@@ -233,7 +238,7 @@ def checked_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: 
     for name, axes in _SHAPES.items():
         came = tuple(held[name].shape)
         expected = (count, *(came[1] if axis == "K" and len(came) == 3 else axis for axis in axes))
-        if came != expected or (name == "shN" and came[1] not in _FEW):
+        if came != expected or (name == "shN" and came[1] not in COEFFICIENTS):
             words = ", ".join(map(str, ("N", *axes)))
             rows = [(name, f"[{words}] = {came}", f"N is {count}" + ", K is 0, 3, 8, 15 or 24" * (name == "shN"))]
             raise ShapeError(refusal(f"`{name}` of `{function}` does not fit", rows))
@@ -267,7 +272,7 @@ def _header(path: Path, whole: bytes) -> _Header:
     end = whole.find(b"end_header", 0, _LONGEST_HEADER)
     after = whole.find(b"\n", end)
     if not whole.startswith(b"ply") or end < 0 or after < 0:
-        raise _make_error("the splats cannot be read", path, "it is no PLY: there is no header")
+        raise make_read_error(path, "it is no PLY: there is no header")
     lines = [line.split() for line in whole[:end].decode("ascii", "replace").splitlines()[1:]]
     elements: list[_Element] = []
     form = ""
@@ -280,11 +285,9 @@ def _header(path: Path, whole: bytes) -> _Header:
             elif words[:1] == ["property"]:
                 elements[-1] = _with_property(elements[-1], words)
         except (IndexError, KeyError, ValueError) as cause:
-            raise _make_error("the splats cannot be read", path, f"a line of the header: {' '.join(words)}") from cause
+            raise make_read_error(path, f"a line of the header: {' '.join(words)}") from cause
     if form != "binary_little_endian":
-        raise _make_error(
-            "the splats cannot be read", path, f"its format is {form or 'not told'}, not binary_little_endian"
-        )
+        raise make_read_error(path, f"its format is {form or 'not told'}, not binary_little_endian")
     return _Header(tuple(elements), after + 1)
 
 
@@ -299,19 +302,23 @@ def _vertices(path: Path, whole: bytes, header: _Header) -> np.ndarray:
     place = header.size
     for element in header.elements:
         if element.has_lists:
-            raise _make_error("the splats cannot be read", path, f"element {element.name} has lists")
+            raise make_read_error(path, f"element {element.name} has lists")
         try:
             row = np.dtype(list(element.properties))
         except ValueError as cause:
-            raise _make_error("the splats cannot be read", path, f"element {element.name}: {cause}") from cause
+            raise make_read_error(path, f"element {element.name}: {cause}") from cause
         if element.name == "vertex":
             left = len(whole) - place
             if element.count < 0 or row.itemsize * element.count > left:
                 reason = f"{element.count} vertices of {row.itemsize} bytes, but {left} bytes are left"
-                raise _make_error("the splats cannot be read", path, reason)
+                raise make_read_error(path, reason)
             return np.frombuffer(whole, row, element.count, place)
         place += row.itemsize * element.count
-    raise _make_error("the splats cannot be read", path, "there is no element vertex")
+    raise make_read_error(path, "there is no element vertex")
+
+
+def make_read_error(path: Path, reason: str) -> InputError:
+    return _make_error("the splats cannot be read", path, reason)
 
 
 def _make_error(headline: str, path: Path, reason: str) -> InputError:
