@@ -25,7 +25,7 @@ FLOATS = _ops.FLOATS
 Order = Literal["back to front", "front to back"]
 ORDERS: tuple[Order, Order] = ("back to front", "front to back")
 Ops = Mapping[tuple[Any, ...], Any]
-"""By name and static values, as `tinsmith.render._ops.built` takes them."""
+"""By name and static values, as `tinsmith.render._ops.get_op` takes them."""
 
 
 def build_ops(engine: str, *, fp: str, order: Order, channels: int = 3, tile_size: int = 16) -> Ops:

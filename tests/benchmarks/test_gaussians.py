@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from support import gaussians as given
-from tinsmith.render._ops import built
+from tinsmith.render._ops import get_op
 from tinsmith.render.gaussians import rasterization
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -70,7 +70,7 @@ def test_gradients_by_hand_are_the_generated_ones(engine, lang64, order, monkeyp
     assert {name for name, *_ in ops} == calls.keys()
     for (name, *static), by_hand in ops.items():
         count, tensors, options = calls[name]
-        generated = built(name, engine, scene["means"], *static)
+        generated = get_op(name, engine, scene["means"], *static)
         found = [gradients(op, count, tensors, options) for op in (by_hand, generated)]
         for one, other in zip(*found, strict=True):
             assert other.abs().max() > 1e-3
