@@ -190,7 +190,7 @@ class Expressions:
         if name == "pow" and not types.is_float(
             expr.right.type
         ):  # torch's own rule for whole exponents, as the engine's
-            power = torch.pow if types.is_float(kind) else integer_power(kind)
+            power = FLOAT_BINARY["pow"] if types.is_float(kind) else integer_power(kind)
             return _both(left, self.run(expr.right), self._told(name, kind, power))
         return _both(left, self.as_type(expr.right, kind), self.rule(name, kind))
 

@@ -17,6 +17,29 @@ from ._casts import bits, wrapping
 # Floats -----------------------------------------------------------------------------------------
 
 
+def _keep_zero_cotangents(rule: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A rule that passes a cotangent of 0 on as 0, also where its derivative is infinite or not a number.
+
+    torch multiplies them, and gets NaN. Generated gradients do not (docs/reference/conventions.md).
+    """
+
+    def apply(*operands: torch.Tensor) -> torch.Tensor:
+        value = rule(*operands)
+        if value.grad_fn is not None:
+            value.grad_fn.register_hook(_drop_slopes_of_zero)
+        return value
+
+    return apply
+
+
+def _drop_slopes_of_zero(
+    gradients: tuple[torch.Tensor | None, ...], cotangents: tuple[torch.Tensor | None, ...]
+) -> tuple[torch.Tensor | None, ...]:
+    if any(one is not None and one.item() != 0.0 for one in cotangents):  # NaN is not 0
+        return gradients
+    return tuple([None if one is None else torch.zeros_like(one) for one in gradients])
+
+
 def _rounded(value: torch.Tensor) -> torch.Tensor:
     """To the nearest integer, halves away from zero (torch: to the even one). Derivative 0."""
     value = value.detach()
@@ -52,16 +75,16 @@ FLOAT_UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "floor": torch.floor,
     "ceil": torch.ceil,
     "round": _rounded,
-    "sqrt": torch.sqrt,
-    "rsqrt": torch.rsqrt,
+    "sqrt": _keep_zero_cotangents(torch.sqrt),
+    "rsqrt": _keep_zero_cotangents(torch.rsqrt),
     "norm": _norm,
     "exp": torch.exp,
-    "log": torch.log,
+    "log": _keep_zero_cotangents(torch.log),
     "sin": torch.sin,
     "cos": torch.cos,
     "tan": torch.tan,
-    "asin": torch.asin,
-    "acos": torch.acos,
+    "asin": _keep_zero_cotangents(torch.asin),
+    "acos": _keep_zero_cotangents(torch.acos),
     "tanh": torch.tanh,
 }
 
@@ -69,13 +92,13 @@ FLOAT_BINARY: dict[str, Callable[..., torch.Tensor]] = {
     "+": torch.add,
     "-": torch.sub,
     "*": torch.mul,
-    "/": torch.div,
+    "/": _keep_zero_cotangents(torch.div),
     "//": _floor_quotient,
     "%": _modulo,
     "min": torch.minimum,
     "max": torch.maximum,
     "atan2": torch.atan2,
-    "pow": torch.pow,
+    "pow": _keep_zero_cotangents(torch.pow),
     "straight_through": _straight_through,
 }
 
