@@ -78,7 +78,7 @@ FLOAT_UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sqrt": _keep_zero_cotangents(torch.sqrt),
     "rsqrt": _keep_zero_cotangents(torch.rsqrt),
     "norm": _norm,
-    "exp": torch.exp,
+    "exp": _keep_zero_cotangents(torch.exp),
     "log": _keep_zero_cotangents(torch.log),
     "sin": torch.sin,
     "cos": torch.cos,
