@@ -88,7 +88,7 @@ def test_a_broken_batch_is_found(lang, monkeypatch):
 
     def broken(*arguments):
         kernel = batched(*arguments)
-        return replace(kernel, body=tuple(walk.changed(one, _with_sums) for one in kernel.body))
+        return replace(kernel, body=tuple(walk.transform(one, _with_sums) for one in kernel.body))
 
     monkeypatch.setattr(_from_ir, "batched", broken)
     result = ts.gradcheck(cubes(lang), X)

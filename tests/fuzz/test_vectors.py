@@ -44,7 +44,7 @@ def test_a_mistake_of_a_vector_form_is_seen(lang, monkeypatch, body):
 
     def wrong(kernel, **options):
         found = right(kernel, **options)
-        body = tuple(walk.changed(one, with_sines) for one in found.body)
+        body = tuple(walk.transform(one, with_sines) for one in found.body)
         return found if found is kernel else replace(found, body=body)
 
     monkeypatch.setattr(_single, "strip_functions", wrong)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tinsmith.source import copied, walk
+from tinsmith.source import copy_node, walk
 
 HERE = Path(__file__)
 LEFT_OUT = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
@@ -37,7 +37,7 @@ def test_every_kind_of_statement_is_gone_into() -> None:
 @pytest.mark.parametrize("path", [*PATHS, None], ids=lambda path: path.name if path else "every kind")
 def test_a_copy_says_the_same_and_shares_nothing_that_can_be_changed(path: Path | None) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8")) if path else EVERY_KIND
-    twin = copied(tree)
+    twin = copy_node(tree)
     assert ast.dump(twin, include_attributes=True) == ast.dump(tree, include_attributes=True)
     lists = [id(part) for node in walk(tree) for part in vars(node).values() if isinstance(part, list)]
     shared = {*map(id, walk(tree)), *lists}

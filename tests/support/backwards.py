@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tinsmith.source.interpreter import interpret
-from tinsmith.source.ir import printed, types
+from tinsmith.source.ir import print_kernel, types
 from tinsmith.transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluated
 
 KINDS = {"f16": torch.float64, "f32": torch.float64, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64}
@@ -108,5 +108,5 @@ def shown(program: Program) -> str:
         texts += [str(action)[:300]] if not isinstance(action, Run) else []
         for run in runs:
             names = dict.fromkeys((*run.kernel.arrays, *run.kernel.arguments), "a")
-            texts.append(ast.unparse(printed(run.kernel, names, types.Defaults())))
+            texts.append(ast.unparse(print_kernel(run.kernel, names, types.Defaults())))
     return "\n\n".join(texts)

@@ -112,7 +112,7 @@ def binary(operator, left, right, kind=None):
 
 def select(condition, then, otherwise):
     condition, then, otherwise = of(condition).expr, of(then).expr, of(otherwise).expr
-    return E(nodes.Select(condition, then, otherwise, types.promoted(then.type, otherwise.type)))
+    return E(nodes.Select(condition, then, otherwise, types.promote(then.type, otherwise.type)))
 
 
 def cast(value, kind, keeps_bits=False):

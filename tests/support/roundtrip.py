@@ -9,7 +9,7 @@ import torch
 
 from tinsmith.engines import NAMES, Language, Parameter, array_text, of_kernel
 from tinsmith.source import build, read
-from tinsmith.source.ir import Lowered, lower, nodes, printed, types
+from tinsmith.source.ir import Lowered, lower, nodes, print_kernel, types
 
 
 def lowered(kernel: Any, *arguments: Any) -> Lowered:
@@ -56,7 +56,7 @@ def _tree(kernel: Any, found: Lowered, arguments: tuple[Any, ...]) -> ast.Functi
         elif parameter.kind != "template":
             annotations[parameter.name] = parameter.text
     annotations |= dict.fromkeys(found.fields, "_lang.template()")
-    return printed(found.kernel, annotations, _defaults(kernel))
+    return print_kernel(found.kernel, annotations, _defaults(kernel))
 
 
 def twin(kernel: Any, *arguments: Any) -> Any:

@@ -15,7 +15,7 @@ from support.roundtrip import lowered
 from tinsmith.engines import DTYPES, array_text, of_kernel
 from tinsmith.source import build
 from tinsmith.source.interpreter import interpret
-from tinsmith.source.ir import nodes, printed, types
+from tinsmith.source.ir import nodes, print_kernel, types
 from tinsmith.transforms import Tangent, tangent
 from tinsmith.transforms.adjoint import evaluated
 
@@ -182,7 +182,7 @@ def compiled(made: nodes.Kernel, lang: Any, defaults: types.Defaults) -> Any:
         name: array_text(DTYPES[one.type], one.rank, one.element, "unsafe", False) for name, one in arrays.items()
     }
     annotations |= {name: f"_lang.{kind}" for name, (kind, _) in made.arguments.items()}
-    function, _ = build(printed(made, annotations, defaults), {"_lang": lang}, "printed")
+    function, _ = build(print_kernel(made, annotations, defaults), {"_lang": lang}, "printed")
     return lang.kernel(function)
 
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from support.by_hand import DEFAULTS, array, assign, binary, branch, cast, kernel, local, loop, store, unary
-from tinsmith.source.ir import printed
+from tinsmith.source.ir import print_kernel
 from tinsmith.transforms import strip_functions
 
 X, Y = array("x"), array("y")
@@ -19,7 +19,7 @@ def of(*body, arrays=(X, Y), end=None, **settings):
 
 
 def text(one):
-    found = printed(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
+    found = print_kernel(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
     return ast.unparse(found)
 
 

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from support.by_hand import DEFAULTS, E, array, assign, atomic, branch, cast, kernel, local, loop, store, unary
-from tinsmith.source.ir import nodes, printed
+from tinsmith.source.ir import nodes, print_kernel
 from tinsmith.transforms import strip_functions
 
 X, Y, D = array("x"), array("y"), array("d", "f64")
@@ -25,7 +25,7 @@ def leave_at(expr):
 
 
 def text(one):
-    found = printed(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
+    found = print_kernel(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
     return ast.unparse(found)
 
 

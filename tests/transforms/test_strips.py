@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from support.by_hand import DEFAULTS, array, assign, branch, kernel, local, loop, store, unary
-from tinsmith.source.ir import nodes, printed
+from tinsmith.source.ir import nodes, print_kernel
 from tinsmith.transforms import strip_functions
 
 X, Y = array("x"), array("y")
@@ -23,7 +23,7 @@ def of(*body, end=None, is_parallel=True, **kinds):
 
 
 def text(one):
-    found = printed(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
+    found = print_kernel(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
     return ast.unparse(found)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..source import bound
+from ..source import bind_index
 from ._op import Op
 from ._stage import Stage
 from .backward import EngineReverse
@@ -73,7 +73,7 @@ def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mappin
     for name, role in stage.roles.items():
         for access in role.accesses:
             is_empty = any(one.extent is not None and one.extent[0] > one.extent[1] for one in access.loops)
-            index = [bound(part, known) for part in access.index]
+            index = [bind_index(part, known) for part in access.index]
             if access.is_guarded or is_empty or any(part.wide for part in index):
                 continue  # a vector as index spans several axes
             for axis, (part, size) in enumerate(zip(index, shapes.get(name, ()), strict=False)):

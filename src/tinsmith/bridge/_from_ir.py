@@ -10,7 +10,7 @@ from .._errors import GradientError, KernelError, TinsmithError, refusal, senten
 from ..engines import Compiled, Engine, Language
 from ..kernels import ARITHMETIC
 from ..source import build
-from ..source.ir import NotCovered, nodes, printed, types
+from ..source.ir import NotCovered, nodes, print_kernel, types
 from ..transforms import batched, flat, has_elements_at_top, serialized, strip_functions
 from ._uncompiled import reverse_remedy
 
@@ -67,7 +67,7 @@ def compile_ir(
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
     if stage.engine.device_type() == "cpu" and not variant.adjoint and not stage.is_checked:
         kernel = strip_functions(kernel, has_powers=stage.engine.has_fast_vectors)
-    tree = printed(kernel, texts, defaults)
+    tree = print_kernel(kernel, texts, defaults)
     function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
     # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
     is_users = is_same or bool(variant.batched)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..engines import Language
 from ..source import Source, build
-from ..source.ir import nodes, printed, types, walk
+from ..source.ir import nodes, print_kernel, types, walk
 from ._binding import Bound
 from ._launcher import Launcher
 from ._links import Links
@@ -43,7 +43,7 @@ def name_fields(launcher: Launcher, bound: Bound, gradients: frozenset[str]) -> 
     wanted = {*arrays, *kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in wanted}
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
-    tree = printed(kernel, texts, defaults)
+    tree = print_kernel(kernel, texts, defaults)
     lang: Any = stage.home.lang
     function, _ = build(tree, {"_lang": lang, **lowered.fields}, kernel.name)
     tree.lineno = stage.source.tree.lineno
@@ -71,7 +71,7 @@ def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:
         return one
 
     arrays = {name: replace(array, offset=()) for name, array in kernel.arrays.items()}
-    body = tuple([walk.changed(one, expression, statement) for one in kernel.body])
+    body = tuple([walk.transform(one, expression, statement) for one in kernel.body])
     return replace(kernel, arrays=arrays, body=body)
 
 

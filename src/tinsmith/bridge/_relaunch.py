@@ -56,7 +56,7 @@ class Relaunch(Stage):
         kernel, fields = self._first.lower_variant(variant, values, in_blocks=in_blocks)
         # statements of its own in any case: an op's kernels are told apart by their stores
         arguments = {self._renamed.get(name, name): kind for name, kind in kernel.arguments.items()}
-        body = tuple(walk.changed(one, self._rename) for one in kernel.body)
+        body = tuple(walk.transform(one, self._rename) for one in kernel.body)
         memory = {name: tuple(map(self._rename, sizes)) for name, sizes in kernel.block_memory.items()}
         return Lowered(replace(kernel, arguments=arguments, body=body, block_memory=memory), fields)
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..source import called, parse_module, walk
+from ..source import parse_module, resolve_callee, walk
 from ._scan import scan_file, statements_in_blocks
 
 
@@ -48,4 +48,4 @@ def _op_names(module: ast.Module) -> Iterator[str]:
 
 
 def _makes_op(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and called(node) == "op"
+    return isinstance(node, ast.Call) and resolve_callee(node) == "op"

@@ -18,9 +18,9 @@ from ..source import (
     Source,
     Unrun,
     free,
-    handed,
     is_plain_object,
     parse_expression,
+    pass_fields_as_arrays,
     read,
     remade,
     remade_function,
@@ -37,7 +37,7 @@ def with_fields_handed(subject: Subject) -> Subject:
     live = subject.engine if isinstance(subject.engine, Engine) else None
     hands = _InAFile(subject) if live is None else _Live(subject, live)
     objects = {name: subject.owner for name, one in subject.declared.items() if one.kind == "object"}
-    found = handed(subject.source, objects, hands)
+    found = pass_fields_as_arrays(subject.source, objects, hands)
     if not found.names:
         return subject
     calls: dict[str, str] = {}

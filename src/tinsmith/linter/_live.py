@@ -9,7 +9,7 @@ from typing import Any
 
 from .._errors import EngineError
 from ..engines import NAMES, Engine, Language, Parameter, of_kernel
-from ..source import Source, reached, read
+from ..source import Source, find_reachable, read
 from ..spec import Spec
 from ._subject import Declared, Subject
 
@@ -27,7 +27,7 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
         subject = replace(_subject(source, engine, "kernel", declared, owner, spec), written_before=written)
         yield subject
         written |= {name for name, roles in subject.roles.items() if roles.is_written}
-        for function in reached(source, engine, owner):
+        for function in find_reachable(source, engine, owner):
             if function is source or engine.owns(function.function):
                 continue
             yield _subject(

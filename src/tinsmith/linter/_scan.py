@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .._errors import SpecError
-from ..source import Unrun, called, parse_expression, parse_module, resolve_calls, walk
+from ..source import Unrun, parse_expression, parse_module, resolve_callee, resolve_calls, walk
 from ..spec import Spec, parse
 from ._subject import Declared, Subject
 from ._unrun import EngineName, UnrunEngine, UnrunSource, owner_of
@@ -220,7 +220,7 @@ def _spec(node: ast.FunctionDef) -> Spec | None:
 
 def _spec_of(call: ast.Call) -> Spec | None:
     texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    if called(call) != "op" or len(texts) != 1:
+    if resolve_callee(call) != "op" or len(texts) != 1:
         return None
     words = {word.arg: word.value.value for word in call.keywords if isinstance(word.value, ast.Constant)}
     scratch = words.get("scratch")

@@ -17,11 +17,11 @@ from ..source import (
     Scope,
     Source,
     Spot,
-    called,
     called_function,
-    copied,
+    copy_node,
     names_in,
     needs_of,
+    resolve_callee,
     roles_of,
     root,
     spots,
@@ -170,7 +170,7 @@ class Subject:
         value = called_function(self.source, node.func)
         if value is None or not self.engine.owns(value):
             return ""
-        return called(node)
+        return resolve_callee(node)
 
     def is_unread(self, node: ast.expr) -> bool:
         """Whether a call is of a function whose text is not there: imported into the file, or of an object."""
@@ -227,7 +227,7 @@ def with_one_name_a_field(subject: Subject) -> Subject:
     if not chains:
         return subject
     names = {text: text.replace(".", "__") for text in chains}
-    tree = _Renaming(names).visit(copied(subject.tree))
+    tree = _Renaming(names).visit(copy_node(subject.tree))
     labels = {name: text for text, name in names.items()}
     return replace(subject, source=replace(subject.source, tree=tree), labels=labels)
 

@@ -3,7 +3,7 @@
 from ._affine import (
     AffineIndex,
     EnclosingLoop,
-    combined,
+    combine,
     each_moves_an_axis,
     may_overwrite,
 )
@@ -16,34 +16,34 @@ from ._calls import (
     divides,
     draws,
     engine_call,
+    find_reachable,
     has_plain_loop,
     may_end_early,
     multiplies_atomically,
-    reached,
     returns_from_atomics,
     runs_in_blocks,
     takes_functions,
 )
 from ._constants import Constants, constants_of
-from ._definitions import Loop, assignments, carried, definitions, sources
+from ._definitions import Loop, assignments, definitions, find_carried, sources
 from ._effects import changes_of
-from ._handed import Handed, Hands, Scope, free, handed
-from ._indices import affine_of, bound
+from ._handed import Handed, Hands, Scope, free, pass_fields_as_arrays
+from ._indices import affine_of, bind_index
 from ._later_changes import Filed, LaterChanges
 from ._loops import (
     Spot,
     dynamic,
+    get_iterable,
     is_serialized,
     is_setting,
     is_static,
-    iterated,
     range_bounds,
     runs_once,
     spots,
     tasks,
 )
 from ._needs import Needs, needs_of
-from ._nodes import called, is_size, names_in, root
+from ._nodes import is_size, names_in, resolve_callee, root
 from ._parsing import parse_expression, parse_module, parse_statement
 from ._pictures import MISSING, is_plain_object
 from ._read import Source, Unrun, called_function, read, resolve_calls
@@ -52,7 +52,7 @@ from ._role_walk import roles_of
 from ._roles import Access, Roles
 from ._sizes import static_size
 from ._stacks import Nest, carrying_nests
-from ._walk import copied, walk
+from ._walk import copy_node, walk
 
 __all__ = [
     "ARITHMETIC_FUNCTIONS",
@@ -76,32 +76,31 @@ __all__ = [
     "Unrun",
     "affine_of",
     "assignments",
-    "bound",
+    "bind_index",
     "build",
-    "called",
     "called_function",
     "callee_of",
-    "carried",
     "carrying_nests",
     "changes_of",
-    "combined",
+    "combine",
     "constants_of",
-    "copied",
+    "copy_node",
     "definitions",
     "divides",
     "draws",
     "dynamic",
     "each_moves_an_axis",
     "engine_call",
+    "find_carried",
+    "find_reachable",
     "free",
-    "handed",
+    "get_iterable",
     "has_plain_loop",
     "is_plain_object",
     "is_serialized",
     "is_setting",
     "is_size",
     "is_static",
-    "iterated",
     "lent_names",
     "may_end_early",
     "may_overwrite",
@@ -111,11 +110,12 @@ __all__ = [
     "parse_expression",
     "parse_module",
     "parse_statement",
+    "pass_fields_as_arrays",
     "range_bounds",
-    "reached",
     "read",
     "remade",
     "remade_function",
+    "resolve_callee",
     "resolve_calls",
     "returns_from_atomics",
     "roles_of",

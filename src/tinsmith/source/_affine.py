@@ -82,7 +82,7 @@ class AffineIndex:
         return 0 < abs(factor) < LARGEST_FACTOR and all(atom == variable or is_invariant(atom) for atom in self.terms)
 
 
-def combined(operator: str, left: AffineIndex, right: AffineIndex) -> AffineIndex | None:
+def combine(operator: str, left: AffineIndex, right: AffineIndex) -> AffineIndex | None:
     """`left + right`, `left - right` or `left * right`; None where that is no sum."""
     match operator:
         case "+":
@@ -197,7 +197,7 @@ def surely_one(first: tuple[AffineIndex, ...], second: tuple[AffineIndex, ...], 
 
 def never_alias(later: tuple[AffineIndex, ...], earlier: tuple[AffineIndex, ...], query: DependenceQuery) -> bool:
     """Whether two indices at two moments are certainly different elements."""
-    gaps = [_gap(first, second, query) for first, second in _aligned(later, earlier)]
+    gaps = [_gap(first, second, query) for first, second in _align_axes(later, earlier)]
     known = [gap for gap in gaps if gap is not None]
     if any(gap.never_closes(query) for gap in known):
         return True
@@ -206,7 +206,7 @@ def never_alias(later: tuple[AffineIndex, ...], earlier: tuple[AffineIndex, ...]
     return bool(variables) and pinned >= set(variables)
 
 
-def _aligned(first: Sequence[AffineIndex], second: Sequence[AffineIndex]) -> list[tuple[AffineIndex, AffineIndex]]:
+def _align_axes(first: Sequence[AffineIndex], second: Sequence[AffineIndex]) -> list[tuple[AffineIndex, AffineIndex]]:
     """Pairs of parts of two indices that stand for the same axes: `g[f, base + offset]` and `g[f, i, j]` share `f`."""
     shorter = min(len(first), len(second))
     left = next((k for k in range(shorter) if first[k].wide != second[k].wide), shorter)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from ._nodes import called, names_in
+from ._nodes import names_in, resolve_callee
 from ._read import Source
 from ._walk import walk
 
@@ -38,7 +38,11 @@ def _vector_names(tree: ast.FunctionDef) -> set[str]:
     while len(names) > before:
         before = len(names)
         for node in walk(tree):
-            if isinstance(node, ast.For) and called(node.iter) == "grouped" and isinstance(node.target, ast.Name):
+            if (
+                isinstance(node, ast.For)
+                and resolve_callee(node.iter) == "grouped"
+                and isinstance(node.target, ast.Name)
+            ):
                 names.add(node.target.id)
             elif (
                 isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and _is_vector(node.value, names)
@@ -48,5 +52,5 @@ def _vector_names(tree: ast.FunctionDef) -> set[str]:
 
 
 def _is_vector(node: ast.expr, names: set[str]) -> bool:
-    calls = {called(child) for child in walk(node) if isinstance(child, ast.Call)}
+    calls = {resolve_callee(child) for child in walk(node) if isinstance(child, ast.Call)}
     return bool(calls & {"Vector", "ivec2", "ivec3", "ivec4"}) or bool(names_in(node) & names)

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from ._definitions import definitions
-from ._loops import iterated, range_bounds
-from ._nodes import called, names_in
+from ._loops import get_iterable, range_bounds
+from ._nodes import names_in, resolve_callee
 from ._parsing import compile_expression
 from ._read import Source
 
@@ -44,7 +44,7 @@ class Bounds:
         """The most iterations of a loop; None where that is not known."""
         if not (isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call)):
             return None
-        counted = iterated(loop)
+        counted = get_iterable(loop)
         bounds = range_bounds(counted)
         if not bounds:
             return self._length(counted)
@@ -78,9 +78,9 @@ class Bounds:
                 return None if inner is None else (-inner[1], -inner[0])
             case ast.BinOp(left=left, op=op, right=right):
                 first, second = self.interval(left), self.interval(right)
-                return None if first is None or second is None else _combined(op, first, second)
-            case ast.Call(args=arguments) if arguments and called(node) in ("min", "max", *_SAME):
-                return self._call(called(node), arguments)
+                return None if first is None or second is None else _combine_intervals(op, first, second)
+            case ast.Call(args=arguments) if arguments and resolve_callee(node) in ("min", "max", *_SAME):
+                return self._call(resolve_callee(node), arguments)
         return self._constant(node)
 
     def _call(self, name: str, arguments: list[ast.expr]) -> Interval | None:
@@ -113,7 +113,7 @@ class Bounds:
     def _variable(self, loop: ast.For, name: str) -> Interval | None:
         targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
         place = next((k for k, t in enumerate(targets) if isinstance(t, ast.Name) and t.id == name), None)
-        counted = iterated(loop)
+        counted = get_iterable(loop)
         extents: list[Interval | None] = [self._extent(bounds) for bounds in range_bounds(counted)]
         if isinstance(counted, ast.Name) and counted.id in self._shapes:
             extents = [(0, size - 1) for size in self._shapes[counted.id]]
@@ -132,7 +132,7 @@ class Bounds:
             return None  # not a number that Python can tell: the caller refuses the kernel by name
 
 
-def _combined(op: ast.operator, first: Interval, second: Interval) -> Interval | None:
+def _combine_intervals(op: ast.operator, first: Interval, second: Interval) -> Interval | None:
     if isinstance(op, ast.Add):
         return first[0] + second[0], first[1] + second[1]
     if isinstance(op, ast.Sub):

@@ -21,7 +21,7 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
     `inspect` for the source of what they compile. The name depends on the text alone, so
     that an engine's offline cache, which may key on it, finds the kernel in the next process.
     """
-    text, path = _registered(tree, label)
+    text, path = _register_source(tree, label)
     scope = dict(namespace)
     exec(compile(text, path, "exec", dont_inherit=True), scope)  # annotations are values to an engine: no __future__
     return scope[tree.name], text
@@ -42,7 +42,7 @@ def remade(source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> C
     around = parse_statement(f"def around({', '.join(sorted(cells))}): pass")
     assert isinstance(around, ast.FunctionDef)
     around.body = [tree]
-    text, path = _registered(around, source.name)
+    text, path = _register_source(around, source.name)
     module = compile(text, path, "exec", dont_inherit=True)
     code = _code(_code(module, "around"), source.name)
     made = FunctionType(code, old.__globals__, source.name, old.__defaults__, tuple(cells[n] for n in code.co_freevars))
@@ -65,7 +65,7 @@ def _code(outer: CodeType, name: str) -> CodeType:
     return next(one for one in outer.co_consts if isinstance(one, CodeType) and one.co_name == name)
 
 
-def _registered(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
+def _register_source(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
     """A tree's text, and the path that it is found under from now on."""
     text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]

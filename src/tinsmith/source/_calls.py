@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, Protocol
 
-from ._nodes import called
+from ._nodes import resolve_callee
 from ._read import Source, called_function, read
 
 _OF_BLOCKS = (
@@ -51,16 +51,16 @@ class Callee(NamedTuple):
 
 def callee_of(source: Source, call: ast.Call, engine: Followed, owner: Any = None) -> Callee | None:
     """The engine function that a call in a kernel calls; None for other calls. `owner` is the kernel's `self`."""
-    return _bound(call, called_function(source, call.func, owner), engine)
+    return _bind_callee(call, called_function(source, call.func, owner), engine)
 
 
 def lent_arguments(call: ast.Call, value: Any, engine: Followed) -> list[ast.expr]:
     """Arguments that a called function may change, those of template parameters; `value` is the function."""
-    callee = _bound(call, value, engine)
+    callee = _bind_callee(call, value, engine)
     return [a for name, a in callee.arguments.items() if callee.source.is_template(name)] if callee else []
 
 
-def _bound(call: ast.Call, value: Any, engine: Followed) -> Callee | None:
+def _bind_callee(call: ast.Call, value: Any, engine: Followed) -> Callee | None:
     function = engine.inner_function(value)
     if function is None:
         return None
@@ -70,7 +70,7 @@ def _bound(call: ast.Call, value: Any, engine: Followed) -> Callee | None:
     return Callee(inner, dict(zip(names, call.args, strict=False)) | by_name)
 
 
-def reached(source: Source, engine: Followed, owner: Any = None) -> Iterator[Source]:
+def find_reachable(source: Source, engine: Followed, owner: Any = None) -> Iterator[Source]:
     """A kernel, and the engine functions that it calls, straight or through others, each once."""
     waiting = [source]
     seen = {source.function}
@@ -91,10 +91,10 @@ def engine_call(
 
     With `is_used`, a call whose result nobody takes does not count.
     """
-    for one in reached(source, engine, owner):
+    for one in find_reachable(source, engine, owner):
         idle = {node.value for node in one.nodes if isinstance(node, ast.Expr)} if is_used else set()
         for call in one.calls:
-            is_meant = called(call) in names and call not in idle
+            is_meant = resolve_callee(call) in names and call not in idle
             if is_meant and engine.owns(called_function(one, call.func, owner)):
                 return one.place(call)
     return None
@@ -123,7 +123,7 @@ def has_plain_loop(source: Source) -> bool:
 
 def may_end_early(source: Source, engine: Followed) -> bool:
     """Whether a loop of a kernel, or of a function that it calls, is a `while` or has a `break`."""
-    return any(isinstance(node, ast.While | ast.Break) for one in reached(source, engine) for node in one.nodes)
+    return any(isinstance(node, ast.While | ast.Break) for one in find_reachable(source, engine) for node in one.nodes)
 
 
 _CONTROL = (ast.For, ast.While, ast.If)
@@ -136,7 +136,7 @@ def returns_from_atomics(source: Source, engine: Followed) -> bool:
 
 def divides(source: Source, engine: Followed) -> bool:
     """Whether a kernel has `//`, `%` or their functions anywhere, of integers or of floats."""
-    operations = (node for one in reached(source, engine) for node in one.nodes)
+    operations = (node for one in find_reachable(source, engine) for node in one.nodes)
     signs = (node.op for node in operations if isinstance(node, ast.BinOp | ast.AugAssign))
     is_sign = any(isinstance(sign, ast.FloorDiv | ast.Mod) for sign in signs)
     return is_sign or engine_call(source, engine, ("floordiv", "mod")) is not None

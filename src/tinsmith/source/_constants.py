@@ -21,7 +21,7 @@ from .._lazy import lazy
 from ..engines import Engine, Language, module_name
 from ._calls import lent_arguments
 from ._field_uses import FieldUses, field_uses, is_item
-from ._nodes import called
+from ._nodes import resolve_callee
 from ._pictures import MISSING, Item, describe, is_plain_object, owner_step, picture
 from ._read import Source, read
 
@@ -316,7 +316,7 @@ class _Finder:
         if Language(self.engine).is_real(stem.value(self.templates)):
             return
         circle = list(self._entered.values())[list(self._entered).index(key) :]
-        if any(called(call) == "static" for one in circle for call in one.calls):
+        if any(resolve_callee(call) == "static" for one in circle for call in one.calls):
             return
         name, caller = self._entered[key].name, circle[-1]
         calls = (call for call in caller.calls if _chains_in(call.func)[:1] and _chains_in(call.func)[0][-1] == name)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ._nodes import called, names_in, root
+from ._nodes import names_in, resolve_callee, root
 from ._walk import walk
 
 Loop = ast.For | ast.While
@@ -22,24 +22,24 @@ def assignments(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
     match statement:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
-                yield from _unpacked(target, value)
+                yield from _unpack(target, value)
         case ast.AnnAssign(target=target, value=ast.expr() as value):
             yield target, value
         case ast.AugAssign(target=target, op=op, value=value):
-            yield target, ast.copy_location(ast.BinOp(loaded(target), op, value), statement)
+            yield target, ast.copy_location(ast.BinOp(make_load(target), op, value), statement)
 
 
-def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _unpack(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
     if not isinstance(target, ast.Tuple | ast.List):
         yield target, value
         return
     parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
     for place, one in enumerate(target.elts):
         part = ast.Subscript(value, ast.Constant(place), ast.Load())
-        yield from _unpacked(one, parts[place] if len(parts) == len(target.elts) else ast.copy_location(part, value))
+        yield from _unpack(one, parts[place] if len(parts) == len(target.elts) else ast.copy_location(part, value))
 
 
-def loaded(target: ast.expr) -> ast.expr:
+def make_load(target: ast.expr) -> ast.expr:
     """What is read where a target is written."""
     match target:
         case ast.Name(id=name):
@@ -58,10 +58,10 @@ def assigned_names(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.For | ast.While | ast.If):
         return set()
     stored = (one for one in walk(statement) if isinstance(one, ast.Name | ast.Subscript | ast.Attribute))
-    return {root(one) for one in stored if isinstance(one.ctx, ast.Store)} | _given(statement)
+    return {root(one) for one in stored if isinstance(one.ctx, ast.Store)} | _find_passed_names(statement)
 
 
-def _given(node: ast.AST) -> set[str]:
+def _find_passed_names(node: ast.AST) -> set[str]:
     """Names that a call is given whose result nobody takes."""
     arguments = node.value.args if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else ()
     return {one.id for one in arguments if isinstance(one, ast.Name)}
@@ -82,7 +82,9 @@ def definitions(tree: ast.FunctionDef) -> Definitions:
     for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             counts[node.id] = counts.get(node.id, 0) + 1
-    changed = [name for node in nodes for name in _given(node)] + [argument.arg for argument in tree.args.args]
+    changed = [name for node in nodes for name in _find_passed_names(node)] + [
+        argument.arg for argument in tree.args.args
+    ]
     unknown = {name for name in changed if name in counts} | {name for name, count in counts.items() if count > 1}
     plain = (node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign))
     pairs = (pair for node in plain for pair in assignments(node))
@@ -118,7 +120,7 @@ def _uses(tree: ast.FunctionDef) -> Mapping[str, set[str]]:
 
 
 @lru_cache(maxsize=64)
-def carried(loop: Loop) -> dict[str, ast.stmt]:
+def find_carried(loop: Loop) -> dict[str, ast.stmt]:
     """Locals that an iteration hands to the next, each with the first statement that changes it.
 
     They are changed in the body, and read there before it has given them a value on every way: upward exposed uses.
@@ -153,7 +155,7 @@ def _of_statement(one: ast.stmt) -> _Flow:
     match one:
         case ast.If(test=test):
             then, other = _flow(one.body), _flow(one.orelse)
-            made = then.made if called(test) == "static" else then.made & other.made
+            made = then.made if resolve_callee(test) == "static" else then.made & other.made
             return _Flow(names_in(test) | then.exposed | other.exposed, made)
         case ast.For(target=target, iter=iterator):
             return _Flow(names_in(iterator) | (_flow(one.body).exposed - names_in(target)), frozenset())

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ._nodes import called, root
+from ._nodes import resolve_callee, root
 from ._walk import walk
 
 Kind = Literal["read", "write", "add"]
@@ -56,15 +56,17 @@ def changes_of(node: ast.AST) -> list[Change]:
         case ast.AnnAssign(target=target, value=value):
             return [Change(target, "write", value, is_plain=True)]
         case ast.AugAssign(target=target, op=op, value=value):
-            return [_updated(target, value, is_sum=isinstance(op, ast.Add | ast.Sub))]
-        case ast.Call(args=[target, *others]) if called(node).startswith("atomic_"):
+            return [_build_update(target, value, is_sum=isinstance(op, ast.Add | ast.Sub))]
+        case ast.Call(args=[target, *others]) if resolve_callee(node).startswith("atomic_"):
             return [
-                _updated(target, others[0] if others else None, is_sum=called(node) in ("atomic_add", "atomic_sub"))
+                _build_update(
+                    target, others[0] if others else None, is_sum=resolve_callee(node) in ("atomic_add", "atomic_sub")
+                )
             ]
     return []
 
 
-def _updated(target: ast.expr, value: ast.expr | None, *, is_sum: bool) -> Change:
+def _build_update(target: ast.expr, value: ast.expr | None, *, is_sum: bool) -> Change:
     return Change(target, "add" if is_sum else "write", value, reads=not is_sum)
 
 
@@ -100,7 +102,7 @@ def indices_of(node: ast.AST) -> Iterator[ast.expr]:
 
 def shaping_name(iterator: ast.expr) -> str:
     """The array that a loop uses for its shape alone, `for i in x` or `ti.grouped(x)`, by name; "" for other loops."""
-    is_grouped = isinstance(iterator, ast.Call) and called(iterator) == "grouped" and iterator.args
+    is_grouped = isinstance(iterator, ast.Call) and resolve_callee(iterator) == "grouped" and iterator.args
     inner = iterator.args[0] if is_grouped and isinstance(iterator, ast.Call) else iterator
     return inner.id if isinstance(inner, ast.Name) else ""
 
@@ -111,6 +113,6 @@ def possibly_changed(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[
     for node in walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             found |= {root(node)}
-        elif isinstance(node, ast.Call) and called(node) not in ("grouped", "static", "cast", "int"):
+        elif isinstance(node, ast.Call) and resolve_callee(node) not in ("grouped", "static", "cast", "int"):
             found |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
     return frozenset(found & known)

@@ -20,7 +20,7 @@ from ._field_uses import is_item
 from ._parsing import parse_expression
 from ._pictures import MISSING
 from ._read import Source
-from ._walk import copied
+from ._walk import copy_node
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +115,7 @@ class _Callee(NamedTuple):
         return (self.scope.source.identity, objects)
 
 
-def handed(source: Source, objects: Mapping[str, Any], hands: Hands) -> Handed:
+def pass_fields_as_arrays(source: Source, objects: Mapping[str, Any], hands: Hands) -> Handed:
     """A kernel in which fields are named as arrays, and handed to the functions that use them.
 
     Args:
@@ -123,7 +123,7 @@ def handed(source: Source, objects: Mapping[str, Any], hands: Hands) -> Handed:
         objects: what its parameters stand for, where that is a Python object: `self`, template arguments.
         hands: which fields become arrays, and which functions can be made anew.
     """
-    return _Hander(hands).handed(Scope(source, objects), None)
+    return _Hander(hands).rewrite(Scope(source, objects), None)
 
 
 class _Hander:
@@ -133,9 +133,9 @@ class _Hander:
         self._made: dict[tuple[Any, ...], Any] = {}
         self._kept: list[_Callee] = []  # as long as keys are compared by `id`
 
-    def handed(self, scope: Scope, own: Mapping[str, str] | None) -> Handed:
+    def rewrite(self, scope: Scope, own: Mapping[str, str] | None) -> Handed:
         """`own` says what arrays are called in this scope; None where they keep their names."""
-        tree = copied(scope.source.tree)
+        tree = copy_node(scope.source.tree)
         hand = _Hand(self, scope, own)
         tree.body = [hand.visit(statement) for statement in tree.body]
         return Handed(tree, hand.names, hand.texts)
@@ -150,10 +150,12 @@ class _Hander:
         objects: dict[str, Any] = {}
         if is_bound and isinstance(call.func, ast.Attribute):
             objects[source.parameters[0]] = scope.value(call.func.value)
-        objects |= dict(self._given(scope, source, call, int(is_bound)))
+        objects |= dict(self._find_passed_fields(scope, source, call, int(is_bound)))
         return _Callee(Scope(source, objects), frozenset(objects), int(is_bound))
 
-    def _given(self, scope: Scope, source: Source, call: ast.Call, first: int) -> Iterator[tuple[str, Any]]:
+    def _find_passed_fields(
+        self, scope: Scope, source: Source, call: ast.Call, first: int
+    ) -> Iterator[tuple[str, Any]]:
         """Parameters that are given fields, or Python's objects: what a function does with these is seen through.
 
         A field may be given to a parameter that is no template, and an array may not.
@@ -169,7 +171,7 @@ class _Hander:
             if source.is_constant(name) and (is_object or self.hands.array(scope, argument)):
                 yield name, value
 
-    def used(self, callee: _Callee) -> tuple[str, ...]:
+    def find_used_arrays(self, callee: _Callee) -> tuple[str, ...]:
         """Arrays that stand for fields which a function uses, itself or by one that it calls."""
         key = callee.key
         if key not in self._used:
@@ -198,8 +200,8 @@ class _Hander:
         if callee.key not in self._made:
             cell = self._made[callee.key] = CellType()
             scope, taken = callee.scope, set(callee.scope.names)
-            own = {array: free(array, taken) for array in self.used(callee)}
-            found = self.handed(scope, own)
+            own = {array: free(array, taken) for array in self.find_used_arrays(callee)}
+            found = self.rewrite(scope, own)
             tree = found.tree
             mine = [argument for argument in tree.args.args if argument.arg not in callee.dropped]
             tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
@@ -256,7 +258,7 @@ class _Hand(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         callee = self.hander.callee(self.scope, node)
-        arrays = self.hander.used(callee) if callee is not None else ()
+        arrays = self.hander.find_used_arrays(callee) if callee is not None else ()
         if callee is None or not arrays:
             return self.generic_visit(node)  # type: ignore[return-value]  # an expression
         dropped = callee.dropped

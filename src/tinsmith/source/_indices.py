@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TypeVar
 
-from ._affine import AffineIndex, IsInvariant, combined
+from ._affine import AffineIndex, IsInvariant, combine
 from ._definitions import definitions
-from ._loops import iterated
-from ._nodes import called, names_in
+from ._loops import get_iterable
+from ._nodes import names_in, resolve_callee
 from ._walk import walk
 
 MOVING = "~"
@@ -39,14 +39,14 @@ def affine_of(node: ast.expr, leaf: Callable[[ast.expr], AffineIndex | T]) -> Af
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             first, second = affine_of(left, leaf), affine_of(right, leaf)
             if isinstance(first, AffineIndex) and isinstance(second, AffineIndex):
-                found = combined(_OPERATORS[type(op)], first, second)
+                found = combine(_OPERATORS[type(op)], first, second)
                 return leaf(node) if found is None else found
         case ast.Call(args=[inner]) if _is_cast(node):
             return affine_of(inner, leaf)
     return leaf(node)
 
 
-def bound(index: AffineIndex, values: Mapping[str, int | str]) -> AffineIndex:
+def bind_index(index: AffineIndex, values: Mapping[str, int | str]) -> AffineIndex:
     """An index in one launch: arguments replaced by their values, or by names of that launch's own."""
     if not values or not index.terms:
         return index
@@ -141,7 +141,7 @@ class IndexReader:
         """An expression that is no sum: an atom, which holds the atoms of all names in it."""
         inside = sorted({atom for name in names_in(node) for atom in self._name(name).terms})
         calls = [child for child in walk(node) if isinstance(child, ast.Call)]
-        mark = MOVING if any(not _is_cast(call) and called(call) not in _STEADY_CALLS for call in calls) else ""
+        mark = MOVING if any(not _is_cast(call) and resolve_callee(call) not in _STEADY_CALLS for call in calls) else ""
         atom = f"{mark}<{ast.unparse(node)}|{' '.join(inside)}>"
         return AffineIndex({atom: 1}, wide=frozenset() if self._is_number(node) else frozenset({atom}))
 
@@ -156,7 +156,7 @@ class IndexReader:
                 return self._is_number(operand)
             case ast.BinOp(left=left, right=right):
                 return self._is_number(left) and self._is_number(right)
-            case ast.Call(args=arguments) if _is_cast(node) or called(node) in ("min", "max", "abs"):
+            case ast.Call(args=arguments) if _is_cast(node) or resolve_callee(node) in ("min", "max", "abs"):
                 return all(self._is_number(one) for one in arguments)
             case ast.Subscript(value=ast.Attribute(attr="shape")):
                 return True
@@ -165,8 +165,8 @@ class IndexReader:
 
 def _gives_numbers(loop: ast.For) -> bool:
     """Whether each variable of a loop is a number: not so of `ti.grouped(...)`, or of one name for a whole index."""
-    counted = iterated(loop)
-    name = called(counted) if isinstance(counted, ast.Call) else ""
+    counted = get_iterable(loop)
+    name = resolve_callee(counted) if isinstance(counted, ast.Call) else ""
     return name == "range" or (name != "grouped" and isinstance(loop.target, ast.Tuple))
 
 
@@ -176,4 +176,4 @@ def _is_integer(annotation: ast.expr | None) -> bool:
 
 
 def _is_cast(call: ast.Call) -> bool:
-    return called(call) in _CASTS and len(call.args) == 1
+    return resolve_callee(call) in _CASTS and len(call.args) == 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ._affine import AffineIndex, DependenceQuery, extents, never_alias
-from ._indices import bound, invariant_without
+from ._indices import bind_index, invariant_without
 from ._roles import Access, Roles
 
 Values = Mapping[str, "int | str"]
@@ -76,7 +76,7 @@ class LaterChanges:
     def add(self, roles: Roles, values: Values, by: Any) -> None:
         """The changes by a launch, which comes before all that were added; `by` is given back by `meeting`."""
         for access in roles.of("write", "add"):
-            index = tuple(bound(part, values) for part in access.index)
+            index = tuple(bind_index(part, values) for part in access.index)
             change = _Change(replace(access, index=index), roles.changing, by)
             key = (
                 access.place,
@@ -94,7 +94,7 @@ class LaterChanges:
         if hidden is not None:
             return (reads or [hidden.access])[0], hidden.access, hidden.by
         for access in reads:
-            index = tuple(bound(part, values) for part in access.index)
+            index = tuple(bind_index(part, values) for part in access.index)
             read = replace(access, index=index)
             for change in self._filed.meeting(known_axes(index)):
                 self.compared += 1

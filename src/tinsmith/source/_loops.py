@@ -9,23 +9,23 @@ from typing import TypeGuard
 
 from .._lazy import lazy
 from ._definitions import Loop, assignments
-from ._nodes import called
+from ._nodes import resolve_callee
 from ._walk import walk
 
 
 def is_static(loop: ast.AST) -> TypeGuard[ast.For]:
     """Whether it is a loop over `ti.static(...)`, which is unrolled."""
-    return isinstance(loop, ast.For) and called(loop.iter) == "static"
+    return isinstance(loop, ast.For) and resolve_callee(loop.iter) == "static"
 
 
-def iterated(loop: ast.For) -> ast.expr:
+def get_iterable(loop: ast.For) -> ast.expr:
     """What a loop runs over, without the `ti.static(...)` around it."""
-    return loop.iter.args[0] if isinstance(loop.iter, ast.Call) and called(loop.iter) == "static" else loop.iter
+    return loop.iter.args[0] if isinstance(loop.iter, ast.Call) and resolve_callee(loop.iter) == "static" else loop.iter
 
 
 def range_bounds(counted: ast.AST) -> list[list[ast.expr]]:
     """Of `range(...)`, or for each variable of `ndrange(...)`: its end, or its first value and end, and a step."""
-    match called(counted), counted:
+    match resolve_callee(counted), counted:
         case "range", ast.Call(args=ends):
             return [ends]
         case "ndrange", ast.Call(args=parts):
@@ -40,7 +40,7 @@ def dynamic(loops: Sequence[Loop]) -> tuple[Loop, ...]:
 
 def is_setting(statement: ast.stmt) -> bool:
     """Whether a statement is a setting of the loop that follows (`ti.loop_config(...)`)."""
-    return isinstance(statement, ast.Expr) and called(statement.value) in ("loop_config", "block_local")
+    return isinstance(statement, ast.Expr) and resolve_callee(statement.value) in ("loop_config", "block_local")
 
 
 def is_serialized(statement: ast.stmt) -> bool:
@@ -50,7 +50,7 @@ def is_serialized(statement: ast.stmt) -> bool:
     given = [keyword.value for keyword in statement.value.keywords if keyword.arg == "serialize"]
     # A value that is no constant counts as true: a batch whose samples run in order is right either way.
     is_setting_off = any(isinstance(value, ast.Constant) and not value.value for value in given)
-    return called(statement.value) == "loop_config" and bool(given) and not is_setting_off
+    return resolve_callee(statement.value) == "loop_config" and bool(given) and not is_setting_off
 
 
 def tasks(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.For, bool]]:
@@ -66,8 +66,8 @@ def tasks(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.For, bool]]:
 
 def constant_extent(loop: Loop) -> tuple[int, int] | None:
     """First and last value of a loop's variable, where its bounds are plain numbers; if empty, the last is less."""
-    counted = iterated(loop) if isinstance(loop, ast.For) else None
-    if not (isinstance(counted, ast.Call) and called(counted) == "range" and len(counted.args) < 3):
+    counted = get_iterable(loop) if isinstance(loop, ast.For) else None
+    if not (isinstance(counted, ast.Call) and resolve_callee(counted) == "range" and len(counted.args) < 3):
         return None
     values = [one.value for one in counted.args if isinstance(one, ast.Constant) and isinstance(one.value, int)]
     if not values or len(values) < len(counted.args):
@@ -78,8 +78,8 @@ def constant_extent(loop: Loop) -> tuple[int, int] | None:
 
 def runs_once(loop: Loop) -> bool:
     """`for _ in range(1)`, `for _ in ti.ndrange(1)`."""
-    match iterated(loop) if isinstance(loop, ast.For) else None:
-        case ast.Call(args=[ast.Constant(value=1)]) as call if called(call) == "ndrange":
+    match get_iterable(loop) if isinstance(loop, ast.For) else None:
+        case ast.Call(args=[ast.Constant(value=1)]) as call if resolve_callee(call) == "ndrange":
             return True
     extent = constant_extent(loop)
     return extent is not None and extent[0] == extent[1]
@@ -122,6 +122,6 @@ def spots(body: Sequence[ast.stmt], loops: tuple[Loop, ...] = (), guards: tuple[
         if isinstance(one, ast.For | ast.While):
             yield from spots(one.body + one.orelse, (*loops, one), guards)
         elif isinstance(one, ast.If):
-            inside = guards if called(one.test) == "static" else (*guards, one.test)
+            inside = guards if resolve_callee(one.test) == "static" else (*guards, one.test)
             yield from spots(one.body, loops, inside)
             yield from spots(one.orelse, loops, inside)

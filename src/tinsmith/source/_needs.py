@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ._calls import Followed
-from ._definitions import loaded
+from ._definitions import make_load
 from ._effects import changes_of, indices_of, shaping_name
-from ._nodes import called, is_size, names_in, root
+from ._nodes import is_size, names_in, resolve_callee, root
 from ._read import Source, called_function
 from ._roles import Roles
 
@@ -105,7 +105,7 @@ class _Walker:
                 self._assign(target, value)
             case ast.AugAssign(target=target, op=op, value=value):
                 (change,) = changes_of(node)
-                self._assign(target, ast.BinOp(loaded(target), op, value) if change.reads else value)
+                self._assign(target, ast.BinOp(make_load(target), op, value) if change.reads else value)
             case ast.For(target=target, iter=iterator, body=body):
                 self._iterator(iterator)
                 outer, self._bound = self._bound, self._bound | names_in(target)
@@ -134,7 +134,7 @@ class _Walker:
     def _iterator(self, node: ast.expr) -> None:
         """`for i in x` and `ti.grouped(x)` use an array for its shape alone."""
         if not shaping_name(node):
-            is_grouped = isinstance(node, ast.Call) and called(node) == "grouped" and node.args
+            is_grouped = isinstance(node, ast.Call) and resolve_callee(node) == "grouped" and node.args
             self._visit(node.args[0] if is_grouped and isinstance(node, ast.Call) else node, value=True)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
@@ -238,7 +238,7 @@ class _Walker:
             self._visit(right, value=value or varies_left or varies_right)
 
     def _call(self, node: ast.Call, *, value: bool) -> None:
-        name, is_known = called(node), self._is_known(node)
+        name, is_known = resolve_callee(node), self._is_known(node)
         arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
         if is_known and name == "select" and len(arguments) == 3:
             self._visit(arguments[0], value=True)

@@ -13,7 +13,7 @@ from ._walk import walk
 _NAME = "tinsmith_name"
 
 
-def called(node: ast.AST) -> str:
+def resolve_callee(node: ast.AST) -> str:
     """The name of the engine's or Python's function that a call calls: `ndrange`, for `nd(...)` too where `nd` is that.
 
     "" for a user's function, and for what is no call. Where nothing tells what is called, as in a method of a
@@ -28,7 +28,7 @@ def called(node: ast.AST) -> str:
 
 
 def note_name(call: ast.Call, name: str) -> None:
-    """Note at a call what `called` is to say; a copy of the call says so too."""
+    """Note at a call what `resolve_callee` is to say; a copy of the call says so too."""
     setattr(call, _NAME, name)
 
 

@@ -133,7 +133,7 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
                 "Put the kernel into a file or a notebook cell: an engine compiles source, not bytecode.",
             )
         ) from cause
-    tree = _parsed(lines, first)
+    tree = _parse_lines(lines, first)
     if not isinstance(tree, ast.FunctionDef):
         raise KernelError(
             refusal(f"kernel `{function.__name__}` is not a plain `def`", [("found", type(tree).__name__)])
@@ -173,7 +173,7 @@ def called_function(source: Source, node: ast.expr, owner: Any = None) -> Any:
         return None
 
 
-def _parsed(lines: list[str], first: int) -> ast.stmt:
+def _parse_lines(lines: list[str], first: int) -> ast.stmt:
     """The statement that stands in `lines`, at its own indentation: texts and comments may stick out to the left."""
     if not lines[0][:1].isspace():
         tree = parse_statement("".join(lines))

@@ -12,8 +12,8 @@ from ._affine import EnclosingLoop
 from ._calls import Callee, Followed, callee_of
 from ._effects import Change, Kind, changes_of, indices_of, possibly_changed, shaping_name
 from ._indices import IndexReader
-from ._loops import constant_extent, is_setting, iterated, tasks
-from ._nodes import called
+from ._loops import constant_extent, get_iterable, is_setting, tasks
+from ._nodes import resolve_callee
 from ._read import Source
 from ._references import reference_kinds
 from ._roles import Access, Roles
@@ -83,21 +83,21 @@ class _Walker(ast.NodeVisitor):
         self.order += 1
         outer = self.loops
         self.loops = (*outer, EnclosingLoop(self.names.key(node), self.names.enter(node)))
-        self._nested(node)
+        self._visit_nested(node)
         self.loops = outer
 
     def visit_If(self, node: ast.If) -> None:
         self.order += 1
-        self._nested(node)
+        self._visit_nested(node)
 
-    def _nested(self, node: ast.stmt) -> None:
+    def _visit_nested(self, node: ast.stmt) -> None:
         outer, self._is_guarded = self._is_guarded, True
         self.generic_visit(node)
         self._is_guarded = outer
 
     def _loop(self, node: ast.For) -> EnclosingLoop:
-        counted = iterated(node)
-        is_range = isinstance(counted, ast.Call) and called(counted) == "range" and len(counted.args) < 3
+        counted = get_iterable(node)
+        is_range = isinstance(counted, ast.Call) and resolve_callee(counted) == "range" and len(counted.args) < 3
         is_outermost, is_serialized, extent = node in self._tasks, self._tasks.get(node, False), constant_extent(node)
         return EnclosingLoop(
             self.names.key(node),

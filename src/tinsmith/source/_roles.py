@@ -92,7 +92,7 @@ class Roles:
         pairs, is_invariant = itertools.product(reads, self.of("write", "add")), self.is_invariant
         return next(((read, change) for read, change in pairs if may_overwrite(change, read, is_invariant)), None)
 
-    def carried(self) -> tuple[Access, Access] | None:
+    def find_carried(self) -> tuple[Access, Access] | None:
         """A use and a change of what may be one element, in different iterations of a loop that no engine reverses."""
         pairs = itertools.product(self.accesses, self.of("write", "add"))
         return next(((one, change) for one, change in pairs if self._is_carried(one, change)), None)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from ..engines import Engine
 from ._calls import callee_of
-from ._nodes import called
+from ._nodes import resolve_callee
 from ._read import Source
 from ._walk import walk
 
@@ -40,17 +40,17 @@ def _in_body(source: Source, arrays: frozenset[str], engine: Engine, seen: froze
 def _static_parts(node: ast.AST) -> list[ast.AST]:
     """What of a node is worked out at compilation: arguments of `static`, a matrix's dims, a comprehension's range."""
     if isinstance(node, ast.Call):
-        is_static = called(node) in ("static", "static_assert") or _makes_matrix(node)
+        is_static = resolve_callee(node) in ("static", "static_assert") or _makes_matrix(node)
         return list(node.args) if is_static else []
     if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
         calls = [inner for generator in node.generators for inner in walk(generator.iter)]
-        return [call for call in calls if called(call) in ("range", "ndrange")]
+        return [call for call in calls if resolve_callee(call) in ("range", "ndrange")]
     return []
 
 
 def _has_size(node: ast.AST, arrays: frozenset[str]) -> bool:
     """Whether an expression uses a size or a dtype. `len(x.shape)` is none: an array's rank is known."""
-    if called(node) == "len":
+    if resolve_callee(node) == "len":
         return False
     if isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype"):
         return isinstance(node.value, ast.Name) and node.value.id in arrays
@@ -61,4 +61,4 @@ def _makes_matrix(call: ast.Call) -> bool:
     """`Vector.zero(dtype, n)` and its like, whose dims are those of a type."""
     of = call.func.value if isinstance(call.func, ast.Attribute) else None
     name = of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")
-    return name in ("Vector", "Matrix") and called(call) in ("zero", "one", "unit", "identity")
+    return name in ("Vector", "Matrix") and resolve_callee(call) in ("zero", "one", "unit", "identity")

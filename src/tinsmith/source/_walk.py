@@ -39,7 +39,7 @@ def walk(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-def copied(node: N) -> N:
+def copy_node(node: N) -> N:
     """A node's twin, with twins of all that it is made of: `copy.deepcopy` in a tenth of its time.
 
     Operators and moods of names may be shared: they have nothing that could be changed.
@@ -50,7 +50,7 @@ def copied(node: N) -> N:
     for name in _CHANGEABLE[type(node)]:
         part = parts.get(name)
         if isinstance(part, list):
-            parts[name] = [copied(item) if isinstance(item, ast.AST) else item for item in part]
+            parts[name] = [copy_node(item) if isinstance(item, ast.AST) else item for item in part]
         elif isinstance(part, ast.AST):
-            parts[name] = copied(part)
+            parts[name] = copy_node(part)
     return twin

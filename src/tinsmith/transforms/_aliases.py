@@ -32,7 +32,7 @@ def has_elements_at_top(kernel: nodes.Kernel) -> bool:
     vector's address between the tasks, and expect a whole vector behind it ("scalarize_store_stmt").
     """
     top = [one for one in kernel.body if not isinstance(one, nodes.For)]
-    return any(kernel.arrays[name].element for name in walk.touched(top))
+    return any(kernel.arrays[name].element for name in walk.find_touched(top))
 
 
 def is_swept(body: Sequence[nodes.Stmt]) -> bool:
@@ -75,7 +75,7 @@ def flat(kernel: nodes.Kernel) -> nodes.Kernel:
         return one
 
     plain = {name: replace(one, rank=one.rank + len(one.element), element=()) for name, one in moved.items()}
-    body = tuple([walk.changed(one, expression, statement) for one in kernel.body])
+    body = tuple([walk.transform(one, expression, statement) for one in kernel.body])
     return replace(kernel, arrays={**kernel.arrays, **plain}, body=body)
 
 

@@ -36,7 +36,7 @@ def batched(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     first = next(name for name in kernel.arrays if name in arrays)
     samples = (nodes.Const(0, "i32"), nodes.Size(first, 0))
     shift = _Shift(frozenset(arrays), nodes.Local(sample, "i32"))
-    body = tuple([walk.changed(one, shift.expression, shift.statement) for one in kernel.body])
+    body = tuple([walk.transform(one, shift.expression, shift.statement) for one in kernel.body])
     if _is_by_loops(kernel, arrays):
         body = tuple([_with_samples(one, sample, samples) for one in body])
     else:
@@ -45,7 +45,7 @@ def batched(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     return replace(
         kernel,
         arrays={n: replace(a, rank=a.rank + 1) if n in arrays else a for n, a in kernel.arrays.items()},
-        body=walk.numbered(body),
+        body=walk.number_statements(body),
     )
 
 
@@ -77,10 +77,10 @@ class _Shift:
 
 def _is_by_loops(kernel: nodes.Kernel, arrays: Collection[str]) -> bool:
     """Whether all that differs between samples happens inside of top-level loops."""
-    tops = {name for one in kernel.body if not isinstance(one, nodes.For) for name in walk.assigned(one)}
+    tops = {name for one in kernel.body if not isinstance(one, nodes.For) for name in walk.find_assigned(one)}
     for one in kernel.body:
         if isinstance(one, nodes.For):
-            inside = (name for inner in walk.statements(one.body) for name in walk.assigned(inner))
+            inside = (name for inner in walk.statements(one.body) for name in walk.find_assigned(inner))
             if tops.intersection(inside) or (one.is_parallel and _is_of_sample(walk.expressions(one), arrays)):
                 return False
         elif not isinstance(one, nodes.Assign) or _is_of_sample((one.value,), arrays):

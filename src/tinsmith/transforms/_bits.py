@@ -46,7 +46,7 @@ def check_bits(*parts: Part) -> None:
         for number, part in enumerate(parts):
             for one in part.statements:
                 if any(_is_of_bits(expr, known_in(number), part.is_active) for expr in _values(one)):
-                    known.update((number, name) for name in walk.assigned(one))
+                    known.update((number, name) for name in walk.find_assigned(one))
                     known.update((-1, name) for name in _changed(one))
     for number, part in enumerate(parts):
         for one in part.statements:

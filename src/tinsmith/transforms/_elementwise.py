@@ -74,7 +74,7 @@ def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
             pass
     if not (is_plain and not loop.block_size and all(map(walk.is_invariant, bounds))):
         return False
-    arrays = [kernel.arrays[name] for name in walk.touched(loop.body)]
+    arrays = [kernel.arrays[name] for name in walk.find_touched(loop.body)]
     given = defined(loop.body)
     # A local of the top level goes on from one iteration of a serial loop to the next.
     carried = given & defined([one for one in kernel.body if not isinstance(one, nodes.For)])
@@ -93,11 +93,11 @@ def _accesses(loop: nodes.For) -> list[_Access]:
     for one in loop.body:
         parts = [part for expr in walk.expressions(one) for part in walk.parts(expr)]
         loads = [(part.array, part.index) for part in parts if isinstance(part, nodes.Load)]
-        reads = tuple((array, tuple(walk.substituted(part, known) for part in index)) for array, index in loads)
-        place = tuple(walk.substituted(part, known) for part in one.index) if isinstance(one, nodes.Store) else None
+        reads = tuple((array, tuple(walk.substitute(part, known) for part in index)) for array, index in loads)
+        place = tuple(walk.substitute(part, known) for part in one.index) if isinstance(one, nodes.Store) else None
         found.append(_Access(one, reads, place))
         if isinstance(one, nodes.Assign):
-            value = walk.substituted(one.value, known)
+            value = walk.substitute(one.value, known)
             known.pop(one.name, None)
             known |= {one.name: value} if one.value.type == "i32" else {}
     return found
@@ -145,7 +145,7 @@ def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, 
     (begin, end), strip = loop.bounds[-1], names.local("strip_of", "i32")
     first, size, lane, again = (names.local(wish, "i32") for wish in ("strip_first", "strip_size", "lane", "lane"))
     index, names.types[loop.names[-1]] = nodes.Local(loop.names[-1], "i32"), "i32"
-    given = [name for one in loop.body for name in walk.assigned(one)]
+    given = [name for one in loop.body for name in walk.find_assigned(one)]
     fresh = {name: names.local(name, names.types[name]) for name in dict.fromkeys([*loop.names[-1:], *given])}
     stored: dict[str, nodes.Local] = {}
     arrays: dict[tuple[str, Index], nodes.LocalArray] = {}
@@ -185,4 +185,4 @@ def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, 
     body = (*bounds_of_strip(strip, begin, end, first, size), *lanes)
     bounds = (*loop.bounds[:-1], (number(0), strips_between(begin, end)))
     found = replace(loop, names=(*loop.names[:-1], strip.name), bounds=bounds, body=body)
-    return walk.changed(found, lambda expr: expr, lambda part: part if part.line else replace(part, line=loop.line))  # type: ignore[return-value]
+    return walk.transform(found, lambda expr: expr, lambda part: part if part.line else replace(part, line=loop.line))  # type: ignore[return-value]

@@ -29,7 +29,7 @@ class Exact:
                 if isinstance(one, nodes.Assign) and not self.has(one.value):
                     self._inexact.add(one.name)
                 elif isinstance(one, nodes.Draw | nodes.Decompose | nodes.Atomic):
-                    self._inexact.update(walk.assigned(one))
+                    self._inexact.update(walk.find_assigned(one))
 
     def has(self, expr: nodes.Expr) -> bool:
         """Whether an expression is exact: loads and whole numbers, moved about and chosen, but not calculated with."""

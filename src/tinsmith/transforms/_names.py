@@ -64,5 +64,5 @@ class Names:
 
 def names_of(kernel: nodes.Kernel) -> set[str]:
     """Every name that a kernel has, its own too."""
-    loops = {name for one in walk.statements(kernel.body) for name in walk.assigned(one)}
+    loops = {name for one in walk.statements(kernel.body) for name in walk.find_assigned(one)}
     return {*kernel.arrays, *kernel.arguments, *kernel.locals, *loops, kernel.name}

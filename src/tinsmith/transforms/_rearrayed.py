@@ -46,12 +46,12 @@ def with_names(
                 return walk.rebuilt(expr, expression)
 
     def statement(one: nodes.Stmt) -> nodes.Stmt:
-        one = walk.renamed(one, lambda name: locals_.get(name, name))
+        one = walk.rename_results(one, lambda name: locals_.get(name, name))
         if isinstance(one, nodes.Store | nodes.Atomic):
             return replace(one, array=arrays.get(one.array, one.array))
         return one
 
-    return tuple([walk.changed(one, expression, statement) for one in body])
+    return tuple([walk.transform(one, expression, statement) for one in body])
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -52,7 +52,7 @@ class _Seeding:
         self.names = Names({*names_of(kernel), seed})
 
     def kernel_of(self) -> nodes.Kernel:
-        body = walk.numbered(self.kernel.body)
+        body = walk.number_statements(self.kernel.body)
         found = [part for number, one in enumerate(body) for part in self.task(number, one)]
         arrays = {**self.kernel.arrays, self.seed: nodes.Array(self.seed, SEED, 0)}
         kinds = {**self.kernel.locals, **self.names.types}

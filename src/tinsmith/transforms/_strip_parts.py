@@ -47,7 +47,7 @@ def with_powers(one: nodes.Stmt) -> nodes.Stmt:
         is_single = found.type == found.left.type == found.right.type == "f32"
         return replace(found, operator=POWER) if is_single else found
 
-    return walk.changed(one, change)
+    return walk.transform(one, change)
 
 
 def is_vector(one: nodes.Expr) -> bool:
@@ -59,7 +59,7 @@ def is_vector(one: nodes.Expr) -> bool:
             return one.type in ("f32", "f64")
         case nodes.Binary():
             return one.operator in _BINARY
-        case nodes.Cast() if not one.keeps_bits and types.promoted(one.type, one.value.type) != one.type:
+        case nodes.Cast() if not one.keeps_bits and types.promote(one.type, one.value.type) != one.type:
             # It may be the source's own, or the engine's, which warns that digits are lost where it sees the source.
             return False
         case nodes.Load() | nodes.Cast() | nodes.Local():
@@ -117,7 +117,7 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
         body.append(one)  # after the tests: it may give a local that they read another value
     if len(body) == len(lanes.body):
         return [lanes]
-    library = walk.changed(lanes, _by_library)
+    library = walk.transform(lanes, _by_library)
     again = nodes.If(nodes.Binary("!=", far, number(0), "u1"), (library,))
     return [assign(far, number(0)), replace(lanes, body=tuple(body)), again]
 

@@ -76,7 +76,7 @@ def plan_strips(loop: nodes.For, outside: frozenset[str]) -> _Plan:
     if not _is_plain(loop):
         return _Plan((), {})
     changed = outside | {store.array for store in walk.stores(loop.body)}
-    given = Counter(name for one in walk.statements(loop.body) for name in walk.assigned(one))
+    given = Counter(name for one in walk.statements(loop.body) for name in walk.find_assigned(one))
     known: dict[str, nodes.Expr] = {}
 
     def is_ahead(expr: nodes.Expr) -> bool:
@@ -170,7 +170,7 @@ class _Writer:
             is_short = nodes.Binary("<", integer("-", end, begin), number(SHORTEST), "u1")
             strips = nodes.If(is_short, (replace(loop, bounds=((begin, end),)),), (strips,))
         found = [assign(begin, low), assign(end, high), strips]
-        return [walk.changed(one, lambda expr: expr, lambda part: _at(part, loop.line)) for one in found]
+        return [walk.transform(one, lambda expr: expr, lambda part: _at(part, loop.line)) for one in found]
 
     def ahead(
         self, loop: nodes.For, plan: _Plan, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
@@ -224,7 +224,7 @@ class _Writer:
             return walk.rebuilt(expr, found) if array is None else nodes.Load(array, (lane,), (), expr.type)
 
         index = assign(nodes.Local(loop.names[0], "i32"), integer("+", first, lane))
-        return run_lanes(lane, number(0), size, (index, *(walk.changed(one, found) for one in loop.body)))
+        return run_lanes(lane, number(0), size, (index, *(walk.transform(one, found) for one in loop.body)))
 
     def array(self, function: nodes.Unary) -> str:
         name = self.names.local(f"{function.operator}_ahead", function.type).name

@@ -8,12 +8,12 @@ import torch
 
 from support.roundtrip import lowered
 from tinsmith.kernels import splat
-from tinsmith.source.ir import commented, printed, types
+from tinsmith.source.ir import add_comments, print_kernel, types
 
 
 def printed_tree(kernel, *arguments):
     found = lowered(kernel, *arguments).kernel
-    return printed(found, dict.fromkeys([*found.arrays, *found.arguments], "int"), types.Defaults()), found.path
+    return print_kernel(found, dict.fromkeys([*found.arrays, *found.arguments], "int"), types.Defaults()), found.path
 
 
 def source_line(path):
@@ -45,14 +45,14 @@ def test_it_is_the_same_kernel(lang):
         (splat(lang, serial=True), (matrix, matrix, vector, image[0, :3], vector, image)),
     ):
         tree, path = printed_tree(kernel, *arguments)
-        lines = commented(tree, source_line(path))
+        lines = add_comments(tree, source_line(path))
         assert '# """' not in "\n".join(lines)  # the first line of this file, which is nobody's
         assert ast.dump(ast.parse("\n".join(lines))) == ast.dump(ast.parse(ast.unparse(tree)))
 
 
 def test_a_line_stands_above_what_comes_of_it(lang):
     tree, path = printed_tree(stepping(lang), torch.rand(3), torch.rand(3))
-    lines = [line.strip() for line in commented(tree, source_line(path))]
+    lines = [line.strip() for line in add_comments(tree, source_line(path))]
     for comment, statement in (
         ("# v = x[i]", "v_1 = x[i]"),
         ("# y[i] = v * v + v", "y[i] = v_1 * v_1 + v_1"),
@@ -71,11 +71,11 @@ def test_a_line_is_said_once_a_group():
     tree = ast.parse("def k(x):\n    a = x[0]\n    b = a * a\n    x[0] = b\n    c = b").body[0]
     for statement, line in zip(tree.body, (7, 7, 8, 7), strict=True):
         statement.lineno = line
-    comments = [line for line in commented(tree, {7: "seven", 8: "eight"}.get) if "#" in line]
+    comments = [line for line in add_comments(tree, {7: "seven", 8: "eight"}.get) if "#" in line]
     assert comments == ["    # seven", "    # eight", "    # seven"]
 
 
 @pytest.mark.parametrize("known", [{}, {2: ""}])
 def test_what_has_no_line_has_no_comment(known):
     tree = ast.parse("def k(x):\n    a = x[0]").body[0]
-    assert commented(tree, known.get) == ["def k(", "    x,", "):", "    a = x[0]"]
+    assert add_comments(tree, known.get) == ["def k(", "    x,", "):", "    a = x[0]"]

@@ -40,7 +40,7 @@ def test_random_kernels(lang64, seed):
 @pytest.mark.parametrize("case", [case for case in cases.ALL if case.name != "batched"], ids=str)
 def test_the_table_of_ops(case, lang):
     op = case.raw_op(lang, torch.float32)
-    bound = op._bound(case.inputs(torch.float32), dict(case.keywords))
+    bound = op._bind(case.inputs(torch.float32), dict(case.keywords))
     core, call = op._core, checked_form(op._core, bound).call
     values = dict(zip(core.signature.arrays, bound.tensors, strict=True)) | bound.scalars | bound.templates
     values |= {made.name: torch.zeros(made.shape, dtype=made.dtype) for made in core.plan_buffers(call)}

@@ -29,16 +29,16 @@ def test_lowering_gives_every_statement_one(lang64):
 def test_one_object_in_two_places():
     twice = store(Y, "i", T)
     body = [assign("t", X["i"]), branch(T > 0.0, [twice], [twice])]
-    found = walk.numbered([loop("i", X.size(), body)])
+    found = walk.number_statements([loop("i", X.size(), body)])
     assert sorted(numbers(found)) == [1, 2, 3, 4, 5]
 
 
 def test_a_number_stays():
     """Also where other statements come in between; and it is no part of what a statement says."""
-    (first,) = walk.numbered([loop("i", X.size(), [assign("t", X["i"]), store(Y, "i", T)])])
+    (first,) = walk.number_statements([loop("i", X.size(), [assign("t", X["i"]), store(Y, "i", T)])])
     (changed,) = walk.rewritten([first], lambda one: (assign("u", 0.0), one) if one == first.body[1] else (one,))
-    found = walk.numbered([changed])
+    found = walk.number_statements([changed])
     assert len({*numbers(found)}) == 4
     assert [one.number for one in found[0].body if one in first.body] == [one.number for one in first.body]
-    assert walk.numbered(found) == found and numbers(walk.numbered(found)) == numbers(found)
+    assert walk.number_statements(found) == found and numbers(walk.number_statements(found)) == numbers(found)
     assert first == loop("i", X.size(), [assign("t", X["i"]), store(Y, "i", T)])

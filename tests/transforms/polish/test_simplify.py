@@ -7,7 +7,7 @@ import torch
 
 from support.by_hand import argument, array, assign, branch, const, kernel, local, loop, repeat, store
 from tinsmith.source.interpreter import interpret
-from tinsmith.source.ir import nodes, printed, types, walk
+from tinsmith.source.ir import nodes, print_kernel, types, walk
 from tinsmith.transforms.polish._branches import merge_branches, sink_constants
 from tinsmith.transforms.polish._coalesce import coalesce_locals
 from tinsmith.transforms.polish._copies import propagate_copies
@@ -24,7 +24,7 @@ SET = assign("s", X["i"])
 
 def text(body):
     made = kernel([X, Y], body, {"k": ("i32", ())}, **KINDS)
-    lines = ast.unparse(printed(made, dict.fromkeys(("x", "y", "k"), "a"), types.Defaults())).splitlines()[1:]
+    lines = ast.unparse(print_kernel(made, dict.fromkeys(("x", "y", "k"), "a"), types.Defaults())).splitlines()[1:]
     return [line.removeprefix("    ").replace("_lang.f32(0.0)", "0") for line in lines]
 
 

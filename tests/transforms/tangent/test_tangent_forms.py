@@ -31,7 +31,7 @@ from support.tangents import (
     second_by_pass,
     second_by_torch,
 )
-from tinsmith.source.ir import NotCovered, nodes, printed
+from tinsmith.source.ir import NotCovered, nodes, print_kernel
 from tinsmith.transforms import tangent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
@@ -50,7 +50,7 @@ def over(body, arrays=(X, Y), arguments=None, **kinds):
 
 def text(made):
     names = [name for name in [*made.arrays, *made.arguments] if name not in made.cells]
-    return ast.unparse(printed(made, dict.fromkeys(names, "_"), DOUBLE))
+    return ast.unparse(print_kernel(made, dict.fromkeys(names, "_"), DOUBLE))
 
 
 def test_a_tangent_reads_like_its_kernel():

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from ..._errors import EngineError, TinsmithError, internal_error
 from ...engines import COMPILING, DTYPES, Compiled, Language, Parameter, array_text
 from ...source import build
-from ...source.ir import commented, nodes, printed, types, walk
+from ...source.ir import add_comments, nodes, print_kernel, types, walk
 from ...transforms import (
     RECORD,
     bounded,
@@ -52,7 +52,7 @@ class Emitted:
         self.op = op
         self.fields = {name: field for name, field in fields.items() if name in kernel.arrays}
         self.arrays = tuple(name for name in kernel.arrays if name not in self.fields and name not in kernel.cells)
-        touched = walk.touched(kernel.body)
+        touched = walk.find_touched(kernel.body)
         self.touched = tuple(name for name in self.arrays if name in touched)
         self._is_flat = has_aliases(kernel.body) or has_elements_at_top(kernel)
         self._compiled: Compiled | None = None
@@ -66,7 +66,7 @@ class Emitted:
     def readable(self) -> list[str]:
         """Its source for people, in lines: above each group of statements the line that it comes from."""
         path, name = self.kernel.path, _SHORT[self.stage.engine.name]
-        lines = commented(self._tree(self.kernel), lambda number: linecache.getline(path, number).strip())
+        lines = add_comments(self._tree(self.kernel), lambda number: linecache.getline(path, number).strip())
         return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
 
     def _tree(self, kernel: nodes.Kernel) -> ast.FunctionDef:
@@ -80,7 +80,7 @@ class Emitted:
         handed = [name for name in kernel.arrays if name in self.fields or name == RECORD]
         texts |= dict.fromkeys(handed, "_lang.template()")
         defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
-        return printed(kernel, texts, defaults)
+        return print_kernel(kernel, texts, defaults)
 
     def ensure_compiled(self) -> Compiled:
         """The compiled kernel."""

@@ -181,7 +181,7 @@ class EngineReverse(KernelReverse):
 
     def _refuse_carried(self, stage: Stage, name: str) -> None:
         """An outermost serial loop runs forwards in reverse too: what its iterations hand on comes out wrong."""
-        found = stage.roles[name].carried() if name in self._made - self._steady else None
+        found = stage.roles[name].find_carried() if name in self._made - self._steady else None
         if found is None:
             return
         engine = stage.engine.name

@@ -167,7 +167,7 @@ class TangentCore(DerivedCore):
             idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
             body = declare_locals(eliminate_dead_code_of_tasks(kernel.body, kernel.locals, private=idle), kernel.locals)
             needed |= walk.reads(body)
-            used = needed | walk.touched(body) | walk.sized(body)
+            used = needed | walk.find_touched(body) | walk.find_sized(body)
             arrays = {name: array for name, array in kernel.arrays.items() if name in used}
             cells = tuple(name for name in kernel.cells if name in used)
             found.append(Lowered(replace(kernel, arrays=arrays, body=body, cells=cells), fields))

@@ -88,11 +88,11 @@ def _objections(kernel: nodes.Kernel, axes: Mapping[str, int]) -> Iterator[str]:
     for array, axis in axes.items():
         if array in kernel.arrays and axis >= kernel.arrays[array].rank:
             yield f"it is part of the vectors of `{array}`"
-    outer = {name for task in kernel.body for name in walk.assigned(task) if not isinstance(task, nodes.For)}
+    outer = {name for task in kernel.body for name in walk.find_assigned(task) if not isinstance(task, nodes.For)}
     for task in kernel.body:
         index = _index_of(task, axes)
         if index is None:
-            if walk.touched([task]) & axes.keys() or _sizes_in(task, axes):
+            if walk.find_touched([task]) & axes.keys() or _sizes_in(task, axes):
                 yield f"line {task.line}: no loop over it is the outermost"
             continue
         assert isinstance(task, nodes.For)
@@ -100,7 +100,7 @@ def _objections(kernel: nodes.Kernel, axes: Mapping[str, int]) -> Iterator[str]:
             for bound in bounds if name != index else ():
                 yield from _in_expression(bound, index, axes, f"line {task.line}")
         for one in walk.statements(task.body):
-            if outer.intersection(walk.assigned(one)):
+            if outer.intersection(walk.find_assigned(one)):
                 yield f"line {one.line}: its iterations hand on a local"
             yield from _in_statement(one, index, axes)
 

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ...source import called, parse_module
+from ...source import parse_module, resolve_callee
 
 _SIGNS: dict[str, tuple[type[ast.operator], ...]] = {
     "+": (ast.Add,),
@@ -118,7 +118,7 @@ def _is_operation(node: ast.AST, name: str) -> bool:
         return isinstance(node.op, _SIGNS.get(name, ()))
     if isinstance(node, ast.UnaryOp):
         return name == "neg" and isinstance(node.op, ast.USub)
-    return isinstance(node, ast.Call) and called(node) in {name, *_CALLS.get(name, ())}
+    return isinstance(node, ast.Call) and resolve_callee(node) in {name, *_CALLS.get(name, ())}
 
 
 def _may_be(node: ast.expr, index: tuple[int, ...], **known: Any) -> bool:

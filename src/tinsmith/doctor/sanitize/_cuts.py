@@ -10,7 +10,7 @@ import ast
 import linecache
 from typing import NamedTuple
 
-from ...source import called, parse_module
+from ...source import parse_module, resolve_callee
 from ._columns import column_of
 
 _KEEP = frozenset(
@@ -70,4 +70,4 @@ def _find_changed_target(stmt: ast.AST) -> ast.expr | None:
 def _keeps_floats(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call):
         return not isinstance(node, ast.NamedExpr)  # `:=` changes a variable of its own
-    return called(node) in _KEEP
+    return resolve_callee(node) in _KEEP

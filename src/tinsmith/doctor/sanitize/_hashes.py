@@ -27,7 +27,7 @@ def hashing_lines(kernel: nodes.Kernel) -> frozenset[int]:
 
 
 def _is_part(stmt: nodes.Stmt, mixed: set[str]) -> bool:
-    return any(name in mixed for name in walk.assigned(stmt)) or any(True for _ in _operations(stmt))
+    return any(name in mixed for name in walk.find_assigned(stmt)) or any(True for _ in _operations(stmt))
 
 
 def _find_mixed_locals(stmt: nodes.Stmt) -> set[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...bridge import Links
-from ...source import build, called, is_static, parse_statement, walk
+from ...source import build, is_static, parse_statement, resolve_callee, walk
 from ._placed import Placed
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
 
@@ -153,7 +153,7 @@ class _Replacement:
     def _places(self, loop: ast.For) -> str:
         """The loop's variables, as an index is written, where it goes over all elements; "" otherwise."""
         iterator = loop.iter
-        if isinstance(iterator, ast.Call) and called(iterator) == "grouped" and len(iterator.args) == 1:
+        if isinstance(iterator, ast.Call) and resolve_callee(iterator) == "grouped" and len(iterator.args) == 1:
             iterator, is_grouped = iterator.args[0], True
         else:
             is_grouped = False
@@ -170,8 +170,8 @@ class _Replacement:
         if use is not None:
             facts = use.one.facts
             return facts.shape if facts.is_dense and not any(facts.offset) else None
-        if isinstance(iterator, ast.Call) and called(iterator) in ("range", "ndrange"):
-            is_whole = called(iterator) == "ndrange" or len(iterator.args) == 1
+        if isinstance(iterator, ast.Call) and resolve_callee(iterator) in ("range", "ndrange"):
+            is_whole = resolve_callee(iterator) == "ndrange" or len(iterator.args) == 1
             sizes = tuple(self._sizes(iterator.args))
             return sizes if is_whole and len(sizes) == len(iterator.args) else None
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import carried, dynamic, root, walk
+from ...source import dynamic, find_carried, root, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 
@@ -57,7 +57,7 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
         is_loop = isinstance(spot.statement, ast.For | ast.While) and bool(dynamic([spot.statement]))
         if not is_loop or not dynamic(spot.loops):
             continue
-        for name, change in carried(spot.statement).items():
+        for name, change in find_carried(spot.statement).items():
             if name in vectors - seen:
                 seen.add(name)
                 words = f"`{name}` is a vector that the loop makes from itself: Taichi's reverse mode gets it wrong"

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from ..._lazy import lazy
-from ...source import Loop, Spot, called, carried, dynamic, is_size, names_in, needs_of, root, runs_once
+from ...source import Loop, Spot, dynamic, find_carried, is_size, names_in, needs_of, resolve_callee, root, runs_once
 from .._finding import Finding
 from .._subject import ENGINES, Subject
 from .._types import types_of
@@ -72,7 +72,7 @@ class _Lost:
     def _is_loaded(self, name: str, *before: str) -> bool:
         """Whether a local only ever holds elements of arrays, or is memory. `before` are locals handed on to it."""
         values = [value for _, _, value in self.given[name]]
-        if any(isinstance(value, ast.Call) and called(value) == "SharedArray" for value in values):
+        if any(isinstance(value, ast.Call) and resolve_callee(value) == "SharedArray" for value in values):
             return True
         return name not in before and all(self._is_plain(value, name, *before) for value in values)
 
@@ -99,7 +99,7 @@ class _Lost:
     def engines_wrong_about(self, name: str) -> tuple[str, ...]:
         """The engines that lose a local's gradient; a local that a loop carries has memory in both."""
         loops = {loop for spot in self.subject.spots for loop in dynamic(spot.loops)[self.depth :]}
-        if any(name in carried(loop) for loop in loops):
+        if any(name in find_carried(loop) for loop in loops):
             return ()
         return ("quadrants",) if self._changes_itself(name) else ENGINES
 

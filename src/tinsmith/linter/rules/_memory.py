@@ -238,7 +238,7 @@ def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
     if not subject.is_kernel:
         return
     for name, roles in subject.roles.items():
-        found = None if name in subject.integers else roles.carried()
+        found = None if name in subject.integers else roles.find_carried()
         if found is not None:
             use, change = found
             words = f"hands `{subject.label(name)}` from one iteration of the outermost loop to the next"

@@ -17,13 +17,13 @@ from ...source import (
     AffineIndex,
     Scope,
     affine_of,
-    called,
     called_function,
-    combined,
+    combine,
     definitions,
-    iterated,
+    get_iterable,
     parse_expression,
     range_bounds,
+    resolve_callee,
     walk,
 )
 from ...spec import Arithmetic, Batch, Fixed, Item, Named, Rest, Tree
@@ -87,7 +87,7 @@ class _Certain:
                 yield from self._expressions([one.iter], scope)
                 yield from self._loop(one, scope, is_inside=is_inside)
             elif isinstance(one, ast.If):
-                yield from self._expressions([] if called(one.test) == "static" else [one.test], scope)
+                yield from self._expressions([] if resolve_callee(one.test) == "static" else [one.test], scope)
             elif not isinstance(one, ast.While | ast.Assert | ast.FunctionDef):
                 yield from self._expressions(
                     [part for part in ast.iter_child_nodes(one) if isinstance(part, ast.expr)], scope
@@ -107,7 +107,7 @@ class _Certain:
 
     def _ranges(self, loop: ast.For, scope: Mapping[str, Range]) -> list[Range]:
         """One range for each variable of a loop; none where the loop is of another kind."""
-        counted = iterated(loop)
+        counted = get_iterable(loop)
         match counted:
             case ast.Name(id=name) if name in self.shapes:
                 return [Range(_ZERO, size.plus(_ONE, -1), True) if size else _UNKNOWN for size in self.shapes[name]]
@@ -243,9 +243,9 @@ def _walk_evaluated(node: ast.expr) -> Iterator[ast.expr]:
             parts = [first]
         case ast.Compare(left=left, comparators=[first, *_]):
             parts = [left, first]
-        case ast.Call(args=[first, *_]) if called(node) == "select":
+        case ast.Call(args=[first, *_]) if resolve_callee(node) == "select":
             parts = [first]
-        case ast.Call() if called(node) in ("static", "static_assert", "static_print"):
+        case ast.Call() if resolve_callee(node) in ("static", "static_assert", "static_print"):
             parts = []
         case ast.Lambda() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
             parts = []
@@ -304,7 +304,7 @@ def _of_dim(dim: object) -> AffineIndex | None:
 def _of_tree(tree: Tree) -> AffineIndex | None:
     if isinstance(tree, tuple):
         left, right = _of_tree(tree[1]), _of_tree(tree[2])
-        return left and right and combined(tree[0], left, right)
+        return left and right and combine(tree[0], left, right)
     return AffineIndex({tree: 1}) if isinstance(tree, str) else AffineIndex(constant=tree)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import assignments, carried, names_in, root, runs_once, tasks
+from ...source import assignments, find_carried, names_in, root, runs_once, tasks
 from .._finding import Finding
 from .._subject import Subject
 
@@ -22,7 +22,7 @@ def racing_locals(subject: Subject) -> Iterator[Finding]:
     parallel = {loop for loop, is_serial in tasks(subject.tree.body) if not is_serial and not runs_once(loop)}
     for statement in subject.tree.body:
         if isinstance(statement, ast.For) and statement in parallel:
-            handed = outer & carried(statement).keys()  # not those that each iteration gives a value first
+            handed = outer & find_carried(statement).keys()  # not those that each iteration gives a value first
             yield from _racing(subject, statement, handed - seen, seen)
         elif isinstance(statement, ast.Assign | ast.AnnAssign):
             outer |= {root(target) for target, _ in assignments(statement)}

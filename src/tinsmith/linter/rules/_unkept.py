@@ -13,7 +13,19 @@ import ast
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from ...source import Loop, Spot, called, callee_of, carried, dynamic, engine_call, is_static, names_in, root, walk
+from ...source import (
+    Loop,
+    Spot,
+    callee_of,
+    dynamic,
+    engine_call,
+    find_carried,
+    is_static,
+    names_in,
+    resolve_callee,
+    root,
+    walk,
+)
 from .._finding import Finding
 from .._subject import Subject
 from .._types import types_of
@@ -36,7 +48,7 @@ def operands(subject: Subject) -> Iterator[Finding]:
         if subject.resolve_builtin(node) not in ("min", "max"):
             continue
         text = subject.text(node)
-        if _mentions(node, carried(spot.inner[-1]).keys() & subject.source.assigned):
+        if _mentions(node, find_carried(spot.inner[-1]).keys() & subject.source.assigned):
             words = f"`{text}` of a local that the loop carries: Taichi keeps no old values for it"
             yield subject.finding("TS405", "warning", node, words, "", ("taichi",))
         elif _is_real(node, spot, subject) and (beside := _array_outside(spot, subject)):
@@ -71,7 +83,7 @@ def _calls(subject: Subject) -> Iterator[tuple[Spot, ast.Call]]:
 def _steer(statement: ast.stmt) -> ast.expr | None:
     """What decides whether, or how often, the body of a statement runs."""
     if isinstance(statement, ast.If):
-        return None if called(statement.test) == "static" else statement.test
+        return None if resolve_callee(statement.test) == "static" else statement.test
     return statement.iter if isinstance(statement, ast.For) and not is_static(statement) else None
 
 

@@ -76,13 +76,13 @@ def _truncation(target: str) -> Change:
     limit = 2 ** (max(bits(target), 32) - (target in types.SIGNED))
     lowest = wrap(-limit)
 
-    def truncated(value: torch.Tensor) -> int:
+    def truncate(value: torch.Tensor) -> int:
         number = value.item()
         if not math.isfinite(number) or abs(number) > limit:
             return lowest
         return wrap(int(number))
 
-    return truncated
+    return truncate
 
 
 def same_bits(source: str, target: str, precision: Precision) -> Change:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..ir import decompositions, nodes
 
 
-def decomposed(one: nodes.Decompose, matrix: Tensor) -> list[Tensor]:
+def evaluate_decomposition(one: nodes.Decompose, matrix: Tensor) -> list[Tensor]:
     """The entries of a decomposition's parts, connected with those of the matrix."""
     with torch.no_grad():
         given = matrix.detach()

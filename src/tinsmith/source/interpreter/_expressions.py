@@ -88,7 +88,7 @@ class Expressions:
         """A function that gives the value of an expression, cast to a type."""
         change = cast(expr.type, kind, self.precision)
         run = self.run(expr)
-        return run if change is None else _then(run, self._told("cast", kind, change))
+        return run if change is None else _then(run, self._watch_results("cast", kind, change))
 
     def truth(self, expr: nodes.Expr) -> Run:
         """A function that tells whether an expression is not zero."""
@@ -129,7 +129,7 @@ class Expressions:
 
         return missing
 
-    def _told(self, operator: str, kind: str, rule: _Rule) -> _Rule:
+    def _watch_results(self, operator: str, kind: str, rule: _Rule) -> _Rule:
         """An operation that tells the watch, if there is one, of its result."""
         return rule if self.watch is None else watch_results(self.watch, operator, kind, self.line, rule)  # type: ignore[return-value]
 
@@ -145,12 +145,12 @@ class Expressions:
             return self._or_zero(lambda held: cells[position(held)], load.type)
         add, array, line = self.record.add, load.array, self.line
 
-        def seen(held: Locals) -> Number:
+        def load_and_record(held: Locals) -> Number:
             at = position(held)
             add("read", array, at, line)
             return cells[at]
 
-        return self._or_zero(seen, load.type)
+        return self._or_zero(load_and_record, load.type)
 
     def _or_zero(self, load: Run, kind: str) -> Run:
         """A load that, where a watch is there to be told, gives 0 for an element that is not there."""
@@ -171,9 +171,11 @@ class Expressions:
             return _then(self.truth(expr.value), lambda value: int(not value))
         name, kind = expr.operator, expr.type
         if name == "ffs":  # of 64 bits too it is an i32
-            return _then(self.run(expr.value), self._known(integer_unary(name, expr.value.type), name, kind))
-        rule = self._known(FLOAT_UNARY.get(name) if types.is_float(kind) else integer_unary(name, kind), name, kind)
-        return _then(self.as_type(expr.value, kind), self._told(name, kind, rule))
+            return _then(self.run(expr.value), self._require_rule(integer_unary(name, expr.value.type), name, kind))
+        rule = self._require_rule(
+            FLOAT_UNARY.get(name) if types.is_float(kind) else integer_unary(name, kind), name, kind
+        )
+        return _then(self.as_type(expr.value, kind), self._watch_results(name, kind, rule))
 
     def _binary(self, expr: nodes.Binary) -> Run:
         name, kind = expr.operator, expr.type
@@ -182,26 +184,28 @@ class Expressions:
         if name in COMPARE:
             return self._comparison(expr)
         if name in ("<<", ">>", ">>>"):
-            return _both(self.as_type(expr.left, kind), self.run(expr.right), self._told(name, kind, shift(name, kind)))
+            return _both(
+                self.as_type(expr.left, kind), self.run(expr.right), self._watch_results(name, kind, shift(name, kind))
+            )
         if name in RECTIFIERS and types.is_float(kind) and (_is_zero(expr.left) or _is_zero(expr.right)):
             other = expr.left if _is_zero(expr.right) else expr.right
-            return _then(self.as_type(other, kind), self._told(name, kind, RECTIFIERS[name]))
+            return _then(self.as_type(other, kind), self._watch_results(name, kind, RECTIFIERS[name]))
         left = self.as_type(expr.left, kind)
         if name == "pow" and not types.is_float(
             expr.right.type
         ):  # torch's own rule for whole exponents, as the engine's
             power = FLOAT_BINARY["pow"] if types.is_float(kind) else integer_power(kind)
-            return _both(left, self.run(expr.right), self._told(name, kind, power))
+            return _both(left, self.run(expr.right), self._watch_results(name, kind, power))
         return _both(left, self.as_type(expr.right, kind), self.rule(name, kind))
 
     def rule(self, name: str, kind: str) -> Callable[..., Any]:
         """What an arithmetic operation makes of two numbers of a type."""
         if types.is_float(kind):
-            return self._told(name, kind, self._known(FLOAT_BINARY.get(name), name, kind))
-        rule = self._known(INTEGER_BINARY.get(name), name, kind)
+            return self._watch_results(name, kind, self._require_rule(FLOAT_BINARY.get(name), name, kind))
+        rule = self._require_rule(INTEGER_BINARY.get(name), name, kind)
         wrap, line, watch = wrapping(kind), self.line, self.watch
 
-        def wrapped(left: int, right: int) -> int:
+        def evaluate(left: int, right: int) -> int:
             if right == 0 and name in DIVISIONS:
                 if watch is None:
                     raise _by_zero(name, left, line)
@@ -209,16 +213,16 @@ class Expressions:
                 return 0
             return wrap(rule(left, right))
 
-        return self._told(name, kind, wrapped)
+        return self._watch_results(name, kind, evaluate)
 
     def _comparison(self, expr: nodes.Binary) -> Run:
-        kind = types.promoted(expr.left.type, expr.right.type)
+        kind = types.promote(expr.left.type, expr.right.type)
         left, right, compare = self.as_type(expr.left, kind), self.as_type(expr.right, kind), COMPARE[expr.operator]
         if types.is_float(kind):
             return lambda held: int(compare(left(held).item(), right(held).item()))
         return lambda held: int(compare(left(held), right(held)))
 
-    def _known(self, rule: _Rule | None, name: str, kind: str) -> _Rule:
+    def _require_rule(self, rule: _Rule | None, name: str, kind: str) -> _Rule:
         if rule is None:
             raise NoRule(name, kind, self.line)
         return rule

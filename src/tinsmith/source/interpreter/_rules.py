@@ -40,7 +40,7 @@ def _drop_slopes_of_zero(
     return tuple([None if one is None else torch.zeros_like(one) for one in gradients])
 
 
-def _rounded(value: torch.Tensor) -> torch.Tensor:
+def _round(value: torch.Tensor) -> torch.Tensor:
     """To the nearest integer, halves away from zero (torch: to the even one). Derivative 0."""
     value = value.detach()
     whole = value.trunc()
@@ -74,7 +74,7 @@ FLOAT_UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sgn": torch.sign,
     "floor": torch.floor,
     "ceil": torch.ceil,
-    "round": _rounded,
+    "round": _round,
     "sqrt": _keep_zero_cotangents(torch.sqrt),
     "rsqrt": _keep_zero_cotangents(torch.rsqrt),
     "norm": _norm,

@@ -16,7 +16,7 @@ import torch
 
 from ..ir import decompositions, nodes, types
 from ._casts import Number, bits, wrapping
-from ._decompositions import decomposed
+from ._decompositions import evaluate_decomposition
 from ._expressions import Expressions, Locals, Run
 from ._memory import Memory, with_candidate
 from ._watch import Missing, Watch, cost
@@ -49,15 +49,15 @@ class Statements:
     def step(self, stmt: nodes.Stmt) -> Step:
         """A function that runs a statement."""
         watch = self.expressions.watch
-        return self._step(stmt) if watch is None else self._watched(self._step(stmt), stmt, watch)
+        return self._step(stmt) if watch is None else self._watch_step(self._step(stmt), stmt, watch)
 
-    def _watched(self, step: Step, stmt: nodes.Stmt, watch: Watch) -> Step:
+    def _watch_step(self, step: Step, stmt: nodes.Stmt, watch: Watch) -> Step:
         """A statement whose operations are counted, and that leaves memory alone where its index is not there."""
         count, operations, line = watch.on_statement, cost(stmt), stmt.line
         result = stmt.result if isinstance(stmt, nodes.Atomic) else None
         zero = None if result is None else self.expressions.run(nodes.Const(0, self.types[result]))({})
 
-        def counted(held: Locals) -> str | None:
+        def count_and_run(held: Locals) -> str | None:
             count(operations, line)
             try:
                 return step(held)
@@ -66,7 +66,7 @@ class Statements:
                     held[result] = zero
                 return None
 
-        return counted
+        return count_and_run
 
     def _step(self, stmt: nodes.Stmt) -> Step:
         run = self.expressions.on(stmt.line)
@@ -86,7 +86,7 @@ class Statements:
             case nodes.For():
                 return self._for(stmt)
             case nodes.While(body):
-                return _repeated(self.block(body), stmt.line, self.expressions.watch)
+                return _build_while(self.block(body), stmt.line, self.expressions.watch)
             case nodes.Break():
                 return lambda _: BREAK
             case nodes.Continue():
@@ -102,7 +102,7 @@ class Statements:
         run = self.expressions.on(loop.line)
         bounds = [(run.as_type(begin, "i32"), run.as_type(end, "i32")) for begin, end in loop.bounds]
         body = self.block(loop.body)
-        return _counted(loop.names, bounds, body if first is None else _in_order([first, body]))
+        return _build_for(loop.names, bounds, body if first is None else _in_order([first, body]))
 
     def _draw(self, kind: str) -> Run:
         if types.is_float(kind):
@@ -114,35 +114,35 @@ class Statements:
     def _decompose(self, one: nodes.Decompose, run: Expressions) -> Step:
         entries, side = [run.as_type(entry, one.type) for entry in one.matrix], decompositions.side_of(one)
 
-        def assigned(held: Locals) -> None:
+        def assign(held: Locals) -> None:
             matrix = torch.stack([entry(held) for entry in entries]).reshape(side, side)
-            held.update(zip(one.results, decomposed(one, matrix), strict=True))
+            held.update(zip(one.results, evaluate_decomposition(one, matrix), strict=True))
 
-        return assigned
+        return assign
 
     def _store(self, store: nodes.Store, run: Expressions) -> Step:
         memory = run.memories[store.array]
         position = run.place(store.array, store.index, store.entry)
         value = run.as_type(store.value, memory.array.type)
-        note = _noted(run, store)
+        note = _make_recorder(run, store)
         cells = memory.cells
 
-        def stored(held: Locals) -> None:
+        def run_store(held: Locals) -> None:
             new = value(held)  # an engine works out the value first, then the index; neither can change the other
             at = position(held)
             note(at, new)
             cells[at] = new
 
-        return stored
+        return run_store
 
     def _atomic(self, atomic: nodes.Atomic, run: Expressions) -> Step:
         memory = run.memories[atomic.array]
         position = run.place(atomic.array, atomic.index, atomic.entry)
         value = run.as_type(atomic.value, memory.array.type)
         change = _change(atomic.operator, memory, run)
-        note, cells, result = _noted(run, atomic), memory.cells, atomic.result
+        note, cells, result = _make_recorder(run, atomic), memory.cells, atomic.result
 
-        def changed(held: Locals) -> None:
+        def update(held: Locals) -> None:
             new = value(held)
             at = position(held)
             note(at, new)
@@ -151,7 +151,7 @@ class Statements:
             if result is not None:
                 held[result] = old
 
-        return changed
+        return update
 
 
 def _change(operator: str, memory: Memory, run: Expressions) -> Callable[[int, Any], Number]:
@@ -162,7 +162,7 @@ def _change(operator: str, memory: Memory, run: Expressions) -> Callable[[int, A
     return lambda at, value: rule(cells[at], value)
 
 
-def _noted(run: Expressions, change: nodes.Store | nodes.Atomic) -> Callable[[int, Number], None]:
+def _make_recorder(run: Expressions, change: nodes.Store | nodes.Atomic) -> Callable[[int, Number], None]:
     if run.record is None:
         return lambda _, __: None
     add, line, array = run.record.add, run.line, change.array
@@ -173,10 +173,10 @@ def _noted(run: Expressions, change: nodes.Store | nodes.Atomic) -> Callable[[in
 
 
 def _into(name: str, run: Run) -> Step:
-    def assigned(held: Locals) -> None:
+    def assign(held: Locals) -> None:
         held[name] = run(held)
 
-    return assigned
+    return assign
 
 
 def _in_order(steps: list[Step]) -> Step:
@@ -197,7 +197,7 @@ def _branch(condition: Run, body: Step, orelse: Step) -> Step:
     return lambda held: body(held) if condition(held) else orelse(held)
 
 
-def _counted(names: tuple[str, ...], bounds: list[tuple[Run, Run]], body: Step) -> Step:
+def _build_for(names: tuple[str, ...], bounds: list[tuple[Run, Run]], body: Step) -> Step:
     def loop(held: Locals) -> None:
         for indices in _indices([range(begin(held), end(held)) for begin, end in bounds]):
             held.update(zip(names, indices, strict=True))
@@ -214,16 +214,16 @@ def _indices(ranges: list[range]) -> Iterable[tuple[int, ...]]:
     return ((at, *rest) for at in ranges[0] for rest in _indices(ranges[1:]))
 
 
-def _repeated(body: Step, line: int, watch: Watch | None) -> Step:
+def _build_while(body: Step, line: int, watch: Watch | None) -> Step:
     def loop(held: Locals) -> None:
         while body(held) != BREAK:
             continue
 
-    def watched(held: Locals) -> None:
+    def run_watched(held: Locals) -> None:
         assert watch is not None
         for turn in itertools.count():
             watch.on_while_turn(line, turn)
             if body(held) == BREAK:
                 return
 
-    return loop if watch is None else watched
+    return loop if watch is None else run_watched

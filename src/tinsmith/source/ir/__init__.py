@@ -6,9 +6,9 @@ from . import _types as types
 from . import _walk as walk
 from ._blocks import BLOCK_SIZE, iteration_number
 from ._cells import with_cells
-from ._commented import commented
+from ._commented import add_comments
 from ._lower import Lowered, lower
-from ._print import printed
+from ._print import print_kernel
 from ._refusals import NotCovered, Race
 
 __all__ = [
@@ -16,12 +16,12 @@ __all__ = [
     "Lowered",
     "NotCovered",
     "Race",
-    "commented",
+    "add_comments",
     "decompositions",
     "iteration_number",
     "lower",
     "nodes",
-    "printed",
+    "print_kernel",
     "types",
     "walk",
     "with_cells",

@@ -26,7 +26,7 @@ BINARY: dict[type[ast.operator], str] = {
 }
 
 
-def operated(low: Lowering, operator: str, left: Any, right: Any) -> Any:
+def apply_binary(low: Lowering, operator: str, left: Any, right: Any) -> Any:
     """A binary operation; a number that goes with every entry of a vector is worked out once."""
     left, right = (_alone(low, one, other) for one, other in ((left, right), (right, left)))
     try:
@@ -39,4 +39,4 @@ def _alone(low: Lowering, value: Any, other: Any) -> Any:
     is_broadcast = isinstance(other, Matrix) and isinstance(
         value, nodes.Load | nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast
     )
-    return low.state.shared(value) if is_broadcast else value
+    return low.state.share(value) if is_broadcast else value

@@ -7,13 +7,13 @@ from typing import Any
 
 from . import _blocks, _constructors, _elements
 from . import _nodes as nodes
-from ._arithmetic import BINARY, operated
+from ._arithmetic import BINARY, apply_binary
 from ._called import is_static
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._state import is_place
-from ._targets import give, iterated
-from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number, mapped
+from ._targets import give, list_items
+from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number, map_numbers
 from ._walk import parts
 
 _OPERATORS = {
@@ -36,7 +36,7 @@ ATOMIC_AUGMENTED: dict[type[ast.operator], str] = {
 """Augmented assignments that are atomic in memory; their operand becomes the target's type first."""
 
 
-def assigned(low: Lowering, statement: ast.Assign) -> None:
+def lower_assign(low: Lowering, statement: ast.Assign) -> None:
     """`a = value`, `a = b = value`, `a, x[i] = value`."""
     value = low.value(statement.value)
     if low.state.is_static or is_static(low, statement.value):
@@ -45,19 +45,19 @@ def assigned(low: Lowering, statement: ast.Assign) -> None:
         return
     pairs = [pair for target in statement.targets for pair in _pairs(low, target, value)]
     if len(pairs) > 1 and not all(_is_new(low, target) for target, _ in pairs):
-        value = _kept(low, value)
+        value = _freeze_value(low, value)
         pairs = [pair for target in statement.targets for pair in _pairs(low, target, value)]
     for target, item in pairs:
         assign(low, target, item)
 
 
-def annotated(low: Lowering, statement: ast.AnnAssign) -> None:
+def lower_annotated_assign(low: Lowering, statement: ast.AnnAssign) -> None:
     """`a: ti.f32 = value`."""
     if statement.value is None or not isinstance(statement.target, ast.Name):
-        raise low.refused(f"`{ast.unparse(statement)}`", statement)
+        raise low.make_refusal(f"`{ast.unparse(statement)}`", statement)
     kind = low.language.scalar_type(low.value(statement.annotation))
     if kind is None:
-        raise low.refused(f"the annotation `{ast.unparse(statement.annotation)}`", statement)
+        raise low.make_refusal(f"the annotation `{ast.unparse(statement.annotation)}`", statement)
     assign(low, statement.target, low.ops.cast(low.value(statement.value), kind))
 
 
@@ -65,9 +65,9 @@ def _pairs(low: Lowering, target: ast.expr, value: Any) -> list[tuple[ast.expr, 
     """Targets with what each is given."""
     if not isinstance(target, ast.Tuple | ast.List):
         return [(target, value)]
-    values = iterated(value)
+    values = list_items(value)
     if len(values) != len(target.elts):
-        raise low.refused(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
+        raise low.make_refusal(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
     return list(zip(target.elts, values, strict=True))
 
 
@@ -75,14 +75,14 @@ def _is_new(low: Lowering, target: ast.expr) -> bool:
     return isinstance(target, ast.Name) and not low.state.find(target.id)[0]
 
 
-def _kept(low: Lowering, value: Any) -> Any:
+def _freeze_value(low: Lowering, value: Any) -> Any:
     """A value as it is now, whatever is assigned to next."""
 
     def keep(number: Any) -> Any:
         is_steady = is_number(number) or isinstance(number, nodes.Const | nodes.Argument | nodes.Size)
         return number if is_steady else low.state.bind("part", number)
 
-    return mapped(value, keep)
+    return map_numbers(value, keep)
 
 
 def assign(low: Lowering, target: ast.expr, value: Any) -> None:
@@ -91,7 +91,7 @@ def assign(low: Lowering, target: ast.expr, value: Any) -> None:
     if isinstance(target, ast.Name):
         is_declared, place = state.find(target.id)
         if target.id in state.frame.fixed:
-            raise low.refused(f"an assignment to the parameter `{target.id}`", target)
+            raise low.make_refusal(f"an assignment to the parameter `{target.id}`", target)
         if not is_declared:
             _declare(low, target.id, value)
             return
@@ -100,13 +100,13 @@ def assign(low: Lowering, target: ast.expr, value: Any) -> None:
     else:
         place = low.value(target)
     if not is_place(place):
-        raise low.refused(f"an assignment to `{ast.unparse(target)}`", target)
+        raise low.make_refusal(f"an assignment to `{ast.unparse(target)}`", target)
     store(low, place, value)
 
 
 def _declare(low: Lowering, name: str, value: Any) -> None:
-    value = _blocks.named(low, name, value)
-    low.state.let(name, low.state.named(name, _constructors.held(low, value), low.ops.scalar))
+    value = _blocks.name_array(low, name, value)
+    low.state.let(name, low.state.bind_named(name, _constructors.convert_python_value(low, value), low.ops.scalar))
 
 
 def store(low: Lowering, place: Any, value: Any) -> None:
@@ -114,7 +114,7 @@ def store(low: Lowering, place: Any, value: Any) -> None:
     if isinstance(place, Picked):
         _store_picked(low, place, value)
         return
-    for target, number in _flattened(low, place, value):
+    for target, number in _flatten_places(low, place, value):
         _write(low, target, number)
 
 
@@ -136,16 +136,16 @@ def _steady(low: Lowering, place: Picked) -> Picked:
     """A place whose index no store to the matrix itself can change: `v[v[0]] = 1`."""
     entries = place.matrix.entries
 
-    def kept(index: Any) -> Any:
+    def freeze(index: Any) -> Any:
         is_disturbed = is_expression(index) and any(_reads(index, entry) for entry in entries)
         return low.state.bind("part", index) if is_disturbed else index
 
-    return Picked(place.matrix, tuple(kept(index) for index in place.index))
+    return Picked(place.matrix, tuple(freeze(index) for index in place.index))
 
 
-def _flattened(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]]:
+def _flatten_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]]:
     """Scalar places with their numbers. A number that reads what is stored before it is kept in a local first."""
-    pairs = _matched(low, place, value)
+    pairs = _match_places(low, place, value)
     kept: list[tuple[Any, Scalar]] = []
     for k, (target, number) in enumerate(pairs):
         is_disturbed = any(_reads(number, earlier) for earlier, _ in pairs[:k])
@@ -153,17 +153,17 @@ def _flattened(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]
     return kept
 
 
-def _matched(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]]:
+def _match_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]]:
     if isinstance(place, Struct):
-        value = _constructors.held(low, value)
+        value = _constructors.convert_python_value(low, value)
         members = value.members if isinstance(value, Struct) else value
         if not isinstance(members, dict) or set(members) != set(place.members):
             raise Misfit("an assignment of what has other members than the struct")
-        return [pair for name, member in place.members.items() for pair in _matched(low, member, members[name])]
+        return [pair for name, member in place.members.items() for pair in _match_places(low, member, members[name])]
     tensor = low.ops.tensor(value)
     if isinstance(place, Matrix):
         if not isinstance(tensor, Matrix):
-            tensor = Matrix(place.shape, (low.state.shared(tensor),) * len(place.entries))
+            tensor = Matrix(place.shape, (low.state.share(tensor),) * len(place.entries))
         if tensor.shape != place.shape:
             raise Misfit(f"an assignment of shape {tensor.shape} to shape {place.shape}")
         return list(zip(place.entries, tensor.entries, strict=True))
@@ -193,24 +193,24 @@ def _write(low: Lowering, target: Any, number: Scalar) -> None:
         raise Misfit("an assignment to a loop's own variable, or to no variable")
 
 
-def augmented(low: Lowering, statement: ast.AugAssign) -> None:
+def lower_augmented_assign(low: Lowering, statement: ast.AugAssign) -> None:
     """`target += value` and its kin."""
     target = statement.target
     place = _elements.place(low, target) if isinstance(target, ast.Subscript) else low.value(target)
     if (isinstance(target, ast.Name) and target.id in low.state.frame.fixed) or not is_place(place):
-        raise low.refused(f"an assignment to `{ast.unparse(target)}`", statement)
+        raise low.make_refusal(f"an assignment to `{ast.unparse(target)}`", statement)
     value = low.value(statement.value)
     name = ATOMIC_AUGMENTED.get(type(statement.op))
     if name is not None:
-        changed(low, name, place, value, is_wanted=False)
+        apply_atomic(low, name, place, value, is_wanted=False)
         return
     present = _elements.read(low, place)
     if isinstance(statement.op, ast.MatMult):
-        raise low.refused(f"`{ast.unparse(statement)}`", statement)
-    store(low, place, operated(low, BINARY[type(statement.op)], present, value))
+        raise low.make_refusal(f"`{ast.unparse(statement)}`", statement)
+    store(low, place, apply_binary(low, BINARY[type(statement.op)], present, value))
 
 
-def changed(low: Lowering, name: str, place: Any, value: Any, *, is_wanted: bool = True) -> Any:
+def apply_atomic(low: Lowering, name: str, place: Any, value: Any, *, is_wanted: bool = True) -> Any:
     """Change a place by an atomic operation; what it held before is the result."""
     if not is_place(place) or isinstance(place, Struct):
         raise Misfit(f"an atomic `{name}` on what is no variable and no element")
@@ -218,7 +218,7 @@ def changed(low: Lowering, name: str, place: Any, value: Any, *, is_wanted: bool
         return _changed_picked(low, name, place, value, is_wanted)
     results = [
         _changed_one(low, name, target, low.ops.cast(number, target.type), is_wanted)
-        for target, number in _flattened(low, place, value)
+        for target, number in _flatten_places(low, place, value)
     ]
     return Matrix(place.shape, tuple(results)) if isinstance(place, Matrix) else results[0]
 

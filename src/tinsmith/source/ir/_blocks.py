@@ -62,7 +62,7 @@ def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
     return ArrayValue(array, tuple(sizes), (0,) * len(sizes))
 
 
-def named(low: Lowering, name: str, value: Any) -> Any:
+def name_array(low: Lowering, name: str, value: Any) -> Any:
     """A value that a local called `name` begins to stand for: a new array is called like it from then on."""
     state = low.state
     if not isinstance(value, ArrayValue) or value.array.name not in state.unnamed:
@@ -88,14 +88,14 @@ def _fence(_low: Lowering) -> None:
 def _vote(vote: str) -> Callable[[Lowering, Any], nodes.Local]:
     """A barrier that says of how many iterations of the block a number is not 0."""
 
-    def lowered(low: Lowering, predicate: Any) -> nodes.Local:
+    def lower(low: Lowering, predicate: Any) -> nodes.Local:
         _parallel(low, f"sync_{vote}_nonzero()")
         value = low.state.bind("vote", low.ops.cast(low.ops.scalar(predicate), "i32"))
         result = low.state.local("votes", "i32")
         low.state.emit(nodes.Barrier(vote, value.name, result.name, low.state.line))
         return result
 
-    return lowered
+    return lower
 
 
 def _thread_index(low: Lowering) -> nodes.Expr:

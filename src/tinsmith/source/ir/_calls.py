@@ -11,11 +11,11 @@ from . import _constructors, _engine_functions, _functions
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS
 from ._refusals import Misfit
-from ._targets import iterated, spread
+from ._targets import list_items, unpack_starred
 from ._values import ArrayValue, Bound, Matrix, Ranges, Struct, is_expression, plain
 
 
-def called(low: Lowering, node: ast.Call) -> Any:
+def lower_call(low: Lowering, node: ast.Call) -> Any:
     """The value of a call."""
     if vars(node).get("is_norm"):  # printed from the IR
         return low.ops.unary("norm", low.number(node.args[0]))
@@ -23,7 +23,7 @@ def called(low: Lowering, node: ast.Call) -> Any:
     outer = low.state.is_static
     low.state.is_static = outer or low.language.name_of(function) in ("lang.impl.static", "lang.impl.static_assert")
     try:
-        positional = spread(low, node.args)
+        positional = unpack_starred(low, node.args)
         named: dict[str, Any] = {}
         for keyword in node.keywords:
             value = low.value(keyword.value)
@@ -40,12 +40,12 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
             return function.owner.shape
         return apply(low, function.function, [function.owner, *positional], named, node)
     if _is_one_of(_ARRANGING, function):
-        return _arranged(function, positional, named)
+        return _call_python(function, positional, named)
     if _is_one_of(_BUILTINS, function):
         if named and function is not builtins.print:
             raise Misfit(f"`{function.__name__}` with the argument `{next(iter(named))}`")
         return _BUILTINS[function](low, positional)
-    made = _constructors.made(low, function, positional, named)
+    made = _constructors.construct(low, function, positional, named)
     if made is not NotImplemented:
         return made
     name = low.language.name_of(function)
@@ -53,7 +53,7 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
     if method is not None:
         return apply(low, method, positional, named, node)
     if name:
-        known = _engine_functions.applied(low, name, function, positional, named, node)
+        known = _engine_functions.apply_instruction(low, name, function, positional, named, node)
         if known is not NotImplemented:
             return known
     written = low.language.function_of(function)
@@ -63,11 +63,11 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
         values = [*first, *positional]
         is_library, is_method = low.engine.owns(function), low.language.is_method(function)
         is_real = low.language.is_real(function)
-        return _functions.inlined(
+        return _functions.inline_call(
             low, written, values, named, node, is_library=is_library, is_method=is_method, is_real=is_real
         )
     if name.startswith("_funcs."):  # of the engine's own, in Python: they choose a function of the language
-        return _functions.inlined(low, function, positional, named, node, is_library=True, is_python=True)
+        return _functions.inline_call(low, function, positional, named, node, is_library=True, is_python=True)
     return _ordinary(low, function, positional, named, node)
 
 
@@ -90,11 +90,15 @@ def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[s
     if not callable(function):
         raise Misfit(f"a call of a {type(function).__name__}")
     if any(_depends_on_run(value) for value in (*positional, *named.values())):
-        raise low.refused(f"the Python function `{ast.unparse(getattr(node, 'func', node))}` of a run-time value", node)
+        raise low.make_refusal(
+            f"the Python function `{ast.unparse(getattr(node, 'func', node))}` of a run-time value", node
+        )
     try:
         return plain(function(*positional, **named))
     except Exception as reason:
-        raise low.refused(f"`{ast.unparse(node)}`, which raises {type(reason).__name__}: {reason}", node) from reason
+        raise low.make_refusal(
+            f"`{ast.unparse(node)}`, which raises {type(reason).__name__}: {reason}", node
+        ) from reason
 
 
 def _depends_on_run(value: Any) -> bool:
@@ -109,19 +113,19 @@ def _depends_on_run(value: Any) -> bool:
 
 
 def _extreme(name: str) -> Callable[[Lowering, list[Any]], Any]:
-    def applied(low: Lowering, values: list[Any]) -> Any:
+    def apply_extreme(low: Lowering, values: list[Any]) -> Any:
         return _engine_functions.extreme(low, name, values)
 
-    return applied
+    return apply_extreme
 
 
-def _converted(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lowering, list[Any]], Any]:
-    def applied(low: Lowering, values: list[Any]) -> Any:
+def _build_conversion(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lowering, list[Any]], Any]:
+    def convert(low: Lowering, values: list[Any]) -> Any:
         if len(values) != 1 or not low.ops.is_run_time(values[0]):
             return python(*values)
         return low.ops.cast(values[0], kind(low))
 
-    return applied
+    return convert
 
 
 def _absolute(low: Lowering, values: list[Any]) -> Any:
@@ -138,19 +142,19 @@ def _length(_low: Lowering, values: list[Any]) -> Any:
 
 def _total(low: Lowering, values: list[Any]) -> Any:
     total: Any = values[1] if len(values) > 1 else 0
-    for item in iterated(values[0]):
+    for item in list_items(values[0]):
         total = low.ops.binary("+", total, item)
     return total
 
 
 def _all_or_any(name: str) -> Callable[[Lowering, list[Any]], Any]:
-    def applied(low: Lowering, values: list[Any]) -> Any:
+    def apply_reduction(low: Lowering, values: list[Any]) -> Any:
         return OPERATIONS[name](low, *values)
 
-    return applied
+    return apply_reduction
 
 
-def _arranged(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
+def _call_python(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
     """Python's own arrangement of values, whatever they are."""
     if any(is_expression(value) or isinstance(value, Matrix | ArrayValue) for value in positional):
         raise Misfit(f"`{function.__name__}` of what only the run knows")
@@ -165,9 +169,9 @@ _ARRANGING = frozenset({tuple, list, zip, enumerate})
 _BUILTINS: dict[Any, Callable[[Lowering, list[Any]], Any]] = {
     builtins.min: _extreme("min"),
     builtins.max: _extreme("max"),
-    builtins.int: _converted(int, lambda low: low.ops.defaults.ip),
-    builtins.float: _converted(float, lambda low: low.ops.defaults.fp),
-    builtins.bool: _converted(bool, lambda low: "u1"),
+    builtins.int: _build_conversion(int, lambda low: low.ops.defaults.ip),
+    builtins.float: _build_conversion(float, lambda low: low.ops.defaults.fp),
+    builtins.bool: _build_conversion(bool, lambda low: "u1"),
     builtins.abs: _absolute,
     builtins.pow: _power,
     builtins.len: _length,

@@ -20,7 +20,7 @@ def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:
     cells = tuple(name for name in kernel.locals if name in names)
     arrays = {**kernel.arrays, **{name: nodes.Array(name, kernel.locals[name], 0) for name in cells}}
     others = {name: kind for name, kind in kernel.locals.items() if name not in names}
-    loops = {name for one in walk.statements(kernel.body) for name in walk.assigned(one)}
+    loops = {name for one in walk.statements(kernel.body) for name in walk.find_assigned(one)}
     writing = _Writing(names, kernel.locals, {*arrays, *kernel.arguments, *kernel.locals, *loops})
     body = writing.block(kernel.body)
     return replace(kernel, arrays=arrays, locals={**others, **writing.new}, body=body, cells=cells)
@@ -46,7 +46,7 @@ class _Writing:
         return tuple([new for old in body for new in self.statement(old)])
 
     def statement(self, one: nodes.Stmt) -> Iterator[nodes.Stmt]:
-        one = walk.with_expressions(one, self.loaded)
+        one = walk.with_expressions(one, self.replace_cells)
         match one:
             case nodes.Assign() if one.name in self.names:
                 yield nodes.Store(one.name, (), (), one.value, one.line)
@@ -71,7 +71,7 @@ class _Writing:
         self.new[name] = self.kinds[cell]
         return nodes.Local(name, self.kinds[cell])
 
-    def loaded(self, expr: nodes.Expr) -> nodes.Expr:
+    def replace_cells(self, expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):
             return nodes.Load(expr.name, (), (), expr.type) if expr.name in self.names else expr
-        return walk.rebuilt(expr, self.loaded)
+        return walk.rebuilt(expr, self.replace_cells)

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 _INDENT = "    "
 
 
-def commented(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]:
+def add_comments(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]:
     r"""A printed kernel as lines of text, with comments.
 
     Args:
-        tree: from `printed`, whose statements know the line that they come from.
+        tree: from `print_kernel`, whose statements know the line that they come from.
         line: the text of a line of the kernel's file by its number, "" where there is none.
 
     Example:

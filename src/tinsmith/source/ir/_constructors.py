@@ -14,19 +14,19 @@ from ._values import Matrix, Struct, is_expression, is_number, plain
 _MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
 
 
-def made(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
+def construct(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
     """What a type makes of its arguments; NotImplemented for what is no type of the engine's."""
     kind = low.language.scalar_type(function)
     if kind is not None:
         return _number(low, kind, positional)
     if low.language.name_of(function) in _MATRICES:
-        return _listed(low, *positional, **named)
+        return _construct_matrix(low, *positional, **named)
     if low.language.name_of(function) == "lang.struct.Struct":
         members = positional[0] if positional else named
         return Struct({name: _member(low, value) for name, value in members.items()}, {})
     matrix = low.language.matrix_type(function)
     if matrix is not None:
-        return _typed(low, *matrix, positional)
+        return _construct_typed(low, *matrix, positional)
     struct = low.language.struct_type(function)
     if struct is not None:
         return _struct(low, struct, positional, named)
@@ -54,14 +54,14 @@ def dtype(low: Lowering, value: Any) -> str | None:
     return kind
 
 
-def _listed(low: Lowering, arr: Any, dt: Any = None) -> Matrix:
+def _construct_matrix(low: Lowering, arr: Any, dt: Any = None) -> Matrix:
     kind = dtype(low, dt)
     if isinstance(arr, Matrix):
         return low.ops.cast(arr, kind) if kind else arr
     return low.ops.matrix(arr.tolist() if isinstance(arr, np.ndarray) else arr, kind)
 
 
-def _typed(low: Lowering, shape: tuple[int, ...], kind: str | None, values: list[Any]) -> Matrix:
+def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: str | None, values: list[Any]) -> Matrix:
     """`vec3(1.0)`, `vec3(a, b, c)`, `vec4(v.xyz, 1.0)`, `mat2(...)`."""
     size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
     if len(values) == 1:
@@ -71,7 +71,7 @@ def _typed(low: Lowering, shape: tuple[int, ...], kind: str | None, values: list
                 raise Misfit(f"a matrix of shape {shape} of one of shape {value.shape}")
             return value
         if is_number(value) or is_expression(value):
-            return low.ops.filled([low.state.shared(low.ops.scalar(value))] * size, shape, kind)
+            return low.ops.build_matrix([low.state.share(low.ops.scalar(value))] * size, shape, kind)
         values = low.language.rows_of(value) or list(value)
     entries: list[Any] = []
     for value in values:
@@ -86,7 +86,7 @@ def _typed(low: Lowering, shape: tuple[int, ...], kind: str | None, values: list
             entries += value.ravel().tolist()
         else:
             entries.append(value)
-    return low.ops.filled([x for e in entries for x in (e if isinstance(e, list | tuple) else [e])], shape, kind)
+    return low.ops.build_matrix([x for e in entries for x in (e if isinstance(e, list | tuple) else [e])], shape, kind)
 
 
 def _struct(low: Lowering, facts: Any, positional: list[Any], named: dict[str, Any]) -> Struct:
@@ -107,7 +107,7 @@ def _member(low: Lowering, value: Any) -> Any:
     return value if isinstance(value, Struct) else low.ops.tensor(value)
 
 
-def held(low: Lowering, value: Any) -> Any:
+def convert_python_value(low: Lowering, value: Any) -> Any:
     """A vector, matrix or struct that Python holds, as one of the run's; other values as they are."""
     rows = low.language.rows_of(value)
     if rows is not None:
@@ -115,7 +115,7 @@ def held(low: Lowering, value: Any) -> Any:
     facts = None if low.engine.is_field(value) else low.language.struct_of(value)
     if facts is None:
         return value
-    return Struct({name: held(low, plain(item)) for name, item in facts.members.items()}, facts.methods)
+    return Struct({name: convert_python_value(low, plain(item)) for name, item in facts.members.items()}, facts.methods)
 
 
 def as_member(low: Lowering, kind: Any, value: Any) -> Any:
@@ -125,7 +125,7 @@ def as_member(low: Lowering, kind: Any, value: Any) -> Any:
         return low.ops.cast(value, scalar)
     matrix = low.language.matrix_type(kind)
     if matrix is not None:
-        made = _typed(low, *matrix, [value])
+        made = _construct_typed(low, *matrix, [value])
         return low.ops.cast(made, matrix[1]) if matrix[1] else made
     facts = low.language.struct_type(kind)
     if facts is None:

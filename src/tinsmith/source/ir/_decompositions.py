@@ -60,8 +60,8 @@ def side_of(one: nodes.Decompose) -> int:
     return round(len(one.matrix) ** 0.5)
 
 
-def _lowered(function: str) -> Callable[..., Matrix | tuple[Matrix, ...]]:
-    def decomposed(low: Lowering, A: Any, dt: Any = None) -> Matrix | tuple[Matrix, ...]:
+def _build_lowering(function: str) -> Callable[..., Matrix | tuple[Matrix, ...]]:
+    def lower_decomposition(low: Lowering, A: Any, dt: Any = None) -> Matrix | tuple[Matrix, ...]:
         kind = low.ops.defaults.fp if dt is None else dtype(low, dt)
         if kind not in ("f32", "f64"):
             raise Misfit(f"`{function}` in {kind}")
@@ -73,7 +73,7 @@ def _lowered(function: str) -> Callable[..., Matrix | tuple[Matrix, ...]]:
         first, *others = _split(low, function, matrix, kind)
         return (first, *others) if others else first
 
-    return decomposed
+    return lower_decomposition
 
 
 def _split(low: Lowering, function: str, matrix: Matrix, kind: str) -> tuple[Matrix, ...]:
@@ -94,5 +94,5 @@ def _whole(part: Part, entries: list[nodes.Local], kind: str) -> Matrix:
     return Matrix((side, side), tuple(entries[i] if i == j else zero for i in range(side) for j in range(side)))
 
 
-LOWERED = {f"_funcs.{function}": _lowered(function) for function in _PARTS}
+LOWERED = {f"_funcs.{function}": _build_lowering(function) for function in _PARTS}
 """What lowers a call, by what the engines call the function inside their package."""

@@ -18,7 +18,7 @@ from ._refusals import Misfit
 from ._state import Early, Frame
 
 
-def prepared(low: Lowering, function: Callable[..., Any], tree: ast.FunctionDef) -> Early | None:
+def plan_early_returns(low: Lowering, function: Callable[..., Any], tree: ast.FunctionDef) -> Early | None:
     """What a function's early returns need; None where it returns at its end alone."""
     if not any(low.fact(may_return, statement) for statement in tree.body[:-1]) and not low.fact(nests, tree.body[-1]):
         return None
@@ -58,7 +58,7 @@ def leave(low: Lowering, early: Early, frame: Frame, value: Any) -> None:
     frame.status = "return"
 
 
-def guarded(low: Lowering, early: Early, frame: Frame, rest: list[ast.stmt]) -> None:
+def guard_rest(low: Lowering, early: Early, frame: Frame, rest: list[ast.stmt]) -> None:
     """What stands behind a statement that may have returned."""
     state = low.state
     if frame.loops:

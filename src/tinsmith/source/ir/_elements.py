@@ -47,7 +47,7 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
             for key, member in facts.members.items()
         }
         return Struct(parts, facts.methods)
-    indices = [_known(index) for index in indices]  # of a `static` loop over vectors: `weights[offset[0]]`
+    indices = [_unwrap_constant(index) for index in indices]  # of a `static` loop over vectors: `weights[offset[0]]`
     if not isinstance(value, Matrix) and any(low.ops.is_run_time(index) for index in indices):
         rows = low.language.rows_of(value)
         if rows is None:
@@ -63,7 +63,7 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
         raise Misfit(f"an index into a {type(value).__name__}: {reason}") from None
 
 
-def _known(index: Any) -> Any:
+def _unwrap_constant(index: Any) -> Any:
     return index.value if isinstance(index, nodes.Const) else index
 
 
@@ -79,7 +79,7 @@ def _of_array(low: Lowering, value: ArrayValue, indices: list[Any]) -> Any:
         raise Misfit(f"a float as index into `{array.label or array.name}`")
     if not array.element:
         return nodes.Load(array.name, numbers, (), array.type)
-    numbers = tuple(low.state.shared(number) for number in numbers)
+    numbers = tuple(low.state.share(number) for number in numbers)
     entries = Matrix(array.element, ()).indices
     return Matrix(array.element, tuple(nodes.Load(array.name, numbers, entry, array.type) for entry in entries))
 
@@ -88,16 +88,16 @@ def _of_matrix(low: Lowering, value: Matrix, indices: list[Any]) -> Any:
     if len(indices) != len(value.shape):
         raise Misfit(f"{len(indices)} indices into a matrix of shape {value.shape}")
     if any(isinstance(index, slice) for index in indices):
-        return _sliced(value, indices)
+        return _slice(value, indices)
     if any(is_expression(index) for index in indices):
-        return Picked(value, tuple(low.state.shared(i) if is_expression(i) else i for i in indices))
+        return Picked(value, tuple(low.state.share(i) if is_expression(i) else i for i in indices))
     try:
         return value[tuple(indices)]
     except (IndexError, TypeError):
         raise Misfit(f"the index {indices} into a matrix of shape {value.shape}") from None
 
 
-def _sliced(value: Matrix, indices: list[Any]) -> Matrix:
+def _slice(value: Matrix, indices: list[Any]) -> Matrix:
     if any(is_expression(index) for index in indices):
         raise Misfit("a slice beside " + UNKNOWN_SIZE)
     ranges = [
@@ -145,7 +145,7 @@ def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
         try:
             return getattr(value, name)
         except AttributeError as reason:
-            raise low.refused(f"`{ast.unparse(node)}`: {reason}", node) from None
+            raise low.make_refusal(f"`{ast.unparse(node)}`: {reason}", node) from None
     if isinstance(value, Matrix):
         swizzled = swizzle(value, name)
         if swizzled is not None:
@@ -155,7 +155,7 @@ def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
     operation = low.language.matrix_operation(name)
     if name == "get_shape" or operation is not None:
         return Bound(name if operation is None else operation, value)
-    raise low.refused(f"`{ast.unparse(node)}`", node)
+    raise low.make_refusal(f"`{ast.unparse(node)}`", node)
 
 
 def _of_struct(value: Struct, name: str) -> Any:

@@ -12,8 +12,8 @@ from typing import Any
 
 from . import _assignments, _blocks, _constructors, _decompositions
 from . import _nodes as nodes
-from ._arithmetic import operated
-from ._logic import joined
+from ._arithmetic import apply_binary
+from ._logic import apply_logic
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS, SQUARE, check_square
 from ._refusals import Misfit
@@ -66,7 +66,7 @@ FILLED = frozenset({"cols", "diag", "identity", "one", "rows", "unit", "zero"})
 Arguments = dict[str, Any]
 
 
-def applied(
+def apply_instruction(
     low: Lowering, name: str, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr
 ) -> Any:
     """The value of an instruction; NotImplemented for what is none."""
@@ -81,17 +81,17 @@ def applied(
     if special is not None:
         return special(low, *positional, **named)
     if room == "lang.matrix.Matrix":
-        return _filled(low, last, positional, named)
+        return _fill(low, last, positional, named)
     if low.language.function_of(function) is not None or room == "_funcs":
         return NotImplemented
     if low.state.is_static or low.state.frame.is_library:
         return plain(function(*positional, **named))
-    raise low.refused(f"`{ast.unparse(getattr(node, 'func', node))}`, which is {name} of {low.engine.name}", node)
+    raise low.make_refusal(f"`{ast.unparse(getattr(node, 'func', node))}`, which is {name} of {low.engine.name}", node)
 
 
 def _operation(low: Lowering, name: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
     if name.startswith("atomic_") and name.removeprefix("atomic_") in ATOMICS and len(positional) == 2:
-        return _assignments.changed(low, name.removeprefix("atomic_"), *positional)
+        return _assignments.apply_atomic(low, name.removeprefix("atomic_"), *positional)
     if name == "random":
         return _random(low, *positional, **named)
     if name in ("max", "min"):
@@ -106,7 +106,7 @@ def _operation(low: Lowering, name: str, function: Any, positional: list[Any], n
             return low.ops.binary(">>", *positional, *named.values())
         return plain(function(*positional, **named))
     if name in ROUNDING:
-        return _rounded(low, name, *positional, **named)
+        return _round(low, name, *positional, **named)
     if name in ("select", "ifte"):
         return low.ops.select(*_in_order(positional, named, ("cond", "x1", "x2")))
     if name in UNARY:
@@ -118,8 +118,8 @@ def _operation(low: Lowering, name: str, function: Any, positional: list[Any], n
 
 def _two(low: Lowering, operator: str, left: Any, right: Any) -> Any:
     if operator in ("and", "or"):
-        return joined(low, operator == "and", left, right)
-    return operated(low, operator, left, right)
+        return apply_logic(low, operator == "and", left, right)
+    return apply_binary(low, operator, left, right)
 
 
 def _is_known(low: Lowering, value: Any) -> bool:
@@ -144,7 +144,7 @@ def _cast(low: Lowering, obj: Any, dtype: Any) -> Any:
     return low.ops.cast(obj, _constructors.dtype(low, dtype) or "")
 
 
-def _rounded(low: Lowering, name: str, x: Any, dtype: Any = None) -> Any:
+def _round(low: Lowering, name: str, x: Any, dtype: Any = None) -> Any:
     result = low.ops.unary(name, x)
     return result if dtype is None else _cast(low, result, dtype)
 
@@ -177,7 +177,7 @@ def _ranges(_low: Lowering, *args: Any, axes: Any = None) -> Ranges:
     return Ranges(tuple((plain(first), plain(end)) for first, end in bounds))
 
 
-def _grouped(_low: Lowering, x: Any) -> Any:
+def _group(_low: Lowering, x: Any) -> Any:
     return Ranges(x.bounds, is_grouped=True) if isinstance(x, Ranges) else x
 
 
@@ -201,24 +201,26 @@ def _nothing(_low: Lowering, *_positional: Any, **_named: Any) -> None:
     return None
 
 
-def _filled(low: Lowering, name: str, positional: list[Any], named: dict[str, Any]) -> Matrix:
+def _fill(low: Lowering, name: str, positional: list[Any], named: dict[str, Any]) -> Matrix:
     """`ti.Vector.zero(dt, n)`, `one`, `unit(n, i, dt)`, `ti.Matrix.identity(dt, n)`, `diag(dim, val)`."""
     if name in ("zero", "one"):
         dt, n, *m = _in_order(positional, named, ("dt", "n", *(["m"] if "m" in named else [])))
         shape = (n, m[0]) if m and m[0] is not None else (n,)
         size = n if len(shape) == 1 else n * shape[1]
-        return low.ops.filled([int(name == "one")] * size, shape, _constructors.dtype(low, dt))
+        return low.ops.build_matrix([int(name == "one")] * size, shape, _constructors.dtype(low, dt))
     if name == "unit":
         n, i, *dt = _in_order(positional, named, ("n", "i", *(["dt"] if "dt" in named else [])))
-        return low.ops.filled([int(i == j) for j in range(n)], (n,), _constructors.dtype(low, dt[0] if dt else int))
+        return low.ops.build_matrix(
+            [int(i == j) for j in range(n)], (n,), _constructors.dtype(low, dt[0] if dt else int)
+        )
     if name == "identity":
         dt, n = _in_order(positional, named, ("dt", "n"))
         entries = [int(i == j) for i in range(n) for j in range(n)]
-        return low.ops.filled(entries, (n, n), _constructors.dtype(low, dt))
+        return low.ops.build_matrix(entries, (n, n), _constructors.dtype(low, dt))
     if name == "diag":
         dim, val = _in_order(positional, named, ("dim", "val"))
-        value = low.state.shared(low.ops.scalar(val))
-        return low.ops.filled([value if i == j else 0 for i in range(dim) for j in range(dim)], (dim, dim), None)
+        value = low.state.share(low.ops.scalar(val))
+        return low.ops.build_matrix([value if i == j else 0 for i in range(dim) for j in range(dim)], (dim, dim), None)
     if name in ("rows", "cols"):
         matrix = low.ops.matrix(positional[0])
         return matrix if name == "rows" else OPERATIONS["transpose"](low, matrix)
@@ -229,7 +231,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "lang.impl.static": _static,
     "lang.impl.static_assert": _static_assert,
     "lang.impl.static_print": _nothing,
-    "lang.impl.grouped": _grouped,
+    "lang.impl.grouped": _group,
     "lang._ndrange.ndrange": _ranges,
     "lang.impl.zero": _zero,
     "lang.impl.one": _one,

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _calls, _elements
-from ._arithmetic import BINARY, operated
+from ._arithmetic import BINARY, apply_binary
 from ._assignments import assign
 from ._called import is_static
-from ._logic import chosen, compared, joined
+from ._logic import apply_logic, compare, select_value
 from ._lowering import Lowering
 from ._state import ENGINE
-from ._targets import give, iterated, spread
+from ._targets import give, list_items, unpack_starred
 
 UNARY: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Not: "not", ast.Invert: "~"}
 
@@ -24,7 +24,7 @@ def value_of(low: Lowering, node: ast.expr) -> Any:
         return node.value
     known = _KINDS.get(type(node))
     if known is None:
-        raise low.refused(f"`{ast.unparse(node)}`", node)
+        raise low.make_refusal(f"`{ast.unparse(node)}`", node)
     return known(low, node)
 
 
@@ -37,7 +37,7 @@ def _name(low: Lowering, node: ast.Name) -> Any:
     try:
         return low.state.frame.source.lookup(node.id)
     except KeyError:
-        raise low.refused(f"the name `{node.id}`, which has no value", node) from None
+        raise low.make_refusal(f"the name `{node.id}`, which has no value", node) from None
 
 
 def _attribute(low: Lowering, node: ast.Attribute) -> Any:
@@ -52,7 +52,7 @@ def _binary(low: Lowering, node: ast.BinOp) -> Any:
     left, right = low.value(node.left), low.value(node.right)
     if isinstance(node.op, ast.MatMult):
         return _calls.apply(low, low.language.matrix_operation("matmul"), [left, right], {}, node)
-    return operated(low, BINARY[type(node.op)], left, right)
+    return apply_binary(low, BINARY[type(node.op)], left, right)
 
 
 def _unary(low: Lowering, node: ast.UnaryOp) -> Any:
@@ -82,30 +82,30 @@ def _chain(low: Lowering, is_and: bool, operands: list[ast.expr]) -> Any:
     if len(operands) == 1:
         return left
     right, written = low.aside(lambda: _chain(low, is_and, operands[1:]))
-    return joined(low, is_and, left, right, written)
+    return apply_logic(low, is_and, left, right, written)
 
 
 def _compare(low: Lowering, node: ast.Compare) -> Any:
     values = [low.value(operand) for operand in (node.left, *node.comparators)]
     result: Any = True
     for operator, left, right in zip(node.ops, values, values[1:], strict=False):
-        result = joined(low, True, result, compared(low, operator, left, right))
+        result = apply_logic(low, True, result, compare(low, operator, left, right))
     return result
 
 
 def _ternary(low: Lowering, node: ast.IfExp) -> Any:
     if low.state.is_static or is_static(low, node.test):
-        taken, _ = (node.body, node.orelse) if low.known(node.test) else (node.orelse, node.body)
+        taken, _ = (node.body, node.orelse) if low.evaluate_static(node.test) else (node.orelse, node.body)
         if not low.state.is_quiet and not low.state.is_static:  # the engines run the calls of both
             values = {part: low.value(part) for part in (node.body, node.orelse)}
             return values[taken]
         return low.value(taken)
     test = low.value(node.test)
     then, otherwise = (low.aside(lambda part=part: low.value(part)) for part in (node.body, node.orelse))
-    return chosen(low, test, *then, *otherwise)
+    return select_value(low, test, *then, *otherwise)
 
 
-def _named(low: Lowering, node: ast.NamedExpr) -> Any:
+def _lower_named_expression(low: Lowering, node: ast.NamedExpr) -> Any:
     """`(a := value)`: an assignment, made at once; its value is the variable."""
     value = low.value(node.value)
     if low.state.is_static or is_static(low, node.value):
@@ -116,11 +116,11 @@ def _named(low: Lowering, node: ast.NamedExpr) -> Any:
 
 
 def _tuple(low: Lowering, node: ast.Tuple) -> Any:
-    return tuple(spread(low, node.elts))
+    return tuple(unpack_starred(low, node.elts))
 
 
 def _list(low: Lowering, node: ast.List) -> Any:
-    return spread(low, node.elts)
+    return unpack_starred(low, node.elts)
 
 
 def _dict(low: Lowering, node: ast.Dict) -> Any:
@@ -134,28 +134,28 @@ def _dict(low: Lowering, node: ast.Dict) -> Any:
 
 
 def _list_comprehension(low: Lowering, node: ast.ListComp) -> Any:
-    return [low.value(node.elt) for _ in _generated(low, node.generators)]
+    return [low.value(node.elt) for _ in _iterate_generators(low, node.generators)]
 
 
 def _dict_comprehension(low: Lowering, node: ast.DictComp) -> Any:
-    return {low.value(node.key): low.value(node.value) for _ in _generated(low, node.generators)}
+    return {low.value(node.key): low.value(node.value) for _ in _iterate_generators(low, node.generators)}
 
 
-def _generated(low: Lowering, generators: list[ast.comprehension]) -> Iterator[None]:
+def _iterate_generators(low: Lowering, generators: list[ast.comprehension]) -> Iterator[None]:
     """Step through a comprehension; its names have their values while the caller uses them."""
     if not generators:
         yield
         return
     first, *others = generators
-    for item in iterated(low.known(first.iter)):
+    for item in list_items(low.evaluate_static(first.iter)):
         with low.state.scope():
             give(low, first.target, item)
-            if all(low.known(condition) for condition in first.ifs):
-                yield from _generated(low, others)
+            if all(low.evaluate_static(condition) for condition in first.ifs):
+                yield from _iterate_generators(low, others)
 
 
 def _call(low: Lowering, node: ast.Call) -> Any:
-    return _calls.called(low, node)
+    return _calls.lower_call(low, node)
 
 
 def _slice(low: Lowering, node: ast.Slice) -> Any:
@@ -175,7 +175,7 @@ _KINDS: dict[type[ast.expr], Callable[[Lowering, Any], Any]] = {
     ast.BoolOp: _bool,
     ast.Compare: _compare,
     ast.IfExp: _ternary,
-    ast.NamedExpr: _named,
+    ast.NamedExpr: _lower_named_expression,
     ast.Tuple: _tuple,
     ast.List: _list,
     ast.Dict: _dict,

@@ -24,7 +24,7 @@ from ._values import ArrayValue, Matrix, Struct, is_expression, is_number
 DEEPEST = 64
 
 
-def inlined(
+def inline_call(
     low: Lowering,
     function: Callable[..., Any],
     positional: list[Any],
@@ -42,18 +42,18 @@ def inlined(
     return early, and no loop in it is parallel.
     """
     if len(low.state.frames) > DEEPEST:
-        raise low.refused(f"`{function.__name__}`, which calls itself", node)
+        raise low.make_refusal(f"`{function.__name__}`, which calls itself", node)
     source = low.read(function)
-    given = _given(low, function, positional, named, node)
+    given = _bind_arguments(low, function, positional, named, node)
     frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library, is_quiet=low.state.is_quiet)
     owner = source.parameters[0] if is_method and source.parameters[0] not in function.__annotations__ else None
     for name, value in given.items():
         is_itself = is_python or name == owner
-        given[name] = value if is_itself else _passed(low, source, function, name, value, frame)
+        given[name] = value if is_itself else _convert_argument(low, source, function, name, value, frame)
     frame.scopes[0].update(given)
     state = low.state
     outer = state.is_quiet, state.is_static
-    frame.early = _early.prepared(low, function, source.tree) if is_real else None
+    frame.early = _early.plan_early_returns(low, function, source.tree) if is_real else None
     state.frames.append(frame)
     state.is_static = is_python
     state.depth += is_real
@@ -64,7 +64,7 @@ def inlined(
         if not is_library or state.frames[-2].is_library or not _is_followed_no_further(reason):
             raise
         words = f"`{ast.unparse(node)}`, a function of {low.engine.name}'s own that cannot be followed"
-        raise low.refused(words, node) from reason
+        raise low.make_refusal(words, node) from reason
     finally:
         state.frames.pop()
         state.depth -= is_real
@@ -77,19 +77,21 @@ def _is_followed_no_further(reason: Exception) -> bool:
     return not isinstance(reason, TinsmithError | AssertionError)
 
 
-def _given(
+def _bind_arguments(
     low: Lowering, function: Callable[..., Any], positional: list[Any], named: dict[str, Any], node: ast.expr
 ) -> dict[str, Any]:
     """The arguments by the parameters' names, defaults among them."""
     try:
         bound = inspect.signature(function).bind(*positional, **named)
     except TypeError as reason:
-        raise low.refused(f"the call `{ast.unparse(node)}`: {reason}", node) from None
+        raise low.make_refusal(f"the call `{ast.unparse(node)}`: {reason}", node) from None
     bound.apply_defaults()
     return dict(bound.arguments)
 
 
-def _passed(low: Lowering, source: Source, function: Callable[..., Any], name: str, value: Any, frame: Frame) -> Any:
+def _convert_argument(
+    low: Lowering, source: Source, function: Callable[..., Any], name: str, value: Any, frame: Frame
+) -> Any:
     """What a parameter is inside the function."""
     annotation = function.__annotations__.get(name)
     language = low.language
@@ -103,7 +105,7 @@ def _passed(low: Lowering, source: Source, function: Callable[..., Any], name: s
     is_steady = frame.is_library or low.state.is_quiet
     if _needs_no_copy(value, is_steady) and name not in low.fact(stored_names, source.tree):
         return value
-    return low.state.named(name, _constructors.held(low, value), low.ops.scalar)
+    return low.state.bind_named(name, _constructors.convert_python_value(low, value), low.ops.scalar)
 
 
 def _needs_no_copy(value: Any, is_steady: bool) -> bool:
@@ -133,24 +135,24 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def returned(low: Lowering, statement: ast.Return) -> None:
+def lower_return(low: Lowering, statement: ast.Return) -> None:
     """A `return`: the end of a function, or of a branch that is decided while lowering; of a real one, any place."""
     frame = low.state.frame
     if len(low.state.frames) == 1 and statement.value is not None:
-        raise low.refused(f"`{ast.unparse(statement)}` of a kernel", statement)
+        raise low.make_refusal(f"`{ast.unparse(statement)}` of a kernel", statement)
     if frame.early is not None:
-        value = None if statement.value is None else _converted(low, frame.source, low.value(statement.value))
+        value = None if statement.value is None else _convert_result(low, frame.source, low.value(statement.value))
         _early.leave(low, frame.early, frame, value)
         return
     if frame.branches or any(not is_static for is_static, _ in frame.loops):
-        raise low.refused(f"`{ast.unparse(statement)}` inside a loop or branch that the run decides", statement)
+        raise low.make_refusal(f"`{ast.unparse(statement)}` inside a loop or branch that the run decides", statement)
     frame.status = "return"
     if statement.value is None:
         return
-    frame.result = _converted(low, frame.source, low.value(statement.value))
+    frame.result = _convert_result(low, frame.source, low.value(statement.value))
 
 
-def _converted(low: Lowering, source: Source, value: Any) -> Any:
+def _convert_result(low: Lowering, source: Source, value: Any) -> Any:
     """A result as the return annotation wants it: numbers alone are converted."""
     annotation = source.function.__annotations__.get("return")
     if isinstance(annotation, list | tuple):

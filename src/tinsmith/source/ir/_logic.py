@@ -28,7 +28,7 @@ COMPARE: dict[type[ast.cmpop], str] = {
 }
 
 
-def compared(low: Lowering, operator: ast.cmpop, left: Any, right: Any) -> Any:
+def compare(low: Lowering, operator: ast.cmpop, left: Any, right: Any) -> Any:
     """One comparison."""
     if type(operator) in COMPARE:
         return low.ops.binary(COMPARE[type(operator)], left, right)
@@ -39,7 +39,7 @@ def compared(low: Lowering, operator: ast.cmpop, left: Any, right: Any) -> Any:
     raise Misfit(f"the comparison `{type(operator).__name__}`")
 
 
-def joined(low: Lowering, is_and: bool, left: Any, right: Any, written: Written = ()) -> Any:
+def apply_logic(low: Lowering, is_and: bool, left: Any, right: Any, written: Written = ()) -> Any:
     """`left and right`, or `left or right`. `written` are the statements that `right` takes."""
     is_decided = not low.ops.is_run_time(left) and (bool(left) is is_and or not low.ops.is_run_time(right))
     if is_decided or isinstance(left, Matrix) or isinstance(right, Matrix):
@@ -57,10 +57,12 @@ def joined(low: Lowering, is_and: bool, left: Any, right: Any, written: Written 
     if one.type == other.type == "u1" and not is_guarded(other) and not written:
         return nodes.Binary(operator, one, other, "u1")
     test = low.ops.truth(one)
-    return chosen(low, test, other, written, one, ()) if is_and else chosen(low, test, one, (), other, written)
+    return (
+        select_value(low, test, other, written, one, ()) if is_and else select_value(low, test, one, (), other, written)
+    )
 
 
-def chosen(low: Lowering, condition: Any, then: Any, before: Written, otherwise: Any, instead: Written) -> Any:
+def select_value(low: Lowering, condition: Any, then: Any, before: Written, otherwise: Any, instead: Written) -> Any:
     """`then if condition else otherwise`, each with the statements that it takes."""
     if not any(low.ops.is_run_time(value) for value in (condition, then, otherwise)):
         return then if condition else otherwise
@@ -68,21 +70,21 @@ def chosen(low: Lowering, condition: Any, then: Any, before: Written, otherwise:
         raise Misfit("a choice by a vector; the engines want `select`")
     if isinstance(then, Matrix) or isinstance(otherwise, Matrix):
         low.state.body += [*before, *instead]
-        return low.ops.select(low.state.shared(low.ops.truth(condition)), then, otherwise)
+        return low.ops.select(low.state.share(low.ops.truth(condition)), then, otherwise)
     one, other = low.ops.scalar(then), low.ops.scalar(otherwise)
     if not before and not instead and not is_guarded(one) and not is_guarded(other):
         return low.ops.select(condition, one, other)
-    return _branched(low, low.ops.truth(condition), one, before, other, instead)
+    return _select_by_branch(low, low.ops.truth(condition), one, before, other, instead)
 
 
-def _branched(
+def _select_by_branch(
     low: Lowering, condition: Scalar, then: Scalar, before: Written, otherwise: Scalar, instead: Written
 ) -> Scalar:
     """A choice as a statement."""
     state = low.state
     if not state.is_quiet and not before and not instead:
-        return state.deferred(low.ops.select(condition, then, otherwise))
-    local = state.local("part", types.promoted(then.type, otherwise.type))
+        return state.defer(low.ops.select(condition, then, otherwise))
+    local = state.local("part", types.promote(then.type, otherwise.type))
     zero: Scalar = nodes.Const(types.zero(local.type), local.type)
     body = (*before, nodes.Assign(local.name, then, state.line))
     orelse = (*instead, nodes.Assign(local.name, otherwise, state.line))

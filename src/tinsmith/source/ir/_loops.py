@@ -13,7 +13,7 @@ from ._called import called_name, is_static
 from ._functions import stored_names
 from ._lowering import Lowering
 from ._refusals import Misfit
-from ._targets import give, iterated
+from ._targets import give, list_items
 from ._values import ArrayValue, Matrix, Ranges, Scalar
 
 Bounds = tuple[tuple[Scalar, Scalar], ...]
@@ -33,9 +33,9 @@ def _inside(low: Lowering, *, is_static: bool) -> Iterator[None]:
 def over(low: Lowering, loop: ast.For) -> None:
     """A `for`."""
     if loop.orelse:
-        raise low.refused("`else` of a `for`", loop)
+        raise low.make_refusal("`else` of a `for`", loop)
     if is_static(low, loop.iter):
-        _unrolled(low, loop)
+        _unroll(low, loop)
     elif _is_range(loop.iter):
         assert isinstance(loop.iter, ast.Call)
         _over_range(low, loop, loop.iter.args)
@@ -52,11 +52,11 @@ def _is_range(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"
 
 
-def _unrolled(low: Lowering, loop: ast.For) -> None:
+def _unroll(low: Lowering, loop: ast.For) -> None:
     frame = low.state.frame
     values = low.value(loop.iter)
     items = [_vector(low, item) for item in values] if isinstance(values, Ranges) and values.is_grouped else values
-    for item in iterated(items):
+    for item in list_items(items):
         with low.state.scope(), _inside(low, is_static=True):
             one = item[0] if isinstance(values, Ranges) and not values.is_grouped and _is_one(loop, item) else item
             give(low, loop.target, one)
@@ -80,13 +80,13 @@ def _vector(low: Lowering, index: tuple[int, ...]) -> Any:
 
 def _over_range(low: Lowering, loop: ast.For, arguments: list[ast.expr]) -> None:
     if len(arguments) not in (1, 2) or not isinstance(loop.target, ast.Name):
-        raise low.refused(f"the loop over `{ast.unparse(loop.iter)}`", loop)
-    bounds = [_bound(low, low.number(argument)) for argument in arguments]
+        raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`", loop)
+    bounds = [_cast_bound(low, low.number(argument)) for argument in arguments]
     first = bounds[0] if len(bounds) == 2 else nodes.Const(0, "i32")
-    _written(low, loop, (loop.target.id,), ((first, bounds[-1]),), [None])
+    _emit_loop(low, loop, (loop.target.id,), ((first, bounds[-1]),), [None])
 
 
-def _bound(low: Lowering, number: Scalar) -> Scalar:
+def _cast_bound(low: Lowering, number: Scalar) -> Scalar:
     if number.type[0] == "f":
         raise Misfit("a float as bound of a loop")
     return low.ops.cast(number, "i32")
@@ -96,7 +96,8 @@ def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
     starts = [low.ops.scalar(first) for first, _ in ranges.bounds]
     kinds = [low.ops.binary("+", nodes.Const(0, "i32"), start).type for start in starts]
     bounds = tuple(
-        (_bound(low, s), _bound(low, low.ops.scalar(end))) for s, (_, end) in zip(starts, ranges.bounds, strict=True)
+        (_cast_bound(low, s), _cast_bound(low, low.ops.scalar(end)))
+        for s, (_, end) in zip(starts, ranges.bounds, strict=True)
     )
     names = _names(low, loop, len(bounds), is_grouped=ranges.is_grouped)
     changed = low.fact(stored_names, loop)
@@ -104,7 +105,7 @@ def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
         own: list[str | None] = ["i32" if ast.unparse(loop.target) in changed else None] * len(names)
     else:
         own = [None if kind == "i32" and name not in changed else kind for name, kind in zip(names, kinds, strict=True)]
-    _written(low, loop, names, bounds, own)
+    _emit_loop(low, loop, names, bounds, own)
 
 
 def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -> None:
@@ -114,22 +115,22 @@ def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -
     if array is None:
         array = _of_struct_field(low, value, loop)
     if not array.is_dense:
-        raise low.refused(f"the loop over `{ast.unparse(loop.iter)}`, a sparse field", loop)
+        raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`, a sparse field", loop)
     first = [low.ops.scalar(start) for start in array.first]
     ends = [
         low.ops.scalar(low.ops.binary("+", start, size) if start else size)
         for start, size in zip(array.first, array.shape, strict=True)
     ]
     names = _names(low, loop, len(ends), is_grouped=is_grouped)
-    bounds = tuple((_bound(low, start), _bound(low, end)) for start, end in zip(first, ends, strict=True))
-    _written(low, loop, names, bounds, [None] * len(bounds))
+    bounds = tuple((_cast_bound(low, start), _cast_bound(low, end)) for start, end in zip(first, ends, strict=True))
+    _emit_loop(low, loop, names, bounds, [None] * len(bounds))
 
 
 def _of_struct_field(low: Lowering, value: Any, loop: ast.For) -> ArrayValue:
     """A field of structs runs over the indices of any of its members."""
     facts = low.language.struct_of(value) if low.engine.is_field(value) else None
     if facts is None:
-        raise low.refused(f"the loop over `{ast.unparse(loop.iter)}`", loop)
+        raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`", loop)
     name, member = next(iter(facts.members.items()))
     return low.fields.array(member, f"{ast.unparse(loop.iter)}.{name}")
 
@@ -143,11 +144,11 @@ def _names(low: Lowering, loop: ast.For, rank: int, *, is_grouped: bool) -> tupl
         assert isinstance(loop.target, ast.Tuple)
         names = tuple(part.id for part in loop.target.elts if isinstance(part, ast.Name))
     if len(names) != rank:
-        raise low.refused(f"{len(names)} loop variables over {rank} dims in `{ast.unparse(loop.iter)}`", loop)
+        raise low.make_refusal(f"{len(names)} loop variables over {rank} dims in `{ast.unparse(loop.iter)}`", loop)
     return names
 
 
-def _written(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bounds, kinds: list[str | None]) -> None:
+def _emit_loop(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bounds, kinds: list[str | None]) -> None:
     """Write a loop of the run's. A variable with a kind is a local of that type: not i32, or changed in the body."""
     state = low.state
     is_parallel = state.depth == 0 and not state.is_serial_next
@@ -180,7 +181,7 @@ def _written(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bound
 def while_true(low: Lowering, loop: ast.While) -> None:
     """A `while`: its condition is tested first thing in the body."""
     if loop.orelse:
-        raise low.refused("`else` of a `while`", loop)
+        raise low.make_refusal("`else` of a `while`", loop)
     line = low.state.line
     with low.state.block() as written, low.state.scope(), _inside(low, is_static=False):
         condition = low.ops.truth(low.number(loop.test))

@@ -16,7 +16,7 @@ from . import _nodes as nodes
 from ._lowering import Handlers, Lowered, Lowering
 from ._types import Defaults
 
-_HANDLERS = Handlers(_expressions.value_of, _statements.run, _early.nests, _early.guarded)
+_HANDLERS = Handlers(_expressions.value_of, _statements.run, _early.nests, _early.guard_rest)
 
 
 def lower(

@@ -86,7 +86,7 @@ class Lowering:
         state = self.state
         kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, tuple(state.body))
         kernel = replace(with_cells(kernel, frozenset(state.cells)), block_memory=state.block_memory)
-        return Lowered(replace(kernel, body=walk.numbered(kernel.body)), self.fields.found)
+        return Lowered(replace(kernel, body=walk.number_statements(kernel.body)), self.fields.found)
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression."""
@@ -95,7 +95,7 @@ class Lowering:
         try:
             return plain(self.handlers.value(self, node))
         except Misfit as reason:
-            raise self.refused(str(reason), node) from None
+            raise self.make_refusal(str(reason), node) from None
         finally:
             self.state.line = outer
 
@@ -104,9 +104,9 @@ class Lowering:
         try:
             return self.ops.scalar(self.value(node))
         except Misfit as reason:
-            raise self.refused(f"`{ast.unparse(node)}`: {reason}", node) from None
+            raise self.make_refusal(f"`{ast.unparse(node)}`: {reason}", node) from None
 
-    def known(self, node: ast.expr) -> Any:
+    def evaluate_static(self, node: ast.expr) -> Any:
         """The value of an expression inside `ti.static`."""
         outer, self.state.is_static = self.state.is_static, True
         try:
@@ -166,14 +166,14 @@ class Lowering:
         try:
             self.handlers.statement(self, statement)
         except Misfit as reason:
-            raise self.refused(str(reason), statement) from None
+            raise self.make_refusal(str(reason), statement) from None
 
     def _step_to(self, node: ast.AST) -> None:
         """Statements that are written from now on stand where `node` does; in other files, where the call stood."""
         if self.state.frame.source.path == self.path and not self.state.frame.is_library:
             self.state.line = getattr(node, "lineno", self.state.line)
 
-    def refused(self, construct: str, node: ast.AST) -> NotCovered:
+    def make_refusal(self, construct: str, node: ast.AST) -> NotCovered:
         """The refusal of a construct; one in an engine's own functions is told of the call."""
         frame = self.state.frame
         if frame.is_library:

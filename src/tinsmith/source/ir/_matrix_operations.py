@@ -17,7 +17,7 @@ from ._refusals import Misfit
 from ._values import Matrix, Scalar
 
 
-def _folded(operator: str) -> Callable[[Lowering, Any], Scalar]:
+def _build_fold(operator: str) -> Callable[[Lowering, Any], Scalar]:
     def fold(low: Lowering, mat: Any) -> Scalar:
         return reduce(lambda one, other: low.ops.binary(operator, one, other), _matrix(low, mat).entries)
 
@@ -39,15 +39,15 @@ def _matrix(low: Lowering, value: Any, rank: int = 0) -> Matrix:
     return tensor
 
 
-def _shared(low: Lowering, value: Any) -> Matrix:
+def _share_entries(low: Lowering, value: Any) -> Matrix:
     """A matrix whose entries are used more than once."""
     matrix = _matrix(low, value)
-    return Matrix(matrix.shape, tuple(low.state.shared(entry) for entry in matrix.entries))
+    return Matrix(matrix.shape, tuple(low.state.share(entry) for entry in matrix.entries))
 
 
 def _norm_sqr(low: Lowering, mat: Any) -> Scalar:
-    matrix = _shared(low, mat)
-    return _folded("+")(low, low.ops.binary("*", matrix, matrix))
+    matrix = _share_entries(low, mat)
+    return _build_fold("+")(low, low.ops.binary("*", matrix, matrix))
 
 
 def _norm(low: Lowering, mat: Any, eps: Any = 0.0) -> Scalar:
@@ -59,13 +59,13 @@ def _norm(low: Lowering, mat: Any, eps: Any = 0.0) -> Scalar:
 
 
 def _dot(low: Lowering, vec_x: Any, vec_y: Any) -> Scalar:
-    return _folded("+")(low, low.ops.binary("*", _matrix(low, vec_x, 1), _matrix(low, vec_y, 1)))
+    return _build_fold("+")(low, low.ops.binary("*", _matrix(low, vec_x, 1), _matrix(low, vec_y, 1)))
 
 
 def _trace(low: Lowering, mat: Any) -> Scalar:
     matrix = _matrix(low, mat, 2)
     diagonal = tuple(matrix[i, i] for i in range(min(matrix.shape)))
-    return _folded("+")(low, Matrix((len(diagonal),), diagonal))
+    return _build_fold("+")(low, Matrix((len(diagonal),), diagonal))
 
 
 def _transpose(low: Lowering, mat: Any) -> Matrix:
@@ -75,13 +75,13 @@ def _transpose(low: Lowering, mat: Any) -> Matrix:
 
 
 def _outer_product(low: Lowering, vec_x: Any, vec_y: Any) -> Matrix:
-    left, right = _shared(low, _matrix(low, vec_x, 1)), _shared(low, _matrix(low, vec_y, 1))
+    left, right = _share_entries(low, _matrix(low, vec_x, 1)), _share_entries(low, _matrix(low, vec_y, 1))
     entries = tuple(low.ops.binary("*", one, other) for one in left.entries for other in right.entries)
     return Matrix((*left.shape, *right.shape), entries)
 
 
 def _matmul(low: Lowering, mat_x: Any, mat_y: Any) -> Any:
-    left, right = _shared(low, mat_x), _shared(low, mat_y)
+    left, right = _share_entries(low, mat_x), _share_entries(low, mat_y)
     if len(left.shape) == len(right.shape) == 1:
         return _dot(low, left, right)
     if len(left.shape) == 1:  # the engines turn the product round
@@ -107,9 +107,9 @@ def check_square(low: Lowering, name: str, mat: Any) -> None:
 
 SQUARE = ("determinant", "inverse")
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "sum": _folded("+"),
-    "max": _folded("max"),
-    "min": _folded("min"),
+    "sum": _build_fold("+"),
+    "max": _build_fold("max"),
+    "min": _build_fold("min"),
     "any": _truth("or"),
     "all": _truth("and"),
     "norm": _norm,

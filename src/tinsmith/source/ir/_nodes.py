@@ -111,7 +111,7 @@ Expr: TypeAlias = Const | Local | Argument | Size | Load | Unary | Binary | Sele
 # Statements -------------------------------------------------------------------------------------
 
 NUMBER: Any = field(default=0, compare=False, repr=False)
-"""The field that tells a statement from others of its kernel: copies keep it, and `walk.numbered` gives it."""
+"""The field that tells a statement from others of its kernel: copies keep it, and `walk.number_statements` gives it."""
 
 
 @dataclass(frozen=True, slots=True)

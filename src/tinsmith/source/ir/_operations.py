@@ -80,16 +80,16 @@ class Operations:
         nested = bool(rows) and isinstance(rows[0], list | tuple)
         shape = (len(rows), len(rows[0])) if nested else (len(rows),)
         flat = [entry for row in rows for entry in row] if nested else rows
-        return self.filled(flat, shape, kind)
+        return self.build_matrix(flat, shape, kind)
 
-    def filled(self, entries: list[Any], shape: tuple[int, ...], kind: str | None) -> Matrix:
+    def build_matrix(self, entries: list[Any], shape: tuple[int, ...], kind: str | None) -> Matrix:
         """A matrix of these entries, of one type: their common one where none is told."""
         numbers = [self.scalar(entry) for entry in entries]
         size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
         if not numbers or size != len(numbers):
             raise Misfit(f"{len(numbers)} numbers for a matrix of shape {shape}")
         kinds = [self.defaults.ip if isinstance(entry, bool) else self.scalar(entry).type for entry in entries]
-        common = kind or reduce(types.promoted, kinds)
+        common = kind or reduce(types.promote, kinds)
         return Matrix(shape, tuple(self._cast(number, common) for number in numbers))
 
     # Operations -------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Operations:
         """One of two values, both evaluated."""
 
         def pick(test: Scalar, one: Scalar, other: Scalar) -> Scalar:
-            kind = types.promoted(one.type, other.type)
+            kind = types.promote(one.type, other.type)
             return nodes.Select(self.truth(test), self._cast(one, kind), self._cast(other, kind), kind)
 
         return self.each(pick, self.tensor(condition), self.tensor(then), self.tensor(otherwise))

@@ -63,7 +63,7 @@ _Single: TypeAlias = (
 """What is one statement in Python too."""
 
 
-def printed(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defaults) -> ast.FunctionDef:
+def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defaults) -> ast.FunctionDef:
     """A kernel as source.
 
     Args:
@@ -79,14 +79,14 @@ def printed(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defa
             y[None] = 1.0
     """
     writer = _Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
-    parameters = [ast.arg(name, _parsed(text)) for name, text in annotations.items()]
+    parameters = [ast.arg(name, _parse(text)) for name, text in annotations.items()]
     arguments = ast.arguments([], parameters, None, [], [], None, [])
     body = [*writer.cells(), *writer.body(kernel.body, is_top=True)]
     tree = ast.FunctionDef(kernel.name, arguments, body, [], None)
     return ast.fix_missing_locations(tree)
 
 
-def _parsed(text: str) -> ast.expr:
+def _parse(text: str) -> ast.expr:
     return parse_expression(text)
 
 
@@ -98,7 +98,7 @@ class _Writer:
         self.shared = shared
         self.is_in_blocks = bool(shared) or any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body))
         self.defaults = defaults
-        given = (name for one in walk.statements(kernel.body) for name in walk.assigned(one))
+        given = (name for one in walk.statements(kernel.body) for name in walk.find_assigned(one))
         self.taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *given}
 
     # Statements -------------------------------------------------------------------------------
@@ -119,15 +119,15 @@ class _Writer:
                 size = ast.keyword("block_dim", ast.Constant(statement.block_size))
                 written.append(ast.Expr(ast.Call(_lang("loop_config"), [], [size]), lineno=statement.line))
             is_one = not isinstance(statement, nodes.Decompose)
-            for one in [self.statement(statement)] if is_one else self.decomposed(statement):
-                one.lineno = statement.line  # for `commented`
+            for one in [self.statement(statement)] if is_one else self.write_decomposition(statement):
+                one.lineno = statement.line  # for `add_comments`
                 written.append(one)
         return written or [ast.Pass()]
 
-    def decomposed(self, one: nodes.Decompose) -> list[ast.stmt]:
+    def write_decomposition(self, one: nodes.Decompose) -> list[ast.stmt]:
         """The engine's call, and the entries of what it gives one by one."""
         parts = decompositions.parts_of(one)
-        wholes = [self.unused(part.name.upper()) for part in parts]
+        wholes = [self.reserve_name(part.name.upper()) for part in parts]
         entries = [self.operand(entry) for entry in one.matrix]
         side = decompositions.side_of(one)
         rows: list[ast.expr] = [ast.List(entries[k : k + side], ast.Load()) for k in range(0, len(entries), side)]
@@ -142,7 +142,7 @@ class _Writer:
             ),
         ]
 
-    def unused(self, wish: str) -> str:
+    def reserve_name(self, wish: str) -> str:
         """A name that the kernel does not have, for what statements beside each other share."""
         name = next(name for name in (f"{wish}_{number}" for number in count(1)) if name not in self.taken)
         self.taken.add(name)
@@ -184,10 +184,10 @@ class _Writer:
         call = ast.Call(function, [ast.Name(one.value, ast.Load())] if one.vote else [], [])
         return _assign(ast.Name(one.result, ast.Store()), call) if one.vote else ast.Expr(call)
 
-    def declared(self, loop: nodes.For) -> list[ast.stmt]:
+    def declare_block_memory(self, loop: nodes.For) -> list[ast.stmt]:
         """Memory that the threads of a block share, of which a parallel loop says that there is some."""
         written: list[ast.stmt] = []
-        for name in sorted(self.shared & walk.touched(loop.body)) if loop.is_parallel else ():
+        for name in sorted(self.shared & walk.find_touched(loop.body)) if loop.is_parallel else ():
             array = self.kernel.arrays[name]
             sizes = [self.expression(size) for size in self.kernel.block_memory[name]]
             kind: ast.expr = _lang(array.type)
@@ -203,16 +203,16 @@ class _Writer:
 
     def loop(self, one: nodes.For) -> ast.For:
         names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in one.names]
-        body = [*self.declared(one), *self.body(one.body)]
+        body = [*self.declare_block_memory(one), *self.body(one.body)]
         if len(names) == 1:
             first, end = one.bounds[0]
             bounds = [end] if first == nodes.Const(0, "i32") else [first, end]
             iterator = ast.Call(ast.Name("range", ast.Load()), [self.expression(bound) for bound in bounds], [])
             return ast.For(names[0], iterator, body, [])
-        pairs = [self.bound(*bound) for bound in one.bounds]
+        pairs = [self.write_bound(*bound) for bound in one.bounds]
         return ast.For(ast.Tuple(names, ast.Store()), _call("ndrange", *pairs), body, [])
 
-    def bound(self, first: nodes.Expr, end: nodes.Expr) -> ast.expr:
+    def write_bound(self, first: nodes.Expr, end: nodes.Expr) -> ast.expr:
         if first == nodes.Const(0, "i32"):
             return self.expression(end)
         return ast.Tuple([self.expression(first), self.expression(end)], ast.Load())
@@ -278,7 +278,7 @@ class _Writer:
         return self.constant(one, is_typed=True) if isinstance(one, nodes.Const) else self.expression(one)
 
     def constant(self, one: nodes.Const, *, is_typed: bool) -> ast.expr:
-        number: ast.expr = _parsed(repr(one.value)) if _is_plain(one.value) else _special(float(one.value))
+        number: ast.expr = _parse(repr(one.value)) if _is_plain(one.value) else _special(float(one.value))
         return ast.Call(_lang(one.type), [number], []) if is_typed else number
 
     def cast(self, value: nodes.Expr, kind: str) -> ast.expr:
@@ -317,7 +317,7 @@ def _tuple(items: list[ast.expr]) -> ast.expr:
 
 
 def _lang(name: str) -> ast.expr:
-    return _parsed(f"_lang.{name}")
+    return _parse(f"_lang.{name}")
 
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:

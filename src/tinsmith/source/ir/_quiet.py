@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._effects import changes_of
-from .._nodes import called
+from .._nodes import resolve_callee
 from .._read import Source
 from .._walk import walk
 from ._lowering import Lowering
@@ -57,7 +57,7 @@ def _assigns(tree: ast.AST) -> bool:
 
 
 def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], Any], seen: set[Any]) -> bool:
-    name = called(node)
+    name = resolve_callee(node)
     if name.startswith(_CHANGING):
         return False
     value = meaning(node.func)

@@ -133,21 +133,21 @@ class State:
     def emit(self, statement: nodes.Stmt) -> None:
         """Write a statement, and before it the choices that waited for it."""
         if self.choices:
-            statement = walk.with_expressions(statement, self._branched)
+            statement = walk.with_expressions(statement, self._expand_choices)
         self.body.append(statement)
 
-    def deferred(self, choice: nodes.Select) -> nodes.Select:
+    def defer(self, choice: nodes.Select) -> nodes.Select:
         """A choice that becomes a branch in front of the statement that uses it."""
         self.choices.add(choice)
         return choice
 
-    def _branched(self, expr: nodes.Expr) -> nodes.Expr:
+    def _expand_choices(self, expr: nodes.Expr) -> nodes.Expr:
         """An expression whose choices were made by branches, written here."""
         if expr not in self.choices or not isinstance(expr, nodes.Select):
-            return walk.rebuilt(expr, self._branched)
-        condition = self._branched(expr.condition)
+            return walk.rebuilt(expr, self._expand_choices)
+        condition = self._expand_choices(expr.condition)
         if isinstance(condition, nodes.Const):
-            return self._branched(expr.then if condition.value else expr.otherwise)
+            return self._expand_choices(expr.then if condition.value else expr.otherwise)
         local = self.local("part", expr.type)
         self.body.append(nodes.Assign(local.name, nodes.Const(zero(expr.type), expr.type), self.line))
         sides: list[tuple[nodes.Stmt, ...]] = []
@@ -189,23 +189,23 @@ class State:
         """Whether a place that is to be changed here is a local that the iterations of a parallel loop share."""
         return self.is_parallel and isinstance(place, nodes.Local) and place.name in self.outer
 
-    def named(self, name: str, value: Any, scalar: Any) -> Any:
+    def bind_named(self, name: str, value: Any, scalar: Any) -> Any:
         """New locals that hold a value: `c` for a number, `c_0` and `c_1` for a vector, `c_x` for a member."""
         if isinstance(value, Matrix):
             names = [f"{name}_{'_'.join(map(str, index))}" for index in value.indices]
             return Matrix(value.shape, tuple(self.bind(n, e) for n, e in zip(names, value.entries, strict=True)))
         if isinstance(value, Struct):
-            members = {key: self.named(f"{name}_{key}", member, scalar) for key, member in value.members.items()}
+            members = {key: self.bind_named(f"{name}_{key}", member, scalar) for key, member in value.members.items()}
             return Struct(members, value.methods)
         if isinstance(value, list | tuple):
-            return type(value)([self.named(f"{name}_{i}", item, scalar) for i, item in enumerate(value)])
+            return type(value)([self.bind_named(f"{name}_{i}", item, scalar) for i, item in enumerate(value)])
         if isinstance(value, dict):
-            return {key: self.named(f"{name}_{key}", item, scalar) for key, item in value.items()}
+            return {key: self.bind_named(f"{name}_{key}", item, scalar) for key, item in value.items()}
         if is_expression(value) or is_number(value):
             return self.bind(name, scalar(value))
         return value
 
-    def shared(self, value: Scalar) -> Scalar:
+    def share(self, value: Scalar) -> Scalar:
         """A value that will be used several times: in a local of its own, where that cannot change what it is."""
         if isinstance(value, nodes.Const | nodes.Local | nodes.Argument | nodes.Size) or not self.is_quiet:
             return value

@@ -17,7 +17,7 @@ def run(low: Lowering, statement: ast.stmt) -> None:
     """Lower one statement. Raises NotCovered, or Misfit."""
     known = _KINDS.get(type(statement))
     if known is None:
-        raise low.refused(f"`{ast.unparse(statement).splitlines()[0]}`", statement)
+        raise low.make_refusal(f"`{ast.unparse(statement).splitlines()[0]}`", statement)
     quiet = is_quiet(low, *_own_expressions(low, statement))
     # A result is worked out where the call's own statement uses it, after all calls of that.
     low.state.is_quiet = quiet and (low.state.frame.is_quiet or not isinstance(statement, ast.Return))
@@ -73,10 +73,10 @@ def _leave(low: Lowering, statement: ast.Break | ast.Continue) -> None:
     frame = low.state.frame
     word = "break" if isinstance(statement, ast.Break) else "continue"
     if not frame.loops:
-        raise low.refused(f"`{word}` outside a loop", statement)
+        raise low.make_refusal(f"`{word}` outside a loop", statement)
     is_unrolled, branches = frame.loops[-1]
     if is_unrolled and branches:
-        raise low.refused(f"`{word}` of a static loop inside a branch that the run decides", statement)
+        raise low.make_refusal(f"`{word}` of a static loop inside a branch that the run decides", statement)
     if not is_unrolled:
         low.state.emit((nodes.Break if word == "break" else nodes.Continue)(low.state.line))
     frame.status = word  # what follows it in its block is never reached
@@ -87,16 +87,16 @@ def _nothing(_low: Lowering, _statement: ast.stmt) -> None:
 
 
 _KINDS: dict[type[ast.stmt], Callable[[Lowering, Any], None]] = {
-    ast.Assign: _assignments.assigned,
-    ast.AnnAssign: _assignments.annotated,
-    ast.AugAssign: _assignments.augmented,
+    ast.Assign: _assignments.lower_assign,
+    ast.AnnAssign: _assignments.lower_annotated_assign,
+    ast.AugAssign: _assignments.lower_augmented_assign,
     ast.Expr: _expression,
     ast.If: _branch,
     ast.For: _loops.over,
     ast.While: _loops.while_true,
     ast.Break: _leave,
     ast.Continue: _leave,
-    ast.Return: _functions.returned,
+    ast.Return: _functions.lower_return,
     ast.Pass: _nothing,
     ast.Assert: _nothing,
 }

@@ -10,18 +10,18 @@ from ._refusals import Misfit
 from ._values import Matrix, Struct, kind_of
 
 
-def spread(low: Lowering, items: list[ast.expr]) -> list[Any]:
+def unpack_starred(low: Lowering, items: list[ast.expr]) -> list[Any]:
     """The values of a list of expressions, with what has a star laid open."""
     values: list[Any] = []
     for item in items:
         if isinstance(item, ast.Starred):
-            values.extend(iterated(low.value(item.value)))
+            values.extend(list_items(low.value(item.value)))
         else:
             values.append(low.value(item))
     return values
 
 
-def iterated(value: Any) -> list[Any]:
+def list_items(value: Any) -> list[Any]:
     """The items of a value that is iterated over while lowering."""
     if isinstance(value, Matrix):
         return value.rows
@@ -39,9 +39,9 @@ def give(low: Lowering, target: ast.expr, value: Any) -> None:
         low.state.let(target.id, value)
         return
     if not isinstance(target, ast.Tuple):
-        raise low.refused(f"the target `{ast.unparse(target)}`", target)
-    values = iterated(value)
+        raise low.make_refusal(f"the target `{ast.unparse(target)}`", target)
+    values = list_items(value)
     if len(values) != len(target.elts):
-        raise low.refused(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
+        raise low.make_refusal(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
     for part, item in zip(target.elts, values, strict=True):
         give(low, part, item)

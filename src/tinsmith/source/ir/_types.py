@@ -45,7 +45,7 @@ def width(kind: str) -> int:
     return max(8, int(kind[1:]))
 
 
-def promoted(one: str, other: str) -> str:
+def promote(one: str, other: str) -> str:
     """The type of an arithmetic operation on two.
 
     Example:
@@ -90,11 +90,11 @@ def of_operation(operator: str, one: str, other: str, defaults: Defaults) -> str
         return one
     if operator in ("/", "atan2"):
         one, other = (kind if is_float(kind) else defaults.fp for kind in (one, other))
-        kind = promoted(one, other)
+        kind = promote(one, other)
         return "f32" if operator == "atan2" and kind == "f16" else kind
     if operator == "pow" and not is_float(one) and not is_float(other):
         return one
-    return promoted(one, other)
+    return promote(one, other)
 
 
 def accepts(operator: str, *kinds: str) -> bool:

@@ -123,16 +123,16 @@ def plain(value: Any) -> Any:
     return value
 
 
-def mapped(value: Any, change: Callable[[Scalar], Any]) -> Any:
+def map_numbers(value: Any, change: Callable[[Scalar], Any]) -> Any:
     """A value with each number that only the run knows, or that is known, changed; containers are kept."""
     if isinstance(value, Matrix):
         return Matrix(value.shape, tuple(change(entry) for entry in value.entries))
     if isinstance(value, Struct):
-        return Struct({name: mapped(member, change) for name, member in value.members.items()}, value.methods)
+        return Struct({name: map_numbers(member, change) for name, member in value.members.items()}, value.methods)
     if isinstance(value, list | tuple):
-        return type(value)([mapped(item, change) for item in value])
+        return type(value)([map_numbers(item, change) for item in value])
     if isinstance(value, dict):
-        return {key: mapped(item, change) for key, item in value.items()}
+        return {key: map_numbers(item, change) for key, item in value.items()}
     return change(value) if is_expression(value) or is_number(value) else value
 
 

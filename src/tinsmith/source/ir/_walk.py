@@ -79,11 +79,11 @@ def is_invariant(expr: nodes.Expr) -> bool:
     return not any(isinstance(one, nodes.Local | nodes.Load) for one in parts(expr))
 
 
-def substituted(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr:
+def substitute(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr:
     """An expression with locals replaced."""
     if isinstance(expr, nodes.Local):
         return values.get(expr.name, expr)
-    return rebuilt(expr, lambda one: substituted(one, values))
+    return rebuilt(expr, lambda one: substitute(one, values))
 
 
 def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
@@ -172,7 +172,7 @@ def has_jumps(body: Sequence[nodes.Stmt]) -> bool:
     return any(isinstance(one, nodes.Break | nodes.Continue) for one in statements(body))
 
 
-def assigned(statement: nodes.Stmt) -> tuple[str, ...]:
+def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
     """Names of locals that a statement gives a value itself."""
     match statement:
         case nodes.Assign() | nodes.Draw():
@@ -189,7 +189,7 @@ def assigned(statement: nodes.Stmt) -> tuple[str, ...]:
             return ()
 
 
-def renamed(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.Stmt:
+def rename_results(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.Stmt:
     """A statement that gives its values to locals of other names; what it reads stays."""
     match statement:
         case nodes.Assign() | nodes.Draw():
@@ -204,7 +204,7 @@ def renamed(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.Stmt:
             return statement
 
 
-def numbered(body: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
+def number_statements(body: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
     """Statements of which no two have one number: those that have one keep it, unless another one has it too."""
     taken = {one.number for one in statements(body)}
     if 0 not in taken and len(taken) == sum(1 for _ in statements(body)):
@@ -232,12 +232,12 @@ def reads(body: Sequence[nodes.Stmt]) -> set[str]:
     return {load.array for load in loads(body)} | {one.array for one in results}
 
 
-def touched(body: Sequence[nodes.Stmt]) -> set[str]:
+def find_touched(body: Sequence[nodes.Stmt]) -> set[str]:
     """Arrays that statements load or change."""
     return {load.array for load in loads(body)} | {store.array for store in stores(body)}
 
 
-def sized(body: Sequence[nodes.Stmt]) -> set[str]:
+def find_sized(body: Sequence[nodes.Stmt]) -> set[str]:
     """Arrays whose sizes statements ask for."""
     exprs = (expr for one in statements(body) for expr in expressions(one))
     return {one.array for expr in exprs for one in parts(expr) if isinstance(one, nodes.Size)}
@@ -248,11 +248,11 @@ def stores(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Store | nodes.Atomic]:
     return (one for one in statements(body) if isinstance(one, nodes.Store | nodes.Atomic))
 
 
-def changed(
+def transform(
     statement: nodes.Stmt,
     expression: Callable[[nodes.Expr], nodes.Expr],
     after: Callable[[nodes.Stmt], nodes.Stmt] = lambda one: one,
 ) -> nodes.Stmt:
     """A statement with every expression in it changed, and then every statement."""
     found = with_expressions(statement, expression)
-    return after(with_bodies(found, lambda body: tuple([changed(one, expression, after) for one in body])))
+    return after(with_bodies(found, lambda body: tuple([transform(one, expression, after) for one in body])))

@@ -96,7 +96,7 @@ def _check_order(task: Reversible, activity: Activity) -> None:
 def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
     """Refuse a backward pass that needs what atomics returned to one iteration or another in the forward pass."""
     for kernel in dict.fromkeys(run.kernel for run in program.runs):
-        for name in unknown.keys() & walk.touched(kernel.body):
+        for name in unknown.keys() & walk.find_touched(kernel.body):
             raise unknown[name]
         for loop in filter(None, map(concurrent_loop, kernel.body)):
             for one in handing_out(loop):
@@ -266,7 +266,7 @@ class _Assembly:
         found = self.known_uses.get(kernel)
         if found is None:
             stored = {one.array for one in walk.stores(kernel.body)}
-            found = self.known_uses[kernel] = stored, walk.touched(kernel.body)
+            found = self.known_uses[kernel] = stored, walk.find_touched(kernel.body)
         return found
 
     def has_changed(self, name: str, place: int) -> bool:

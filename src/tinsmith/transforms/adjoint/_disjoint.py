@@ -201,7 +201,7 @@ class _Reading:
         """An expression as far as it can be worked out from memory that does not change."""
         known = {name for name in self._locals(expr) if name not in self.definitions}
         found = expanded(expr, known, self.definitions)
-        return walk.substituted(expr if found is None else found, names)
+        return walk.substitute(expr if found is None else found, names)
 
     def _locals(self, expr: nodes.Expr) -> set[str]:
         """Locals that an expression is made of, those behind definitions too."""

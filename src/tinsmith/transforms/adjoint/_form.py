@@ -105,7 +105,7 @@ def frame_locals(body: Sequence[Step]) -> list[str]:
     found: dict[str, None] = {}
     for one in frame_steps(body):
         if isinstance(one, nodes.Assign | nodes.Decompose):
-            found |= dict.fromkeys(walk.assigned(one))
+            found |= dict.fromkeys(walk.find_assigned(one))
         elif isinstance(one, Loop):
             found |= dict.fromkeys(carried.last for carried in one.carried)
     return list(found)
@@ -150,7 +150,7 @@ def step_definitions(body: Sequence[Step]) -> Iterator[Definition]:
         if isinstance(step, nodes.Assign):
             yield step.name, step.value
         elif isinstance(step, nodes.Decompose | nodes.Atomic):
-            yield from ((name, None) for name in walk.assigned(step))
+            yield from ((name, None) for name in walk.find_assigned(step))
 
 
 def collect_locals(body: Sequence[Step]) -> set[str]:
@@ -160,7 +160,7 @@ def collect_locals(body: Sequence[Step]) -> set[str]:
         if isinstance(step, Loop):
             found |= {*step.names, *(name for one in step.carried for name in (one.head, one.last, one.cell))}
         elif not isinstance(step, Branch):
-            found.update(walk.assigned(step))
+            found.update(walk.find_assigned(step))
     return found
 
 

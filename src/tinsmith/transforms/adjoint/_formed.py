@@ -244,7 +244,7 @@ class Forming:
 def _changed(body: Sequence[nodes.Stmt]) -> list[str]:
     """Locals that statements give a value, in order."""
     plain = (one for one in walk.statements(body) if not isinstance(one, nodes.For))
-    return list(dict.fromkeys(name for one in plain for name in walk.assigned(one)))
+    return list(dict.fromkeys(name for one in plain for name in walk.find_assigned(one)))
 
 
 def _whole(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:

@@ -159,7 +159,7 @@ def _collect_dependents(body: Sequence[Step], found: set[str], *, is_bound: bool
             if here:
                 found.update(one.last for one in step.carried)
         elif here:
-            found.update(walk.assigned(step))
+            found.update(walk.find_assigned(step))
 
 
 def split_steps(body: Sequence[Step], bound: Collection[str]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:

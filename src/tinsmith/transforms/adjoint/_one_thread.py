@@ -17,7 +17,7 @@ def on_one_thread(program: Program) -> Program:
 
 def serial_twin(kernel: nodes.Kernel) -> nodes.Kernel:
     """The same kernel without parallel loops, and without atomic additions."""
-    return replace(kernel, body=tuple(walk.changed(one, lambda expr: expr, _plain) for one in kernel.body))
+    return replace(kernel, body=tuple(walk.transform(one, lambda expr: expr, _plain) for one in kernel.body))
 
 
 class _Twins:

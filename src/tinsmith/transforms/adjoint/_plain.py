@@ -39,16 +39,16 @@ class Plain:
     def step(self, step: Step, renamed: Renamed) -> Block:
         match step:
             case nodes.Assign():
-                value = walk.substituted(step.value, renamed)
+                value = walk.substitute(step.value, renamed)
                 return [replace(step, name=self.name(step.name, renamed), value=value)]
             case nodes.Decompose():
-                matrix = tuple(walk.substituted(one, renamed) for one in step.matrix)
+                matrix = tuple(walk.substitute(one, renamed) for one in step.matrix)
                 return [replace(step, matrix=matrix, results=tuple(self.name(one, renamed) for one in step.results))]
             case nodes.Store() | nodes.Atomic():
-                index = tuple(walk.substituted(one, renamed) for one in step.index)
-                return self.changed(replace(step, index=index, value=walk.substituted(step.value, renamed)), renamed)
+                index = tuple(walk.substitute(one, renamed) for one in step.index)
+                return self.changed(replace(step, index=index, value=walk.substitute(step.value, renamed)), renamed)
             case Branch():
-                condition = walk.substituted(step.condition, renamed)
+                condition = walk.substitute(step.condition, renamed)
                 body, orelse = (tuple(self.block(part, renamed)) for part in (step.body, step.orelse))
                 return [nodes.If(condition, body, orelse, step.line)]
             case Loop():
@@ -71,7 +71,7 @@ class Plain:
         body = [*first, *(head(renamed) if head else []), *self.block(loop.body, renamed), *last()]
         body += tail(renamed) if tail else []
         if loop.exit is not None:
-            body.append(nodes.If(walk.substituted(nodes.Local(loop.exit, "u1"), renamed), (nodes.Break(),)))
+            body.append(nodes.If(walk.substitute(nodes.Local(loop.exit, "u1"), renamed), (nodes.Break(),)))
         return [*before, around(loop, body, renamed, self.name), *after]
 
     def carried(self, loop: Loop, renamed: Renamed) -> tuple[Block, Block, Callable[[], Block], Block]:
@@ -83,14 +83,14 @@ class Plain:
         for one in loop.carried:
             kind = self.names.types[one.head]
             cell = nodes.Local(self.name(one.cell, renamed), kind)
-            before.append(nodes.Assign(cell.name, walk.substituted(one.first, renamed)))
+            before.append(nodes.Assign(cell.name, walk.substitute(one.first, renamed)))
             first.append(nodes.Assign(self.name(one.head, renamed), cell))
             cells.append((cell, one))
         for cell, one in cells:
             after.append(nodes.Assign(self.name(one.last, renamed), cell))
 
         def last() -> Block:
-            return [nodes.Assign(cell.name, walk.substituted(one.next, renamed)) for cell, one in cells]
+            return [nodes.Assign(cell.name, walk.substitute(one.next, renamed)) for cell, one in cells]
 
         return before, first, last, after
 
@@ -99,5 +99,5 @@ def around(loop: Loop, body: Sequence[nodes.Stmt], renamed: Renamed, name: Calla
     """The loop itself, around the statements of an iteration."""
     if not loop.names:
         return nodes.While(tuple(body), loop.line)
-    bounds = tuple((walk.substituted(a, renamed), walk.substituted(b, renamed)) for a, b in loop.bounds)
+    bounds = tuple((walk.substitute(a, renamed), walk.substitute(b, renamed)) for a, b in loop.bounds)
     return nodes.For(tuple(name(one, renamed) for one in loop.names), bounds, tuple(body), line=loop.line)

@@ -69,7 +69,7 @@ class Records:
             body[place] = replace(loop, body=self._iteration(name, loop, first, most, names, change))
         arrays = {**self.kernel.arrays, name: nodes.Array(name, self.type, 1)}
         return replace(
-            self.kernel, arrays=arrays, locals={**self.kernel.locals, **names.types}, body=walk.numbered(body)
+            self.kernel, arrays=arrays, locals={**self.kernel.locals, **names.types}, body=walk.number_statements(body)
         )
 
     def _iteration(
@@ -87,7 +87,7 @@ class Records:
 
 def records_of(kernel: nodes.Kernel) -> Records | None:
     """What has to be kept of a kernel; None where there is nothing, or where only a run can tell how much."""
-    kernel = replace(kernel, body=walk.numbered(kernel.body))
+    kernel = replace(kernel, body=walk.number_statements(kernel.body))
     known = single_definitions(definitions(kernel.body))
     tasks: dict[int, tuple[nodes.Expr, nodes.Expr]] = {}
     total: nodes.Expr = ZERO

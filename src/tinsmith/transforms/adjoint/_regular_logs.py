@@ -37,11 +37,11 @@ class LoggedStore:
     def undo(self, value: nodes.Expr, names: Names) -> nodes.Stmt:
         """Put the old values back; `value` is what the tape has at `place`."""
         renamed = {name: names.local(name, "i32") for loop in self.loops for name in loop.names}
-        index = tuple(walk.substituted(one, renamed) for one in self.store.index)
-        old = walk.substituted(value, renamed)
+        index = tuple(walk.substitute(one, renamed) for one in self.store.index)
+        old = walk.substitute(value, renamed)
         found: nodes.Stmt = nodes.Store(self.store.array, index, self.store.entry, old, self.store.line)
         for loop in reversed(self.loops):
-            bounds = tuple((walk.substituted(a, renamed), walk.substituted(b, renamed)) for a, b in loop.bounds)
+            bounds = tuple((walk.substitute(a, renamed), walk.substitute(b, renamed)) for a, b in loop.bounds)
             found = nodes.For(tuple(renamed[name].name for name in loop.names), bounds, (found,), line=loop.line)
         return found
 

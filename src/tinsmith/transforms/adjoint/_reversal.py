@@ -93,9 +93,9 @@ class Reversal(FrameReversal):
                 found.append(nodes.Assign(trips, plus(nodes.Local(trips, "i32"), constant(1, "i32"))))
             for array, log in kept.regular.items():
                 top = self.tapes.top_of(self.task.arrays[array])
-                found.append(nodes.Assign(top.name, plus(top, walk.substituted(log.count, inner))))
+                found.append(nodes.Assign(top.name, plus(top, walk.substitute(log.count, inner))))
             for condition, (ended, truth) in ends.items():
-                held = walk.substituted(nodes.Local(condition, "u1"), inner)
+                held = walk.substitute(nodes.Local(condition, "u1"), inner)
                 found.append(nodes.Assign(ended, held if truth else nodes.Unary("not", held, "u1")))
             return found
 
@@ -111,7 +111,7 @@ class Reversal(FrameReversal):
         tape = self.tapes.for_array(self.task.arrays[store.array])
         if store.array not in kept.regular:
             return [*self.tapes.log(tape, store.index), store]
-        place = walk.substituted(kept.regular[store.array].stores[store.number].place, renamed)
+        place = walk.substitute(kept.regular[store.array].stores[store.number].place, renamed)
         old = nodes.Load(store.array, store.index, store.entry, tape.type)
         return [nodes.Store(tape.array, (tape.slot(place),), (), old), store]
 
@@ -195,7 +195,7 @@ class Reversal(FrameReversal):
         """
         stored = {store.array for store in stores_in(loop.body)} & self.task.state
         own = self._own_of(loop, known)
-        given = {name for one in walk.statements(inner) for name in walk.assigned(one)}
+        given = {name for one in walk.statements(inner) for name in walk.find_assigned(one)}
         read = walk.reads(eliminate_dead_code(inner, given - own))
         later = self.read_later[-1]
         loaded = {load.array for load in loads_in(loop.body)}

@@ -277,7 +277,7 @@ class _Writing:
 
 def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: Given) -> tuple[nodes.Stmt, ...]:
     """Statements that ask a gradient for its sizes where they use an array for nothing else: it need not be handed."""
-    touched, arrays = walk.touched(statements), given.kernel.arrays
+    touched, arrays = walk.find_touched(statements), given.kernel.arrays
     instead = {
         name: gradient
         for name, gradient in given.gradients.items()
@@ -289,4 +289,4 @@ def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: Given) -> tup
             return replace(expr, array=instead[expr.array])
         return walk.rebuilt(expr, change)
 
-    return tuple(walk.changed(one, change) for one in statements) if instead else statements
+    return tuple(walk.transform(one, change) for one in statements) if instead else statements

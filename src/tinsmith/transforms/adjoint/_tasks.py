@@ -41,7 +41,7 @@ def kernel_of(
     arguments: Mapping[str, tuple[str, tuple[int, ...]]],
 ) -> nodes.Kernel:
     """A kernel made of another one's statements: of arrays and arguments it has those that the statements use."""
-    used = walk.touched(body) | walk.sized(body)
+    used = walk.find_touched(body) | walk.find_sized(body)
     parts = (part for one in walk.statements(body) for expr in walk.expressions(one) for part in walk.parts(expr))
     asked = {part.name for part in parts if isinstance(part, nodes.Argument)}
     arrays = {key: array for key, array in arrays.items() if key in used}
@@ -67,4 +67,6 @@ def _given(one: nodes.Stmt) -> list[str]:
     """Locals of the top level that a statement gives a value; those of a loop's body are its own."""
     if isinstance(one, nodes.For) and one.is_parallel:
         return []
-    return [name for part in walk.statements([one]) if not isinstance(part, nodes.For) for name in walk.assigned(part)]
+    return [
+        name for part in walk.statements([one]) if not isinstance(part, nodes.For) for name in walk.find_assigned(part)
+    ]

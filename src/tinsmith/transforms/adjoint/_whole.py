@@ -38,7 +38,7 @@ def store_whole_gradients(program: Program, arrays: Collection[str], extent: Ext
         extent: tells which axes are equally long.
     """
     launches = Counter(run.kernel for run in program.runs)  # in order
-    touched = {kernel: walk.touched(kernel.body) for kernel in launches}
+    touched = {kernel: walk.find_touched(kernel.body) for kernel in launches}
     changed: dict[nodes.Kernel, nodes.Kernel] = {}
     whole: set[str] = set()
     for array in arrays:
@@ -121,4 +121,4 @@ def _without_sum(one: nodes.Stmt, stores: Collection[nodes.Store]) -> nodes.Stmt
         value = added_value(part) if isinstance(part, nodes.Store) and part in stores else None
         return part if value is None else replace(part, value=value)
 
-    return walk.changed(one, lambda expr: expr, change)
+    return walk.transform(one, lambda expr: expr, change)

@@ -18,7 +18,7 @@ Path: TypeAlias = tuple[int, ...]
 def definitions(body: Sequence[nodes.Stmt]) -> Iterator[Definition]:
     """Every place in statements at which a local gets a value."""
     for one in walk.statements(body):
-        yield from ((name, one.value if isinstance(one, nodes.Assign) else None) for name in walk.assigned(one))
+        yield from ((name, one.value if isinstance(one, nodes.Assign) else None) for name in walk.find_assigned(one))
 
 
 def single_definitions(found: Iterable[Definition]) -> dict[str, nodes.Expr]:
@@ -41,14 +41,14 @@ def _single(found: Iterable[Definition]) -> Iterator[tuple[str, nodes.Expr]]:
 
 def defined(body: Sequence[nodes.Stmt]) -> set[str]:
     """Locals that statements give a value."""
-    return {name for one in walk.statements(body) for name in walk.assigned(one)}
+    return {name for one in walk.statements(body) for name in walk.find_assigned(one)}
 
 
 def mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
     """Locals that statements give a value or read."""
     found = set[str]()
     for one in walk.statements(body):
-        found.update(walk.assigned(one))
+        found.update(walk.find_assigned(one))
         found |= walk.locals_in(walk.expressions(one))
     return found
 
@@ -85,7 +85,7 @@ class DefinitionsAndUses:
         for one in body:
             number = next(numbers)
             inside = (*path, number) if isinstance(one, nodes.For | nodes.While) else path
-            for name in walk.assigned(one):
+            for name in walk.find_assigned(one):
                 self.given.setdefault(name, []).append((number, inside))
             for name in walk.locals_in(walk.expressions(one)):
                 self.read.setdefault(name, []).append(path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ...source import AffineIndex, combined, each_moves_an_axis
+from ...source import AffineIndex, combine, each_moves_an_axis
 from ...source.ir import nodes, walk
 from ._definitions import definitions, whole_definitions
 
@@ -31,7 +31,7 @@ def affine(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> AffineInd
         case nodes.Local(name):
             return AffineIndex({name: 1})
         case nodes.Binary("+" | "-" | "*" as operator, left, right, "i32" | "i64"):
-            found = combined(operator, affine(left, definitions), affine(right, definitions))
+            found = combine(operator, affine(left, definitions), affine(right, definitions))
             if found is not None:
                 return found
     return AffineIndex({expr: 1})

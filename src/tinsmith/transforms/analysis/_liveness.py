@@ -85,7 +85,7 @@ class Liveness:
 
     def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
         """A statement without others inside it; None leaves it out."""
-        return one, live.difference(walk.assigned(one)) | self.reads(one)
+        return one, live.difference(walk.find_assigned(one)) | self.reads(one)
 
     def compound(
         self, one: nodes.Stmt, bodies: tuple[Block, ...], before: Live, live: Live

@@ -37,7 +37,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
     """
     if not kernel.block_memory and not any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body)):
         return kernel
-    kernel = replace(kernel, body=walk.numbered(kernel.body))
+    kernel = replace(kernel, body=walk.number_statements(kernel.body))
     names = Names(names_of(kernel))
     arrays = {name: array for name, array in kernel.arrays.items() if name not in kernel.block_memory}
     memory: dict[str, tuple[nodes.Expr, ...]] = {}
@@ -51,7 +51,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
         arrays |= found.arrays
         memory |= found.memory
     locals_ = {**kernel.locals, **names.types}
-    return replace(kernel, arrays=arrays, locals=locals_, body=walk.numbered(tuple(body)), block_memory=memory)
+    return replace(kernel, arrays=arrays, locals=locals_, body=walk.number_statements(tuple(body)), block_memory=memory)
 
 
 def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
@@ -112,7 +112,7 @@ class _Ordering:
 
     def share(self) -> None:
         """Make memory of the blocks."""
-        touched = walk.touched(self.loop.body)
+        touched = walk.find_touched(self.loop.body)
         for name, sizes in self.kernel.block_memory.items():
             if name in touched:
                 array = self.kernel.arrays[name]
@@ -170,7 +170,7 @@ class _Ordering:
     def region(self, region: Region) -> Block:
         """The loop over lanes that runs a region."""
         handed = self.handed[region]
-        body = tuple([walk.changed(one, self.layout.in_blocks) for one in region.body])
+        body = tuple([walk.transform(one, self.layout.in_blocks) for one in region.body])
         if region.is_left_early and handed.stored:  # `continue` must not leave out what is stored behind it
             once = self.names.fresh("once")
             body = (nodes.For((once,), ((ZERO, ONE),), body, line=self.loop.line),)
@@ -249,7 +249,7 @@ class _Ordering:
                 return replace(other, index=(self.layout.block, *other.index))
             return other
 
-        return walk.changed(one, loaded, stored)
+        return walk.transform(one, loaded, stored)
 
 
 def _kept_type(kind: str) -> str:

@@ -109,5 +109,5 @@ def _scan(body: Block, given: frozenset[str], early: set[str]) -> frozenset[str]
             case nodes.While():
                 _scan(one.body, given, early)
             case _:
-                given |= {*walk.assigned(one)}
+                given |= {*walk.find_assigned(one)}
     return given

@@ -24,7 +24,7 @@ def spread_blocks(kernel: nodes.Kernel) -> nodes.Kernel:
     def spread(one: nodes.Stmt) -> nodes.Stmt:
         if not (isinstance(one, nodes.For) and one.is_parallel):
             return one
-        is_over_blocks = any(kernel.arrays[name].is_of_blocks for name in walk.touched([one]))
+        is_over_blocks = any(kernel.arrays[name].is_of_blocks for name in walk.find_touched([one]))
         return _spread(one, names) if is_over_blocks else one
 
     return replace(kernel, body=tuple(map(spread, kernel.body)))

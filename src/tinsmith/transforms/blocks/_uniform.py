@@ -148,7 +148,7 @@ class BlockLevel:
             case nodes.For() | nodes.While():
                 return self._mark(one.body, is_tail=True, is_inside=self.has(one))
             case _:
-                return not self.locals.isdisjoint(walk.assigned(one))
+                return not self.locals.isdisjoint(walk.find_assigned(one))
 
     # Refusals ---------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class BlockLevel:
                 if culprit and self._held_up(one) is not None:
                     raise self._refused(one, culprit)
         if differing:
-            first = next(one for one in self._marked() if differing.intersection(walk.assigned(one)))
+            first = next(one for one in self._marked() if differing.intersection(walk.find_assigned(one)))
             raise NotCovered(f"`{min(differing)}`, on which a `sync()` depends", first.line, self._place(first.line))
 
     def _spread(self, body: Block, differing: set[str], around: str) -> None:
@@ -181,7 +181,7 @@ class BlockLevel:
             elif not isinstance(one, nodes.Barrier):
                 is_alike = isinstance(one, nodes.Assign) and not self._culprit(one.value, differing)
                 if not is_alike or around:
-                    differing.update(walk.assigned(one))
+                    differing.update(walk.find_assigned(one))
             for part in walk.bodies(one):
                 self._spread(part, differing, inside)
 

@@ -67,7 +67,7 @@ class Search:
     """
 
     def __init__(self, task: Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> None:
-        task = walk.numbered(task)
+        task = walk.number_statements(task)
         self.kernel, self.names, self.task = kernel, names, task
         self.loop = task[-1] if isinstance(task[-1], nodes.For) and task[-1].is_parallel else None
         self.body = self.loop.body if self.loop else task

@@ -103,7 +103,7 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.S
         def rename(expr: nodes.Expr) -> nodes.Expr:
             return place if expr == counted else walk.rebuilt(expr, rename)
 
-        inner = tuple([walk.changed(part, rename) for part in one.body])
+        inner = tuple([walk.transform(part, rename) for part in one.body])
         if inner == one.body or back.name in mentioned(inner):
             return (one,)
         found.add(place.name)

@@ -66,7 +66,7 @@ def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
     if not task.is_parallel or task.block_size or not any(ended_by_data(task.body)):
         return False
     refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.LocalArray)
-    arrays = [kernel.arrays[name] for name in walk.touched(task.body)]
+    arrays = [kernel.arrays[name] for name in walk.find_touched(task.body)]
     outside = defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return (
         not any(isinstance(one, refused) or _loses_digits(one, kernel) for one in walk.statements(task.body))
@@ -86,7 +86,7 @@ def _loses_digits(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
             kind = kernel.arrays[array].type
         case _:
             return False
-    return types.promoted(kind, value.type) != kind
+    return types.promote(kind, value.type) != kind
 
 
 def _is_worthwhile(sharing: Sharing) -> bool:
@@ -141,7 +141,7 @@ class _Task:
         begins = nodes.If(nodes.Binary("==", mask, number(0), "u1"), body)
         found = replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=(begins,))
         line = self.loop.line
-        return walk.changed(found, lambda expr: expr, lambda part: part if part.line else replace(part, line=line))  # type: ignore[return-value]
+        return walk.transform(found, lambda expr: expr, lambda part: part if part.line else replace(part, line=line))  # type: ignore[return-value]
 
     def write_block(self, sizes: Sequence[nodes.Expr], one_by_one: nodes.For) -> list[nodes.Stmt]:
         """A block: in lanes where no array is empty and lanes agree; else iteration by iteration.

@@ -29,7 +29,7 @@ class Sharing:
         self.body, self.descending = with_places(task.body, names)
         self._stored = {one.array for one in walk.stores(self.body)}
         whole = [replace(task, body=self.body)]
-        self.definitions = Counter(name for one in walk.statements(whole) for name in walk.assigned(one))
+        self.definitions = Counter(name for one in walk.statements(whole) for name in walk.find_assigned(one))
         self.own_places = self._find_places()
         self.agreed = self._find_agreed()
         self.varying = self._find_varying()
@@ -64,7 +64,7 @@ class Sharing:
                         is_shared = self.definitions[one.name] == 1 and self.is_shared(one.value, varying)
                         varying |= set() if is_shared or one.name in self.agreed else {one.name}
                     case _:
-                        varying |= {*walk.assigned(one)}
+                        varying |= {*walk.find_assigned(one)}
             if len(varying) == before:
                 return varying
 

@@ -289,7 +289,7 @@ class Writer:
         # A fresh one: another loop of this name may run as it is written, for one lane after the other.
         index, (begin, end) = self.names.local(one.names[0], "i32"), one.bounds[0]
         known = {one.names[0]: index}
-        body = [walk.changed(part, lambda expr: walk.substituted(expr, known)) for part in one.body]
+        body = [walk.transform(part, lambda expr: walk.substitute(expr, known)) for part in one.body]
         last = self.named("end", self.guarded(end, mask))
         self.give(index, self.guarded(begin, mask))
         self.repeat(body, mask, index, last)

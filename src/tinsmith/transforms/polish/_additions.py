@@ -92,7 +92,7 @@ def _forget(waiting: dict[Element, _Addition], one: nodes.Stmt) -> None:
     if not waiting:
         return
     inside = list(walk.statements([one]))
-    changed = {name for part in inside for name in walk.assigned(part)}
+    changed = {name for part in inside for name in walk.find_assigned(part)}
     touched: set[str] = set()
     for part in inside:
         if _element(part) is None:  # an addition, to whichever element, may come before those that wait

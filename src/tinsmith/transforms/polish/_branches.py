@@ -56,7 +56,7 @@ def _mentions(body: Sequence[nodes.Stmt]) -> Counter[str]:
     """How many statements read or assign each local."""
     found: Counter[str] = Counter()
     for one in walk.statements(body):
-        found.update({*walk.assigned(one), *walk.locals_in(walk.expressions(one))})
+        found.update({*walk.find_assigned(one), *walk.locals_in(walk.expressions(one))})
     return found
 
 

@@ -47,7 +47,7 @@ def _within(body: Block, kinds: Mapping[str, str], fixed: set[str]) -> Block:
 
 def _in_order(body: Sequence[nodes.Stmt]) -> Iterator[str]:
     """Locals as they are given values in the text, the last first: of several places the first counts."""
-    return reversed([name for one in walk.statements(body) for name in walk.assigned(one)])
+    return reversed([name for one in walk.statements(body) for name in walk.find_assigned(one)])
 
 
 def _copies(body: Sequence[nodes.Stmt]) -> Iterator[tuple[str, str]]:
@@ -96,9 +96,9 @@ class _Interference(Liveness):
 
     def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt, Live]:
         source = one.value.name if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) else ""
-        for name in self.given.intersection(walk.assigned(one)):
+        for name in self.given.intersection(walk.find_assigned(one)):
             self.note(name, live - {name, source})
-        return one, live.difference(walk.assigned(one)) | self.reads(one)
+        return one, live.difference(walk.find_assigned(one)) | self.reads(one)
 
     def note(self, name: str, others: Live) -> None:
         self.of.setdefault(name, set()).update(others)
@@ -113,6 +113,6 @@ def _renamed(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator
         return walk.rebuilt(expr, expression)
 
     for one in body:
-        one = walk.renamed(walk.with_expressions(one, expression), name)
+        one = walk.rename_results(walk.with_expressions(one, expression), name)
         if not (isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) and one.value.name == one.name):
             yield walk.with_bodies(one, lambda inner: tuple(_renamed(inner, name)))

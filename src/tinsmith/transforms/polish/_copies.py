@@ -34,7 +34,7 @@ def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Bl
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if isinstance(one, nodes.Assign) and one.name in values:
             return ()
-        return (walk.with_expressions(one, lambda expr: walk.substituted(expr, values)),)
+        return (walk.with_expressions(one, lambda expr: walk.substitute(expr, values)),)
 
     return walk.rewritten(body, change)
 

@@ -67,7 +67,7 @@ def _without_late_stores(tasks: Block, locals_: Collection[str], private: Collec
 
 def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> frozenset[str]:
     """Locals that statements read before they give them a value, where only some matter afterwards."""
-    wanted = frozenset(name for one in walk.statements(body) for name in walk.assigned(one) if is_wanted(name))
+    wanted = frozenset(name for one in walk.statements(body) for name in walk.find_assigned(one) if is_wanted(name))
     return _Elimination(set()).block(tuple(body), wanted)[1] - wanted
 
 
@@ -81,7 +81,7 @@ class _Elimination(Liveness):
     def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
         if isinstance(one, nodes.Atomic) and one.result is not None and one.result not in live:
             one = replace(one, result=None)
-        given = walk.assigned(one)
+        given = walk.find_assigned(one)
         is_idle = one.array in self.idle if isinstance(one, nodes.Store | nodes.Atomic) else True
         if is_idle and live.isdisjoint(given):
             return None, live
@@ -110,7 +110,7 @@ def _is_felt(body: Block, live: Live, idle: Collection[str]) -> bool:
     """
     return any(
         (isinstance(one, nodes.Store | nodes.Atomic) and one.array not in idle)
-        or not live.isdisjoint(walk.assigned(one))
+        or not live.isdisjoint(walk.find_assigned(one))
         for one in walk.statements(body)
     )
 

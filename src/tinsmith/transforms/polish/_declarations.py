@@ -54,15 +54,15 @@ class _Scoping:
                 if name in seen or counts[name] < 2:
                     continue
                 seen |= {name}
-                if name not in walk.assigned(one) or isinstance(one, nodes.For):
+                if name not in walk.find_assigned(one) or isinstance(one, nodes.For):
                     found.append(nodes.Assign(name, _zero(self.kinds[name])))
-            inside = seen.union(walk.assigned(one))
+            inside = seen.union(walk.find_assigned(one))
             found.append(walk.with_bodies(one, lambda inner, inside=inside: self.block(inner, inside)))
         return tuple(found)
 
     def mentions(self, one: nodes.Stmt) -> dict[str, int]:
         """Locals that a statement mentions: 1 where a single body inside it does, 2 where that cannot declare it."""
-        found = dict.fromkeys([*walk.assigned(one), *sorted(walk.locals_in(walk.expressions(one)))], 2)
+        found = dict.fromkeys([*walk.find_assigned(one), *sorted(walk.locals_in(walk.expressions(one)))], 2)
         if isinstance(one, nodes.For):
             found = {name: count for name, count in found.items() if name not in one.names}
         for body in walk.bodies(one):
@@ -97,7 +97,7 @@ def name_locals(
     new: dict[str, str] = {}
     used = set(taken)
     for one in walk.statements(body):
-        for name in (*walk.assigned(one), *sorted(walk.locals_in(walk.expressions(one)))):
+        for name in (*walk.find_assigned(one), *sorted(walk.locals_in(walk.expressions(one)))):
             if name not in new:
                 new[name] = _free(root(name), used, known)
                 used.add(new[name])
@@ -108,9 +108,9 @@ def name_locals(
         return walk.rebuilt(expr, expression)
 
     def statement(one: nodes.Stmt) -> nodes.Stmt:
-        return walk.renamed(one, new.__getitem__)
+        return walk.rename_results(one, new.__getitem__)
 
-    return tuple(walk.changed(one, expression, statement) for one in body), new
+    return tuple(walk.transform(one, expression, statement) for one in body), new
 
 
 def _free(wish: str, used: Collection[str], known: Collection[str]) -> str:

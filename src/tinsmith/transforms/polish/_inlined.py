@@ -23,4 +23,4 @@ def inline_sizes(body: Block) -> Block:
 
 
 def _substituted(one: nodes.Stmt, values: dict[str, nodes.Expr]) -> nodes.Stmt:
-    return walk.changed(one, lambda expr: walk.substituted(expr, values)) if values else one
+    return walk.transform(one, lambda expr: walk.substitute(expr, values)) if values else one

@@ -116,10 +116,10 @@ class Expressions:
         total = reduce(plus, moved)
         uses = Counter(part.name for part in walk.parts(total) if isinstance(part, nodes.Local))
         parts = shell.parts(uses)
-        value = walk.substituted(operation, parts)
+        value = walk.substitute(operation, parts)
         if uses[result.name]:
             value = parts[result.name] = self.bound(value)
-        return Dual(value, walk.substituted(total, parts))
+        return Dual(value, walk.substitute(total, parts))
 
 
 class _Shell:

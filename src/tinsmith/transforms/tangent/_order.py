@@ -48,7 +48,10 @@ class _Flow:
 
     def statement(self, one: nodes.Stmt, around: frozenset[str]) -> None:
         read = around.union(*map(_read, walk.expressions(one)))
-        targets = [*walk.assigned(one), *([f"@{one.array}"] if isinstance(one, nodes.Store | nodes.Atomic) else [])]
+        targets = [
+            *walk.find_assigned(one),
+            *([f"@{one.array}"] if isinstance(one, nodes.Store | nodes.Atomic) else []),
+        ]
         self.edges += [(source, target) for source in read for target in targets]
         if isinstance(one, nodes.Atomic) and one.result is not None:
             self.edges.append((f"@{one.array}", one.result))

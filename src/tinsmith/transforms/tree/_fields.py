@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...engines import Engine, Language
-from ...source import Hands, Scope, Source, handed, is_plain_object, read, remade, remade_function
+from ...source import Hands, Scope, Source, is_plain_object, pass_fields_as_arrays, read, remade, remade_function
 
 
 def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[int, str]) -> Source:
@@ -21,7 +21,7 @@ def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arra
         objects: what its parameters stand for, where that is a Python object.
         arrays: the parameters that take the fields' places, by what tells fields apart (`FieldFacts.key`).
     """
-    found = handed(source, objects, _Fields(engine, arrays))
+    found = pass_fields_as_arrays(source, objects, _Fields(engine, arrays))
     tree = found.tree
     known = {argument.arg for argument in tree.args.args}
     tree.args.args += [ast.arg(name) for name in dict.fromkeys(arrays.values()) if name not in known]

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...source import called, copied, is_setting, is_static, parse_expression, parse_statement
+from ...source import copy_node, is_setting, is_static, parse_expression, parse_statement, resolve_callee
 
 
 class NotRewritable(Exception):
@@ -55,7 +55,7 @@ def is_over_array(loop: ast.For, ranks: Mapping[str, int]) -> bool:
 
 def _counted(loop: ast.For) -> ast.expr:
     """What a loop runs over, without `ti.grouped`."""
-    if isinstance(loop.iter, ast.Call) and called(loop.iter) == "grouped":
+    if isinstance(loop.iter, ast.Call) and resolve_callee(loop.iter) == "grouped":
         return loop.iter.args[0]
     return loop.iter
 
@@ -96,7 +96,7 @@ def loop_over_ranges(tree: ast.FunctionDef, ranks: Mapping[str, int]) -> ast.Fun
         tree: the kernel.
         ranks: dims of every array.
     """
-    twin = copied(tree)
+    twin = copy_node(tree)
     twin.body = [_over_range(statement, ranks) for statement in twin.body]
     return twin
 
@@ -128,7 +128,7 @@ def serialize_loops(tree: ast.FunctionDef) -> ast.FunctionDef:
     Engines do not serialise loops over an array or a field, and complain of each: `ranged` comes
     before, and leaves only those over a single element, and over fields that are sparse.
     """
-    twin = copied(tree)
+    twin = copy_node(tree)
     twin.body = _serialized(twin.body)
     return twin
 
@@ -140,7 +140,7 @@ def _serialized(statements: list[ast.stmt]) -> list[ast.stmt]:
             continue  # settings of the parallel loop, such as block_dim, mean nothing here
         if is_static(statement):
             statement.body = _serialized(statement.body)
-        elif isinstance(statement, ast.For) and called(_counted(statement)) in ("range", "ndrange"):
+        elif isinstance(statement, ast.For) and resolve_callee(_counted(statement)) in ("range", "ndrange"):
             body.append(parse_statement("_lang.loop_config(serialize=True)"))
         body.append(statement)
     return body

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Mapping
 
-from ...source import copied, parse_expression, walk
+from ...source import copy_node, parse_expression, walk
 from ._loops import NotRewritable, lang_call, load, store
 
 
@@ -15,7 +15,7 @@ def annotate(tree: ast.FunctionDef, annotations: Mapping[str, str]) -> ast.Funct
     This is what lets a kernel written with `ti.template()` fields run on torch tensors, and tells the engine which
     arrays have a gradient without asking any tensor.
     """
-    twin = copied(tree)
+    twin = copy_node(tree)
     twin.returns = None
     for argument in twin.args.args:
         argument.annotation = parse_expression(annotations[argument.arg])
@@ -33,7 +33,7 @@ def rename_parameters(tree: ast.FunctionDef, names: Mapping[str, str]) -> ast.Fu
     """
     if all(old == new for old, new in names.items()):
         return tree
-    twin: ast.FunctionDef = _Rename(names).visit(copied(tree))
+    twin: ast.FunctionDef = _Rename(names).visit(copy_node(tree))
     unique = {argument.arg: argument for argument in reversed(twin.args.args)}
     twin.args.args = [argument for argument in twin.args.args if unique[argument.arg] is argument]
     return twin
@@ -60,7 +60,7 @@ def lift_scalars(tree: ast.FunctionDef, names: Iterable[str]) -> ast.FunctionDef
     lifter = _Lift(frozenset(names))
     if not lifter.names:
         return tree
-    twin = copied(tree)
+    twin = copy_node(tree)
     twin.body = [lifter.visit(statement) for statement in twin.body]
     return twin
 
@@ -89,7 +89,7 @@ def split_gradients(tree: ast.FunctionDef, arrays: Collection[str]) -> tuple[ast
         name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
         if name.removeprefix("grad_") in used and name.startswith("grad_"):
             raise NotRewritable(f"`{name}` is the name of the gradient of `{name.removeprefix('grad_')}`", node)
-    twin = _Split(used).visit(copied(tree))
+    twin = _Split(used).visit(copy_node(tree))
     arguments = [[one, ast.arg(f"grad_{one.arg}")] if one.arg in used else [one] for one in twin.args.args]
     twin.args.args = [one for group in arguments for one in group]
     return ast.fix_missing_locations(twin), used
@@ -123,7 +123,7 @@ def begin_with_copies(
     """
     if not sources:
         return tree
-    twin = copied(tree)
+    twin = copy_node(tree)
     arguments: list[ast.arg] = []
     for argument in twin.args.args:
         arguments += [ast.arg(sources[argument.arg])] if argument.arg in sources else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 
-from ...source import called, copied, walk
+from ...source import copy_node, resolve_callee, walk
 from ._loops import NotRewritable, load, store
 from ._parameters import rename_parameters
 
@@ -21,7 +21,7 @@ def store_results(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDe
     """
     if not names:
         return tree
-    twin = _free_names(copied(tree), names)
+    twin = _free_names(copy_node(tree), names)
     twin.body = _with_ends(twin.body, tree, lambda one: [_stores(one, names)])
     twin.args.args += [ast.arg(name) for name in names]
     twin.returns = None
@@ -32,7 +32,7 @@ def drop_results(tree: ast.FunctionDef) -> ast.FunctionDef:
     """A kernel that returns nothing. One that returns where engines refuse it stays as it is."""
     if not any(isinstance(node, ast.Return) and node.value is not None for node in walk(tree)):
         return tree
-    twin = copied(tree)
+    twin = copy_node(tree)
     try:
         twin.body = _with_ends(twin.body, tree, lambda _: [])
     except NotRewritable:
@@ -72,10 +72,10 @@ def _with_ends(body: Sequence[ast.stmt], block: ast.AST, end: Callable[[ast.Retu
         inner = next((node for node in walk(statement) if isinstance(node, ast.Return)), None)
         if inner is None:
             continue
-        if not (isinstance(statement, ast.If) and called(statement.test) == "static"):
+        if not (isinstance(statement, ast.If) and resolve_callee(statement.test) == "static"):
             raise NotRewritable("`return` in a loop, or in a branch that a run decides", inner)
         rest = body[place + 1 :]
-        statement.body = _with_ends([*statement.body, *map(copied, rest)], statement, end)
+        statement.body = _with_ends([*statement.body, *map(copy_node, rest)], statement, end)
         statement.orelse = _with_ends([*statement.orelse, *rest], statement, end)
         return [*body[:place], statement]
     raise NotRewritable("a way through the kernel ends without `return`", block)

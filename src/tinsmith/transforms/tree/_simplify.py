@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Iterator
 
-from ...source import called, changes_of, copied, root
+from ...source import changes_of, copy_node, resolve_callee, root
 
 _PURE_CALLS = frozenset({"int", "float", "min", "max", "abs", "static", "cast", "floor", "ceil", "sqrt", "i32", "i64"})
 _PURE_NODES = (
@@ -37,7 +37,7 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
         lent: names that the functions which it calls may change.
     """
     known = frozenset(arrays)
-    twin = copied(tree)
+    twin = copy_node(tree)
     counts = _stores(twin)
     aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
     twin.body = _replaced(twin.body, aliases)
@@ -45,14 +45,14 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
         if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
-            sizes[name] = _Replace(sizes).visit(copied(_unwrapped(value)))
+            sizes[name] = _Replace(sizes).visit(copy_node(_unwrapped(value)))
     twin.body = _replaced(twin.body, sizes)
     return twin
 
 
 def _unwrapped(value: ast.expr) -> ast.expr:
     """`static(self.x)` without its call: an engine runs no loop over the elements of a field `static(self.x)`."""
-    if isinstance(value, ast.Call) and called(value) == "static" and len(value.args) == 1:
+    if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
         return value.args[0] if isinstance(value.args[0], ast.Attribute) else value
     return value
 
@@ -77,7 +77,7 @@ def _matched(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]
 
 def _part(value: ast.expr, place: int, count: int) -> ast.expr | None:
     """One of `count` values that an expression unpacks into."""
-    if isinstance(value, ast.Call) and called(value) == "static" and len(value.args) == count:
+    if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == count:
         return value.args[place]
     if isinstance(value, ast.Tuple) and len(value.elts) == count:
         return value.elts[place]
@@ -88,7 +88,7 @@ def _part(value: ast.expr, place: int, count: int) -> ast.expr | None:
 
 def _array(value: ast.expr, arrays: frozenset[str]) -> str | None:
     """The array that an expression is nothing but another name of."""
-    if isinstance(value, ast.Call) and called(value) == "static" and len(value.args) == 1:
+    if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
         value = value.args[0]
     return value.id if isinstance(value, ast.Name) and value.id in arrays else None
 
@@ -97,7 +97,9 @@ def _is_steady(value: ast.expr, arrays: frozenset[str], counts: dict[str, int], 
     """Whether an expression has one value throughout a launch: made of sizes, arguments and constants alone."""
     shapes = {id(n.value) for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr == "shape"}
     for node in ast.walk(value):
-        if not isinstance(node, _PURE_NODES) or (isinstance(node, ast.Call) and called(node) not in _PURE_CALLS):
+        if not isinstance(node, _PURE_NODES) or (
+            isinstance(node, ast.Call) and resolve_callee(node) not in _PURE_CALLS
+        ):
             return False
         if isinstance(node, ast.Name):
             is_whole = node.id in arrays and id(node) not in shapes
@@ -120,8 +122,8 @@ class _Replace(ast.NodeTransformer):
         if node.id not in self.names or not isinstance(node.ctx, ast.Load):
             return node
         value = self.names[node.id]
-        plain = value.args[0] if called(value) == "static" and isinstance(value, ast.Call) else value
-        return ast.copy_location(copied(plain if isinstance(plain, ast.Name) else value), node)
+        plain = value.args[0] if resolve_callee(value) == "static" and isinstance(value, ast.Call) else value
+        return ast.copy_location(copy_node(plain if isinstance(plain, ast.Name) else value), node)
 
 
 class _Drop(ast.NodeTransformer):

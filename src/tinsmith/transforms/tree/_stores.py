@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...source import called, copied, root
+from ...source import copy_node, resolve_callee, root
 
 
 def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:
@@ -22,7 +22,7 @@ def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: b
     names = frozenset(arrays)
     return _Leave(
         lambda target: not isinstance(target, ast.Name) and root(target) in names, keep_returns=keep_returns
-    ).visit(copied(tree))
+    ).visit(copy_node(tree))
 
 
 def drop_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast.FunctionDef:
@@ -33,7 +33,7 @@ def drop_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast
     texts = frozenset(gradients)
     if not texts:
         return tree
-    return _LoopOverFields(texts).visit(_Leave(lambda target: _stem(target) in texts).visit(copied(tree)))
+    return _LoopOverFields(texts).visit(_Leave(lambda target: _stem(target) in texts).visit(copy_node(tree)))
 
 
 class _LoopOverFields(ast.NodeTransformer):
@@ -66,13 +66,13 @@ class _Leave(ast.NodeTransformer):
         return self._kept(node, [node.target])
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        is_atomic = isinstance(node.value, ast.Call) and called(node.value).startswith("atomic_")
+        is_atomic = isinstance(node.value, ast.Call) and resolve_callee(node.value).startswith("atomic_")
         if is_atomic and isinstance(node.value, ast.Call):
             return self._kept(node, node.value.args[:1])
         return self._visited(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        is_atomic = called(node).startswith("atomic_") and bool(node.args) and self.is_left(node.args[0])
+        is_atomic = resolve_callee(node).startswith("atomic_") and bool(node.args) and self.is_left(node.args[0])
         return ast.copy_location(ast.Constant(0), node) if is_atomic and not self.keep_returns else self._visited(node)
 
     def _kept(self, node: ast.stmt, targets: list[ast.expr]) -> ast.stmt:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from ...source import copied, walk
+from ...source import copy_node, walk
 from ._loops import NotRewritable, load
 
 Path: TypeAlias = "tuple[str, ...]"
@@ -31,7 +31,7 @@ def flatten_structs(tree: ast.FunctionDef, members: Members, types: Mapping[Path
     if not types:
         return tree
     _refuse_changes(tree, types)
-    twin = copied(tree)
+    twin = copy_node(tree)
     rewriter = _Rewriter(members, types)
     twin.body = [rewriter.visit(statement) for statement in twin.body]
     twin.args.args = [new for one in twin.args.args for new in _arguments(one, members)]
