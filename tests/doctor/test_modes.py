@@ -84,13 +84,13 @@ def _with_sums(expr):
 
 
 def test_a_broken_batch_is_found(lang, monkeypatch):
-    batched = _from_ir.batched
+    batched = _from_ir.batch_kernel
 
     def broken(*arguments):
         kernel = batched(*arguments)
         return replace(kernel, body=tuple(walk.transform(one, _with_sums) for one in kernel.body))
 
-    monkeypatch.setattr(_from_ir, "batched", broken)
+    monkeypatch.setattr(_from_ir, "batch_kernel", broken)
     result = ts.gradcheck(cubes(lang), X)
     found = verdicts(result)
     assert result.verdict == "wrong"

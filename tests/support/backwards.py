@@ -10,7 +10,7 @@ import torch
 
 from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import print_kernel, types
-from tinsmith.transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluated
+from tinsmith.transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluate
 
 KINDS = {"f16": torch.float64, "f32": torch.float64, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64}
 
@@ -77,7 +77,7 @@ def _reserve(
         _run(reserve.iterations, memory, arguments, values)
         iterations = int(memory[reserve.total])
     else:
-        iterations = evaluated(reserve.iterations, shapes, arguments)
+        iterations = evaluate(reserve.iterations, shapes, arguments)
     for size in reserve.tapes:
         if size.starts:
             memory[size.starts[1]] = torch.zeros(iterations, dtype=torch.int32)
@@ -85,7 +85,7 @@ def _reserve(
         _run(reserve.count, memory, arguments, values)
     for size in reserve.tapes:
         if size.depth is not None:
-            arguments[size.depth[0]] = evaluated(size.depth[1], shapes, arguments)
+            arguments[size.depth[0]] = evaluate(size.depth[1], shapes, arguments)
             entries = iterations * arguments[size.depth[0]]
         else:
             assert size.starts is not None

@@ -17,7 +17,7 @@ from tinsmith.source import build
 from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import nodes, print_kernel, types
 from tinsmith.transforms import Tangent, tangent
-from tinsmith.transforms.adjoint import evaluated
+from tinsmith.transforms.adjoint import evaluate
 
 DOUBLE = types.Defaults("f64", "i32")
 Tensors = Mapping[str, torch.Tensor]
@@ -78,7 +78,7 @@ def given_to(
     shapes = {name: one.shape for name, one in arrays.items()}
     scratch |= {
         name: torch.full(
-            (evaluated(size, shapes, arguments),), float("nan"), dtype=DTYPES[made.kernel.arrays[name].type]
+            (evaluate(size, shapes, arguments),), float("nan"), dtype=DTYPES[made.kernel.arrays[name].type]
         )
         for name, size in made.room.items()
     }

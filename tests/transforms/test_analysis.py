@@ -9,11 +9,11 @@ from support.by_hand import E, array, assign, atomic, branch, local, loop, store
 from tinsmith.source.ir import nodes
 from tinsmith.transforms.analysis import (
     affine,
-    defined,
     definitions,
+    find_defined,
+    find_mentioned,
+    find_owned,
     is_invariant,
-    mentioned,
-    owned,
     single_definitions,
 )
 
@@ -77,7 +77,7 @@ def test_what_is_owned_is_touched_by_one_iteration(seed):
         second = dice.choice([first, local("n", "i32").expr, drawn(dice, 1, "ij")])
         body = [assign("n", E(held)), store(Y, E(first), 1.0), store(Y, E(second), 2.0)]
         found = loop("i", E(whole(3)), [loop("j", E(whole(3)), body)], is_parallel=True)
-        if "y" not in owned(found):
+        if "y" not in find_owned(found):
             continue
         count += 1
         owners = {}
@@ -93,7 +93,7 @@ def test_what_is_owned_is_touched_by_one_iteration(seed):
 def test_each_variable_moves_an_axis():
     def over(*indices):
         body = [store(Y, index, 1.0) for index in indices]
-        return "y" in owned(loop(("i", "j"), (X.size(), X.size()), body, is_parallel=True))
+        return "y" in find_owned(loop(("i", "j"), (X.size(), X.size()), body, is_parallel=True))
 
     i, j = local("i", "i32"), local("j", "i32")
     assert over((i, j)) and over((j, i)) and over((i + 1, j * 2)) and over((i + X.size(), j), (i + X.size(), j))
@@ -111,5 +111,5 @@ def test_definitions():
     ]
     assert [name for name, _ in definitions(body)] == ["a", "b", "b", "s", "old", "j"]
     assert single_definitions(definitions(body)) == {"a": X["i"].expr}
-    assert defined(body) == {"a", "b", "s", "old", "j"}
-    assert mentioned(body) == {"a", "b", "c", "d", "s", "old", "i", "j"}
+    assert find_defined(body) == {"a", "b", "s", "old", "j"}
+    assert find_mentioned(body) == {"a", "b", "c", "d", "s", "old", "i", "j"}

@@ -9,7 +9,7 @@ from support.tangents import DOUBLE, compiled
 from tinsmith.engines import DTYPES
 from tinsmith.source.interpreter import interpret, run
 from tinsmith.source.ir import NotCovered, nodes, walk
-from tinsmith.transforms import draws, seeded
+from tinsmith.transforms import draws, seed_random
 from tinsmith.transforms.adjoint import Reserve, adjoint
 
 KINDS = ["f32", "f64", "i32", "u32", "i64", "u64"]
@@ -33,14 +33,14 @@ def table(kind):
 def numbers(made, seed, rows, columns, **arrays):
     """What a kernel stores in `out`, interpreted."""
     out = torch.zeros(rows, columns, dtype=DTYPES[made.arrays["out"].type])
-    whole = seeded(made, "seed")
+    whole = seed_random(made, "seed")
     return interpret(whole, {"out": out, "seed": torch.tensor(seed), **arrays}, {}, faithful=True)["out"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_engines_draw_what_the_interpreter_draws(kind, lang):
     """Bit for bit."""
-    whole = seeded(table(kind), "seed")
+    whole = seed_random(table(kind), "seed")
     assert not draws(whole) and draws(table(kind))
     for seed in (0, 1, -1, 0x7FFF_1234_8765_FEDC):
         out = torch.zeros(50, 7, dtype=DTYPES[kind])
@@ -53,7 +53,7 @@ def test_engines_draw_what_the_interpreter_draws(kind, lang):
 def test_numbers_are_uniform(lang, kind):
     """Moments, equal bins, and no correlation: of neighbours in an iteration, of neighbouring iterations and seeds."""
     rows, columns = 20_000, 16
-    whole = compiled(seeded(table(kind), "seed"), lang, DOUBLE)
+    whole = compiled(seed_random(table(kind), "seed"), lang, DOUBLE)
     drawn = []
     for seed in (5, 6, 5 + 2**32):
         out = torch.zeros(rows, columns, dtype=DTYPES[kind])
@@ -75,7 +75,7 @@ def test_numbers_are_uniform(lang, kind):
 
 
 def test_every_bit_is_as_often_set_as_not(lang):
-    whole = compiled(seeded(table("i64"), "seed"), lang, DOUBLE)
+    whole = compiled(seed_random(table("i64"), "seed"), lang, DOUBLE)
     out = torch.zeros(20_000, 8, dtype=torch.int64)
     whole(out, torch.tensor(3))
     for bit in range(64):
@@ -119,14 +119,14 @@ def test_no_number_is_drawn_twice(name, is_parallel, lang):
     again = numbers(twice, 9, 30, 6, k=k)
     assert not torch.equal(again, found)  # the second task draws others
     out = torch.zeros(30, 6, dtype=torch.float64)
-    compiled(seeded(made, "seed"), lang, DOUBLE)(k, out, torch.tensor(9))
+    compiled(seed_random(made, "seed"), lang, DOUBLE)(k, out, torch.tensor(9))
     torch.testing.assert_close(out, found, rtol=1e-15, atol=1e-15)
 
 
 def test_kernels_of_one_op_draw_other_numbers():
     out = torch.zeros(5, 4, dtype=torch.float64)
     given = {"out": out, "seed": torch.tensor(7)}
-    one, other = (interpret(seeded(table("f64"), "seed", number), given, {})["out"] for number in (0, 3 << 12))
+    one, other = (interpret(seed_random(table("f64"), "seed", number), given, {})["out"] for number in (0, 3 << 12))
     assert not {*one.flatten().tolist()} & {*other.flatten().tolist()}
 
 
@@ -139,7 +139,7 @@ def test_the_adjoint_sees_the_same_numbers():
         draw("r"),
         atomic("add", y, 0, local("s", "f64") * local("r", "f64")),
     ]
-    made = seeded(kernel([X, y], [loop("i", X.size(), body, is_parallel=True)], s="f64", r="f64"), "seed")
+    made = seed_random(kernel([X, y], [loop("i", X.size(), body, is_parallel=True)], s="f64", r="f64"), "seed")
     arrays = {"x": torch.rand(6, dtype=torch.float64), "y": torch.zeros(1, dtype=torch.float64)}
     arrays["seed"] = torch.tensor(11)
     cotangents = {"y": torch.tensor([1.5], dtype=torch.float64)}
@@ -153,9 +153,9 @@ def test_the_adjoint_sees_the_same_numbers():
 def test_other_types_are_refused():
     made = kernel([array("out", "i8")], [nodes.Draw("r", "i8", 4)], r="i8")
     with pytest.raises(NotCovered, match="a random i8, at by_hand.py:4"):
-        seeded(made, "seed")
+        seed_random(made, "seed")
 
 
 def test_a_kernel_without_random_numbers_is_left_as_it_is():
     made = kernel([X], [store(X, 0, 1.0)])
-    assert seeded(made, "seed") is made and not any(walk.loads(made.body))
+    assert seed_random(made, "seed") is made and not any(walk.loads(made.body))

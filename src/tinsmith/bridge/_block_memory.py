@@ -13,7 +13,7 @@ from typing import Any
 from .._errors import ShapeError, refusal
 from ..source.ir import Lowered, nodes
 from ..spec import Numbers, Sizing, Symbol
-from ..transforms.adjoint import evaluated
+from ..transforms.adjoint import evaluate
 
 LARGEST = 2**31 - 1
 """Numbers of one array: engines count elements in 32 bits."""
@@ -69,7 +69,7 @@ def _sizes(
     found: dict[str, tuple[int, ...]] = {name: (0,) * array.rank for name, array in arrays.items()}
     for kernel, _ in kernels:
         for name, sizes in kernel.block_memory.items():
-            needed = [evaluated(size, shapes, scalars) for size in sizes]
+            needed = [evaluate(size, shapes, scalars) for size in sizes]
             found[name] = tuple([max(pair) for pair in zip(found[name], needed, strict=True)])
     for name, shape in found.items():
         count = math.prod((*shape, *arrays[name].element))

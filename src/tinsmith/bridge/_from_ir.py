@@ -11,7 +11,7 @@ from ..engines import Compiled, Engine, Language
 from ..kernels import ARITHMETIC
 from ..source import build
 from ..source.ir import NotCovered, nodes, print_kernel, types
-from ..transforms import batched, flat, has_elements_at_top, serialized, strip_functions
+from ..transforms import batch_kernel, flat, has_elements_at_top, serialize_kernel, strip_functions
 from ._uncompiled import reverse_remedy
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ _FUNCTIONS: dict[str, dict[str, Any]] = {}
 
 def over_samples(kernel: nodes.Kernel, variant: Variant) -> nodes.Kernel:
     """A kernel for one sample as the one for a batch that a variant wants. Raises NotBatchable."""
-    kernel = batched(kernel, variant.batched | kernel.block_memory.keys())
-    return serialized(kernel) if variant.is_serial else kernel
+    kernel = batch_kernel(kernel, variant.batched | kernel.block_memory.keys())
+    return serialize_kernel(kernel) if variant.is_serial else kernel
 
 
 def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel for all samples of a batch (`transforms.batched`).
+    """A kernel for all samples of a batch (`transforms.batch_kernel`).
 
     Raises:
         KernelError: the engine does not compile it.

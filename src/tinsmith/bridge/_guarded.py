@@ -1,7 +1,7 @@
 """Guarded: launches that raise where an index leaves its array, for `check_bounds=True`.
 
-A kernel is compiled from its IR, functions inlined, with a test of each index (`transforms.bounded`) that notes the
-first one outside in a small field. The field is read after each launch, so the launch is waited for.
+A kernel is compiled from its IR, functions inlined, with a test of each index (`transforms.insert_bounds_checks`) that
+notes the first one outside in a small field. The field is read after each launch, so the launch is waited for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from .._errors import BoundsError, refusal
 from ..engines import Compiled, Engine, Launch
 from ..source.ir import nodes
-from ..transforms import ENTRIES, RECORD, Site, bounded
+from ..transforms import ENTRIES, RECORD, Site, insert_bounds_checks
 from ._from_ir import compile_ir, lowered_for, over_samples
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     one = replace(variant.single, is_serial=False) if variant.batched else variant
     plain, fields = lowered_for(stage, one, values, f"op `{op}` cannot check its bounds", remedy)
     # Tested before it becomes a kernel for a batch: messages count axes as the source does.
-    kernel, sites = bounded(plain)
+    kernel, sites = insert_bounds_checks(plain)
     kernel = over_samples(kernel, variant) if variant.batched else kernel
     handed = {**fields, RECORD: record_of(stage.engine)}
     words = f"the kernel of op `{op}` does not compile with its bounds checked"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .._errors import KernelError, refusal
 from ..source.ir import Lowered, NotCovered
-from ..transforms import Names, rearrayed
+from ..transforms import Names, rename_arrays
 from ._case import Case
 from ._stage import Stage
 
@@ -33,7 +33,9 @@ def _with_memory_apart(case: Case, stages: Sequence[Stage], kernels: list[Lowere
     for stage, (kernel, _) in zip(stages, kernels, strict=True):
         if stage not in moved:
             moved[stage] = {name: names.fresh(name) for name in kernel.block_memory}
-    return [Lowered(rearrayed(one, moved[stage]), fields) for stage, (one, fields) in zip(stages, kernels, strict=True)]
+    return [
+        Lowered(rename_arrays(one, moved[stage]), fields) for stage, (one, fields) in zip(stages, kernels, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

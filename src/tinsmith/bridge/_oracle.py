@@ -16,7 +16,7 @@ from .._errors import ArgumentError, ShapeError, refusal
 from ..engines import DTYPES
 from ..source.interpreter import Recorder, Watch, interpret
 from ..source.ir import Lowered, nodes
-from ..transforms.adjoint import evaluated
+from ..transforms.adjoint import evaluate
 from ._binding import Bound
 from ._call import Call
 from ._lowered import require_lowered
@@ -182,7 +182,7 @@ class _Run:
         found = {}
         for name, sizes in kernel.block_memory.items():
             array = kernel.arrays[name]
-            shape = (*(evaluated(size, shapes, self._scalars) for size in sizes), *array.element)
+            shape = (*(evaluate(size, shapes, self._scalars) for size in sizes), *array.element)
             found[name] = torch.zeros(shape, dtype=DTYPES[array.type])
         return found
 

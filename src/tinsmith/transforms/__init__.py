@@ -1,13 +1,13 @@
 """Passes: from a kernel's tree or IR to another one, one a file."""
 
 from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
-from ._batched import NotBatchable, batched, serialized
-from ._bounded import ENTRIES, RECORD, Site, bounded
+from ._batched import NotBatchable, batch_kernel, serialize_kernel
+from ._bounded import ENTRIES, RECORD, Site, insert_bounds_checks
 from ._divisions import write_out_divisions
 from ._names import Names
 from ._products import write_out_products
-from ._rearrayed import rearrayed
-from ._seeded import draws, seeded
+from ._rearrayed import rename_arrays
+from ._seeded import draws, seed_random
 from ._slopes import Slope, slopes
 from ._strips import strip_functions
 from .blocks import run_blocks_in_order, spread_blocks
@@ -41,9 +41,8 @@ __all__ = [
     "Slope",
     "Tangent",
     "annotate",
-    "batched",
+    "batch_kernel",
     "begin_with_copies",
-    "bounded",
     "declare_locals",
     "draws",
     "drop_gradient_stores",
@@ -54,16 +53,17 @@ __all__ = [
     "flatten_structs",
     "has_aliases",
     "has_elements_at_top",
+    "insert_bounds_checks",
     "is_swept",
     "lift_scalars",
     "loop_over_ranges",
     "pass_fields",
-    "rearrayed",
+    "rename_arrays",
     "rename_parameters",
     "run_blocks_in_order",
-    "seeded",
+    "seed_random",
+    "serialize_kernel",
     "serialize_loops",
-    "serialized",
     "simplify_tree",
     "slopes",
     "split_gradients",

@@ -33,7 +33,7 @@ def cast(expr: nodes.Expr, kind: str) -> nodes.Expr:
     return nodes.Cast(expr, kind)
 
 
-def negated(expr: nodes.Expr) -> nodes.Expr:
+def negate(expr: nodes.Expr) -> nodes.Expr:
     """`-expr`."""
     match expr:
         case nodes.Const(value, kind):
@@ -61,7 +61,7 @@ def plus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
 def minus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     """`left - right`."""
     if is_constant(left, 0):
-        return negated(right)
+        return negate(right)
     if is_constant(right, 0):
         return left
     return nodes.Binary("-", left, right, left.type)
@@ -78,7 +78,7 @@ def times(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
             case 1:
                 return right
             case -1:
-                return negated(right)
+                return negate(right)
         if isinstance(right, nodes.Const):
             return constant(left.value * right.value, left.type)
     return nodes.Binary("*", left, right, left.type)
@@ -89,7 +89,7 @@ def over(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     if is_constant(left, 0) or is_constant(right, 1):
         return left
     if is_constant(right, -1):
-        return negated(left)
+        return negate(left)
     return nodes.Binary("/", left, right, left.type)
 
 
@@ -98,7 +98,7 @@ def either(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> no
     return then if then == otherwise else nodes.Select(condition, then, otherwise, then.type)
 
 
-def compared(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+def compare(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     """A comparison: "==", "<"..."""
     return nodes.Binary(operator, left, right, "u1")
 

@@ -17,7 +17,7 @@ class NotBatchable(Exception):
     """Why a kernel is launched once for each sample."""
 
 
-def batched(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
+def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     """A kernel that runs a whole batch.
 
     Where loops alone touch memory, each of them runs over the samples too, so that all iterations are parallel that
@@ -49,7 +49,7 @@ def batched(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     )
 
 
-def serialized(kernel: nodes.Kernel) -> nodes.Kernel:
+def serialize_kernel(kernel: nodes.Kernel) -> nodes.Kernel:
     """The kernel on one thread: every loop runs in order."""
     return replace(kernel, body=tuple(map(_in_order, kernel.body)))
 

@@ -47,7 +47,7 @@ def check_bits(*parts: Part) -> None:
             for one in part.statements:
                 if any(_is_of_bits(expr, known_in(number), part.is_active) for expr in _values(one)):
                     known.update((number, name) for name in walk.find_assigned(one))
-                    known.update((-1, name) for name in _changed(one))
+                    known.update((-1, name) for name in _find_changed(one))
     for number, part in enumerate(parts):
         for one in part.statements:
             for expr in (inner for whole in walk.expressions(one) for inner in walk.parts(whole)):
@@ -76,6 +76,6 @@ def _values(one: nodes.Stmt) -> Iterator[nodes.Expr]:
         yield one.value
 
 
-def _changed(one: nodes.Stmt) -> Iterator[str]:
+def _find_changed(one: nodes.Stmt) -> Iterator[str]:
     if isinstance(one, nodes.Store | nodes.Atomic):
         yield one.array

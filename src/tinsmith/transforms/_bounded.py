@@ -36,7 +36,7 @@ class _Index(NamedTuple):
     condition: nodes.Expr | None
 
 
-def bounded(kernel: nodes.Kernel) -> tuple[nodes.Kernel, tuple[Site, ...]]:
+def insert_bounds_checks(kernel: nodes.Kernel) -> tuple[nodes.Kernel, tuple[Site, ...]]:
     """A kernel with the array `RECORD`, and the sites that the record counts."""
     writer = _Writer(kernel)
     body = writer.block(kernel.body)
@@ -56,7 +56,7 @@ class _Writer:
     def _statement(self, stmt: nodes.Stmt) -> Iterator[nodes.Stmt]:
         for one in self._indices(stmt):
             yield self._test(one, stmt.line)
-        stmt = walk.with_expressions(stmt, self._moved)
+        stmt = walk.with_expressions(stmt, self._clamp_indices)
         match stmt:
             case nodes.Store() | nodes.Atomic():
                 yield replace(stmt, index=self._inside(stmt.array, stmt.index))
@@ -93,19 +93,19 @@ class _Writer:
     def _test(self, one: _Index, line: int) -> nodes.Stmt:
         """Note an index that is outside, the first one with its value."""
         self.sites.append(Site(self.kernel.arrays[one.array].label or one.array, one.axis, line))
-        value = self._moved(one.value)
+        value = self._clamp_indices(one.value)
         outside: nodes.Expr = nodes.Unary("not", self._is_inside(one.array, one.axis, value), "u1")
         if one.condition is not None:
-            outside = nodes.Binary("and", self._moved(one.condition), outside, "u1")
+            outside = nodes.Binary("and", self._clamp_indices(one.condition), outside, "u1")
         notes = (nodes.Const(len(self.sites) - 1, "i32"), nodes.Cast(value, "i32"), nodes.Size(one.array, one.axis))
         stores = tuple(_store(place, note, line) for place, note in enumerate(notes, 1))
         add = nodes.Atomic("add", RECORD, (_ZERO,), (), nodes.Const(1, "i32"), _COUNT, line)
         is_first = nodes.Binary("==", nodes.Local(_COUNT, "i32"), _ZERO, "u1")
         return nodes.If(outside, (add, nodes.If(is_first, stores, (), line)), (), line)
 
-    def _moved(self, expr: nodes.Expr) -> nodes.Expr:
+    def _clamp_indices(self, expr: nodes.Expr) -> nodes.Expr:
         """An expression whose indices are all inside."""
-        expr = walk.rebuilt(expr, self._moved)
+        expr = walk.rebuilt(expr, self._clamp_indices)
         return replace(expr, index=self._inside(expr.array, expr.index)) if isinstance(expr, nodes.Load) else expr
 
     def _inside(self, array: str, index: tuple[nodes.Expr, ...]) -> tuple[nodes.Expr, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from ..source.ir import decompositions, nodes
-from ._algebra import compared, constant, minus, negated, over, plus, times
+from ._algebra import compare, constant, minus, negate, over, plus, times
 from ._names import Names
 
 Rows = list[list[nodes.Expr]]
@@ -64,7 +64,7 @@ class _Work:
     def number(self, value: float) -> nodes.Const:
         return constant(value, self.one.type)
 
-    def kept(self, expr: nodes.Expr, wish: str = "part") -> nodes.Expr:
+    def bind(self, expr: nodes.Expr, wish: str = "part") -> nodes.Expr:
         """An expression that is used more than once, in a local."""
         if isinstance(expr, nodes.Const | nodes.Local):
             return expr
@@ -73,29 +73,29 @@ class _Work:
         return local
 
     def product(self, left: Rows, right: Rows) -> Rows:
-        columns = _transposed(right)
-        return [[self.kept(_sum(map(times, row, column), self.one.type)) for column in columns] for row in left]
+        columns = _transpose(right)
+        return [[self.bind(_sum(map(times, row, column), self.one.type)) for column in columns] for row in left]
 
     def reciprocal(self, value: nodes.Expr, limit: nodes.Expr) -> nodes.Expr:
         """`1 / value`; 0 where `value` is not greater than a limit, and no division by 0 in the choice not taken."""
-        value = self.kept(value)
-        is_far = self.kept(compared(">", nodes.Unary("abs", value, value.type), limit), "is_far")
-        divisor = self.kept(nodes.Select(is_far, value, self.number(1), value.type), "divisor")
-        return self.kept(nodes.Select(is_far, over(self.number(1), divisor), self.number(0), value.type), "inverse")
+        value = self.bind(value)
+        is_far = self.bind(compare(">", nodes.Unary("abs", value, value.type), limit), "is_far")
+        divisor = self.bind(nodes.Select(is_far, value, self.number(1), value.type), "divisor")
+        return self.bind(nodes.Select(is_far, over(self.number(1), divisor), self.number(0), value.type), "inverse")
 
     def rounding(self, values: Sequence[nodes.Expr]) -> nodes.Expr:
         """What a difference of some values may be where they are equal."""
         sizes = [nodes.Unary("abs", value, value.type) for value in values]
         largest = reduce(lambda one, other: nodes.Binary("max", one, other, one.type), sizes[1:], sizes[0])
-        return self.kept(times(self.number(4 * _EPS[self.one.type]), largest), "limit")
+        return self.bind(times(self.number(4 * _EPS[self.one.type]), largest), "limit")
 
     def antisymmetric(self, entry: Callable[[int, int], nodes.Expr]) -> Rows:
         """The matrix whose entries above the diagonal are given."""
         side = decompositions.side_of(self.one)
         found: Rows = [[self.number(0)] * side for _ in range(side)]
         for i, j in _pairs(side):
-            found[i][j] = self.kept(entry(i, j), "turn")
-            found[j][i] = negated(found[i][j])
+            found[i][j] = self.bind(entry(i, j), "turn")
+            found[j][i] = negate(found[i][j])
         return found
 
 
@@ -103,7 +103,7 @@ def _pairs(side: int) -> Iterator[tuple[int, int]]:
     return ((i, j) for j in range(side) for i in range(j))
 
 
-def _transposed(rows: Rows) -> Rows:
+def _transpose(rows: Rows) -> Rows:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
@@ -120,7 +120,7 @@ def _skew(rows: Rows, i: int, j: int) -> nodes.Expr:
 
 def _svd_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
     u, (s,), v = known["u"], known["s"], known["v"]
-    inner, limit, half = work.product(work.product(_transposed(u), moved), v), work.rounding(s), work.number(0.5)
+    inner, limit, half = work.product(work.product(_transpose(u), moved), v), work.rounding(s), work.number(0.5)
     sums, differences = {}, {}  # of the turns of U and V
     for i, j in _pairs(len(s)):
         sums[i, j] = times(plus(inner[i][j], inner[j][i]), work.reciprocal(minus(s[j], s[i]), limit))
@@ -132,17 +132,17 @@ def _svd_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
 
 def _svd_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
     u, (s,), v = known["u"], known["s"], known["v"]
-    of_u, of_v = work.product(_transposed(u), seeds["u"]), work.product(_transposed(v), seeds["v"])
+    of_u, of_v = work.product(_transpose(u), seeds["u"]), work.product(_transpose(v), seeds["v"])
     limit, half = work.rounding(s), work.number(0.5)
     inner: Rows = [[work.number(0)] * len(s) for _ in s]
     for i, j in _pairs(len(s)):
         both = plus(_skew(of_u, i, j), _skew(of_v, i, j)), minus(_skew(of_u, i, j), _skew(of_v, i, j))
-        of_sum = work.kept(times(half, times(both[0], work.reciprocal(minus(s[j], s[i]), limit))))
-        of_difference = work.kept(times(half, times(both[1], work.reciprocal(plus(s[i], s[j]), limit))))
-        inner[i][j], inner[j][i] = work.kept(plus(of_sum, of_difference)), work.kept(minus(of_sum, of_difference))
+        of_sum = work.bind(times(half, times(both[0], work.reciprocal(minus(s[j], s[i]), limit))))
+        of_difference = work.bind(times(half, times(both[1], work.reciprocal(plus(s[i], s[j]), limit))))
+        inner[i][j], inner[j][i] = work.bind(plus(of_sum, of_difference)), work.bind(minus(of_sum, of_difference))
     for i, seed in enumerate(seeds["s"][0]):
         inner[i][i] = seed
-    return work.product(work.product(u, inner), _transposed(v))
+    return work.product(work.product(u, inner), _transpose(v))
 
 
 # A = Q W Q^T ------------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def _svd_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
 
 def _eigen_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
     (w,), q = known["w"], known["q"]
-    inner, limit, half = work.product(work.product(_transposed(q), moved), q), work.rounding(w), work.number(0.5)
+    inner, limit, half = work.product(work.product(_transpose(q), moved), q), work.rounding(w), work.number(0.5)
 
     def turn(i: int, j: int) -> nodes.Expr:
         both = times(half, plus(inner[i][j], inner[j][i]))
@@ -161,14 +161,14 @@ def _eigen_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
 
 def _eigen_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
     (w,), q = known["w"], known["q"]
-    of_q, limit, half = work.product(_transposed(q), seeds["q"]), work.rounding(w), work.number(0.5)
+    of_q, limit, half = work.product(_transpose(q), seeds["q"]), work.rounding(w), work.number(0.5)
     inner: Rows = [[work.number(0)] * len(w) for _ in w]
     for i, j in _pairs(len(w)):
         seed = times(half, times(_skew(of_q, i, j), work.reciprocal(minus(w[j], w[i]), limit)))
-        inner[i][j] = inner[j][i] = work.kept(seed)
+        inner[i][j] = inner[j][i] = work.bind(seed)
     for i, seed in enumerate(seeds["w"][0]):
         inner[i][i] = seed
-    return work.product(work.product(q, inner), _transposed(q))
+    return work.product(work.product(q, inner), _transpose(q))
 
 
 # M = Q max(W, 0) Q^T ----------------------------------------------------------------------------
@@ -190,14 +190,14 @@ def _positive(work: _Work, moved: Rows) -> Rows:
     work.steps.append(eigen)
     w, entries = ([nodes.Local(name, one.type) for name in some] for some in (names[:side], names[side:]))
     q = work.square(entries)
-    sizes = [work.kept(nodes.Unary("abs", value, value.type)) for value in w]
-    kept = [work.kept(nodes.Binary("max", value, work.number(0), value.type)) for value in w]
-    inner, limit = work.product(work.product(_transposed(q), moved), q), work.rounding(w)
+    sizes = [work.bind(nodes.Unary("abs", value, value.type)) for value in w]
+    kept = [work.bind(nodes.Binary("max", value, work.number(0), value.type)) for value in w]
+    inner, limit = work.product(work.product(_transpose(q), moved), q), work.rounding(w)
     found: Rows = [[work.number(0)] * side for _ in range(side)]
     for i, j in [*_pairs(side), *((k, k) for k in range(side))]:
         share = times(plus(kept[i], kept[j]), work.reciprocal(plus(sizes[i], sizes[j]), limit))
-        found[i][j] = found[j][i] = work.kept(times(times(half, plus(inner[i][j], inner[j][i])), share))
-    return work.product(work.product(q, found), _transposed(q))
+        found[i][j] = found[j][i] = work.bind(times(times(half, plus(inner[i][j], inner[j][i])), share))
+    return work.product(work.product(q, found), _transpose(q))
 
 
 # A = R P ----------------------------------------------------------------------------------------
@@ -208,40 +208,40 @@ _AXES = {2: ((1, 0),), 3: ((2, 1), (0, 2), (1, 0))}
 
 def _polar_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
     r, p = known["r"], known["p"]
-    inner = work.product(_transposed(r), moved)
-    turn = _solved(work, p, [_skew(inner, i, j) for i, j in _AXES[len(p)]])
+    inner = work.product(_transpose(r), moved)
+    turn = _solve_antisymmetric(work, p, [_skew(inner, i, j) for i, j in _AXES[len(p)]])
     bent = work.product(turn, p)
     return {"r": work.product(r, turn), "p": [[*map(minus, *rows)] for rows in zip(inner, bent, strict=True)]}
 
 
 def _polar_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
     r, p = known["r"], known["p"]
-    of_r, of_p = work.product(_transposed(r), seeds["r"]), work.product(seeds["p"], p)
+    of_r, of_p = work.product(_transpose(r), seeds["r"]), work.product(seeds["p"], p)
     axis = [minus(_skew(of_r, i, j), _skew(of_p, i, j)) for i, j in _AXES[len(p)]]
-    turn = _solved(work, p, axis)
-    inner: Rows = [[work.kept(entry) for entry in map(plus, *rows)] for rows in zip(seeds["p"], turn, strict=True)]
+    turn = _solve_antisymmetric(work, p, axis)
+    inner: Rows = [[work.bind(entry) for entry in map(plus, *rows)] for rows in zip(seeds["p"], turn, strict=True)]
     return work.product(r, inner)
 
 
-def _solved(work: _Work, p: Rows, axis: list[nodes.Expr]) -> Rows:
+def _solve_antisymmetric(work: _Work, p: Rows, axis: list[nodes.Expr]) -> Rows:
     """The antisymmetric O for which O P + P O has an axis: that of O times tr(P) I - P.
 
     That matrix has the sums of two singular values for eigenvalues, and no differences.
     """
     side = len(p)
     inverse = work.reciprocal(_sum((p[i][i] for i in range(side)), work.one.type), work.number(0))
-    axis = [work.kept(times(entry, inverse)) for entry in axis]
+    axis = [work.bind(times(entry, inverse)) for entry in axis]
     if side == 3:
         scaled: Rows = [[times(p[i][j], inverse) for j in range(side)] for i in range(side)]
         ones = [[work.number(i == j) for j in range(side)] for i in range(side)]
-        lower: Rows = [[work.kept(minus(ones[i][j], scaled[i][j])) for j in range(side)] for i in range(side)]
-        cofactors: Rows = [[work.kept(_cofactor(lower, i, j)) for j in range(side)] for i in range(side)]
+        lower: Rows = [[work.bind(minus(ones[i][j], scaled[i][j])) for j in range(side)] for i in range(side)]
+        cofactors: Rows = [[work.bind(_cofactor(lower, i, j)) for j in range(side)] for i in range(side)]
         determinant = _sum(map(times, lower[0], cofactors[0]), work.one.type)
         whole = work.reciprocal(determinant, work.number(4 * _EPS[work.one.type]))
-        axis = [work.kept(times(whole, entry)) for (entry,) in work.product(cofactors, [[entry] for entry in axis])]
+        axis = [work.bind(times(whole, entry)) for (entry,) in work.product(cofactors, [[entry] for entry in axis])]
     found: Rows = [[work.number(0)] * side for _ in range(side)]
     for (i, j), entry in zip(_AXES[side], axis, strict=True):
-        found[i][j], found[j][i] = entry, negated(entry)
+        found[i][j], found[j][i] = entry, negate(entry)
     return found
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..source.ir import nodes, types, walk
-from ._algebra import cast, compared, constant, either
+from ._algebra import cast, compare, constant, either
 from ._names import Names, names_of
 
 _SIGNED = frozenset({"i8", "i16", "i32", "i64"})
@@ -167,10 +167,10 @@ class _Writer:
         rest = self._simple(nodes.Binary("raw_mod", left, right, kind), "rest", line)
         zero = constant(0, kind)
         if isinstance(right, nodes.Const):
-            is_off = compared("<" if right.value > 0 else ">", rest, zero)
+            is_off = compare("<" if right.value > 0 else ">", rest, zero)
         else:
-            differs = compared("<", nodes.Binary("^", rest, right, kind), zero)
-            is_off = nodes.Binary("and", compared("!=", rest, zero), differs, "u1")
+            differs = compare("<", nodes.Binary("^", rest, right, kind), zero)
+            is_off = nodes.Binary("and", compare("!=", rest, zero), differs, "u1")
         if one.operator == "%":
             return nodes.Binary("+", rest, either(is_off, right, zero), kind)
         quotient = nodes.Binary("raw_div", left, right, kind)

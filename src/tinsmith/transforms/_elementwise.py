@@ -39,7 +39,7 @@ from ._strip_parts import (
     strips_between,
     within_limits,
 )
-from .analysis import affine, defined
+from .analysis import affine, find_defined
 
 Index = tuple[nodes.Expr, ...]
 
@@ -75,9 +75,9 @@ def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
     if not (is_plain and not loop.block_size and all(map(walk.is_invariant, bounds))):
         return False
     arrays = [kernel.arrays[name] for name in walk.find_touched(loop.body)]
-    given = defined(loop.body)
+    given = find_defined(loop.body)
     # A local of the top level goes on from one iteration of a serial loop to the next.
-    carried = given & defined([one for one in kernel.body if not isinstance(one, nodes.For)])
+    carried = given & find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return (
         any(isinstance(one, nodes.Store) for one in loop.body)
         and not carried
@@ -105,7 +105,7 @@ def _accesses(loop: nodes.For) -> list[_Access]:
 
 def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
     """Whether stores, and loads that change with the last name, move one element when that name grows by one."""
-    inside = {loop.names[-1], *defined(loop.body)}
+    inside = {loop.names[-1], *find_defined(loop.body)}
 
     def is_one_for_all(index: Index) -> bool:
         return not walk.locals_in(index) & inside

@@ -67,10 +67,10 @@ def formula_text(
         entry = "".join(f"[{part}]" for part in one.entry)
         return f"int({argument(one.name)}{entry})"
 
-    return _folded(expr, leaf, lambda rule, *operands: f"{bind(rule)}({', '.join(operands)})")
+    return _fold(expr, leaf, lambda rule, *operands: f"{bind(rule)}({', '.join(operands)})")
 
 
-def evaluated(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:
+def evaluate(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:
     """The value of an expression that `can_evaluate` takes."""
 
     def leaf(one: Leaf) -> int:
@@ -81,18 +81,18 @@ def evaluated(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: 
                 return shapes[one.array][one.axis]
         return int(reduce(getitem, one.entry, arguments[one.name]))
 
-    return _folded(expr, leaf, lambda rule, *operands: rule(*operands))
+    return _fold(expr, leaf, lambda rule, *operands: rule(*operands))
 
 
-def _folded(expr: nodes.Expr, leaf: Callable[[Leaf], T], apply: Callable[..., T]) -> T:
+def _fold(expr: nodes.Expr, leaf: Callable[[Leaf], T], apply: Callable[..., T]) -> T:
     match expr:
         case nodes.Const() | nodes.Size() | nodes.Argument():
             return leaf(expr)
         case nodes.Binary():
-            return apply(_RULES[expr.operator], _folded(expr.left, leaf, apply), _folded(expr.right, leaf, apply))
+            return apply(_RULES[expr.operator], _fold(expr.left, leaf, apply), _fold(expr.right, leaf, apply))
         case nodes.Unary():
-            return apply(neg, _folded(expr.value, leaf, apply))
+            return apply(neg, _fold(expr.value, leaf, apply))
         case nodes.Cast():
-            return _folded(expr.value, leaf, apply)
+            return _fold(expr.value, leaf, apply)
         case _:
             raise AssertionError(f"{expr} is not known before the launch")

@@ -41,7 +41,7 @@ class Names:
         """A fresh local."""
         return nodes.Local(self.fresh(wish, kind), kind)
 
-    def shared(self, wish: str) -> str:
+    def reserve_shared(self, wish: str) -> str:
         """The name of memory or of an argument, which no other task of the op uses."""
         return self.fresh(f"{wish}{self._mark}")
 
@@ -51,7 +51,7 @@ class Names:
             return self._roots[name]
         return f"grad_{self.root(name.removeprefix('grad_'))}" if name.startswith("grad_") else name
 
-    def copied(self) -> Names:
+    def copy(self) -> Names:
         """The same names taken, from here on apart."""
         other = Names(self._taken, self._mark)
         other._count, other._roots, other.types = dict(self._count), dict(self._roots), dict(self.types)

@@ -36,7 +36,7 @@ def _asking(task: nodes.Stmt) -> Ask:
     values = single_definitions(definitions(task.body))
     indices: dict[str, set[tuple[nodes.Expr, ...]]] = {}
     for access in (*walk.loads(task.body), *walk.stores(task.body)):
-        indices.setdefault(access.array, set()).add(tuple([_renamed(axis, values) for axis in access.index]))
+        indices.setdefault(access.array, set()).add(tuple([_resolve_copies(axis, values) for axis in access.index]))
 
     def is_alone(one: nodes.Atomic) -> bool:
         moved = [{name for name in task.names if _moves_with(axis, name, values)} for axis in one.index]
@@ -45,11 +45,11 @@ def _asking(task: nodes.Stmt) -> Ask:
     return is_alone
 
 
-def _renamed(expr: nodes.Expr, values: dict[str, nodes.Expr]) -> nodes.Expr:
+def _resolve_copies(expr: nodes.Expr, values: dict[str, nodes.Expr]) -> nodes.Expr:
     """An expression by the first name of each local: the parameters of functions are copies."""
     while isinstance(expr, nodes.Local) and isinstance(values.get(expr.name), nodes.Local):
         expr = values[expr.name]
-    return walk.rebuilt(expr, lambda part: _renamed(part, values))
+    return walk.rebuilt(expr, lambda part: _resolve_copies(part, values))
 
 
 def _moves_with(index: nodes.Expr, name: str, values: dict[str, nodes.Expr]) -> bool:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from ..source.ir import nodes, walk
 
 
-def rearrayed(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
+def rename_arrays(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
     """The kernel with arrays renamed; a local that has one of the new names gets another."""
     moved = {name: new for name, new in names.items() if name != new}
     if not moved:

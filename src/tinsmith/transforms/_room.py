@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ..source.ir import nodes, walk
 from ._algebra import constant, minus, plus, times
 from ._evaluated import can_evaluate, extent
-from .analysis import affine, definitions, expanded, single_definitions
+from .analysis import affine, definitions, expand, single_definitions
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 Ranges = Mapping[str, tuple[nodes.Expr, nodes.Expr]]
@@ -47,7 +47,7 @@ def _most(
 def _trips(loop: nodes.For | nodes.While, definitions: Mapping[str, nodes.Expr], ranges: Ranges) -> nodes.Expr | None:
     if isinstance(loop, nodes.While):
         return None
-    bounds = [tuple(expanded(one, {*ranges}, definitions) for one in pair) for pair in loop.bounds]
+    bounds = [tuple(expand(one, {*ranges}, definitions) for one in pair) for pair in loop.bounds]
     return extent([(a, b) if _are_known(a, b) else (ZERO, _widest(a, b, ranges)) for a, b in bounds])
 
 
@@ -64,7 +64,7 @@ def _ranges(loop: nodes.For, around: Ranges, definitions: Mapping[str, nodes.Exp
     """The values of a loop's variables too, where they are known before the launch."""
     found = dict(around)
     for name, pair in zip(loop.names, loop.bounds, strict=True):
-        first, end = (expanded(one, {*around}, definitions) for one in pair)
+        first, end = (expand(one, {*around}, definitions) for one in pair)
         if first is None or end is None:
             continue
         least, last = _extremum(first, around, largest=False), _extremum(minus(end, ONE), around, largest=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ..source.ir import NotCovered, nodes, walk
 from ._names import Names, names_of
-from ._slots import place_of, replaced, slotted
+from ._slots import assign_slots, place_of, replace_statements
 
 WORD = "u32"
 SEED = "i64"
@@ -27,7 +27,7 @@ def draws(kernel: nodes.Kernel) -> bool:
     return any(isinstance(one, nodes.Draw) for one in walk.statements(kernel.body))
 
 
-def seeded(kernel: nodes.Kernel, seed: str, first: int = 0) -> nodes.Kernel:
+def seed_random(kernel: nodes.Kernel, seed: str, first: int = 0) -> nodes.Kernel:
     """A kernel whose random numbers follow from a seed.
 
     Args:
@@ -68,16 +68,16 @@ class _Seeding:
         wanted = {one.number: one for one in walk.statements(body) if isinstance(one, nodes.Draw)}
         if not wanted:
             return body
-        found = slotted(body, {key: one.name for key, one in wanted.items()}, self.names)
+        found = assign_slots(body, {key: one.name for key, one in wanted.items()}, self.names)
         here = self.names.local("iteration", "i32")
 
-        def drawn(one: nodes.Draw) -> Sequence[nodes.Stmt]:
-            return self.drawn(one, number, here, found.slots[one.number])
+        def draw(one: nodes.Draw) -> Sequence[nodes.Stmt]:
+            return self.emit_draw(one, number, here, found.slots[one.number])
 
         begun = nodes.Assign(here.name, place), nodes.Assign(found.counter, nodes.Const(0, "i32"))
-        return (*begun, *replaced(found.body, wanted, drawn))
+        return (*begun, *replace_statements(found.body, wanted, draw))
 
-    def drawn(self, one: nodes.Draw, number: int, place: nodes.Expr, slot: nodes.Expr) -> list[nodes.Stmt]:
+    def emit_draw(self, one: nodes.Draw, number: int, place: nodes.Expr, slot: nodes.Expr) -> list[nodes.Stmt]:
         """The hash, and the number made of it."""
         seed = nodes.Load(self.seed, (), (), SEED)
         upper = nodes.Binary(">>", seed, nodes.Const(32, "i32"), SEED)
@@ -93,16 +93,16 @@ class _Seeding:
             nodes.Assign(name.name, _binary("+", _binary("*", word, _word(1664525)), _word(1013904223)), one.line)
             for name, word in zip(names, words, strict=True)
         ]
-        steps += [*self.mixed(names, one.line), *(self.folded(name, one.line) for name in names)]
-        steps += [*self.mixed(names, one.line), *(self.folded(name, one.line) for name in names[:2])]
+        steps += [*self.emit_mix(names, one.line), *(self.emit_fold(name, one.line) for name in names)]
+        steps += [*self.emit_mix(names, one.line), *(self.emit_fold(name, one.line) for name in names[:2])]
         return [*steps, nodes.Assign(one.name, self.number(one, names), one.line)]
 
-    def mixed(self, names: Sequence[nodes.Local], line: int) -> list[nodes.Stmt]:
+    def emit_mix(self, names: Sequence[nodes.Local], line: int) -> list[nodes.Stmt]:
         a, b, c, d = names
         rounds = ((a, b, d), (b, c, a), (c, a, b), (d, b, c))
         return [nodes.Assign(one.name, _binary("+", one, _binary("*", x, y)), line) for one, x, y in rounds]
 
-    def folded(self, name: nodes.Local, line: int) -> nodes.Stmt:
+    def emit_fold(self, name: nodes.Local, line: int) -> nodes.Stmt:
         return nodes.Assign(name.name, _binary("^", name, _binary(">>", name, nodes.Const(16, WORD))), line)
 
     def number(self, one: nodes.Draw, words: Sequence[nodes.Local]) -> nodes.Expr:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ..source.ir import NotCovered, nodes, types
-from ._algebra import cast, compared, constant, either, is_constant, minus, negated, over, plus, times
+from ._algebra import cast, compare, constant, either, is_constant, minus, negate, over, plus, times
 
 Operation: TypeAlias = nodes.Unary | nodes.Binary | nodes.Cast
 Contribution: TypeAlias = Callable[[nodes.Expr], nodes.Expr]
@@ -114,8 +114,8 @@ class _One(NamedTuple):
 
 def _abs(one: _One) -> Contribution:
     zero = one.number(0)
-    below = either(compared("<", one.x, zero), one.number(-1), zero)
-    return one.times(either(compared(">", one.x, zero), one.number(1), below))
+    below = either(compare("<", one.x, zero), one.number(-1), zero)
+    return one.times(either(compare(">", one.x, zero), one.number(1), below))
 
 
 def _half_inverse(one: _One) -> Contribution:
@@ -124,7 +124,7 @@ def _half_inverse(one: _One) -> Contribution:
 
 def _norm(one: _One) -> Contribution:
     half, zero = _half_inverse(one), one.number(0)
-    return lambda seed: either(compared("!=", one.y, zero), half(seed), zero)
+    return lambda seed: either(compare("!=", one.y, zero), half(seed), zero)
 
 
 def _rsqrt(one: _One) -> Contribution:
@@ -138,11 +138,11 @@ def _asin(one: _One) -> Contribution:
 
 def _acos(one: _One) -> Contribution:
     asin = _asin(one)
-    return lambda seed: negated(asin(seed))
+    return lambda seed: negate(asin(seed))
 
 
 _UNARY: dict[str, tuple[Callable[[_One], Contribution], bool]] = {
-    "neg": (lambda one: negated, False),
+    "neg": (lambda one: negate, False),
     "abs": (_abs, False),
     "sqrt": (_half_inverse, True),
     "norm": (_norm, False),
@@ -150,7 +150,7 @@ _UNARY: dict[str, tuple[Callable[[_One], Contribution], bool]] = {
     "exp": (lambda one: one.times(one.y), True),
     "log": (lambda one: lambda seed: over(seed, one.x), True),
     "sin": (lambda one: one.times(one.call("cos")), False),
-    "cos": (lambda one: one.times(negated(one.call("sin"))), False),
+    "cos": (lambda one: one.times(negate(one.call("sin"))), False),
     "tan": (lambda one: one.times(plus(one.number(1), times(one.y, one.y))), False),
     "asin": (_asin, True),
     "acos": (_acos, True),
@@ -193,7 +193,7 @@ def _sum(two: _Two) -> list[Slope]:
 
 
 def _difference(two: _Two) -> list[Slope]:
-    return [Slope(two.left, _same), Slope(two.right, negated)]
+    return [Slope(two.left, _same), Slope(two.right, negate)]
 
 
 def _product(two: _Two) -> list[Slope]:
@@ -207,14 +207,14 @@ def _quotient(two: _Two) -> list[Slope]:
     is_singular = not is_constant(two.b) or is_constant(two.b, 0)
     return [
         Slope(two.left, lambda seed: over(seed, two.b), is_singular),
-        Slope(two.right, lambda seed: negated(times(seed, over(two.y, two.b))), is_singular),
+        Slope(two.right, lambda seed: negate(times(seed, over(two.y, two.b))), is_singular),
     ]
 
 
 def _remainder(two: _Two) -> list[Slope]:
     whole = nodes.Binary("//", two.a, two.b, two.y.type)
     is_singular = not is_constant(two.b) or is_constant(two.b, 0)
-    return [Slope(two.left, _same), Slope(two.right, lambda seed: negated(times(seed, whole)), is_singular)]
+    return [Slope(two.left, _same), Slope(two.right, lambda seed: negate(times(seed, whole)), is_singular)]
 
 
 def _extreme(two: _Two, wins: str) -> list[Slope]:
@@ -225,9 +225,9 @@ def _extreme(two: _Two, wins: str) -> list[Slope]:
 
     def share(one: nodes.Expr, other: nodes.Expr) -> Contribution:
         if is_constant(other, 0):
-            is_off = compared(f"{wins}=", one, other)
+            is_off = compare(f"{wins}=", one, other)
             return lambda seed: either(is_off, two.number(0), seed)
-        tie, lost = compared("==", one, other), compared(wins, one, other)
+        tie, lost = compare("==", one, other), compare(wins, one, other)
 
         def contribution(seed: nodes.Expr) -> nodes.Expr:
             return either(tie, times(two.number(0.5), seed), either(lost, two.number(0), seed))
@@ -241,9 +241,9 @@ def _atan2(two: _Two) -> list[Slope]:
     square, zero = plus(times(two.a, two.a), times(two.b, two.b)), two.number(0)
 
     def along(side: nodes.Expr) -> Contribution:
-        return lambda seed: either(compared("!=", square, zero), times(seed, over(side, square)), zero)
+        return lambda seed: either(compare("!=", square, zero), times(seed, over(side, square)), zero)
 
-    return [Slope(two.left, along(two.b)), Slope(two.right, along(negated(two.a)))]
+    return [Slope(two.left, along(two.b)), Slope(two.right, along(negate(two.a)))]
 
 
 def _power(two: _Two) -> list[Slope]:
@@ -264,7 +264,7 @@ def _by_base(two: _Two) -> list[Slope]:
         return [Slope(two.left, lambda seed: times(seed, factor), exponent not in (1, 2))]
     exponent, kind = two.exponent, two.exponent.type
     lower = nodes.Binary("pow", two.a, minus(exponent, constant(1, kind)), two.y.type)
-    is_zero = compared("==", exponent, constant(0, kind))
+    is_zero = compare("==", exponent, constant(0, kind))
 
     def contribution(seed: nodes.Expr) -> nodes.Expr:
         return either(is_zero, two.number(0), times(seed, times(two.b, lower)))
@@ -289,7 +289,7 @@ def _by_exponent(two: _Two) -> nodes.Expr:
     if isinstance(two.left, nodes.Const) and _is_positive(two.left):
         return times(two.number(math.log(two.left.value)), two.y)
     zero = two.number(0)
-    is_flat = nodes.Binary("and", compared("==", two.a, zero), compared(">=", two.b, zero), "u1")
+    is_flat = nodes.Binary("and", compare("==", two.a, zero), compare(">=", two.b, zero), "u1")
     return either(is_flat, zero, times(two.y, nodes.Unary("log", two.a, two.y.type)))
 
 

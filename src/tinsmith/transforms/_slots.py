@@ -34,7 +34,7 @@ class Slotted:
     slots: Mapping[int, nodes.Local]
 
 
-def slotted(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: Names) -> Slotted:
+def assign_slots(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: Names) -> Slotted:
     """Give slots to the statements whose number is wanted. With each goes a word for what its slot is called after."""
     making = _Slotting(wanted, names)
     found = making.flat(tuple(body), making.counter)[0] if making.is_flat(body) else making.block(tuple(body))
@@ -69,12 +69,12 @@ class _Slotting:
                 found += self.innermost(one)
             elif self.is_flat([one]) and not walk.has_jumps([one]):
                 inside, count = self.flat((one,), self.counter)
-                found += [*inside, self.moved(constant(count, "i32"))]
+                found += [*inside, self.advance(constant(count, "i32"))]
             else:
                 found.append(walk.with_bodies(one, self.block))
         return tuple(found)
 
-    def moved(self, by: nodes.Expr) -> nodes.Stmt:
+    def advance(self, by: nodes.Expr) -> nodes.Stmt:
         return nodes.Assign(self.counter.name, plus(self.counter, by))
 
     def flat(self, body: Block, first: nodes.Expr) -> tuple[Block, int]:
@@ -112,7 +112,7 @@ class _Slotting:
         count = sum(one.number in self.wanted for one in walk.statements(loop.body))
         each = constant(count, "i32")
         body, _ = self.flat(loop.body, plus(self.counter, times(place_of(loop.names, bounds), each)))
-        moved = self.moved(times(trips_of(bounds), each))
+        moved = self.advance(times(trips_of(bounds), each))
         return [*before, replace(loop, bounds=tuple(bounds), body=body), moved]
 
 
@@ -132,7 +132,7 @@ def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr
     return found
 
 
-def replaced(
+def replace_statements(
     body: Sequence[nodes.Stmt], wanted: Mapping[int, Kind], change: Callable[[Kind], Sequence[nodes.Stmt]]
 ) -> Block:
     """Statements in which something stands for each of those that are wanted, which go by their number."""

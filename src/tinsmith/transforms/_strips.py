@@ -94,10 +94,10 @@ def plan_strips(loop: nodes.For, outside: frozenset[str]) -> _Plan:
         if isinstance(one, nodes.Assign) and given[one.name] == 1 and is_ahead(one.value):
             known[one.name] = one.value
     functions = {one: None for one in functions if one not in handed_on}
-    return _Plan(tuple(functions), _needed(functions, known))
+    return _Plan(tuple(functions), _select_needed(functions, known))
 
 
-def _needed(functions: Mapping[nodes.Unary, None], known: Mapping[str, nodes.Expr]) -> Mapping[str, nodes.Expr]:
+def _select_needed(functions: Mapping[nodes.Unary, None], known: Mapping[str, nodes.Expr]) -> Mapping[str, nodes.Expr]:
     names = walk.locals_in([*functions])
     for name in reversed([*known]):  # a local needs none that comes after it
         if name in names:
@@ -219,12 +219,12 @@ class _Writer:
         lane = self.names.local("lane", "i32")
         self.names.types[loop.names[0]] = "i32"
 
-        def found(expr: nodes.Expr) -> nodes.Expr:
+        def replace_functions(expr: nodes.Expr) -> nodes.Expr:
             array = arrays.get(expr) if isinstance(expr, nodes.Unary) else None
-            return walk.rebuilt(expr, found) if array is None else nodes.Load(array, (lane,), (), expr.type)
+            return walk.rebuilt(expr, replace_functions) if array is None else nodes.Load(array, (lane,), (), expr.type)
 
         index = assign(nodes.Local(loop.names[0], "i32"), integer("+", first, lane))
-        return run_lanes(lane, number(0), size, (index, *(walk.transform(one, found) for one in loop.body)))
+        return run_lanes(lane, number(0), size, (index, *(walk.transform(one, replace_functions) for one in loop.body)))
 
     def array(self, function: nodes.Unary) -> str:
         name = self.names.local(f"{function.operator}_ahead", function.type).name

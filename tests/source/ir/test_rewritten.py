@@ -10,7 +10,7 @@ from tinsmith.engines import of_kernel
 from tinsmith.source import read
 from tinsmith.source.interpreter import run
 from tinsmith.source.ir import lower, nodes
-from tinsmith.transforms import annotate, batched, loop_over_ranges, serialize_loops, serialized
+from tinsmith.transforms import annotate, batch_kernel, loop_over_ranges, serialize_kernel, serialize_loops
 
 CASES = {}
 
@@ -108,7 +108,7 @@ def test_it_computes_what_the_op_does(name, is_serial, is_batched, lang64):
     facts = {key: nodes.Array(key, "f64", rank) for key, rank in ranks.items()}
     found = lower(source, engine, facts).kernel
     if batch:
-        found = serialized(batched(found, batch)) if is_serial else batched(found, batch)
+        found = serialize_kernel(batch_kernel(found, batch)) if is_serial else batch_kernel(found, batch)
     after = run(found, arrays, {}).arrays
     for key, value in wanted.items():
         torch.testing.assert_close(after[key], value)

@@ -9,7 +9,7 @@ import tinsmith as ts
 from support.written import written
 from tinsmith.source.ir import nodes
 from tinsmith.transforms.adjoint._dependences import never_overwritten_after_read, never_written_where_read
-from tinsmith.transforms.adjoint._form import Loop, numbered
+from tinsmith.transforms.adjoint._form import Loop, number_steps
 
 FORMS = {  # what the loop does, and whether nothing is overwritten after it was read
     "forward in time": ("x[t + 1, i] = lang.sin(x[t, i]) * a[i]", True),
@@ -124,7 +124,7 @@ def test_random_loops_run_one_by_one(seed):
     """What is said never to happen does not; and it is said of many."""
     dice, never, apart = random.Random(seed), 0, 0
     for _ in range(200):
-        steps = numbered(drawn_steps(dice), iter(range(1, 1000)))
+        steps = number_steps(drawn_steps(dice), iter(range(1, 1000)))
         run = list(accesses(steps, {}))
         stored = {element for kind, element in run if kind == "store"}
         loaded = {element for kind, element in run if kind == "load"}

@@ -57,7 +57,7 @@ def test_roots():
     assert names.fresh("s") == "s_1" and names.root("s_1") == "s"
     assert names.fresh("grad_s_1") == "grad_s_1" and names.root("grad_s_1") == "grad_s"
     assert names.fresh("c_0") == "c_0" and names.root("c_0") == "c_0"  # a vector's entry: the number is its name
-    assert names.copied().root("grad_s_1") == "grad_s" and names.root("other_3") == "other_3"
+    assert names.copy().root("grad_s_1") == "grad_s" and names.root("other_3") == "other_3"
 
 
 def test_called():

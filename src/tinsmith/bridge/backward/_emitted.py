@@ -14,10 +14,10 @@ from ...source import build
 from ...source.ir import add_comments, nodes, print_kernel, types, walk
 from ...transforms import (
     RECORD,
-    bounded,
     flat,
     has_aliases,
     has_elements_at_top,
+    insert_bounds_checks,
     is_swept,
     spread_blocks,
     strip_functions,
@@ -98,7 +98,7 @@ class Emitted:
         engine.require_ready(self.op)
         self.stage.baked_values.check_fields(self.op)
         plain = flat(self.kernel) if self._is_flat else self.kernel
-        kernel, sites = bounded(plain) if self.stage.is_checked else (plain, ())
+        kernel, sites = insert_bounds_checks(plain) if self.stage.is_checked else (plain, ())
         kernel = spread_blocks(kernel) if engine.device_type() == "cpu" else kernel
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
         if engine.device_type() == "cpu" and not self.stage.is_checked:

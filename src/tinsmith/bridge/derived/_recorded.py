@@ -68,7 +68,7 @@ class ReplayedCore(DerivedCore):
     def kernels(self, case: Case) -> list[Lowered]:
         kernels, kept = _find_records(self.base, case)
         return [
-            Lowered(one.kernel if records is None else records.replayed(self.names[place]), one.fields)
+            Lowered(one.kernel if records is None else records.build_replaying_kernel(self.names[place]), one.fields)
             for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
         ]
 
@@ -99,7 +99,7 @@ class RecordedCore(DerivedCore):
     def kernels(self, case: Case) -> list[Lowered]:
         kernels, kept = _find_records(self.base, case)
         return [
-            Lowered(one.kernel if records is None else records.recorded(self.names[place]), one.fields)
+            Lowered(one.kernel if records is None else records.build_recording_kernel(self.names[place]), one.fields)
             for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
         ]
 

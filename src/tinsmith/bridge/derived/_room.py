@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from ..._errors import ShapeError, refusal
 from ...source.ir import nodes
 from ...spec import Sizing, Symbol
-from ...transforms.adjoint import evaluated
+from ...transforms.adjoint import evaluate
 from .._call import Call
 from .._signature import Signature
 
@@ -25,7 +25,7 @@ def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[s
     for name, (number, length) in room.items():
         stage = signature.stages[number]
         pairs = ((one, stage.renamed.get(one, one)) for one in stage.first.parameters)
-        found.append(evaluated(length, shapes, {one: scalars[called] for one, called in pairs if called in scalars}))
+        found.append(evaluate(length, shapes, {one: scalars[called] for one, called in pairs if called in scalars}))
         if found[-1] > LARGEST:
             words = f"op `{signature.op}` would keep {found[-1]} numbers of its atomics, more than engines can count"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."

@@ -14,7 +14,7 @@ from ..._errors import KernelError, refusal
 from ...source import draws
 from ...source.ir import Lowered, NotCovered
 from ...spec import Batch, Item, Spec, solve
-from ...transforms import seeded
+from ...transforms import seed_random
 from .._binding import Bound
 from .._call import Call
 from .._case import Case
@@ -66,7 +66,8 @@ class SeededCore(DerivedCore):
     def kernels(self, case: Case) -> list[Lowered]:
         found = self.base.kernels(replace(case, signature=self.base.signature, batched=case.batched - {self.seed}))
         return [
-            Lowered(seeded(kernel, self.seed, number * APART), fields) for number, (kernel, fields) in enumerate(found)
+            Lowered(seed_random(kernel, self.seed, number * APART), fields)
+            for number, (kernel, fields) in enumerate(found)
         ]
 
     def _layouts(self, call: Call, kind: Kind) -> tuple[Layout, Layout]:

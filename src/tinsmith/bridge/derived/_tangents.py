@@ -15,7 +15,7 @@ from ..._errors import GradientError, refusal
 from ...engines import COMPILING
 from ...source.ir import Lowered, NotCovered, nodes, walk
 from ...spec import Item, Sizing, Spec
-from ...transforms import declare_locals, eliminate_dead_code_of_tasks, rearrayed
+from ...transforms import declare_locals, eliminate_dead_code_of_tasks, rename_arrays
 from ...transforms.tangent import tangent
 from .._buffers import Buffer
 from .._call import Call
@@ -153,7 +153,7 @@ class TangentCore(DerivedCore):
             self._beside |= {beside[name]: of for name, of in made.scratch.items()}
             room |= {beside[name]: (len(derived), size) for name, size in made.room.items()}
             moving |= made.companions.keys()
-            derived.append(Lowered(rearrayed(made.kernel, names | beside), fields))
+            derived.append(Lowered(rename_arrays(made.kernel, names | beside), fields))
         if room:
             self._room[_key(case)] = room
         return self._drop_unneeded(derived)

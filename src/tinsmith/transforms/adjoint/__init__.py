@@ -1,6 +1,6 @@
 """The adjoint: from a kernel of the IR to the kernels that its gradient takes."""
 
-from .._evaluated import can_evaluate, evaluated, formula_text
+from .._evaluated import can_evaluate, evaluate, formula_text
 from ._adjoint import adjoint
 from ._dependences import Unchanged, unchanged_after
 from ._flops import count_flops
@@ -24,7 +24,7 @@ __all__ = [
     "adjoint",
     "can_evaluate",
     "count_flops",
-    "evaluated",
+    "evaluate",
     "formula_text",
     "on_one_thread",
     "records_of",

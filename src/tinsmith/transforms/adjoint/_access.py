@@ -12,7 +12,7 @@ from ..analysis import owned_by, whole_definitions
 from ._form import Loop, Step, frame_steps, loads_in, step_definitions, stores_in, with_bodies
 
 
-def owned(steps: Sequence[Step]) -> frozenset[str]:
+def find_owned(steps: Sequence[Step]) -> frozenset[str]:
     """Arrays no element of which two parallel iterations touch, as their indices tell."""
     accesses = (*loads_in(steps), *stores_in(steps))
     parallel = steps[-1] if steps else None
@@ -94,7 +94,7 @@ class _Sequential:
         if is_mere_sum(one) and one.array not in self.in_order:
             return [one]
         if one.array not in self.own:
-            return self.shared(one)
+            return self.expand_shared_atomic(one)
         kind = self.arrays[one.array].type
         operator = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}.get(
             one.operator, one.operator
@@ -109,27 +109,27 @@ class _Sequential:
             nodes.Store(one.array, one.index, one.entry, nodes.Local(new, kind), one.line),
         ]
 
-    def shared(self, one: nodes.Atomic) -> list[Step]:
+    def expand_shared_atomic(self, one: nodes.Atomic) -> list[Step]:
         """An atomic on what other parallel iterations change too: its result depends on who came first."""
         kind = self.arrays[one.array].type
         before: list[Step] = []
         if one.result is not None:
-            reason = self.refused(f"the value that atomic_{one.operator} returned in a parallel loop", one)
+            reason = self.make_refusal(f"the value that atomic_{one.operator} returned in a parallel loop", one)
             if types.is_float(kind):
                 raise reason
             # Most often integers find a place for other integers, and no adjoint asks for them.
-            name = self.names.shared(f"unknown_{one.result}")
+            name = self.names.reserve_shared(f"unknown_{one.result}")
             self.unknown[name] = reason
             before = [nodes.Assign(one.result, nodes.Load(name, (), (), kind), one.line)]
         if one.array in self.races:
             raise self.races[one.array]
         if one.array in self.loaded:
-            raise self.refused(
+            raise self.make_refusal(
                 f"`{one.array}`, read in the parallel loop that changes it by atomic_{one.operator}", one
             )
         return [*before, replace(one, result=None)]
 
-    def refused(self, construct: str, one: nodes.Atomic) -> NotCovered:
+    def make_refusal(self, construct: str, one: nodes.Atomic) -> NotCovered:
         return NotCovered(construct, one.line, f"{self.path}:{one.line}")
 
 

@@ -14,7 +14,7 @@ from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
 from ..polish import declare_locals, eliminate_dead_code
 from ._dependences import Unchanged, written_once
-from ._form import numbered, plain_steps
+from ._form import number_steps, plain_steps
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._promises import NO_PROMISES, Promise
 from ._recorded import handing_out
@@ -22,7 +22,7 @@ from ._reversible import Reversible, Wanted, adjoint_names, reversibles
 from ._split import split
 from ._task import Given, Reversed, reversed_task
 from ._tasks import kernel_of, parts_of
-from ._unordered import unordered
+from ._unordered import parallelize
 
 
 def adjoint(
@@ -66,10 +66,10 @@ def adjoint(
     for task, activity in zip(tasks, activities, strict=True):
         _check_order(task, activity)
     check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
-    tasks = [unordered(task, activity) for task, activity in zip(tasks, activities, strict=True)]
+    tasks = [parallelize(task, activity) for task, activity in zip(tasks, activities, strict=True)]
     numbers = count(1)
     tasks = [
-        replace(task, steps=numbered(split(task.steps, activity, task.names), numbers))
+        replace(task, steps=number_steps(split(task.steps, activity, task.names), numbers))
         for task, activity in zip(tasks, activities, strict=True)
     ]
     gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
@@ -204,25 +204,25 @@ class _Assembly:
         """The reverse of one turn, with its memory."""
         turn = self.turns[place]
         found = turn.found
-        if not self.used(found.kernel)[0]:
+        if not self.find_uses(found.kernel)[0]:
             return []
         actions = self.prepare(place)
         if found.reserve is not None:
-            actions.append(self.reserved(found.reserve, place, f"count_{turn.number}", actions))
+            actions.append(self.assign_memory(found.reserve, place, f"count_{turn.number}", actions))
         run = self.run(found.kernel, place, found.state, str(turn.number), actions)
         return [*actions, run]
 
-    def reserved(self, reserve: Reserve, place: int, mark: str, actions: list[Action]) -> Reserve:
+    def assign_memory(self, reserve: Reserve, place: int, mark: str, actions: list[Action]) -> Reserve:
         """Room for tapes; the kernels that say how much are told their memory."""
         turn = self.turns[place]
 
-        def given(run: Run) -> Run:
+        def assign(run: Run) -> Run:
             stored = {store.array for store in walk.stores(run.kernel.body)}
             state = stored & walk.reads(run.kernel.body) & turn.task.changed
             return self.run(run.kernel, place, state, mark, actions)
 
-        iterations = given(reserve.iterations) if isinstance(reserve.iterations, Run) else reserve.iterations
-        count = None if reserve.count is None else given(reserve.count)
+        iterations = assign(reserve.iterations) if isinstance(reserve.iterations, Run) else reserve.iterations
+        count = None if reserve.count is None else assign(reserve.count)
         return replace(reserve, iterations=iterations, count=count, source=turn.launch)
 
     def prepare(self, place: int) -> list[Action]:
@@ -234,7 +234,7 @@ class _Assembly:
         self.prepared.add(key)
         actions: list[Action] = [Fresh(one.array.name, one.like, one.array.type) for one in prelude.beside]
         if prelude.reserve is not None:
-            actions.append(self.reserved(prelude.reserve, place, f"slots_{turn.number}", actions))
+            actions.append(self.assign_memory(prelude.reserve, place, f"slots_{turn.number}", actions))
         return [*actions, self.run(prelude.kernel, place, (), f"winners_{turn.number}", actions)]
 
     def run(self, kernel: nodes.Kernel, place: int, state: Iterable[str], mark: str, actions: list[Action]) -> Run:
@@ -242,7 +242,7 @@ class _Assembly:
         turn = self.turns[place]
         memory: dict[str, str] = {}
         own = {one.array.name: one for one in turn.task.beside}
-        stored, touched = self.used(kernel)
+        stored, touched = self.find_uses(kernel)
         for name in kernel.arrays:
             if name not in touched:
                 continue
@@ -250,7 +250,7 @@ class _Assembly:
                 actions.append(Fresh(name, own[name].like, own[name].array.type))
             elif name in state:
                 memory[name] = f"{name}@{mark}"
-                actions.append(self.begun(name, place, memory[name]))
+                actions.append(self.copy_initial(name, place, memory[name]))
             elif name in self.made:
                 is_settled = name in turn.found.settled
                 is_kept = name in turn.kept and (is_settled or name not in turn.task.changed)
@@ -261,7 +261,7 @@ class _Assembly:
         assert all(memory.get(name, name) != name for name in kept), f"{kernel.name} changes what the forward pass left"
         return Run(kernel, turn.launch, memory)
 
-    def used(self, kernel: nodes.Kernel) -> tuple[set[str], set[str]]:
+    def find_uses(self, kernel: nodes.Kernel) -> tuple[set[str], set[str]]:
         """Arrays that a kernel changes, and all whose elements it uses. Launches of one kernel ask again."""
         found = self.known_uses.get(kernel)
         if found is None:
@@ -274,7 +274,7 @@ class _Assembly:
         writers = self.writers.get(name, ())
         return bool(writers) and writers[0] < place
 
-    def begun(self, name: str, place: int, copy: str) -> Action:
+    def copy_initial(self, name: str, place: int, copy: str) -> Action:
         """A copy of an array as it was before a turn."""
         if not self.has_changed(name, place):
             return Fresh(copy, name)
@@ -301,7 +301,7 @@ class _Assembly:
             return [*begun]
         last = max(place for place, _ in replayed)
         self.find_final(last)
-        needed = self.needed(last, {name for _, name in replayed})
+        needed = self.find_needed(last, {name for _, name in replayed})
         memory = {name: f"{name}@replay" for name in sorted(needed)}
         memory |= {name: kept for (place, name), kept in replayed.items() if place == last}  # nothing runs after these
         copies: dict[int, list[Action]] = {}
@@ -318,7 +318,7 @@ class _Assembly:
         for turn in self.turns[:last]:
             self.final[turn.number] = self.final.get(turn.number, self.made - self.cells) & turn.final
 
-    def needed(self, last: int, found: set[str]) -> set[str]:
+    def find_needed(self, last: int, found: set[str]) -> set[str]:
         """Arrays that must be run again for those that are replayed."""
         tasks = {turn.number: turn.task for turn in self.turns[:last]}
         while True:

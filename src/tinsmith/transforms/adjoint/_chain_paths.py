@@ -110,7 +110,7 @@ class _Walking:
         found: list[_Path] = []
         for holds, arm in ((True, step.body), (False, step.orelse)):
             if truth in (None, holds):
-                more = self.through(arm, [self.taken(step.condition, path, holds=holds)])
+                more = self.through(arm, [self.take_arm(step.condition, path, holds=holds)])
                 if more is None:
                     return None
                 found += more
@@ -127,10 +127,10 @@ class _Walking:
                 return None if inner is None else not inner
         return None
 
-    def taken(self, condition: nodes.Expr, path: _Path, *, holds: bool) -> _Path:
+    def take_arm(self, condition: nodes.Expr, path: _Path, *, holds: bool) -> _Path:
         """A path that has taken an arm."""
         ranges = path.ranges.assuming(condition, holds=holds)
-        floors = {name: max(path.floors.get(name, 0.0), ranges.assumed(name).low) for name in path.shrinks}
+        floors = {name: max(path.floors.get(name, 0.0), ranges.get_assumed(name).low) for name in path.shrinks}
         truths = {**path.truths, condition.name: holds} if isinstance(condition, nodes.Local) else path.truths
         return replace(path, ranges=ranges, floors=floors, truths=truths)
 

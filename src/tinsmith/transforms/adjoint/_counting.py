@@ -9,7 +9,7 @@ from ...source.ir import nodes
 from .._algebra import cast, constant, plus, times
 from .._evaluated import extent
 from .._names import Names
-from ..analysis import expanded
+from ..analysis import expand
 from ._form import Loop, Step, frame_steps, stores_in
 from ._plain import Plain, Renamed
 from ._reversal import Kept
@@ -20,7 +20,7 @@ Need = dict[str, nodes.Expr]
 """Entries by the key of their tape."""
 
 
-def pushed(kept: Kept, names: Names) -> dict[str, int]:
+def count_pushes(kept: Kept, names: Names) -> dict[str, int]:
     """Entries that each iteration of a loop puts on the tapes of numbers."""
     found: dict[str, int] = {}
     for kind in (
@@ -53,13 +53,13 @@ class Formula:
             own = self.loop(step)
             if inner is None or own is None:
                 return None
-            total = _joined(total, _joined(own, inner))
+            total = _add_needs(total, _add_needs(own, inner))
         return total
 
     def loop(self, loop: Loop) -> Need | None:
         """Entries that a loop's own run puts on tapes."""
         kept = self.kept[loop.number]
-        counts: Need = {key: constant(count, "i32") for key, count in pushed(kept, self.names).items()}
+        counts: Need = {key: constant(count, "i32") for key, count in count_pushes(kept, self.names).items()}
         for array in kept.logged:
             stores = self.stores(loop.body, array)
             if stores is None:
@@ -73,7 +73,7 @@ class Formula:
     def trips(self, loop: Loop) -> nodes.Expr | None:
         if not loop.names or loop.exit is not None:
             return None
-        bounds = [(expanded(a, set(), self.definitions), expanded(b, set(), self.definitions)) for a, b in loop.bounds]
+        bounds = [(expand(a, set(), self.definitions), expand(b, set(), self.definitions)) for a, b in loop.bounds]
         return extent(bounds)
 
     def stores(self, body: Sequence[Step], array: str) -> nodes.Expr | None:
@@ -90,7 +90,7 @@ class Formula:
         return total
 
 
-def _joined(one: Need, other: Need) -> Need:
+def _add_needs(one: Need, other: Need) -> Need:
     zero = constant(0, "i32")
     return {key: plus(one.get(key, zero), other.get(key, zero)) for key in {**one, **other}}
 
@@ -109,7 +109,7 @@ class Counting:
     need: dict[str, str] = field(default_factory=dict)
     done: dict[str, str] = field(default_factory=dict)
 
-    def counted(self, body: Sequence[Step]) -> tuple[Block, dict[str, str]]:
+    def count_frame(self, body: Sequence[Step]) -> tuple[Block, dict[str, str]]:
         """Statements that run a frame, and the locals that hold the entries it needs by the key of their tape."""
         self.need = self.fresh("need")
         self.done = {key: self.names.fresh(f"changes_{key}", "i32") for key, tape in self.tapes.items() if tape.of}
@@ -123,7 +123,7 @@ class Counting:
     def zeros(self, locals_: Mapping[str, str]) -> Block:
         return [nodes.Assign(name, constant(0, "i32")) for name in locals_.values()]
 
-    def changed(self, store: nodes.Store | nodes.Atomic, _: Renamed) -> Block:
+    def count_change(self, store: nodes.Store | nodes.Atomic, _: Renamed) -> Block:
         """A change of memory, counted where it would be logged."""
         if store.array not in self.state:
             return []
@@ -133,18 +133,18 @@ class Counting:
 
 class _CountingPlain(Plain):
     def __init__(self, counting: Counting) -> None:
-        super().__init__(counting.names, counting.changed)
+        super().__init__(counting.names, counting.count_change)
         self.counting = counting
 
     def step(self, step: Step, renamed: Renamed) -> Block:
-        return self.counted(step, renamed) if isinstance(step, Loop) else super().step(step, renamed)
+        return self.count_loop(step, renamed) if isinstance(step, Loop) else super().step(step, renamed)
 
-    def counted(self, loop: Loop, renamed: Renamed) -> Block:
+    def count_loop(self, loop: Loop, renamed: Renamed) -> Block:
         """A loop: what its iterations put on tapes, and the most that one of them needs when it is reversed."""
         counting = self.counting
         outer, inner, most, before = counting.need, *(counting.fresh(word) for word in ("inner", "most", "before"))
         kept = counting.kept[loop.number]
-        entries = pushed(kept, self.names).items()
+        entries = count_pushes(kept, self.names).items()
         # Not of tapes that the reverse has no use for.
         each = [_more(outer[key], constant(count, "i32")) for key, count in entries if key in outer]
         counting.need = inner

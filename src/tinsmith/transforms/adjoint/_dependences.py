@@ -192,17 +192,17 @@ def unchanged_after(
         given = ((name, number) for name, number in numbers[place].items() if name in kinds)
         values = {nodes.Argument(name, kinds[name][0]): number for name, number in given}
         for part, (loads, stores) in reversed(list(enumerate(tasks[launches[place]]))):
-            read = [(array, _known(axes, values)) for array, axes in loads]
+            read = [(array, _evaluate_axes(axes, values)) for array, axes in loads]
             kept = {array for array, _ in read} - {array for array, known in read if changes(array, known)}
             for array, axes in stores:
-                known = _known(axes, values)
+                known = _evaluate_axes(axes, values)
                 later.setdefault(array, Filed()).add(tuple(known.items()), known, True)
             own = {array for array, known in read if array in kept and changes(array, known)}
             found |= {(place, part, array, array not in own) for array in kept}
     return frozenset(found)
 
 
-def _known(axes: _Axes, values: Mapping[nodes.Argument, int]) -> dict[int, int]:
+def _evaluate_axes(axes: _Axes, values: Mapping[nodes.Argument, int]) -> dict[int, int]:
     found = {axis: index.value(values) for axis, index in axes.items()}
     return {axis: number for axis, number in found.items() if number is not None}
 

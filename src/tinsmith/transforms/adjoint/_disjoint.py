@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from ..._lazy import lazy
 from ...source import each_moves_an_axis
 from ...source.ir import nodes, types, walk
-from ..analysis import affine, expanded, is_invariant, moving_variables, reached, sources, whole_definitions
+from ..analysis import affine, expand, find_reachable, is_invariant, moving_variables, sources, whole_definitions
 from ._form import (
     Branch,
     Carried,
@@ -200,7 +200,7 @@ class _Reading:
     def steady(self, expr: nodes.Expr, names: Mapping[str, nodes.Expr]) -> nodes.Expr:
         """An expression as far as it can be worked out from memory that does not change."""
         known = {name for name in self._locals(expr) if name not in self.definitions}
-        found = expanded(expr, known, self.definitions)
+        found = expand(expr, known, self.definitions)
         return walk.substitute(expr if found is None else found, names)
 
     def _locals(self, expr: nodes.Expr) -> set[str]:
@@ -301,14 +301,14 @@ class _Reading:
                 gathered.add(name)  # another iteration may have it too, but not the sum over the whole segment
         given = collect_expressions(self.loop.body)
         edges = [(source, name) for name, values in given.items() for value in values for source in sources(value)]
-        within = reached(
+        within = find_reachable(
             gathered, [*edges, *((one, chain.head) for chain in self.chains for one in sources(chain.next))]
         )
         own |= {chain.last for chain in self.chains if not within.isdisjoint(sources(chain.next))}
         for chain in self.chains:
             edges += [(one, name) for name in (chain.head, chain.last) for one in sources(chain.first)]
             edges += [(one, chain.last) for one in sources(chain.next)]
-        return reached(own, edges)
+        return find_reachable(own, edges)
 
 
 def _in_order(expr: nodes.Expr) -> nodes.Expr:

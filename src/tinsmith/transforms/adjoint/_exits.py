@@ -54,13 +54,13 @@ class _Structuring:
     def block(self, body: Block) -> tuple[Block, Leaves]:
         for place, one in enumerate(body):
             if isinstance(one, nodes.Break | nodes.Continue):
-                return (*body[:place], *self.left(one)), "always"
+                return (*body[:place], *self.replace_exit(one)), "always"
             if isinstance(one, nodes.If) and any(isinstance(s, nodes.Break | nodes.Continue) for s in _own([one])):
                 rest, leaves = self.branch(one, body[place + 1 :])
                 return (*body[:place], *rest), leaves
         return body, "never"
 
-    def left(self, one: nodes.Break | nodes.Continue) -> Block:
+    def replace_exit(self, one: nodes.Break | nodes.Continue) -> Block:
         stop = nodes.Assign(self.goes_on, _truth(False), one.line)
         if isinstance(one, nodes.Continue) or self.leave is None:
             return (stop,)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...source.ir import nodes, types, walk
-from .._evaluated import evaluated, extent
+from .._evaluated import evaluate, extent
 
 _COUNTED = {"+", "-", "*", "/", "pow", "min", "max", "atan2", "%"}
 _FREE = {"not", "~"}
@@ -43,7 +43,7 @@ class _Counter:
     def iterations(self, loop: nodes.For) -> int:
         formula = extent(loop.bounds)
         known = formula is not None and self._knows(formula)
-        return evaluated(formula, self.shapes, self.arguments) if formula is not None and known else 1
+        return evaluate(formula, self.shapes, self.arguments) if formula is not None and known else 1
 
     def _knows(self, formula: nodes.Expr) -> bool:
         parts = tuple(walk.parts(formula))

@@ -63,9 +63,9 @@ class Branch:
 Step: TypeAlias = nodes.Assign | nodes.Decompose | nodes.Store | nodes.Atomic | Branch | Loop
 
 
-def numbered(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ...]:
+def number_steps(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ...]:
     """Steps with numbers of their own."""
-    inside = (with_bodies(one, lambda inner: numbered(inner, numbers)) for one in body)
+    inside = (with_bodies(one, lambda inner: number_steps(inner, numbers)) for one in body)
     return tuple([replace(one, number=next(numbers)) for one in inside])
 
 

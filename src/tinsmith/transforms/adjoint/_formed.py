@@ -49,7 +49,7 @@ class Forming:
             case nodes.Decompose():
                 self.decompose(one, scope)
             case nodes.Store():
-                index, value = self.index(one.index, scope), self.stored(one, scope)
+                index, value = self.index(one.index, scope), self.bind_stored(one, scope)
                 self.steps.append(replace(one, index=index, value=value))
             case nodes.Atomic():
                 self.atomic(one, scope)
@@ -58,14 +58,14 @@ class Forming:
             case nodes.For() | nodes.While():
                 self.loop(one, scope)
             case nodes.Draw():
-                raise self.refused("a random number, which a second run would draw anew", one)
+                raise self.make_refusal("a random number, which a second run would draw anew", one)
             case _:
                 raise AssertionError(f"{one} was to be straightened")
 
     def assign(self, one: nodes.Assign, scope: Scope) -> None:
         kind = self.names.types[one.name]
         name = self.names.fresh(one.name, kind)
-        self.given(name, one.value if one.value.type == kind else nodes.Cast(one.value, kind), scope, one.line)
+        self.assign_fresh(name, one.value if one.value.type == kind else nodes.Cast(one.value, kind), scope, one.line)
         scope[one.name] = nodes.Local(name, kind)
 
     def decompose(self, one: nodes.Decompose, scope: Scope) -> None:
@@ -80,41 +80,41 @@ class Forming:
         if isinstance(entry, nodes.Local | nodes.Const):
             return self.expression(entry, scope, line)
         name = self.names.fresh("entry", entry.type)
-        self.given(name, entry, scope, line)
+        self.assign_fresh(name, entry, scope, line)
         return nodes.Local(name, entry.type)
 
-    def given(self, name: str, value: nodes.Expr, scope: Scope, line: int) -> None:
+    def assign_fresh(self, name: str, value: nodes.Expr, scope: Scope, line: int) -> None:
         """The steps that give a fresh local a value."""
         if isinstance(value, nodes.Select) and types.is_float(value.type):
-            self.chosen(name, value, scope, line)
+            self.assign_select(name, value, scope, line)
         elif isinstance(value, nodes.Load):
             self.steps.append(nodes.Assign(name, replace(value, index=self.index(value.index, scope)), line))
         else:
             self.steps.append(nodes.Assign(name, self.expression(value, scope, line), line))
 
-    def chosen(self, name: str, value: nodes.Select, scope: Scope, line: int) -> None:
+    def assign_select(self, name: str, value: nodes.Select, scope: Scope, line: int) -> None:
         """A choice is a branch: the side that is not chosen gets no gradient, not one of zero times infinity."""
-        condition = self.asked(value.condition, scope, line)
+        condition = self.bind_condition(value.condition, scope, line)
         sides = []
         for side in (value.then, value.otherwise):
             outer, self.steps = self.steps, []
-            self.given(name, side if side.type == value.type else nodes.Cast(side, value.type), scope, line)
+            self.assign_fresh(name, side if side.type == value.type else nodes.Cast(side, value.type), scope, line)
             sides.append(tuple(self.steps))
             self.steps = outer
         self.steps.append(Branch(condition, sides[0], sides[1], line))
 
-    def stored(self, one: nodes.Store | nodes.Atomic, scope: Scope) -> nodes.Expr:
+    def bind_stored(self, one: nodes.Store | nodes.Atomic, scope: Scope) -> nodes.Expr:
         """The value that memory gets, as a local or a constant of the memory's type."""
         kind = self.kernel.arrays[one.array].type
         value = one.value if one.value.type == kind else nodes.Cast(one.value, kind)
         if isinstance(value, nodes.Local | nodes.Const):
             return self.expression(value, scope, one.line)
         name = self.names.fresh(f"{one.array}_new", kind)
-        self.given(name, value, scope, one.line)
+        self.assign_fresh(name, value, scope, one.line)
         return nodes.Local(name, kind)
 
     def atomic(self, one: nodes.Atomic, scope: Scope) -> None:
-        index, value = self.index(one.index, scope), self.stored(one, scope)
+        index, value = self.index(one.index, scope), self.bind_stored(one, scope)
         result = None
         if one.result is not None:
             kind = self.kernel.arrays[one.array].type
@@ -123,7 +123,7 @@ class Forming:
         self.steps.append(replace(one, index=index, value=value, result=result))
 
     def branch(self, one: nodes.If, scope: Scope) -> None:
-        condition = self.asked(one.condition, scope, one.line)
+        condition = self.bind_condition(one.condition, scope, one.line)
         scopes = dict(scope), dict(scope)
         body, orelse = (list(self.block(part, mine)) for part, mine in zip((one.body, one.orelse), scopes, strict=True))
         for name, before in scope.items():
@@ -136,14 +136,14 @@ class Forming:
             scope[name] = merged
         self.steps.append(Branch(condition, tuple(body), tuple(orelse), one.line))
 
-    def asked(self, condition: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
+    def bind_condition(self, condition: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
         """A condition that can be asked again when the frame is reversed."""
         found = self.expression(condition, scope, line)
         return (
-            found if isinstance(found, nodes.Local | nodes.Const | nodes.Argument) else self.bound(found, "holds", line)
+            found if isinstance(found, nodes.Local | nodes.Const | nodes.Argument) else self.bind(found, "holds", line)
         )
 
-    def bound(self, value: nodes.Expr, wish: str, line: int) -> nodes.Local:
+    def bind(self, value: nodes.Expr, wish: str, line: int) -> nodes.Local:
         name = self.names.fresh(wish, value.type)
         self.steps.append(nodes.Assign(name, value, line))
         return nodes.Local(name, value.type)
@@ -152,14 +152,14 @@ class Forming:
 
     def loop(self, one: nodes.For | nodes.While, scope: Scope) -> None:
         straight = structurize_exits(one.body, self.names)
-        handed = [name for name in _changed(one.body) if name in scope]
-        heads = {name: self.renewed(scope[name], name) for name in handed}
+        handed = [name for name in _find_assigned(one.body) if name in scope]
+        heads = {name: self.make_local(scope[name], name) for name in handed}
         inner: Scope = scope | heads
         outer, self.steps = self.steps, []
         names, bounds, before = (), (), []
         if isinstance(one, nodes.For):
             many = len(one.names) > 1 and straight.exit is not None
-            names, bounds, before = (self.counted if many else self.ranges)(one, scope, inner)
+            names, bounds, before = (self.flatten_loop if many else self.ranges)(one, scope, inner)
         first, self.steps = self.steps, list(before)
         for statement in straight.body:
             self.statement(statement, inner)
@@ -171,13 +171,13 @@ class Forming:
             exit_name = leaving.name
         carried = []
         for name in handed:
-            last, cell = self.renewed(heads[name], name), self.renewed(heads[name], name)
+            last, cell = self.make_local(heads[name], name), self.make_local(heads[name], name)
             carried.append(Carried(scope[name], heads[name].name, inner[name], last.name, cell.name))
             scope[name] = last
         is_parallel = isinstance(one, nodes.For) and one.is_parallel
         self.steps.append(Loop(names, bounds, body, tuple(carried), exit_name, is_parallel, one.line))
 
-    def renewed(self, value: nodes.Expr, wish: str) -> nodes.Local:
+    def make_local(self, value: nodes.Expr, wish: str) -> nodes.Local:
         return nodes.Local(self.names.fresh(wish, value.type), value.type)
 
     def ranges(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
@@ -190,7 +190,7 @@ class Forming:
             names.append(fresh)
         return tuple(names), bounds, []
 
-    def counted(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
+    def flatten_loop(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
         """A loop over several names that may end early, as one over a count."""
         names, bounds, _ = self.ranges(one, scope, inner)
         flat = self.names.fresh("at", "i32")
@@ -228,7 +228,7 @@ class Forming:
             return walk.rebuilt(expr, lambda one: self.expression(one, scope, line))
         wish = f"{expr.array}_at" if isinstance(expr, nodes.Load) else "chosen"
         name = self.names.fresh(wish, expr.type)
-        self.given(name, expr, scope, line)
+        self.assign_fresh(name, expr, scope, line)
         return nodes.Local(name, expr.type)
 
     # Refusals ---------------------------------------------------------------------------------
@@ -236,12 +236,12 @@ class Forming:
     def place(self, line: int) -> str:
         return f"{self.kernel.path}:{line}"
 
-    def refused(self, construct: str, one: nodes.Stmt) -> NotCovered:
+    def make_refusal(self, construct: str, one: nodes.Stmt) -> NotCovered:
         line = getattr(one, "line", 0)
         return NotCovered(construct, line, self.place(line))
 
 
-def _changed(body: Sequence[nodes.Stmt]) -> list[str]:
+def _find_assigned(body: Sequence[nodes.Stmt]) -> list[str]:
     """Locals that statements give a value, in order."""
     plain = (one for one in walk.statements(body) if not isinstance(one, nodes.For))
     return list(dict.fromkeys(name for one in plain for name in walk.find_assigned(one)))

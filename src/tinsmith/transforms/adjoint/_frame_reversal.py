@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...source.ir import NotCovered, nodes, types
-from .._algebra import cast, compared, constant, either, is_constant, negated, plus
+from .._algebra import cast, compare, constant, either, is_constant, negate, plus
 from .._decompositions import adjoint_of
 from .._names import Names
 from .._slopes import slopes
@@ -97,7 +97,7 @@ class FrameReversal(ABC):
         """A loop in a frame that runs forward, and keeps what its reverse needs."""
 
     @abstractmethod
-    def looped(self, loop: Loop) -> Block:
+    def reverse_loop(self, loop: Loop) -> Block:
         """The reverse of a loop."""
 
     # Frames -----------------------------------------------------------------------------------
@@ -124,13 +124,13 @@ class FrameReversal(ABC):
         with self.sums.inside(frame):
             backwards: Block = []
             for adjoint, expr in handed:
-                backwards += self.pulled(expr, nodes.Local(adjoint, expr.type))
+                backwards += self.propagate_adjoint(expr, nodes.Local(adjoint, expr.type))
             backwards += self.backward(body)
         self._guards.pop()
         self.read_later.pop()
         forward = self.forward(body)
         zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self.partial_sums]
-        added = [step for total in frame.totals for step in self.added(total)]
+        added = [step for total in frame.totals for step in self.add_total(total)]
         begun = [nodes.Assign(total.local, constant(0, total.load.type)) for total in frame.totals]
         return Turned(forward, [*begun, *zeros, *backwards, *added])
 
@@ -179,20 +179,20 @@ class FrameReversal(ABC):
         for step in reversed(body):
             match step:
                 case nodes.Assign():
-                    found += self.assigned(step)
+                    found += self.reverse_assign(step)
                 case nodes.Decompose():
-                    found += self.decomposed(step)
+                    found += self.reverse_decompose(step)
                 case nodes.Store():
-                    found += self.stored(step)
+                    found += self.reverse_store(step)
                 case nodes.Atomic():
-                    found += self.gathered(step)
+                    found += self.reverse_atomic(step)
                 case Branch():
-                    found.append(self.branched(step))
+                    found.append(self.reverse_branch(step))
                 case Loop():
-                    found += self.looped(step)
+                    found += self.reverse_loop(step)
         return found
 
-    def branched(self, step: Branch) -> nodes.Stmt:
+    def reverse_branch(self, step: Branch) -> nodes.Stmt:
         arms = []
         for part, holds in ((step.body, True), (step.orelse, False)):
             with self._guards[-1].inside(step, holds=holds):
@@ -209,7 +209,7 @@ class FrameReversal(ABC):
         with self._guards[-1].under(guard):
             return put_under(reverse(), guard)
 
-    def assigned(self, step: nodes.Assign) -> Block:
+    def reverse_assign(self, step: nodes.Assign) -> Block:
         if isinstance(step.value, nodes.Load):
             self.read_later[-1].add(step.value.array)
         if step.name not in self.activity or step.name in self._summands:
@@ -218,12 +218,12 @@ class FrameReversal(ABC):
 
         def reverse() -> Block:
             if isinstance(step.value, nodes.Load):
-                return self.loaded(step.value, seed, step.line)
-            return self.pulled(step.value, seed, nodes.Local(step.name, seed.type), step.line)
+                return self.reverse_load(step.value, seed, step.line)
+            return self.propagate_adjoint(step.value, seed, nodes.Local(step.name, seed.type), step.line)
 
         return self.reverse_under_guard([step.name], reverse)
 
-    def decomposed(self, step: nodes.Decompose) -> Block:
+    def reverse_decompose(self, step: nodes.Decompose) -> Block:
         if not any(name in self.activity for name in step.results):
             return []
         zero = constant(0, step.type)
@@ -232,7 +232,7 @@ class FrameReversal(ABC):
         def reverse() -> Block:
             found, adjoints = adjoint_of(step, seeds, self.names)
             for entry, adjoint in zip(step.matrix, adjoints, strict=True):
-                found += self.pulled(entry, cast(adjoint, entry.type), None, step.line)
+                found += self.propagate_adjoint(entry, cast(adjoint, entry.type), None, step.line)
             return found
 
         return self.reverse_under_guard(step.results, reverse)
@@ -244,7 +244,9 @@ class FrameReversal(ABC):
                 guards.note_use(local)
                 return
 
-    def pulled(self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0) -> Block:
+    def propagate_adjoint(
+        self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0
+    ) -> Block:
         """Adds to the adjoints of an expression's locals, `seed` being its own."""
         if isinstance(expr, nodes.Local):
             if expr.name not in self.activity or expr.name in self.partial_sums | self._summands:
@@ -261,12 +263,12 @@ class FrameReversal(ABC):
         for slope in slopes(expr, expr if value is None else value):
             part = slope.of(seed)
             if slope.is_singular:
-                part = either(compared("!=", seed, constant(0, seed.type)), part, constant(0, part.type))
+                part = either(compare("!=", seed, constant(0, seed.type)), part, constant(0, part.type))
             if not is_constant(part, 0):
-                found += self.pulled(slope.operand, part, None, line)
+                found += self.propagate_adjoint(slope.operand, part, None, line)
         return found
 
-    def loaded(self, load: nodes.Load, seed: nodes.Local, line: int) -> Block:
+    def reverse_load(self, load: nodes.Load, seed: nodes.Local, line: int) -> Block:
         """A load hands its adjoint to the array's."""
         if load.array not in self.task.gradients:
             return []
@@ -283,17 +285,17 @@ class FrameReversal(ABC):
         old = nodes.Load(gradient, load.index, load.entry, load.type)
         return nodes.Store(gradient, load.index, load.entry, plus(old, value), line)
 
-    def added(self, total: Sums.Total) -> Block:
+    def add_total(self, total: Sums.Total) -> Block:
         """What a loop gathered, added once. Nothing gathered: the element may not be there."""
         local = nodes.Local(total.local, total.load.type)
-        return [nodes.If(compared("!=", local, constant(0, local.type)), (self.add(total.load, local),))]
+        return [nodes.If(compare("!=", local, constant(0, local.type)), (self.add(total.load, local),))]
 
-    def stored(self, store: nodes.Store) -> Block:
+    def reverse_store(self, store: nodes.Store) -> Block:
         found: Block = []
         gradient = self.task.gradients.get(store.array)
         if gradient is not None and types.is_float(store.value.type):
             load = nodes.Load(gradient, store.index, store.entry, store.value.type)
-            found += self.taken(store, load)
+            found += self.propagate_stored(store, load)
             if store.number not in self.task.once and store.number not in self.sums_in_place:
                 zero = constant(0, store.value.type)
                 found.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
@@ -308,11 +310,11 @@ class FrameReversal(ABC):
             self._old[store.number] = self.names.fresh(f"{store.array}_old", kind)
         return nodes.Local(self._old[store.number], kind)
 
-    def taken(self, store: nodes.Store | nodes.Atomic, adjoint: nodes.Expr) -> Block:
+    def propagate_stored(self, store: nodes.Store | nodes.Atomic, adjoint: nodes.Expr) -> Block:
         """An element's adjoint, handed to the value that was stored."""
-        return self.pulled(store.value, adjoint, None, store.line)
+        return self.propagate_adjoint(store.value, adjoint, None, store.line)
 
-    def gathered(self, atomic: nodes.Atomic) -> Block:
+    def reverse_atomic(self, atomic: nodes.Atomic) -> Block:
         gradient = self.task.gradients.get(atomic.array)
         if gradient is None or not self.activity.depends(atomic.value):
             return []
@@ -320,4 +322,4 @@ class FrameReversal(ABC):
             words = f"atomic_{atomic.operator} on what other parallel iterations change too"
             raise NotCovered(words, atomic.line, f"{self.task.path}:{atomic.line}")
         adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
-        return self.taken(atomic, negated(adjoint) if atomic.operator == "sub" else adjoint)
+        return self.propagate_stored(atomic, negate(adjoint) if atomic.operator == "sub" else adjoint)

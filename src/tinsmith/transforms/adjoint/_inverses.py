@@ -220,14 +220,14 @@ class _Undoing:
             if values.keys().isdisjoint(collect_locals([step])):
                 continue
             if isinstance(step, Branch):
-                return self.branched(step, body[:place], values)
-            found = self.assigned(step, values[step.name]) if isinstance(step, nodes.Assign) else None
+                return self.undo_branch(step, body[:place], values)
+            found = self.undo_assign(step, values[step.name]) if isinstance(step, nodes.Assign) else None
             if found is None:
                 return None
             values = found
         return values
 
-    def assigned(self, step: nodes.Assign, value: nodes.Expr) -> Values | None:
+    def undo_assign(self, step: nodes.Assign, value: nodes.Expr) -> Values | None:
         before = match_factor(step.value, self.bound)
         if before is None:
             return None
@@ -239,7 +239,7 @@ class _Undoing:
         self.statements.append(nodes.Assign(local.name, undone, step.line))
         return {name: local}
 
-    def branched(self, step: Branch, before: Sequence[Step], values: Values) -> Values | None:
+    def undo_branch(self, step: Branch, before: Sequence[Step], values: Values) -> Values | None:
         """A branch, and what stands before it in its block: its arms may have begun with different values."""
         outer, arms, ends = self.statements, [], []
         for part in (step.body, step.orelse):

@@ -67,14 +67,14 @@ class Plain:
         """A loop that runs forward; `head` and `tail` give the first and the last statements of an iteration."""
         for one in loop.names:
             self.name(one, renamed)
-        before, first, last, after = self.carried(loop, renamed)
+        before, first, last, after = self.move_carried(loop, renamed)
         body = [*first, *(head(renamed) if head else []), *self.block(loop.body, renamed), *last()]
         body += tail(renamed) if tail else []
         if loop.exit is not None:
             body.append(nodes.If(walk.substitute(nodes.Local(loop.exit, "u1"), renamed), (nodes.Break(),)))
         return [*before, around(loop, body, renamed, self.name), *after]
 
-    def carried(self, loop: Loop, renamed: Renamed) -> tuple[Block, Block, Callable[[], Block], Block]:
+    def move_carried(self, loop: Loop, renamed: Renamed) -> tuple[Block, Block, Callable[[], Block], Block]:
         """What a loop's carried locals take: before it, at an iteration's head and end, and after it."""
         before: Block = []
         first: Block = []

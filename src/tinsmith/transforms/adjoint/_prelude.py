@@ -49,7 +49,7 @@ def search_of(
     keeps = search.candidates is not None
     found = search.expand(writing.first_slot() if keeps else None)
     reserve = writing.reserve() if keeps else None
-    prelude = Prelude(writing.written("winners", found.search), search.beside, reserve, note_of(search))
+    prelude = Prelude(writing.build_kernel("winners", found.search), search.beside, reserve, note_of(search))
     whole = replace(kernel, arrays=writing.all_arrays, arguments=writing.arguments)
     return prelude, found, replace(whole, locals={**kernel.locals, **names.types})
 
@@ -74,11 +74,11 @@ class _Writing:
         self.arrays[search.candidates.name] = search.candidates
         tape = ((search.candidates.name, search.candidates.type, 1),)
         if most is not None:
-            depth = self.names.shared("depth_candidates")
+            depth = self.names.reserve_shared("depth_candidates")
             self.arguments[depth] = "i32", ()
             self.size = TapeSize(tape, (depth, most), None)
             return times(search.place, nodes.Argument(depth, "i32"))
-        starts = self.names.shared("start_candidates"), self.names.shared("count_candidates")
+        starts = self.names.reserve_shared("start_candidates"), self.names.reserve_shared("count_candidates")
         self.arrays |= {name: nodes.Array(name, "i32", 1) for name in starts}
         self.size = TapeSize(tape, None, starts)
         return nodes.Load(starts[0], (search.place,), (), "i32")
@@ -86,16 +86,16 @@ class _Writing:
     def reserve(self) -> Reserve:
         """Room for candidates."""
         assert self.size is not None
-        iterations, total = self.search.iterations, self.names.shared("iterations")
+        iterations, total = self.search.iterations, self.names.reserve_shared("iterations")
         self.arrays[total] = nodes.Array(total, "i32", 0)
-        measured = iterations if iterations is not None else Run(self._measured(total), 0, {})
+        measured = iterations if iterations is not None else Run(self._build_measuring_kernel(total), 0, {})
         count = None if self.size.starts is None else Run(self._counting(self.size.starts[1]), 0, {})
         return Reserve((self.size,), measured, total, count)
 
-    def _measured(self, total: str) -> nodes.Kernel:
+    def _build_measuring_kernel(self, total: str) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are."""
         assert self.search.loop is not None
-        return self.written("iterations", [nodes.Store(total, (), (), trips_of(self.search.loop.bounds))])
+        return self.build_kernel("iterations", [nodes.Store(total, (), (), trips_of(self.search.loop.bounds))])
 
     def _counting(self, count: str) -> nodes.Kernel:
         """The kernel that counts candidates; it stores the count wherever that changes: no `break` misses it."""
@@ -103,13 +103,13 @@ class _Writing:
         store = nodes.Store(count, (self.search.place,), (), nodes.Local(counter, "i32"))
         begun = (nodes.Assign(counter, ZERO),)
         body = self.search.again(lambda _: (), begun, lambda one: (one, store) if _gives(one, counter) else (one,))
-        return self.written("count_candidates", body)
+        return self.build_kernel("count_candidates", body)
 
-    def written(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
+    def build_kernel(self, word: str, body: Sequence[nodes.Stmt]) -> nodes.Kernel:
         """A kernel with the arrays and arguments that its statements use."""
         kinds = {**self.kernel.locals, **self.names.types}
         statements = [new for one in body for new in simplify([one], kinds)]  # each for itself reads shorter
-        name = self.names.shared(f"{self.kernel.name}_{word}")
+        name = self.names.reserve_shared(f"{self.kernel.name}_{word}")
         return kernel_of(replace(self.kernel, locals=kinds), name, statements, self.all_arrays, self.arguments)
 
 

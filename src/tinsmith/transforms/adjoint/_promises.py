@@ -18,7 +18,7 @@ from typing import TypeGuard
 from ..._lazy import lazy
 from ...source import AffineIndex
 from ...source.ir import nodes, walk
-from ..analysis import affine, expanded, is_invariant, moving_variables
+from ..analysis import affine, expand, is_invariant, moving_variables
 from ._form import Loop, Step, loads_in, repeatable_definitions, steps_in, stores_in
 
 Index = tuple[nodes.Expr, ...]
@@ -206,7 +206,7 @@ class _Proof:
         Promised numbers are different as numbers of 32 bits, and indices are such numbers.
         """
         known = {name for name in self._locals(expr) if name not in self.definitions}
-        found = expanded(expr, known, self.definitions)
+        found = expand(expr, known, self.definitions)
         return _without_casts(expr if found is None else found)
 
     def _locals(self, expr: nodes.Expr) -> set[str]:

@@ -17,8 +17,8 @@ from .._algebra import cast, constant, plus, times
 from .._evaluated import extent
 from .._names import Names, names_of
 from .._room import most_runs
-from .._slots import Slotted, place_of, replaced, slotted
-from ..analysis import concurrent_loop, definitions, expanded, owned, single_definitions
+from .._slots import Slotted, assign_slots, place_of, replace_statements
+from ..analysis import concurrent_loop, definitions, expand, find_owned, single_definitions
 from ._tapes import tape_type
 
 ZERO = constant(0, "i32")
@@ -41,25 +41,25 @@ class Records:
     size: nodes.Expr
     type: str
 
-    def recorded(self, name: str) -> nodes.Kernel:
+    def build_recording_kernel(self, name: str) -> nodes.Kernel:
         """The kernel that writes what its atomics return into an array of this name, which nothing else has."""
 
         def change(one: nodes.Atomic, place: nodes.Load) -> Sequence[nodes.Stmt]:
             found = nodes.Local(one.result or "", self.kernel.arrays[one.array].type)
             return (one, nodes.Store(name, place.index, (), cast(found, self.type), one.line))
 
-        return self._changed(name, change)
+        return self._rewrite(name, change)
 
-    def replayed(self, name: str) -> nodes.Kernel:
+    def build_replaying_kernel(self, name: str) -> nodes.Kernel:
         """The kernel whose atomics return what stands in an array of this name."""
 
         def change(one: nodes.Atomic, place: nodes.Load) -> Sequence[nodes.Stmt]:
             kind = self.kernel.arrays[one.array].type
             return (nodes.Assign(one.result or "", cast(place, kind), one.line), replace(one, result=None))
 
-        return self._changed(name, change)
+        return self._rewrite(name, change)
 
-    def _changed(self, name: str, change: Change) -> nodes.Kernel:
+    def _rewrite(self, name: str, change: Change) -> nodes.Kernel:
         assert name not in names_of(self.kernel), name
         names = Names({*names_of(self.kernel), name})
         body = list(self.kernel.body)
@@ -76,13 +76,13 @@ class Records:
         self, name: str, loop: nodes.For, first: nodes.Expr, most: nodes.Expr, names: Names, change: Change
     ) -> tuple[nodes.Stmt, ...]:
         wanted = {one.number: one for one in _kept_of(self.kernel, loop)}
-        found: Slotted = slotted(loop.body, {key: one.result or "" for key, one in wanted.items()}, names)
+        found: Slotted = assign_slots(loop.body, {key: one.result or "" for key, one in wanted.items()}, names)
 
-        def changed(one: nodes.Atomic) -> Sequence[nodes.Stmt]:
+        def change_atomic(one: nodes.Atomic) -> Sequence[nodes.Stmt]:
             return change(one, nodes.Load(name, (found.slots[one.number],), (), self.type))
 
         start = plus(first, times(place_of(loop.names, loop.bounds), most))
-        return (nodes.Assign(found.counter, start), *replaced(found.body, wanted, changed))
+        return (nodes.Assign(found.counter, start), *replace_statements(found.body, wanted, change_atomic))
 
 
 def records_of(kernel: nodes.Kernel) -> Records | None:
@@ -97,7 +97,7 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
         wanted = [] if loop is None else [*_kept_of(kernel, loop)]
         if loop is None or not wanted:
             continue
-        iterations = extent([(expanded(a, set(), known), expanded(b, set(), known)) for a, b in loop.bounds])
+        iterations = extent([(expand(a, set(), known), expand(b, set(), known)) for a, b in loop.bounds])
         most = None if iterations is None else most_runs(loop.body, {one.number for one in wanted}, loop)
         if iterations is None or most is None:
             continue
@@ -115,7 +115,7 @@ def _kept_of(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
 def handing_out(loop: nodes.For) -> Iterator[nodes.Atomic]:
     """Atomics in a parallel loop on what several iterations change, whose result somebody uses."""
     used = {name for one in walk.statements(loop.body) for name in walk.locals_in(walk.expressions(one))}
-    own = owned(loop)
+    own = find_owned(loop)
     for one in walk.stores(loop.body):
         if isinstance(one, nodes.Atomic) and one.result in used and one.array not in own:
             yield one

@@ -14,7 +14,7 @@ from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
 from .._names import Names
 from .._slots import place_of, trips_of
-from ..analysis import affine, expanded, is_invariant
+from ..analysis import affine, expand, is_invariant
 from ._form import Branch, Loop, Step, collect_locals, repeatable_definitions, steps_in, stores_in
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
@@ -124,19 +124,19 @@ class _Finding:
         """A loop with bounds that are known outside; None where they are not, or where it may end early."""
         if not loop.names or loop.exit is not None:
             return None
-        known = self.known(())
+        known = self.collect_loop_names(())
         bounds = [tuple(self.steady(one, known) for one in pair) for pair in loop.bounds]
         if any(one is None for pair in bounds for one in pair):
             return None
         return replace(loop, bounds=tuple((a, b) for a, b in bounds if a is not None and b is not None), body=())
 
-    def known(self, loops: Sequence[Loop]) -> set[str]:
+    def collect_loop_names(self, loops: Sequence[Loop]) -> set[str]:
         return {name for loop in loops for name in loop.names}
 
     def steady(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
         """An expression in terms of what is known outside, and of some loops' variables."""
         outside = (walk.locals_in([expr]) | self.around) - self.inside
-        found = expanded(expr, known | outside | self.outside, self.definitions)
+        found = expand(expr, known | outside | self.outside, self.definitions)
         if found is None or walk.reads_memory(found):
             return None
         return found if walk.locals_in([found]).isdisjoint(self.inside - known) else None

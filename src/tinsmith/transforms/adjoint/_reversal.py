@@ -68,7 +68,7 @@ class Reversal(FrameReversal):
     def forward_loop(self, loop: Loop) -> Block:
         """A loop in a frame: its iterations leave only what `kept` says."""
         kept = self.kept[loop.number]
-        plain = Plain(self.names, lambda store, inner: self.logged(loop, store, inner))
+        plain = Plain(self.names, lambda store, inner: self.log_store(loop, store, inner))
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
 
         def head(inner: Renamed) -> Block:
@@ -101,7 +101,7 @@ class Reversal(FrameReversal):
 
         return [*begun, *plain.loop(loop, renamed, head, tail)]
 
-    def logged(self, loop: Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
+    def log_store(self, loop: Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
         """A store in a loop that runs forward."""
         kept = self.kept[loop.number]
         if store.array not in self.task.state or loop.number in self.idle:
@@ -117,7 +117,7 @@ class Reversal(FrameReversal):
 
     # Backwards ---------------------------------------------------------------------------------
 
-    def looped(self, loop: Loop) -> Block:
+    def reverse_loop(self, loop: Loop) -> Block:
         """The reverse of a loop: its iterations from the last to the first."""
         active = [one for one in loop.carried if one.last in self.activity or one.head in self.activity]
         if not loop.names or loop.exit is not None:
@@ -130,7 +130,7 @@ class Reversal(FrameReversal):
         handed = [(self.adjoint(one.last).name, one.next) for one in moved]
         inner = self.frame(loop.body, (*loop.names, *(one.head for one in loop.carried)), handed)
         inner.backwards.extend(nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in moved)
-        heads = self.needed(loop, inner.whole, known)
+        heads = self.find_needed_heads(loop, inner.whole, known)
         logged = self.choose_logs(loop, inner.whole, known)
         rerun = plan_rerun(loop, heads, self.names, self.task.state, self.task.known)
         inverses = rerun.inverses if rerun else ()
@@ -147,7 +147,7 @@ class Reversal(FrameReversal):
         found: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
         found.append(self.backwards(loop, body, is_ordered=is_ordered))
         for one in active:
-            found += self.pulled(one.first, self.adjoint(one.last))
+            found += self.propagate_adjoint(one.first, self.adjoint(one.last))
         return found
 
     def rerun(self, rerun: Rerun) -> Block:
@@ -176,7 +176,7 @@ class Reversal(FrameReversal):
         self.partial_sums |= members
         return bool(members)
 
-    def needed(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
+    def find_needed_heads(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
         """Of what iterations are handed, what their reverse needs."""
         own = self._own_of(loop, known)
         live = live_before(inner, lambda name: name not in own)

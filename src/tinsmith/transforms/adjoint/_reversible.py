@@ -11,7 +11,7 @@ from ...source.ir import NotCovered, nodes, types, walk
 from .._names import Names
 from ..analysis import Activity
 from ..extremes import Beside, extremes_in, extremes_of, write_in_order
-from ._access import owned, sequential
+from ._access import find_owned, sequential
 from ._activity import activities_of
 from ._disjoint import find_disjoint_arrays
 from ._form import Step, loads_in
@@ -90,13 +90,13 @@ def reversibles(
     own = [frozenset[str]()] * len(plain)
     if any(extremes):
         forms = [Forming(kernel, _names(kernel, adjoints)).task(statements) for _, kernel, statements in plain]
-        own = [owned(form) for form in forms]
+        own = [find_owned(form) for form in forms]
         activities = wanted.activities(forms, [source for source, _, _ in plain])
         extremes = [{*filter(one.has_array, names)} for one, names in zip(activities, extremes, strict=True)]
     found: list[Reversible] = []
     for number, (source, kernel, statements) in enumerate(plain):
         making = _Making(source, places[number], statements, adjoints, marks[number])
-        found += making.expanded(kernel, extremes[number], own[number])
+        found += making.expand_extremes(kernel, extremes[number], own[number])
     disjoint = find_disjoint_arrays([task.steps for task in found])
     disjoint = [one | find_promised_arrays(task.steps, promises) for one, task in zip(disjoint, found, strict=True)]
     return [_put_in_order(task, arrays) for task, arrays in zip(found, disjoint, strict=True)]
@@ -104,7 +104,7 @@ def reversibles(
 
 def _put_in_order(task: Reversible, disjoint: frozenset[str]) -> Reversible:
     """A task whose atomics are loads and stores where order matters; `disjoint` is what stores and the spec promise."""
-    own, kernel = owned(task.steps) | disjoint, task.kernel
+    own, kernel = find_owned(task.steps) | disjoint, task.kernel
     races = find_races(kernel, task.steps, own, task.names)
     steps, unknown = sequential(task.steps, kernel.arrays, own, task.names, kernel.path, races)
     arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
@@ -122,16 +122,16 @@ class _Making:
     adjoints: Mapping[str, str]
     mark: str
 
-    def expanded(self, kernel: nodes.Kernel, arrays: Collection[str], own: Collection[str]) -> list[Reversible]:
+    def expand_extremes(self, kernel: nodes.Kernel, arrays: Collection[str], own: Collection[str]) -> list[Reversible]:
         """What is reversed in its place, with ordinary statements for the maxima and minima that it takes of arrays.
 
         The winners are searched wherever the task does nothing else to an array, also in code that runs in order:
         reversed, statements in order would keep every value that they overwrite.
         """
         if not arrays:
-            return [self.formed(kernel, self.statements)]
+            return [self.form(kernel, self.statements)]
         # memory goes by its name: no array of another kernel may have it
-        names = Names(_taken(kernel, self.adjoints) | self.adjoints.keys(), self.mark)
+        names = Names(_collect_names(kernel, self.adjoints) | self.adjoints.keys(), self.mark)
         searched = extremes_of(self.statements, arrays)
         prelude, settle, gather = None, (), self.statements
         if searched:
@@ -140,11 +140,11 @@ class _Making:
         gather, beside = write_in_order(gather, kernel.arrays, {*arrays}.intersection(own) - searched, names)
         all_arrays = {**kernel.arrays, **{one.array.name: one.array for one in beside}}
         kernel = replace(kernel, arrays=all_arrays, locals={**kernel.locals, **names.types})
-        tasks = [replace(self.formed(kernel, one, "_settled"), statements=()) for one in settle]
-        tasks.append(replace(self.formed(kernel, gather), beside=beside))
+        tasks = [replace(self.form(kernel, one, "_settled"), statements=()) for one in settle]
+        tasks.append(replace(self.form(kernel, gather), beside=beside))
         return [replace(one, prelude=prelude) for one in tasks]
 
-    def formed(self, kernel: nodes.Kernel, statements: Block, mark: str = "") -> Reversible:
+    def form(self, kernel: nodes.Kernel, statements: Block, mark: str = "") -> Reversible:
         """Statements that are reversed in its place, in form."""
         names = _names(kernel, self.adjoints, f"{self.mark}{mark}")
         steps = Forming(kernel, names).task(statements)
@@ -156,10 +156,10 @@ def _floats(kernel: nodes.Kernel) -> frozenset[str]:
 
 
 def _names(kernel: nodes.Kernel, adjoints: Mapping[str, str], mark: str = "") -> Names:
-    return Names(_taken(kernel, adjoints), mark)
+    return Names(_collect_names(kernel, adjoints), mark)
 
 
-def _taken(kernel: nodes.Kernel, adjoints: Mapping[str, str]) -> set[str]:
+def _collect_names(kernel: nodes.Kernel, adjoints: Mapping[str, str]) -> set[str]:
     return {*kernel.arrays, *kernel.arguments, *kernel.locals, *adjoints.values()}
 
 

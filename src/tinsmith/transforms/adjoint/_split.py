@@ -35,18 +35,18 @@ class _Splitting:
     def step(self, step: Step) -> Step:
         match step:
             case nodes.Assign() if step.name in self.activity and not isinstance(step.value, nodes.Load):
-                return replace(step, value=self.shaped(step.value, step.name, step.line, is_root=True))
+                return replace(step, value=self.split_expression(step.value, step.name, step.line, is_root=True))
             case _:
                 return with_bodies(step, self.block)
 
-    def shaped(self, expr: nodes.Expr, wish: str, line: int, *, is_root: bool = False) -> nodes.Expr:
+    def split_expression(self, expr: nodes.Expr, wish: str, line: int, *, is_root: bool = False) -> nodes.Expr:
         """An expression whose derivative can be written down: sums of named values, or one operation on them."""
         if isinstance(expr, _LEAVES) or not self.activity.depends(expr):
             return expr
         if isinstance(expr, nodes.Cast):
-            return replace(expr, value=self.shaped(expr.value, wish, line))
+            return replace(expr, value=self.split_expression(expr.value, wish, line))
         if isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _LINEAR:
-            return walk.rebuilt(expr, lambda part: self.shaped(part, wish, line))
+            return walk.rebuilt(expr, lambda part: self.split_expression(part, wish, line))
         if is_root or (isinstance(expr, nodes.Binary) and expr.operator == "*"):
             return walk.rebuilt(expr, lambda part: self.leaf(part, wish, line))
         return self.leaf(expr, wish, line)
@@ -56,7 +56,7 @@ class _Splitting:
         if isinstance(expr, _LEAVES):
             return expr
         is_active = self.activity.depends(expr)
-        value = self.shaped(expr, wish, line, is_root=True) if is_active else expr
+        value = self.split_expression(expr, wish, line, is_root=True) if is_active else expr
         name = self.names.fresh(wish, expr.type)
         self.steps.append(nodes.Assign(name, value, line))
         if is_active:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes
 from .._names import Names
-from ..analysis import expanded
+from ..analysis import expand
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Sums:
         known: set[str] = set()
         for frame in self.frames[:-1]:
             known |= frame.names
-            index = [expanded(one, known, definitions) for one in load.index]
+            index = [expand(one, known, definitions) for one in load.index]
             if all(one is not None for one in index):
                 return self._total_in(frame, replace(load, index=tuple(one for one in index if one is not None)))
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ...source.ir import nodes
-from .._algebra import cast, compared, constant, plus, times
+from .._algebra import cast, compare, constant, plus, times
 from .._names import Names
 
 Block = list[nodes.Stmt]
@@ -71,13 +71,13 @@ class Tapes:
         kept = tape_type(kind)
         if kept not in self.found:
             top = self.names.fresh(f"top_{kept}", "i32")
-            self.found[kept] = Tape(self.names.shared(f"tape_{kept}"), top, kept)
+            self.found[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
         return self.found[kept]
 
     def for_array(self, array: nodes.Array) -> Tape:
         """The tape for overwritten values of an array."""
         if array.name not in self.found:
-            names = [self.names.shared(f"{array.name}_{word}") for word in ("was", "where")]
+            names = [self.names.reserve_shared(f"{array.name}_{word}") for word in ("was", "where")]
             top = self.names.fresh(f"top_{array.name}", "i32")
             self.found[array.name] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
         return self.found[array.name]
@@ -89,15 +89,15 @@ class Tapes:
     def push(self, value: nodes.Local) -> Block:
         """Keep a local's value."""
         tape = self.for_type(value.type)
-        return [nodes.Store(tape.array, (_top(tape),), (), cast(value, tape.type)), _moved(tape, "+")]
+        return [nodes.Store(tape.array, (_top(tape),), (), cast(value, tape.type)), _move_top(tape, "+")]
 
     def pop(self, local: nodes.Local) -> Block:
         """Give a local the value that was kept last."""
         tape = self.for_type(local.type)
         kept: nodes.Expr = nodes.Load(tape.array, (_top(tape),), (), tape.type)
         if local.type == "u1":
-            kept = compared("!=", kept, constant(0, tape.type))
-        return [_moved(tape, "-"), nodes.Assign(local.name, cast(kept, local.type))]
+            kept = compare("!=", kept, constant(0, tape.type))
+        return [_move_top(tape, "-"), nodes.Assign(local.name, cast(kept, local.type))]
 
     def log(self, tape: Tape, index: tuple[nodes.Expr, ...]) -> Block:
         """Keep an element that is about to be overwritten, and where it is."""
@@ -107,12 +107,12 @@ class Tapes:
         for number, entry in enumerate(entries(tape.element)):
             old = nodes.Load(tape.of, index, entry, tape.type)
             block.append(nodes.Store(tape.array, (_slot(tape, tape.width, number),), (), old))
-        return [*block, _moved(tape, "+")]
+        return [*block, _move_top(tape, "+")]
 
     def undo(self, tape: Tape, mark: nodes.Local) -> Block:
         """Put back what was kept since `mark`, the latest first."""
         index = tuple(nodes.Load(tape.where, (_slot(tape, tape.rank, axis),), (), "i32") for axis in range(tape.rank))
-        block: Block = [nodes.If(compared("<=", _top(tape), mark), (nodes.Break(),)), _moved(tape, "-")]
+        block: Block = [nodes.If(compare("<=", _top(tape), mark), (nodes.Break(),)), _move_top(tape, "-")]
         names = [self.names.fresh(f"{tape.of}_row", "i32") for _ in index]
         block += [nodes.Assign(name, place) for name, place in zip(names, index, strict=True)]
         places = tuple(nodes.Local(name, "i32") for name in names)
@@ -134,7 +134,7 @@ def _top(tape: Tape) -> nodes.Local:
     return nodes.Local(tape.top, "i32")
 
 
-def _moved(tape: Tape, way: str) -> nodes.Assign:
+def _move_top(tape: Tape, way: str) -> nodes.Assign:
     return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, "i32"), "i32"))
 
 

@@ -86,7 +86,7 @@ def reversed_task(given: Given) -> Reversed:
     steady |= never_written_where_read(given.body, both - given.own)
     state = both - steady
     while True:
-        found = _Writing(given, changed, state, steady).reversed()
+        found = _Writing(given, changed, state, steady).reverse()
         left = state & walk.reads(found.kernel.body)
         if left == state:
             return found
@@ -99,7 +99,7 @@ class _Writing:
     def __init__(self, given: Given, changed: frozenset[str], state: frozenset[str], steady: frozenset[str]) -> None:
         self.given = given
         self.steady = steady
-        names = given.names.copied()
+        names = given.names.copy()
         restores = any(isinstance(step, Loop) and not step.is_parallel for step in steps_in(given.steps))
         everything = frozenset(given.kernel.arrays)
         own = everything if given.parallel is None else given.own
@@ -126,13 +126,13 @@ class _Writing:
     def steps(self) -> tuple[Step, ...]:
         return self.given.body
 
-    def reversed(self) -> Reversed:
+    def reverse(self) -> Reversed:
         names = () if self.parallel is None else self.parallel.names
         body = self.reversal.frame(self.steps, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
         taped = {name for tape in self.reversal.tapes.found.values() for name in (tape.array, tape.where)}
         body = list(eliminate_dead_code(body, private=self.state | taped))
-        tapes = self.used(body)
+        tapes = self.find_used_tapes(body)
         reserve = self.reserve(tapes, walk.reads(body)) if tapes else None
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
         whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state)
@@ -159,7 +159,7 @@ class _Writing:
                     places = "" if array in kept.regular else ", and where,"
                     yield f"tape: what stores to `{array}` overwrite{places} {where}"
 
-    def used(self, body: Block) -> list[Tape]:
+    def find_used_tapes(self, body: Block) -> list[Tape]:
         read = walk.reads(body)
         return [tape for tape in self.reversal.tapes.found.values() if tape.array in read]
 
@@ -234,14 +234,14 @@ class _Writing:
             arrays += [(tape.where, "i32", tape.rank)] if tape.where in read and tape.rank else []
             depth = starts = None
             if formulas is not None and self.iterations is not None:
-                depth = self.names.shared(f"depth_{tape.key}"), formulas[tape.key]
+                depth = self.names.reserve_shared(f"depth_{tape.key}"), formulas[tape.key]
             else:
-                starts = self.names.shared(f"start_{tape.key}"), self.names.shared(f"count_{tape.key}")
+                starts = self.names.reserve_shared(f"start_{tape.key}"), self.names.reserve_shared(f"count_{tape.key}")
             sizes.append(TapeSize(tuple(arrays), depth, starts))
-        total = self.names.shared("iterations")
+        total = self.names.reserve_shared("iterations")
         plain = Reserve(tuple(sizes), ZERO, total, None)
-        iterations = self.iterations if self.iterations is not None else Run(self.measured(plain), 0, {})
-        count = None if any(size.depth for size in sizes) else Run(self.counted(tapes, plain), 0, {})
+        iterations = self.iterations if self.iterations is not None else Run(self.build_measuring_kernel(plain), 0, {})
+        count = None if any(size.depth for size in sizes) else Run(self.build_counting_kernel(tapes, plain), 0, {})
         return Reserve(tuple(sizes), iterations, total, count)
 
     @property
@@ -259,16 +259,16 @@ class _Writing:
         assert size.starts is not None
         return nodes.Assign(tape.top, nodes.Load(size.starts[0], (self.place(),), (), "i32"))
 
-    def counted(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
+    def build_counting_kernel(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
         """The kernel that counts what each iteration needs."""
         counting = Counting(self.names, self.reversal.kept, {tape.key: tape for tape in tapes}, self.state)
-        body, need = counting.counted(self.steps)
+        body, need = counting.count_frame(self.steps)
         for tape, size in zip(tapes, reserve.tapes, strict=True):
             assert size.starts is not None
             body.append(nodes.Store(size.starts[1], (self.place(),), (), nodes.Local(need[tape.key], "i32")))
         return self.kernel("count", eliminate_dead_code([self.around(body)], private=self.state), reserve)
 
-    def measured(self, reserve: Reserve) -> nodes.Kernel:
+    def build_measuring_kernel(self, reserve: Reserve) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are, where bounds are read from memory."""
         assert self.parallel is not None
         total = nodes.Store(reserve.total, (), (), trips_of(self.parallel.bounds))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
-from ..analysis import mentioned, tasks_of
+from ..analysis import find_mentioned, tasks_of
 from ..polish import declare_locals, eliminate_dead_code, inline_sizes
 
 Block = tuple[nodes.Stmt, ...]
@@ -28,7 +28,7 @@ class Parts:
 def parts_of(kernel: nodes.Kernel) -> Parts:
     """Split a kernel."""
     plain = replace(kernel, body=inline_sizes(declare_locals(eliminate_dead_code(kernel.body), kernel.locals)))
-    whole = with_cells(plain, frozenset(_shared(tasks_of(plain.body))))
+    whole = with_cells(plain, frozenset(_find_shared_locals(tasks_of(plain.body))))
     cells = frozenset(kernel.cells) | frozenset(whole.cells)
     return Parts(replace(whole, cells=()), tasks_of(whole.body), cells)
 
@@ -51,19 +51,19 @@ def kernel_of(
     return replace(made, cells=(), block_memory={})
 
 
-def _shared(tasks: Sequence[Block]) -> list[str]:
+def _find_shared_locals(tasks: Sequence[Block]) -> list[str]:
     """Locals that one task gives a value and another reads or changes."""
     found: dict[str, None] = {}
-    mentions = [mentioned(task) for task in tasks]
+    mentions = [find_mentioned(task) for task in tasks]
     for place, task in enumerate(tasks):
         for one in task:
-            for name in _given(one):
+            for name in _find_assigned(one):
                 if any(name in other for number, other in enumerate(mentions) if number != place):
                     found[name] = None
     return list(found)
 
 
-def _given(one: nodes.Stmt) -> list[str]:
+def _find_assigned(one: nodes.Stmt) -> list[str]:
     """Locals of the top level that a statement gives a value; those of a loop's body are its own."""
     if isinstance(one, nodes.For) and one.is_parallel:
         return []

@@ -11,20 +11,20 @@ from dataclasses import replace
 
 from ...source.ir import nodes
 from ..analysis import Activity
-from ._access import is_mere_sum, owned
+from ._access import find_owned, is_mere_sum
 from ._form import Loop, Step, loads_in, locals_read, steps_in, stores_in
 from ._reversible import Reversible
 
 
-def unordered(task: Reversible, activity: Activity) -> Reversible:
+def parallelize(task: Reversible, activity: Activity) -> Reversible:
     """A task with its loop made parallel, where its reverse then takes no atomic and gives the same bits."""
     *before, loop = task.steps
     if not isinstance(loop, Loop) or loop.is_parallel or not _is_plain(loop) or not _are_bounds(before, loop):
         return task
     steps = (*before, replace(loop, is_parallel=True))
-    own = owned(steps)
+    own = find_owned(steps)
     gathered = {load.array for load in loads_in(steps) if activity.has_array(load.array)}
-    if (gathered | _ordered(loop)) - own:
+    if (gathered | _find_ordered_arrays(loop)) - own:
         return task
     return replace(task, steps=steps, own=own)
 
@@ -40,7 +40,7 @@ def _are_bounds(before: Sequence[Step], loop: Loop) -> bool:
     return all(isinstance(step, nodes.Assign) and step.name not in inside for step in before)
 
 
-def _ordered(loop: Loop) -> set[str]:
+def _find_ordered_arrays(loop: Loop) -> set[str]:
     """Arrays that a loop changes, and not only by adding to what nobody reads."""
     loaded = {load.array for load in loads_in(loop.body)}
     return {one.array for one in stores_in(loop.body) if not is_mere_sum(one) or one.array in loaded}

@@ -1,17 +1,17 @@
 """What is known of a kernel without running it: each question in a file of its own."""
 
-from ._activity import Activity, Edge, along, edges_of, reached, sources, varied_in
+from ._activity import Activity, Edge, along, edges_of, find_reachable, sources, varied_in
 from ._definitions import (
     Definition,
     DefinitionsAndUses,
-    defined,
     definitions,
-    expanded,
-    mentioned,
+    expand,
+    find_defined,
+    find_mentioned,
     single_definitions,
     whole_definitions,
 )
-from ._indices import affine, concurrent_loop, is_invariant, moving_variables, owned, owned_by
+from ._indices import affine, concurrent_loop, find_owned, is_invariant, moving_variables, owned_by
 from ._liveness import Live, Liveness
 from ._order import find_ordered_atomic
 from ._ranges import Range, Ranges
@@ -29,17 +29,17 @@ __all__ = [
     "affine",
     "along",
     "concurrent_loop",
-    "defined",
     "definitions",
     "edges_of",
-    "expanded",
+    "expand",
+    "find_defined",
+    "find_mentioned",
     "find_ordered_atomic",
+    "find_owned",
+    "find_reachable",
     "is_invariant",
-    "mentioned",
     "moving_variables",
-    "owned",
     "owned_by",
-    "reached",
     "single_definitions",
     "sources",
     "tasks_of",

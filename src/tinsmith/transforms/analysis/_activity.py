@@ -51,7 +51,7 @@ def edges_of(one: object) -> Iterator[Edge]:
         yield f"@{one.array}", one.result
 
 
-def reached(start: Iterable[str], edges: Iterable[Edge]) -> set[str]:
+def find_reachable(start: Iterable[str], edges: Iterable[Edge]) -> set[str]:
     """Everything that edges lead to, and where they start."""
     after: dict[str, list[str]] = {}
     for source, target in edges:
@@ -113,7 +113,7 @@ def varied_in(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str] =
     kinds = {f"@{name}": one.type for name, one in kernel.arrays.items() if name not in shut} | {**kernel.locals}
     floating = {name for name, kind in kinds.items() if types.is_float(kind)}
     edges = [edge for one in walk.statements(kernel.body) for edge in edges_of(one) if edge[1] in floating]
-    return Activity(reached({f"@{name}" if name in kernel.arrays else f"${name}" for name in given}, edges))
+    return Activity(find_reachable({f"@{name}" if name in kernel.arrays else f"${name}" for name in given}, edges))
 
 
 def along(turns: Sequence[int], edges: Sequence[Sequence[Edge]], start: set[str]) -> list[set[str]]:
@@ -124,7 +124,7 @@ def along(turns: Sequence[int], edges: Sequence[Sequence[Edge]], start: set[str]
     for number in turns:
         turn = number, arrays
         if turn not in known:
-            here = reached(arrays, edges[number])
+            here = find_reachable(arrays, edges[number])
             found[number] |= here
             known[turn] = frozenset(key for key in here if key.startswith("@"))
         arrays = known[turn]

@@ -39,12 +39,12 @@ def _single(found: Iterable[Definition]) -> Iterator[tuple[str, nodes.Expr]]:
     return ((name, value) for name, value in given.items() if value is not None)
 
 
-def defined(body: Sequence[nodes.Stmt]) -> set[str]:
+def find_defined(body: Sequence[nodes.Stmt]) -> set[str]:
     """Locals that statements give a value."""
     return {name for one in walk.statements(body) for name in walk.find_assigned(one)}
 
 
-def mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
+def find_mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
     """Locals that statements give a value or read."""
     found = set[str]()
     for one in walk.statements(body):
@@ -53,15 +53,15 @@ def mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
     return found
 
 
-def expanded(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
+def expand(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
     """An expression in terms of locals that are known; None where that cannot be."""
     if isinstance(expr, nodes.Local):
         if expr.name in known:
             return expr
         if expr.name not in definitions:
             return None
-        return expanded(definitions[expr.name], known, definitions)
-    parts = [expanded(one, known, definitions) for one in walk.operands(expr)]
+        return expand(definitions[expr.name], known, definitions)
+    parts = [expand(one, known, definitions) for one in walk.operands(expr)]
     if any(one is None for one in parts):
         return None
     given = iter(parts)

@@ -49,7 +49,7 @@ def concurrent_loop(task: nodes.Stmt) -> nodes.For | None:
     return task if moving_variables(task.names, task.bounds) else None
 
 
-def owned(loop: nodes.For) -> frozenset[str]:
+def find_owned(loop: nodes.For) -> frozenset[str]:
     """Arrays of which no two iterations of a loop touch one element."""
     accesses = (*walk.loads(loop.body), *walk.stores(loop.body))
     return owned_by(loop.names, loop.bounds, accesses, whole_definitions(definitions([loop])))

@@ -65,7 +65,7 @@ class Ranges:
             assumed[local] = assumed.get(local, EVERYTHING).intersect(bound)
         return Ranges(self._definitions, assumed)
 
-    def assumed(self, local: str) -> Range:
+    def get_assumed(self, local: str) -> Range:
         """What is known of a local besides what it is given."""
         return self._assumed.get(local, EVERYTHING)
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import NotCovered, nodes, types, walk
-from .._algebra import cast, compared, constant, minus, plus, times
+from .._algebra import cast, compare, constant, minus, plus, times
 from .._names import Names, names_of
 from ..adjoint import can_evaluate
 from ..analysis import definitions, single_definitions
@@ -82,7 +82,7 @@ class _Ordering:
         self.kernel = kernel
         self.names = names
         self.place = f"{kernel.path}:{loop.line}"
-        self.loop = replace(loop, bounds=tuple((self.known(a), self.known(b)) for a, b in loop.bounds))
+        self.loop = replace(loop, bounds=tuple((self.resolve_bound(a), self.resolve_bound(b)) for a, b in loop.bounds))
         block, lane = (nodes.Local(names.fresh(word), "i32") for word in ("block", "lane"))
         self.layout = BlockLayout(self.loop, block, lane)
         self.iterations = names.local("iterations", "i32")
@@ -95,7 +95,7 @@ class _Ordering:
         self.kept: dict[str, nodes.Array] = {}
         self.share()
 
-    def known(self, bound: nodes.Expr) -> nodes.Expr:
+    def resolve_bound(self, bound: nodes.Expr) -> nodes.Expr:
         """A bound in terms of sizes and arguments. Raises NotCovered where only a run can tell it."""
         values = single_definitions(definitions(self.kernel.body))
 
@@ -129,7 +129,7 @@ class _Ordering:
     def task(self) -> nodes.For:
         """The loop over blocks."""
         line = self.loop.line
-        body = self.written(self.items)
+        body = self.write_items(self.items)
         head: list[nodes.Stmt] = []
         if self.iterations.name in walk.locals_in([e for one in walk.statements(body) for e in walk.expressions(one)]):
             head.append(nodes.Assign(self.iterations.name, self.layout.total, line))
@@ -137,14 +137,14 @@ class _Ordering:
             self.names.types[name] = "i32"
             if not self.is_lanes(name):
                 head.append(nodes.Assign(name, self.layout.variables[name], line))
-        body = tuple([self.shared(one) for one in (*head, *body)])
+        body = tuple([self.redirect_block_memory(one) for one in (*head, *body)])
         return nodes.For((self.layout.block.name,), ((ZERO, self.layout.blocks),), body, True, line)
 
     def is_lanes(self, name: str) -> bool:
         """Whether a variable of the loop differs from lane to lane."""
         return self.layout.lane in walk.parts(self.layout.variables[name])
 
-    def written(self, items: Sequence[Item]) -> Block:
+    def write_items(self, items: Sequence[Item]) -> Block:
         found: list[nodes.Stmt] = []
         for one in items:
             found += self.region(one) if isinstance(one, Region) else [self.uniform(one)]
@@ -153,7 +153,7 @@ class _Ordering:
     def uniform(self, item: Uniform) -> nodes.Stmt:
         """A statement that the block runs once."""
         one = walk.with_expressions(item.statement, self.alike)
-        bodies = [self.written(part) for part in item.bodies]
+        bodies = [self.write_items(part) for part in item.bodies]
         match one:
             case nodes.If():
                 return replace(one, body=bodies[0], orelse=bodies[1])
@@ -174,18 +174,18 @@ class _Ordering:
         if region.is_left_early and handed.stored:  # `continue` must not leave out what is stored behind it
             once = self.names.fresh("once")
             body = (nodes.For((once,), ((ZERO, ONE),), body, line=self.loop.line),)
-        body = (*body, *self.counted(region.vote), *self.stores(handed))
+        body = (*body, *self.count_vote(region.vote), *self.stores(handed))
         head = [*self.repeats(handed), *self.loads(handed)]
         wanted = walk.locals_in([expr for one in walk.statements((*head, *body)) for expr in walk.expressions(one)])
         mine = [name for name in self.loop.names if self.is_lanes(name) and name in wanted]
         variables = [nodes.Assign(name, self.layout.variables[name], self.loop.line) for name in mine]
         lanes = self.over_lanes((*variables, *head, *body))
-        return (*self.begun(region.vote), lanes, *self.decided(region.vote))
+        return (*self.start_vote(region.vote), lanes, *self.decide_vote(region.vote))
 
     def over_lanes(self, body: Block) -> nodes.For:
         """A loop over the lanes of a block; its length is known, so that tapes have a formula."""
         if not self.layout.are_full:
-            body = (nodes.If(compared("<", self.layout.number, self.iterations), body, (), self.loop.line),)
+            body = (nodes.If(compare("<", self.layout.number, self.iterations), body, (), self.loop.line),)
         lanes = ((ZERO, constant(self.layout.size, "i32")),)
         return nodes.For((self.layout.lane.name,), lanes, body, line=self.loop.line)
 
@@ -198,7 +198,7 @@ class _Ordering:
         for name in handed.loaded:
             array, kind = self.kept[name], self.kernel.locals[name]
             value: nodes.Expr = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
-            value = compared("!=", value, constant(0, array.type)) if kind == "u1" else value
+            value = compare("!=", value, constant(0, array.type)) if kind == "u1" else value
             found.append(nodes.Assign(name, cast(value, kind), self.loop.line))
         return found
 
@@ -213,43 +213,43 @@ class _Ordering:
 
     # Votes ------------------------------------------------------------------------------------
 
-    def begun(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
+    def start_vote(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
         return [] if vote is None else [nodes.Assign(vote.result, ZERO, vote.line)]
 
-    def counted(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
+    def count_vote(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
         """A lane's part of a vote: the iterations are counted that agree."""
         if vote is None:
             return []
-        agrees = compared("!=", nodes.Local(vote.value, "i32"), ZERO)
+        agrees = compare("!=", nodes.Local(vote.value, "i32"), ZERO)
         return [nodes.Assign(vote.result, plus(nodes.Local(vote.result, "i32"), cast(agrees, "i32")), vote.line)]
 
-    def decided(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
+    def decide_vote(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
         """What a vote says when all lanes are counted."""
         if vote is None or vote.vote == "count":
             return []
         count = nodes.Local(vote.result, "i32")
         first = times(constant(self.layout.size, "i32"), self.layout.block)
         lanes = nodes.Binary("min", constant(self.layout.size, "i32"), minus(self.iterations, first), "i32")
-        holds = compared(">", count, ZERO) if vote.vote == "any" else compared("==", count, lanes)
+        holds = compare(">", count, ZERO) if vote.vote == "any" else compare("==", count, lanes)
         return [nodes.Assign(vote.result, cast(holds, "i32"), vote.line)]
 
     # Memory -----------------------------------------------------------------------------------
 
-    def shared(self, one: nodes.Stmt) -> nodes.Stmt:
+    def redirect_block_memory(self, one: nodes.Stmt) -> nodes.Stmt:
         """A statement that finds the block's memory in the arrays of all blocks."""
 
-        def loaded(expr: nodes.Expr) -> nodes.Expr:
-            expr = walk.rebuilt(expr, loaded)
+        def redirect_load(expr: nodes.Expr) -> nodes.Expr:
+            expr = walk.rebuilt(expr, redirect_load)
             if isinstance(expr, nodes.Load) and expr.array in self.kernel.block_memory:
                 return replace(expr, index=(self.layout.block, *expr.index))
             return expr
 
-        def stored(other: nodes.Stmt) -> nodes.Stmt:
+        def redirect_store(other: nodes.Stmt) -> nodes.Stmt:
             if isinstance(other, nodes.Store | nodes.Atomic) and other.array in self.kernel.block_memory:
                 return replace(other, index=(self.layout.block, *other.index))
             return other
 
-        return walk.transform(one, loaded, stored)
+        return walk.transform(one, redirect_load, redirect_store)
 
 
 def _kept_type(kind: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...source.ir import nodes, walk
-from ..analysis import defined, mentioned
+from ..analysis import find_defined, find_mentioned
 from ._regions import Region
 from ._uniform import BlockLevel
 
@@ -31,8 +31,8 @@ class Handed:
 def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Region, Handed]:
     """What each region does with locals that live across barriers."""
     own = {*level.locals, *level.layout.variables}
-    uses = {region: mentioned(region.body) | _voted(region) for region in regions}
-    given = {region: defined(region.body) - own for region in regions}
+    uses = {region: find_mentioned(region.body) | _find_votes(region) for region in regions}
+    given = {region: find_defined(region.body) - own for region in regions}
     everywhere = {name for names in given.values() for name in names}
     wanted = {region: _read_before_given(region) & everywhere for region in regions}
     repeatable = _repeatable(level, own)
@@ -51,13 +51,13 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
     return found
 
 
-def _voted(region: Region) -> set[str]:
+def _find_votes(region: Region) -> set[str]:
     return {region.vote.value} if region.vote is not None else set()
 
 
 def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
     """Locals that any region can work out, and from what; each after those that it is made of."""
-    inner = defined(level.body)
+    inner = find_defined(level.body)
     found: dict[str, nodes.Expr] = {}
     for name, value in level.pure.items():
         parts = walk.locals_in([value])
@@ -88,7 +88,7 @@ def _read_before_given(region: Region) -> set[str]:
     """Locals that a region may read before it gives them a value."""
     found: set[str] = set()
     given = _scan(region.body, frozenset(), found)
-    found |= _voted(region) - given
+    found |= _find_votes(region) - given
     return found
 
 

@@ -75,12 +75,12 @@ class BlockLayout:
         pairs = list(zip(self.loop.names, self.loop.bounds, strict=True))
         for place, (name, (first, _)) in reversed(list(enumerate(pairs))):
             extent = self.extents[place]
-            here = self.divided(stride)
+            here = self.divide_number(stride)
             found[name] = plus(first, here if place == 0 else self._remainder(here, stride, extent))
             stride = _product(stride, extent)
         return found
 
-    def divided(self, stride: nodes.Expr) -> nodes.Expr:
+    def divide_number(self, stride: nodes.Expr) -> nodes.Expr:
         """The number of an iteration `// stride`, which is positive."""
         if not isinstance(stride, nodes.Const):
             return nodes.Binary("//", self.number, stride, "i32")
@@ -115,7 +115,7 @@ class BlockLayout:
             case nodes.Binary("//" | "%" as operator, left, nodes.Const(value, "i32"), "i32") if value > 0:
                 if left in (self._numbering, self.number):
                     whole = int(value)
-                    return self.divided(constant(whole, "i32")) if operator == "//" else self.remainder(whole)
+                    return self.divide_number(constant(whole, "i32")) if operator == "//" else self.remainder(whole)
         return expr
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
-from .._algebra import compared, constant, minus, times
+from .._algebra import compare, constant, minus, times
 from .._names import Names, names_of
 
 SHARE = 512
@@ -21,16 +21,16 @@ def spread_blocks(kernel: nodes.Kernel) -> nodes.Kernel:
     """
     names = Names(names_of(kernel))
 
-    def spread(one: nodes.Stmt) -> nodes.Stmt:
+    def split_loop(one: nodes.Stmt) -> nodes.Stmt:
         if not (isinstance(one, nodes.For) and one.is_parallel):
             return one
         is_over_blocks = any(kernel.arrays[name].is_of_blocks for name in walk.find_touched([one]))
-        return _spread(one, names) if is_over_blocks else one
+        return _split_loop(one, names) if is_over_blocks else one
 
-    return replace(kernel, body=tuple(map(spread, kernel.body)))
+    return replace(kernel, body=tuple(map(split_loop, kernel.body)))
 
 
-def _spread(loop: nodes.For, names: Names) -> nodes.For:
+def _split_loop(loop: nodes.For, names: Names) -> nodes.For:
     share = nodes.Local(names.fresh("share"), "i32")
     zero, one = constant(0, "i32"), constant(1, "i32")
     total: nodes.Expr = one
@@ -39,6 +39,6 @@ def _spread(loop: nodes.For, names: Names) -> nodes.For:
     blocks = nodes.Binary("max", total, one, "i32")
     beside = nodes.Binary("max", nodes.Binary("//", constant(ENOUGH, "i32"), blocks, "i32"), one, "i32")
     count = nodes.Binary("min", beside, constant(SHARE, "i32"), "i32")
-    body = (nodes.If(compared("==", share, zero), loop.body, (), loop.line),)
+    body = (nodes.If(compare("==", share, zero), loop.body, (), loop.line),)
     bounds = (*loop.bounds, (zero, count))
     return replace(loop, names=(*loop.names, share.name), bounds=bounds, body=body)

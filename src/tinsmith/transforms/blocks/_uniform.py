@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...source.ir import NotCovered, nodes, walk
 from .._algebra import constant, plus, times
-from ..analysis import affine, defined, definitions
+from ..analysis import affine, definitions, find_defined
 from ._layout import BlockLayout
 
 Block = Sequence[nodes.Stmt]
@@ -85,7 +85,7 @@ class BlockLevel:
     def _find_pure(self) -> dict[str, nodes.Expr]:
         found: dict[str, nodes.Expr] = {}
         known = {*self.layout.variables, *self.single}
-        inner = defined(self.body)
+        inner = find_defined(self.body)
         for name, value in self.single.items():
             if value is None or value.type != self.kinds[name]:
                 continue
@@ -102,7 +102,7 @@ class BlockLevel:
         while True:
             before = len(self._numbers), len(self.locals)
             self._mark(self.body, is_tail=True)
-            for one in self._marked():
+            for one in self._find_marked():
                 for expr in _deciding(one):
                     form = self.form(expr)
                     self.locals |= walk.locals_in([self._expand(expr) if form is None else form])
@@ -112,7 +112,7 @@ class BlockLevel:
             if before == (len(self._numbers), len(self.locals)):
                 return
 
-    def _marked(self) -> Iterator[nodes.Stmt]:
+    def _find_marked(self) -> Iterator[nodes.Stmt]:
         return (one for one in walk.statements(self.body) if self.has(one))
 
     def _mark(self, body: Block, *, is_tail: bool, is_inside: bool = True) -> bool:
@@ -157,7 +157,7 @@ class BlockLevel:
         differing: set[str] = set()
         while True:
             before = len(differing)
-            self._spread(self.body, differing, "")
+            self._propagate_differing(self.body, differing, "")
             if len(differing) == before:
                 break
         for one in walk.statements(self.body):
@@ -165,12 +165,12 @@ class BlockLevel:
                 culprits = (self._culprit(expr, differing) for expr in _deciding(one))
                 culprit = next(filter(None, culprits), "")
                 if culprit and self._held_up(one) is not None:
-                    raise self._refused(one, culprit)
+                    raise self._make_refusal(one, culprit)
         if differing:
-            first = next(one for one in self._marked() if differing.intersection(walk.find_assigned(one)))
+            first = next(one for one in self._find_marked() if differing.intersection(walk.find_assigned(one)))
             raise NotCovered(f"`{min(differing)}`, on which a `sync()` depends", first.line, self._place(first.line))
 
-    def _spread(self, body: Block, differing: set[str], around: str) -> None:
+    def _propagate_differing(self, body: Block, differing: set[str], around: str) -> None:
         """Add locals of the block's level that lanes may not agree about."""
         for one in body:
             if not self.has(one):
@@ -183,7 +183,7 @@ class BlockLevel:
                 if not is_alike or around:
                     differing.update(walk.find_assigned(one))
             for part in walk.bodies(one):
-                self._spread(part, differing, inside)
+                self._propagate_differing(part, differing, inside)
 
     def _culprit(self, expr: nodes.Expr, differing: set[str]) -> str:
         """What an expression differs in from lane to lane; "" where in nothing."""
@@ -204,7 +204,7 @@ class BlockLevel:
         leaving = (other for other in inside if isinstance(other, nodes.Break | nodes.Continue))
         return next(waiting, None) or next(leaving, None)
 
-    def _refused(self, one: Compound, culprit: str) -> NotCovered:
+    def _make_refusal(self, one: Compound, culprit: str) -> NotCovered:
         held = self._held_up(one)
         leaving = {nodes.Break: "`break` before a `sync()`", nodes.Continue: "`continue` before a `sync()`"}
         what = leaving.get(type(held), "`sync()`")

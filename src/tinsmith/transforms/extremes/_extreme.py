@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
-from .._algebra import compared, constant
+from .._algebra import compare, constant
 from .._names import Names
 
 INTEGER = "i32"
@@ -54,7 +54,7 @@ class Extreme:
 
     def stays(self, index: Index, entry: Entry) -> nodes.Expr:
         """Whether what stands in the array has won."""
-        return compared("==", *(self.load(name, index, entry) for name in (self.array.name, self.winner)))
+        return compare("==", *(self.load(name, index, entry) for name in (self.array.name, self.winner)))
 
 
 def copy_of(array: nodes.Array, name: str, kind: str = "") -> nodes.Array:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ...source.ir import nodes, walk
-from .._algebra import cast, compared, constant, minus, over, plus, straight_through
+from .._algebra import cast, compare, constant, minus, over, plus, straight_through
 from .._names import Names
 from ._extreme import INTEGER, Beside, Block, Extreme, extremes_in
 
@@ -40,7 +40,7 @@ def write_in_order(
     wanted = sorted({(one.array, one.operator) for one in extremes_in(task, arrays)})
     extremes: dict[str, dict[str, Extreme]] = {name: {} for name, _ in wanted}
     for name, operator in wanted:
-        extremes[name][operator] = Extreme(kinds[name], names.shared(f"{name}_ties"))
+        extremes[name][operator] = Extreme(kinds[name], names.reserve_shared(f"{name}_ties"))
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if not isinstance(one, nodes.Store | nodes.Atomic) or one.array not in extremes:
@@ -83,6 +83,6 @@ def _candidate(one: nodes.Atomic, extreme: Extreme, reset: Block, names: Names) 
         nodes.Store(extreme.ties, index, entry, count, line),
         nodes.Store(array.name, index, entry, straight_through(old, mean), line),
     )
-    is_tied = nodes.If(compared("==", value, old), tied, (), line)
+    is_tied = nodes.If(compare("==", value, old), tied, (), line)
     beats = ">" if one.operator == "max" else "<"
-    return (*before, nodes.If(compared(beats, value, old), won, (is_tied,), line))
+    return (*before, nodes.If(compare(beats, value, old), won, (is_tied,), line))

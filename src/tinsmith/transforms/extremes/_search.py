@@ -23,13 +23,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import cast, compared, constant, over
+from .._algebra import cast, compare, constant, over
 from .._evaluated import extent
 from .._exact import Exact
 from .._names import Names
 from .._rearrayed import with_names
 from .._room import most_runs
-from .._slots import place_of, replaced, slotted
+from .._slots import assign_slots, place_of, replace_statements
 from ..polish import eliminate_dead_code
 from ._extreme import INTEGER, Beside, Block, Change, Extreme, Index, copy_of, over_elements
 
@@ -73,7 +73,7 @@ class Search:
         self.body = self.loop.body if self.loop else task
         self.line = self.loop.line if self.loop else 0
         self.extremes = {
-            name: Extreme(kernel.arrays[name], *(names.shared(f"{name}_{word}") for word in ("ties", "winner")))
+            name: Extreme(kernel.arrays[name], *(names.reserve_shared(f"{name}_{word}") for word in ("ties", "winner")))
             for name in sorted(arrays)
         }
         atomics = (one for one in walk.stores(self.body) if isinstance(one, nodes.Atomic))
@@ -81,11 +81,11 @@ class Search:
         self.changed = frozenset(one.array for one in walk.stores(task))
         exact = Exact(task, self.changed)
         kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
-        self._slotted = slotted(self.body, kept, names) if kept else None
+        self._slotted = assign_slots(self.body, kept, names) if kept else None
         self.slots = self._slotted.slots if self._slotted else {}
         widest = "f64" if any(kernel.arrays[self.atomics[key].array].type == "f64" for key in kept) else "f32"
         plain = nodes.Array("", widest, 1, is_differentiable=False)
-        self.candidates = replace(plain, name=names.shared("candidates")) if kept else None
+        self.candidates = replace(plain, name=names.reserve_shared("candidates")) if kept else None
         self.copies: dict[str, str] = {}
 
     # Room for candidates ----------------------------------------------------------------------
@@ -118,12 +118,12 @@ class Search:
         extremes = self.extremes.values()
         search = [
             *self.over_all(self._begin),
-            *self.again(self._found, start),
+            *self.again(self._find_winner, start),
             *self.over_all(self._first_tie),
-            *self.again(self._counted, start),
+            *self.again(self._count_tie, start),
         ]
-        settle = tuple(over_elements(one.array, self.names, self._settled(one), self.line) for one in extremes)
-        gather = (*start, *replaced(self._body, self.atomics, self._gathered))
+        settle = tuple(over_elements(one.array, self.names, self._build_share(one), self.line) for one in extremes)
+        gather = (*start, *replace_statements(self._body, self.atomics, self._add_share))
         return Expansion(tuple(search), settle, gather if self.loop is None else (replace(self.loop, body=gather),))
 
     @property
@@ -134,14 +134,16 @@ class Search:
 
     def again(self, change: Standing, start: Block = (), also: Rewriting | None = None) -> Block:
         """The task once more with something for its atomics, of the rest only what that needs, on copies."""
-        body = replaced(self._body, self.atomics, change)
+        body = replace_statements(self._body, self.atomics, change)
         body = (*start, *(body if also is None else walk.rewritten(body, also)))
         loop = self.loop or nodes.For((self.names.fresh("once", INTEGER),), ((ZERO, ONE),), (), True)
         others = self.changed - self.extremes.keys()
         found = eliminate_dead_code([replace(loop, body=body)], private=others)
         copies = {name: self._copy(name) for name in sorted(others & {one.array for one in walk.stores(found)})}
         arrays = (self.kernel.arrays[name] for name in copies)
-        begun = [one for array in arrays for one in over_elements(array, self.names, self._copied(array), self.line)]
+        begun = [
+            one for array in arrays for one in over_elements(array, self.names, self._build_copy(array), self.line)
+        ]
         return (*begun, *with_names(found, copies))
 
     @property
@@ -150,17 +152,17 @@ class Search:
 
     def _copy(self, name: str) -> str:
         if name not in self.copies:
-            self.copies[name] = self.names.shared(f"{name}_copy")
+            self.copies[name] = self.names.reserve_shared(f"{name}_copy")
         return self.copies[name]
 
-    def _copied(self, array: nodes.Array) -> Change:
+    def _build_copy(self, array: nodes.Array) -> Change:
         return lambda index, entry: [
             nodes.Store(self._copy(array.name), index, entry, nodes.Load(array.name, index, entry, array.type))
         ]
 
     # What stands for an atomic ----------------------------------------------------------------
 
-    def _found(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
+    def _find_winner(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
         extreme = self.extremes[one.array]
         slot = self.slots.get(one.number)
         if slot is None or self.candidates is None:
@@ -173,18 +175,18 @@ class Search:
             replace(one, array=extreme.winner, value=value),
         ]
 
-    def _counted(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
+    def _count_tie(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
         more = replace(one, operator="add", array=self.extremes[one.array].ties, value=ONE)
         return self._if_won(one, lambda index: replace(more, index=index))
 
-    def _gathered(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
+    def _add_share(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
         extreme = self.extremes[one.array]
 
-        def added(index: Index) -> nodes.Stmt:
+        def add(index: Index) -> nodes.Stmt:
             share = over(cast(one.value, extreme.array.type), self._ties(extreme, index, one.entry))
             return replace(one, operator="add", index=index, value=share)
 
-        return self._if_won(one, added)
+        return self._if_won(one, add)
 
     def _if_won(self, one: nodes.Atomic, then: Callable[[Index], nodes.Stmt]) -> Sequence[nodes.Stmt]:
         """A statement for a candidate that won; the loads in its index are done once."""
@@ -202,7 +204,7 @@ class Search:
         candidate = one.value
         if slot is not None and self.candidates is not None:
             candidate = nodes.Load(self.candidates.name, (slot,), (), self.candidates.type)
-        won = compared("==", cast(candidate, extreme.array.type), extreme.load(extreme.winner, index, one.entry))
+        won = compare("==", cast(candidate, extreme.array.type), extreme.load(extreme.winner, index, one.entry))
         return [*first, nodes.If(won, (then(index),), (), one.line)]
 
     # What is done for every element -----------------------------------------------------------
@@ -225,7 +227,7 @@ class Search:
 
         return change
 
-    def _settled(self, extreme: Extreme) -> Change:
+    def _build_share(self, extreme: Extreme) -> Change:
         array = extreme.array
 
         def change(index: Index, entry: tuple[int, ...]) -> Sequence[nodes.Stmt]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...source.ir import nodes, types, walk
 from .._names import Names
 from .._strip_parts import FUNCTIONS, LIMITS, POWER, assign, integer, is_vector, moves, number
-from ..analysis import defined, mentioned
+from ..analysis import find_defined, find_mentioned
 
 _FUNCTION, _POWER, _BRANCH = 10, 40, 6
 """Operations that a function counts as, a power, and a branch that lanes take the one way or the other."""
@@ -90,7 +90,7 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.S
         begin, end = one.bounds[0]
         back = nodes.Local(one.names[0], "i32")
         exprs = [expr for part in walk.statements(one.body) for expr in walk.expressions(part)]
-        is_steady = not walk.locals_in([end]) & defined(one.body) and not walk.reads_memory(end)
+        is_steady = not walk.locals_in([end]) & find_defined(one.body) and not walk.reads_memory(end)
         if (
             begin != number(0)
             or not is_steady
@@ -104,7 +104,7 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.S
             return place if expr == counted else walk.rebuilt(expr, rename)
 
         inner = tuple([walk.transform(part, rename) for part in one.body])
-        if inner == one.body or back.name in mentioned(inner):
+        if inner == one.body or back.name in find_mentioned(inner):
             return (one,)
         found.add(place.name)
         return (replace(one, names=(place.name,), body=inner),)

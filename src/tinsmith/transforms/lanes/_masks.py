@@ -36,7 +36,7 @@ def conjunction(tests: Sequence[nodes.Expr]) -> nodes.Expr:
     return found
 
 
-def chosen(mask: nodes.Expr, value: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
+def select(mask: nodes.Expr, value: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
     """One of two values, the first as the other one's type; truths by logic, which engines select less well."""
     if mask == TRUE:
         return value

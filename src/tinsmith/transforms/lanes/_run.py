@@ -32,7 +32,7 @@ from ...source.ir import nodes, types, walk
 from .._algebra import constant
 from .._names import Names
 from .._strip_parts import assign, integer, number, run_lanes
-from ..analysis import defined, mentioned
+from ..analysis import find_defined, find_mentioned
 from ._arrays import Remade, with_arrays
 from ._loops import ended_by_data, operations, with_named_bounds
 from ._masks import FALSE, TRUE, conjunction
@@ -67,11 +67,11 @@ def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
         return False
     refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.LocalArray)
     arrays = [kernel.arrays[name] for name in walk.find_touched(task.body)]
-    outside = defined([one for one in kernel.body if not isinstance(one, nodes.For)])
+    outside = find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return (
         not any(isinstance(one, refused) or _loses_digits(one, kernel) for one in walk.statements(task.body))
         and all(walk.is_invariant(bound) for pair in task.bounds for bound in pair)
-        and not mentioned(task.body) & outside
+        and not find_mentioned(task.body) & outside
         and all(one.type in _KINDS and not one.label and not one.is_of_blocks for one in arrays)
         and not any(one.name in kernel.cells for one in arrays)
     )
@@ -168,16 +168,16 @@ class _Task:
         self.writer.run(self.sharing.body[split:], TRUE)
         self.writer.flush()
         given: list[nodes.Stmt] = [assign(nodes.Local(name, "i32"), number(0)) for name in self.sharing.agreed]
-        given += self.declared(self.sharing.body[:split])
+        given += self.declare_shared(self.sharing.body[:split])
         begins = nodes.If(self.may_read(), tuple(head))
         runs = nodes.If(agrees, tuple(self.writer.block.found), (one_by_one,))
         arrays, found = self.with_arrays([*given, assign(agrees, FALSE), begins, runs])
         return [*arrays, *found]
 
-    def declared(self, head: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
+    def declare_shared(self, head: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
         """Give a value to what the head works out for all lanes at once: engines know it in the head's block alone."""
         each = self.sharing.varying | self.sharing.agreed.keys()
-        types_of = {name: self.names.types[name] for name in sorted(defined(head) - each)}
+        types_of = {name: self.names.types[name] for name in sorted(find_defined(head) - each)}
         return [
             assign(nodes.Local(name, kind), FALSE if kind == "u1" else constant(0, kind))
             for name, kind in types_of.items()

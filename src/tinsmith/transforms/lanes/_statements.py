@@ -10,9 +10,9 @@ from ...source.ir import nodes, walk
 from .._algebra import constant
 from .._names import Names
 from .._strip_parts import FUNCTIONS, assign, integer, moves, number, run_lanes
-from ..analysis import defined, mentioned
+from ..analysis import find_defined, find_mentioned
 from ._loops import leaves, may_trap, operations
-from ._masks import FALSE, TRUE, both, chosen, either
+from ._masks import FALSE, TRUE, both, either, select
 from ._sharing import Sharing
 
 _BRIEF = 12
@@ -111,9 +111,9 @@ class Writer:
             self._declared.setdefault(one.name, mask)
             self.run_one_by_one(one, mask)
         else:
-            value, kind = self.guarded(one.value, mask), self.names.types[one.name]
+            value, kind = self.guard_expression(one.value, mask), self.names.types[one.name]
             if self._declared.setdefault(one.name, mask) != mask:
-                value = chosen(mask, value, nodes.Local(one.name, kind))
+                value = select(mask, value, nodes.Local(one.name, kind))
             self.add(replace(one, value=value))
 
     def add(self, one: nodes.Assign) -> None:
@@ -122,32 +122,32 @@ class Writer:
         waiting = [part for _, part in self.block.behind]
         masks = [mask for mask, _ in self.block.behind if mask is not None]
         if (
-            defined(waiting) & {*reads, one.name}
-            or one.name in mentioned(waiting) | walk.locals_in(masks)
+            find_defined(waiting) & {*reads, one.name}
+            or one.name in find_mentioned(waiting) | walk.locals_in(masks)
             or arrays & {store.array for store in walk.stores(waiting)}
         ):
             self.flush()
         self.block.lanes.append(one)
 
-    def guarded(self, expr: nodes.Expr, mask: nodes.Expr) -> nodes.Expr:
+    def guard_expression(self, expr: nodes.Expr, mask: nodes.Expr) -> nodes.Expr:
         """An expression for all lanes, of which inactive ones load element 0; functions by arithmetic."""
         if isinstance(expr, nodes.Unary) and moves(expr):
-            return replace(expr, operator=FUNCTIONS[expr.operator], value=self.guarded(expr.value, mask))
-        found = walk.rebuilt(expr, lambda part: self.guarded(part, mask))
+            return replace(expr, operator=FUNCTIONS[expr.operator], value=self.guard_expression(expr.value, mask))
+        found = walk.rebuilt(expr, lambda part: self.guard_expression(part, mask))
         if not isinstance(found, nodes.Load) or mask == TRUE or self.sharing.is_shared_index(found):
             return found
         tests = self.sharing.bounds_of(found)
         if tests is not None:
             self.within |= dict.fromkeys(tests)
             return found
-        return replace(found, index=tuple([chosen(mask, part, constant(0, part.type)) for part in found.index]))
+        return replace(found, index=tuple([select(mask, part, constant(0, part.type)) for part in found.index]))
 
     def give(self, local: nodes.Local, value: nodes.Expr) -> None:
         """Give a local of ours a value in all lanes."""
         self.sharing.varying.add(local.name)
         self.add(nodes.Assign(local.name, value))
 
-    def named(self, wish: str, value: nodes.Expr) -> nodes.Expr:
+    def bind_fresh(self, wish: str, value: nodes.Expr) -> nodes.Expr:
         """A fresh local with this value in each lane; what needs no name stays."""
         is_steady = isinstance(value, nodes.Local) and self.sharing.definitions[value.name] == 1
         if (
@@ -183,12 +183,12 @@ class Writer:
             self.run_one_by_one(one, mask)
         elif self.sharing.is_shared_sum(one):
             kind = one.value.type
-            value = chosen(mask, self.guarded(one.value, mask), constant(0, kind))
+            value = select(mask, self.guard_expression(one.value, mask), constant(0, kind))
             total = self.reduce("+", value, constant(0, kind))
             self.block.behind.append((None, replace(one, value=total)))
         else:
-            value = self.named("stored", self.guarded(one.value, mask))
-            index = tuple([self.named("place", self.guarded(part, mask)) for part in one.index])
+            value = self.bind_fresh("stored", self.guard_expression(one.value, mask))
+            index = tuple([self.bind_fresh("place", self.guard_expression(part, mask)) for part in one.index])
             self.run_one_by_one(replace(one, index=index, value=value), mask)
 
     def branch(self, one: nodes.If, mask: nodes.Expr) -> nodes.Expr:
@@ -204,11 +204,11 @@ class Writer:
         self.assign(nodes.Assign(condition.name, one.condition, one.line), mask)
         holds, fails = condition, nodes.Unary("not", condition, "u1")
         if mask != TRUE:
-            holds = self.named("lanes", both(mask, condition))
-        fails = self.named("lanes", both(mask, fails)) if one.orelse or any(exits) else FALSE
+            holds = self.bind_fresh("lanes", both(mask, condition))
+        fails = self.bind_fresh("lanes", both(mask, fails)) if one.orelse or any(exits) else FALSE
         goes_on = self.under(one.body, holds, is_likely=bool(one.orelse) or exits[1])
         otherwise = self.under(one.orelse, fails, is_likely=True)
-        return self.named("lanes", either(goes_on, otherwise)) if any(exits) else mask
+        return self.bind_fresh("lanes", either(goes_on, otherwise)) if any(exits) else mask
 
     def under(self, body: Sequence[nodes.Stmt], mask: nodes.Expr, *, is_likely: bool) -> nodes.Expr:
         """Write a branch, which is guarded where it must be, or where that may save much."""
@@ -290,8 +290,8 @@ class Writer:
         index, (begin, end) = self.names.local(one.names[0], "i32"), one.bounds[0]
         known = {one.names[0]: index}
         body = [walk.transform(part, lambda expr: walk.substitute(expr, known)) for part in one.body]
-        last = self.named("end", self.guarded(end, mask))
-        self.give(index, self.guarded(begin, mask))
+        last = self.bind_fresh("end", self.guard_expression(end, mask))
+        self.give(index, self.guard_expression(begin, mask))
         self.repeat(body, mask, index, last)
 
     def shared_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
@@ -303,8 +303,8 @@ class Writer:
         bounds = one.bounds
         last = end
         if not is_even:
-            last = self.named("end", self.guarded(end, mask))
-            most = self.reduce("max", chosen(mask, last, begin), begin)
+            last = self.bind_fresh("end", self.guard_expression(end, mask))
+            most = self.reduce("max", select(mask, last, begin), begin)
             bounds = ((begin, most),)
         active = alive = None
         if may_end:
@@ -323,7 +323,7 @@ class Writer:
             lanes: nodes.Expr = active or mask
             self.block.before += before
             if not is_even:
-                lanes = self.named("lanes", both(lanes, nodes.Binary("<", place, last, "u1")))
+                lanes = self.bind_fresh("lanes", both(lanes, nodes.Binary("<", place, last, "u1")))
             if alive is None or active is None:
                 self.body_of_loop(one.body, lanes)
                 return

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk
-from .._algebra import minus, negated, plus
+from .._algebra import minus, negate, plus
 
 Block = tuple[nodes.Stmt, ...]
 Element = tuple[str, tuple[nodes.Expr, ...], tuple[int, ...], bool]
@@ -55,7 +55,7 @@ def added_value(one: nodes.Stmt) -> nodes.Expr | None:
             return value
         case nodes.Store(array, index, entry, nodes.Binary("+" | "-" as sign, nodes.Load(other, at, part), value)):
             if (array, index, entry) == (other, at, part):
-                return negated(value) if sign == "-" else value
+                return negate(value) if sign == "-" else value
     return None
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
-from .._algebra import is_constant, negated
-from ..analysis import defined, mentioned
+from .._algebra import is_constant, negate
+from ..analysis import find_defined, find_mentioned
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -90,7 +90,7 @@ def _partner(body: Sequence[nodes.Stmt], place: int) -> int | None:
     one = body[place]
     if not isinstance(one, nodes.If) or not isinstance(one.condition, nodes.Local) or walk.has_jumps([one]):
         return None
-    mentions, assigned = mentioned([one]), defined([one])
+    mentions, assigned = find_mentioned([one]), find_defined([one])
     if one.condition.name in assigned:
         return None
     for other in range(place + 1, len(body)):
@@ -112,8 +112,8 @@ def start_sums(body: Sequence[nodes.Stmt]) -> Block:
     found: list[nodes.Stmt | None] = [walk.with_bodies(one, start_sums) for one in body]
     waiting: dict[str, int] = {}
     for place, one in enumerate(found):
-        for name in mentioned([body[place]]) & waiting.keys() if waiting else ():
-            started = _started(name, one)
+        for name in find_mentioned([body[place]]) & waiting.keys() if waiting else ():
+            started = _start_sum(name, one)
             if started is not None:
                 found[place], found[waiting[name]] = started, None
             del waiting[name]
@@ -122,7 +122,7 @@ def start_sums(body: Sequence[nodes.Stmt]) -> Block:
     return tuple(one for one in found if one is not None)
 
 
-def _started(name: str, one: nodes.Stmt | None) -> nodes.Stmt | None:
+def _start_sum(name: str, one: nodes.Stmt | None) -> nodes.Stmt | None:
     """`s = s + e` as `s = e`."""
     if not isinstance(one, nodes.Assign) or one.name != name or not isinstance(one.value, nodes.Binary):
         return None
@@ -131,4 +131,4 @@ def _started(name: str, one: nodes.Stmt | None) -> nodes.Stmt | None:
         return None
     if one.value.operator == "+":
         return replace(one, value=right)
-    return replace(one, value=negated(right)) if one.value.operator == "-" else None
+    return replace(one, value=negate(right)) if one.value.operator == "-" else None

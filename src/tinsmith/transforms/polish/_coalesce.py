@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, walk
-from ..analysis import Live, Liveness, mentioned
+from ..analysis import Live, Liveness, find_mentioned
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -27,7 +27,11 @@ def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Blo
         if not isinstance(one, nodes.For):
             found.append(one)
             continue
-        outside = {*one.names, *walk.locals_in(walk.expressions(one)), *mentioned([*body[:place], *body[place + 1 :]])}
+        outside = {
+            *one.names,
+            *walk.locals_in(walk.expressions(one)),
+            *find_mentioned([*body[:place], *body[place + 1 :]]),
+        }
         found.append(replace(one, body=_within(one.body, kinds, outside)))
     return tuple(found)
 
@@ -42,7 +46,7 @@ def _within(body: Block, kinds: Mapping[str, str], fixed: set[str]) -> Block:
     merged = _Merged(conflicts.of, places)
     for one, other in pairs:
         merged.join(one, other)
-    return tuple(_renamed(body, merged.name))
+    return tuple(_rename(body, merged.name))
 
 
 def _in_order(body: Sequence[nodes.Stmt]) -> Iterator[str]:
@@ -106,7 +110,7 @@ class _Interference(Liveness):
             self.of.setdefault(other, set()).add(name)
 
 
-def _renamed(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator[nodes.Stmt]:
+def _rename(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator[nodes.Stmt]:
     def expression(expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):
             return replace(expr, name=name(expr.name))
@@ -115,4 +119,4 @@ def _renamed(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator
     for one in body:
         one = walk.rename_results(walk.with_expressions(one, expression), name)
         if not (isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) and one.value.name == one.name):
-            yield walk.with_bodies(one, lambda inner: tuple(_renamed(inner, name)))
+            yield walk.with_bodies(one, lambda inner: tuple(_rename(inner, name)))

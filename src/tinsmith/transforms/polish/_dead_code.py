@@ -96,7 +96,7 @@ class _Elimination(Liveness):
             return None, live
         match one:
             case nodes.If() if not bodies[0]:
-                return nodes.If(_denied(one.condition), bodies[1], (), one.line), before
+                return nodes.If(_negate(one.condition), bodies[1], (), one.line), before
             case nodes.For() | nodes.While() if not _is_felt(bodies[0], live, self.idle):
                 return None, live
         left = iter(bodies)
@@ -115,7 +115,7 @@ def _is_felt(body: Block, live: Live, idle: Collection[str]) -> bool:
     )
 
 
-def _denied(condition: nodes.Expr) -> nodes.Expr:
+def _negate(condition: nodes.Expr) -> nodes.Expr:
     if isinstance(condition, nodes.Unary) and condition.operator == "not":
         return condition.value
     return nodes.Unary("not", condition, "u1")

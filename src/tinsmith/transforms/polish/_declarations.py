@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
-from ..analysis import defined
+from ..analysis import find_defined
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -21,7 +21,7 @@ def declare_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Bloc
         body: the statements.
         kinds: types of locals.
     """
-    shared = frozenset(name for one in body if not _is_parallel(one) for name in defined([one]))
+    shared = frozenset(name for one in body if not _is_parallel(one) for name in find_defined([one]))
     return _Scoping(kinds, shared).block(tuple(body), frozenset())
 
 

@@ -14,7 +14,7 @@ def inline_sizes(body: Block) -> Block:
     known: dict[str, nodes.Expr] = {}
     kept: list[nodes.Stmt] = []
     for one in body:
-        one = _substituted(one, known)
+        one = _substitute(one, known)
         if isinstance(one, nodes.Assign) and one.name in single and walk.is_invariant(one.value):
             known[one.name] = one.value
         else:
@@ -22,5 +22,5 @@ def inline_sizes(body: Block) -> Block:
     return tuple(kept)
 
 
-def _substituted(one: nodes.Stmt, values: dict[str, nodes.Expr]) -> nodes.Stmt:
+def _substitute(one: nodes.Stmt, values: dict[str, nodes.Expr]) -> nodes.Stmt:
     return walk.transform(one, lambda expr: walk.substitute(expr, values)) if values else one

@@ -21,7 +21,7 @@ class Dual(NamedTuple):
     value: nodes.Expr
     tangent: nodes.Expr | None = None
 
-    def moved(self, kind: str) -> nodes.Expr:
+    def get_tangent(self, kind: str) -> nodes.Expr:
         """The tangent as a type, 0 where there is none."""
         return constant(0, kind) if self.tangent is None else cast(self.tangent, kind)
 
@@ -66,13 +66,13 @@ class Expressions:
             return Dual(expr)
         found = self._known.get(expr)
         if found is None:
-            found = self._known[expr] = self._kept(self._dual(expr)) if expr in self._shared else self._dual(expr)
+            found = self._known[expr] = self._bind_dual(self._dual(expr)) if expr in self._shared else self._dual(expr)
         return found
 
-    def _kept(self, dual: Dual) -> Dual:
-        return Dual(self.bound(dual.value), None if dual.tangent is None else self.bound(dual.tangent))
+    def _bind_dual(self, dual: Dual) -> Dual:
+        return Dual(self.bind(dual.value), None if dual.tangent is None else self.bind(dual.tangent))
 
-    def bound(self, expr: nodes.Expr) -> nodes.Expr:
+    def bind(self, expr: nodes.Expr) -> nodes.Expr:
         """An expression that costs nothing: itself, or a local that holds its value."""
         if is_simple(expr):
             return expr
@@ -98,10 +98,10 @@ class Expressions:
                 return Dual(expr)
 
     def _choice(self, expr: nodes.Select) -> Dual:
-        condition, kind = self.bound(expr.condition), expr.type
+        condition, kind = self.bind(expr.condition), expr.type
         then, otherwise = self.dual(expr.then), self.dual(expr.otherwise)
         values = cast(then.value, kind), cast(otherwise.value, kind)
-        tangents = then.moved(kind), otherwise.moved(kind)
+        tangents = then.get_tangent(kind), otherwise.get_tangent(kind)
         return Dual(nodes.Select(condition, *values, kind), nodes.Select(condition, *tangents, kind))
 
     def _operation(self, expr: nodes.Unary | nodes.Binary | nodes.Cast) -> Dual:
@@ -118,7 +118,7 @@ class Expressions:
         parts = shell.parts(uses)
         value = walk.substitute(operation, parts)
         if uses[result.name]:
-            value = parts[result.name] = self.bound(value)
+            value = parts[result.name] = self.bind(value)
         return Dual(value, walk.substitute(total, parts))
 
 
@@ -134,9 +134,9 @@ class _Shell:
     def operand(self, expr: nodes.Expr) -> nodes.Expr:
         """What stands for an operand."""
         value, tangent = self.expressions.dual(expr)
-        held = _held(value, "value", self._values)
+        held = _hold_part(value, "value", self._values)
         if tangent is not None:
-            self._moved[held] = _held(tangent, "tangent", self._tangents)
+            self._moved[held] = _hold_part(tangent, "tangent", self._tangents)
         return held
 
     def tangent(self, operand: nodes.Expr) -> nodes.Expr | None:
@@ -145,12 +145,12 @@ class _Shell:
 
     def parts(self, uses: Mapping[str, int]) -> dict[str, nodes.Expr]:
         """What placeholders stand for: locals where that is used more than once."""
-        bound: Callable[[nodes.Expr], nodes.Expr] = self.expressions.bound
+        bound: Callable[[nodes.Expr], nodes.Expr] = self.expressions.bind
         values = {name: bound(expr) if uses[name] else expr for name, expr in self._values.items()}
         return values | {name: bound(expr) if uses[name] > 1 else expr for name, expr in self._tangents.items()}
 
 
-def _held(expr: nodes.Expr, wish: str, parts: dict[str, nodes.Expr]) -> nodes.Expr:
+def _hold_part(expr: nodes.Expr, wish: str, parts: dict[str, nodes.Expr]) -> nodes.Expr:
     """An expression, or what stands for it where it costs something."""
     if is_simple(expr):
         return expr

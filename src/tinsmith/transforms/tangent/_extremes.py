@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ...source.ir import NotCovered, nodes, walk
 from .._algebra import straight_through, times
 from .._names import Names
-from ..analysis import concurrent_loop, owned, tasks_of
+from ..analysis import concurrent_loop, find_owned, tasks_of
 from ..extremes import Beside, Change, Entry, Extreme, Index, Search, extremes_in, extremes_of, write_in_order
 from ..polish import declare_locals, eliminate_dead_code, inline_sizes
 
@@ -66,24 +66,26 @@ class _Writing:
 
     def _task(self, task: Block) -> Block:
         loop = concurrent_loop(task[0])
-        raced = set() if loop is None else {one.array for one in extremes_in(loop.body, self.arrays)} - owned(loop)
+        raced = set() if loop is None else {one.array for one in extremes_in(loop.body, self.arrays)} - find_owned(loop)
         if loop is None or not raced:
             return self._in_order(task)
         plain = extremes_of(loop.body, raced)
         for one in walk.stores(loop.body):
             if one.array in raced - plain:
-                raise self._refused("a maximum or minimum that its own parallel loop uses or changes otherwise", one)
-        return self._searched(Search(task, self.kernel, raced, self.names), loop)
+                raise self._make_refusal(
+                    "a maximum or minimum that its own parallel loop uses or changes otherwise", one
+                )
+        return self._search_winners(Search(task, self.kernel, raced, self.names), loop)
 
     def _in_order(self, task: Block) -> Block:
         found, beside = write_in_order(task, self.kernel.arrays, self.arrays, self.names)
         self.beside += beside
         return found
 
-    def _searched(self, search: Search, loop: nodes.For) -> Block:
+    def _search_winners(self, search: Search, loop: nodes.For) -> Block:
         """The winners first, then the loop itself, in which they are added."""
         alone = search.again(lambda one: (one,))
-        self._check_repeatable(search, alone, owned(loop))
+        self._check_repeatable(search, alone, find_owned(loop))
         first = None
         if search.candidates is not None:
             most, iterations = search.most, search.iterations
@@ -95,7 +97,7 @@ class _Writing:
         found = search.expand(first)
         self.beside += search.beside
         settle = [one for task in found.settle for one in task]
-        return (*found.search, *settle, *self._in_order(found.gather), *search.over_all(_valued))
+        return (*found.search, *settle, *self._in_order(found.gather), *search.over_all(_build_value))
 
     def _on_one_thread(self, search: Search, loop: nodes.For, alone: Block) -> Block:
         """In order, the winner is known at once.
@@ -104,7 +106,7 @@ class _Writing:
         nobody has kept.
         """
         if search.copies:
-            raise self._refused("a maximum or minimum in a parallel loop that changes what it reads", loop)
+            raise self._make_refusal("a maximum or minimum in a parallel loop that changes what it reads", loop)
         raced = search.extremes.keys()
         rest = walk.rewritten(
             (loop,), lambda one: () if isinstance(one, nodes.Store | nodes.Atomic) and one.array in raced else (one,)
@@ -118,15 +120,15 @@ class _Writing:
         for one in walk.statements(alone[-1:]):
             is_raced = isinstance(one, nodes.Store | nodes.Atomic) and one.array in raced
             if isinstance(one, nodes.Draw) or (is_raced and isinstance(one, nodes.Atomic) and one.result is not None):
-                raise self._refused("a maximum or minimum in a parallel loop that cannot be run twice", one)
+                raise self._make_refusal("a maximum or minimum in a parallel loop that cannot be run twice", one)
             if is_raced:
-                raise self._refused("a maximum or minimum in a parallel loop that changes what it reads", one)
+                raise self._make_refusal("a maximum or minimum in a parallel loop that changes what it reads", one)
 
-    def _refused(self, construct: str, one: nodes.Stmt) -> NotCovered:
+    def _make_refusal(self, construct: str, one: nodes.Stmt) -> NotCovered:
         return NotCovered(f"the tangent of {construct}", one.line, f"{self.kernel.path}:{one.line}")
 
 
-def _valued(extreme: Extreme) -> Change:
+def _build_value(extreme: Extreme) -> Change:
     """The sum of shares is what won but for the last bits, which later statements may compare."""
     name = extreme.array.name
 

@@ -18,9 +18,9 @@ from types import MappingProxyType
 from ...source.ir import NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from .._names import Names, names_of
-from ..analysis import concurrent_loop, owned, varied_in
+from ..analysis import concurrent_loop, find_owned, varied_in
 from ._extremes import write_out_extremes
-from ._order import disordered, first_refused
+from ._order import find_order_dependent, first_refused
 from ._statements import Block, Statements
 
 
@@ -107,7 +107,7 @@ class _Pass:
 
     def result(self, disordered_before: Mapping[str, NotCovered]) -> Tangent:
         body = tuple(chain.from_iterable(self._task(one) for one in self.kernel.body))
-        by_order = disordered(self.kernel, self._results_by_order(), disordered_before)
+        by_order = find_order_dependent(self.kernel, self._results_by_order(), disordered_before)
         reason = first_refused(by_order, self.companions)
         if reason is not None:
             raise reason
@@ -143,17 +143,17 @@ class _Pass:
             loop = concurrent_loop(task)
             if loop is None:
                 continue
-            own = owned(loop)
+            own = find_owned(loop)
             for one in walk.stores(loop.body):
                 if isinstance(one, nodes.Atomic) and one.result is not None and one.array not in own:
                     words = f"what `atomic_{one.operator}` returns in a parallel loop, which depends on the order"
-                    found[one.result] = self._refused(words, one)
+                    found[one.result] = self._make_refusal(words, one)
         return found
 
     def _task(self, task: nodes.Stmt) -> Block:
         """A statement of the top level."""
         loop = concurrent_loop(task)
-        return replace(self.statements, owned=None if loop is None else owned(loop)).statement(task)
+        return replace(self.statements, owned=None if loop is None else find_owned(loop)).statement(task)
 
-    def _refused(self, construct: str, one: nodes.Stmt) -> NotCovered:
+    def _make_refusal(self, construct: str, one: nodes.Stmt) -> NotCovered:
         return NotCovered(f"the tangent of {construct}", one.line, f"{self.kernel.path}:{one.line}")

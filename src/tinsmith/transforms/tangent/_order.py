@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...source.ir import NotCovered, nodes, walk
-from ..analysis import Edge, reached
+from ..analysis import Edge, find_reachable
 
 Reasons = Mapping[str, NotCovered]
 
 
-def disordered(kernel: nodes.Kernel, sources: Mapping[str, NotCovered], before: Reasons) -> dict[str, NotCovered]:
+def find_order_dependent(
+    kernel: nodes.Kernel, sources: Mapping[str, NotCovered], before: Reasons
+) -> dict[str, NotCovered]:
     """Arrays whose values depend on the order of parallel iterations, each with the reason.
 
     Args:
@@ -30,7 +32,7 @@ def disordered(kernel: nodes.Kernel, sources: Mapping[str, NotCovered], before: 
     starts = {**sources, **{f"@{name}": reason for name, reason in before.items()}}
     found: dict[str, NotCovered] = {}
     for name, reason in starts.items():
-        arrays = (one for one in reached([name], flow.edges) if one.startswith("@"))
+        arrays = (one for one in find_reachable([name], flow.edges) if one.startswith("@"))
         found |= {one.removeprefix("@"): found.get(one.removeprefix("@"), reason) for one in arrays}
     return found
 

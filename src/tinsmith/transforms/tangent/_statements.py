@@ -66,9 +66,9 @@ class Statements:
         try:
             return expressions, expressions.whole(expr)
         except NotCovered as error:
-            raise self._refused(error.construct, line) from error
+            raise self._make_refusal(error.construct, line) from error
 
-    def _refused(self, construct: str, line: int) -> NotCovered:
+    def _make_refusal(self, construct: str, line: int) -> NotCovered:
         return NotCovered(construct, line, f"{self.path}:{line}")
 
     # Locals -----------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class Statements:
         if one.name not in self.activity:
             return (one,)
         expressions, dual = self._dual(one.value, one.name, one.line)
-        moved = dual.moved(self.kinds[one.name])
+        moved = dual.get_tangent(self.kinds[one.name])
         companion = nodes.Assign(self.companions[one.name], moved, one.line)
         return (*expressions.before, companion, replace(one, value=dual.value))
 
@@ -93,7 +93,7 @@ class Statements:
             # A copy: the matrix may be asked for again when the results have taken the place of its own locals.
             value = self.names.local("entry", entry.type)
             values.append(value)
-            moves.append(expressions.bound(dual.moved(one.type)))
+            moves.append(expressions.bind(dual.get_tangent(one.type)))
             before += [*expressions.before, nodes.Assign(value.name, dual.value, one.line)]
         one = replace(one, matrix=tuple(values))
         steps, tangents = tangent_of(one, moves, self.names)
@@ -108,7 +108,7 @@ class Statements:
             return (one,)
         expressions, dual = self._dual(one.value, one.array, one.line)
         one = replace(one, value=dual.value)
-        companion = replace(one, array=self.companions[one.array], value=dual.moved(self.kinds[one.array]))
+        companion = replace(one, array=self.companions[one.array], value=dual.get_tangent(self.kinds[one.array]))
         return (*expressions.before, companion, one)
 
     def _atomic(self, one: nodes.Atomic) -> Block:
@@ -129,7 +129,9 @@ class Statements:
 
     def _check_order(self, one: nodes.Atomic) -> None:
         if one.operator == "mul" and not self._is_alone(one.array):
-            raise self._refused("the tangent of `atomic_mul` on an element that several iterations change", one.line)
+            raise self._make_refusal(
+                "the tangent of `atomic_mul` on an element that several iterations change", one.line
+            )
 
     def _result(self, one: nodes.Atomic) -> Block:
         """The tangent of the old value."""
@@ -148,9 +150,9 @@ class Statements:
 
     def _product(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[Block, nodes.Atomic]:
         kind = self.kinds[one.array]
-        value = expressions.bound(cast(dual.value, kind))
+        value = expressions.bind(cast(dual.value, kind))
         one = replace(one, value=value)
         companion = self.companions[one.array]
         old, moved = (nodes.Load(name, one.index, one.entry, kind) for name in (one.array, companion))
-        total = plus(times(moved, value), times(old, dual.moved(kind)))
+        total = plus(times(moved, value), times(old, dual.get_tangent(kind)))
         return (nodes.Store(companion, one.index, one.entry, total, one.line),), one

@@ -38,7 +38,7 @@ def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
 
     `ranks` are the dims of arrays, and of fields by name.
     """
-    array = _counted(loop)
+    array = _get_iterable(loop)
     sizes = [parse_expression(f"{name_of(array)}.shape[{axis}]") for axis in range(ranks[name_of(array)])]
     if array is loop.iter:
         return Header(list(loop.target.elts) if isinstance(loop.target, ast.Tuple) else [loop.target], sizes, [])
@@ -50,10 +50,10 @@ def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
 
 def is_over_array(loop: ast.For, ranks: Mapping[str, int]) -> bool:
     """Whether a loop runs over an array's own indices."""
-    return name_of(_counted(loop)) in ranks
+    return name_of(_get_iterable(loop)) in ranks
 
 
-def _counted(loop: ast.For) -> ast.expr:
+def _get_iterable(loop: ast.For) -> ast.expr:
     """What a loop runs over, without `ti.grouped`."""
     if isinstance(loop.iter, ast.Call) and resolve_callee(loop.iter) == "grouped":
         return loop.iter.args[0]
@@ -129,18 +129,18 @@ def serialize_loops(tree: ast.FunctionDef) -> ast.FunctionDef:
     before, and leaves only those over a single element, and over fields that are sparse.
     """
     twin = copy_node(tree)
-    twin.body = _serialized(twin.body)
+    twin.body = _serialize(twin.body)
     return twin
 
 
-def _serialized(statements: list[ast.stmt]) -> list[ast.stmt]:
+def _serialize(statements: list[ast.stmt]) -> list[ast.stmt]:
     body: list[ast.stmt] = []
     for statement in statements:
         if is_setting(statement):
             continue  # settings of the parallel loop, such as block_dim, mean nothing here
         if is_static(statement):
-            statement.body = _serialized(statement.body)
-        elif isinstance(statement, ast.For) and resolve_callee(_counted(statement)) in ("range", "ndrange"):
+            statement.body = _serialize(statement.body)
+        elif isinstance(statement, ast.For) and resolve_callee(_get_iterable(statement)) in ("range", "ndrange"):
             body.append(parse_statement("_lang.loop_config(serialize=True)"))
         body.append(statement)
     return body

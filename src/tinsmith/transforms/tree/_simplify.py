@@ -40,17 +40,17 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
     twin = copy_node(tree)
     counts = _stores(twin)
     aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
-    twin.body = _replaced(twin.body, aliases)
+    twin.body = _replace_names(twin.body, aliases)
     changed = changed_in_place(twin).union(lent)
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
         if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
-            sizes[name] = _Replace(sizes).visit(copy_node(_unwrapped(value)))
-    twin.body = _replaced(twin.body, sizes)
+            sizes[name] = _Replace(sizes).visit(copy_node(_unwrap_static(value)))
+    twin.body = _replace_names(twin.body, sizes)
     return twin
 
 
-def _unwrapped(value: ast.expr) -> ast.expr:
+def _unwrap_static(value: ast.expr) -> ast.expr:
     """`static(self.x)` without its call: an engine runs no loop over the elements of a field `static(self.x)`."""
     if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
         return value.args[0] if isinstance(value.args[0], ast.Attribute) else value
@@ -61,10 +61,10 @@ def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
     """Every `name = value` among nodes, those of `a, b = c, d` and `n, m = x.shape` included."""
     for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            yield from _matched(node.targets[0], node.value)
+            yield from _match_targets(node.targets[0], node.value)
 
 
-def _matched(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+def _match_targets(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
     if isinstance(target, ast.Name):
         yield target.id, value
     elif isinstance(target, ast.Tuple) and all(isinstance(part, ast.Name) for part in target.elts):
@@ -108,7 +108,7 @@ def _is_steady(value: ast.expr, arrays: frozenset[str], counts: dict[str, int], 
     return True
 
 
-def _replaced(body: list[ast.stmt], names: dict[str, ast.expr]) -> list[ast.stmt]:
+def _replace_names(body: list[ast.stmt], names: dict[str, ast.expr]) -> list[ast.stmt]:
     return _Drop(names).block([_Replace(names).visit(statement) for statement in body]) if names else body
 
 
@@ -136,7 +136,7 @@ class _Drop(ast.NodeTransformer):
         return [kept for statement in body if (kept := self.visit(statement)) is not None]
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | None:
-        pairs = [name for name, _ in _matched(node.targets[0], node.value)] if len(node.targets) == 1 else []
+        pairs = [name for name, _ in _match_targets(node.targets[0], node.value)] if len(node.targets) == 1 else []
         targets = {child.id for child in ast.walk(node.targets[0]) if isinstance(child, ast.Name)}
         is_gone = bool(pairs) and targets == set(pairs) and targets <= self.names.keys()
         return ast.copy_location(ast.Pass(), node) if is_gone else node

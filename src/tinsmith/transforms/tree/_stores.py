@@ -57,30 +57,32 @@ class _Leave(ast.NodeTransformer):
         self.keep_returns = keep_returns
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        return self._kept(node, node.targets)
+        return self._visit_if_used(node, node.targets)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
-        return self._kept(node, [node.target])
+        return self._visit_if_used(node, [node.target])
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
-        return self._kept(node, [node.target])
+        return self._visit_if_used(node, [node.target])
 
     def visit_Expr(self, node: ast.Expr) -> ast.stmt:
         is_atomic = isinstance(node.value, ast.Call) and resolve_callee(node.value).startswith("atomic_")
         if is_atomic and isinstance(node.value, ast.Call):
-            return self._kept(node, node.value.args[:1])
-        return self._visited(node)
+            return self._visit_if_used(node, node.value.args[:1])
+        return self._visit_parts(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         is_atomic = resolve_callee(node).startswith("atomic_") and bool(node.args) and self.is_left(node.args[0])
-        return ast.copy_location(ast.Constant(0), node) if is_atomic and not self.keep_returns else self._visited(node)
+        return (
+            ast.copy_location(ast.Constant(0), node) if is_atomic and not self.keep_returns else self._visit_parts(node)
+        )
 
-    def _kept(self, node: ast.stmt, targets: list[ast.expr]) -> ast.stmt:
+    def _visit_if_used(self, node: ast.stmt, targets: list[ast.expr]) -> ast.stmt:
         is_idle = bool(targets) and all(self.is_left(target) for target in targets)
         has_more = any(isinstance(part, ast.NamedExpr) for part in ast.walk(node))
-        return ast.copy_location(ast.Pass(), node) if is_idle and not has_more else self._visited(node)
+        return ast.copy_location(ast.Pass(), node) if is_idle and not has_more else self._visit_parts(node)
 
-    def _visited(self, node: Any) -> Any:
+    def _visit_parts(self, node: Any) -> Any:
         return self.generic_visit(node)
 
 

@@ -61,17 +61,17 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         path = _path(node)
         is_part = path in self.members or path in self.types
-        return ast.copy_location(self._made(path), node) if is_part else self.generic_visit(node)
+        return ast.copy_location(self._build_member(path), node) if is_part else self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.copy_location(self._made((node.id,)), node) if (node.id,) in self.types else node
+        return ast.copy_location(self._build_member((node.id,)), node) if (node.id,) in self.types else node
 
-    def _made(self, path: Path) -> ast.expr:
+    def _build_member(self, path: Path) -> ast.expr:
         """A member's parameter, or a struct made of its members."""
         if path in self.members:
             return load(self.members[path])
         names = dict.fromkeys(one[len(path)] for one in self.members if one[: len(path)] == path)
-        parts = [ast.keyword(name, self._made((*path, name))) for name in names]
+        parts = [ast.keyword(name, self._build_member((*path, name))) for name in names]
         return ast.Call(load(self.types[path]), [], parts)
 
 
