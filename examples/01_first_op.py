@@ -17,6 +17,7 @@ import numpy as np
 import taichi as ti
 import torch
 from matplotlib import cbook
+from matplotlib import pyplot as plt
 from PIL import Image
 
 import tinsmith as ts
@@ -25,7 +26,8 @@ parser = argparse.ArgumentParser(description="Find the blur between two pictures
 parser.add_argument("--out", type=Path, default=Path("out/first_op"))
 parser.add_argument("--quick", action="store_true", help="a small picture and few steps, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
-options.out.mkdir(parents=True, exist_ok=True)
+if __name__ == "__main__":
+    options.out.mkdir(parents=True, exist_ok=True)
 ts.init("cpu")
 torch.manual_seed(0)
 
@@ -45,13 +47,15 @@ def blur(image: ti.types.ndarray(), weights: ti.types.ndarray(), blurred: ti.typ
 
 # %% Is it right?
 # The kernel is interpreted number by number, so keep what is checked small.
-print(ts.check(blur, torch.rand(6, 5), torch.rand(3, 2)))
+if __name__ == "__main__":
+    print(ts.check(blur, torch.rand(6, 5), torch.rand(3, 2)))
 
 # %% Two pictures
-SIZE, WIDTH = (64, 7) if options.quick else (256, 15)
-photograph = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)).convert("L")
-photograph = photograph.crop((60, 30, 460, 430)).resize((SIZE, SIZE), Image.Resampling.LANCZOS)
-sharp = torch.from_numpy(np.array(photograph)) / 255
+if __name__ == "__main__":
+    SIZE, WIDTH = (64, 7) if options.quick else (256, 15)
+    photograph = Image.open(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False)).convert("L")
+    photograph = photograph.crop((60, 30, 460, 430)).resize((SIZE, SIZE), Image.Resampling.LANCZOS)
+    sharp = torch.from_numpy(np.array(photograph)) / 255
 
 
 def stroke(width):
@@ -64,33 +68,39 @@ def stroke(width):
     return weights / weights.sum()
 
 
-true = stroke(WIDTH)
-blurred = blur(sharp, true)
+if __name__ == "__main__":
+    true = stroke(WIDTH)
+    blurred = blur(sharp, true)
 
 # %% Looking for the blur
 # Weights are not negative and add up to one: softmax makes such out of any numbers, and torch's part and the kernel's
 # are one program for autograd.
-scores = torch.zeros(WIDTH * WIDTH, requires_grad=True)
-optimizer = torch.optim.Adam([scores], lr=0.3)
-for step in range(40 if options.quick else 150):
-    found = scores.softmax(0).reshape(WIDTH, WIDTH)
-    loss = (blur(sharp, found) - blurred).square().mean()
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    if step % 10 == 0:
-        print(f"step {step:3}  loss {loss.item():.2e}  weights off by {(found - true).abs().sum().item() / 2:.1%}")
+if __name__ == "__main__":
+    scores = torch.zeros(WIDTH * WIDTH, requires_grad=True)
+    optimizer = torch.optim.Adam([scores], lr=0.3)
+    for step in range(40 if options.quick else 150):
+        found = scores.softmax(0).reshape(WIDTH, WIDTH)
+        loss = (blur(sharp, found) - blurred).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 10 == 0:
+            print(f"step {step:3}  loss {loss.item():.2e}  weights off by {(found - true).abs().sum().item() / 2:.1%}")
 
 
-# %% What it looks like: the photograph, the blurred one, the blur that it was, the blur that was found
-def tile(image):
-    """A picture of the size of the photograph, brightest where it is largest."""
-    bright = (255 * image.detach() / image.max()).clamp(0, 255).to(torch.uint8)
-    return Image.fromarray(bright.numpy()).resize((SIZE, SIZE), Image.Resampling.NEAREST)
+# %% What it looks like
+def show(axes, image, title):
+    """A picture in grey under its title, brightest where it is largest."""
+    axes.imshow(image.detach(), cmap="gray", vmin=0)
+    axes.set_title(title, fontsize=11)
+    axes.set_axis_off()
 
 
-sheet = Image.new("L", (4 * SIZE + 24, SIZE), 255)
-for place, image in enumerate([sharp, blurred, true, found]):
-    sheet.paste(tile(image), (place * (SIZE + 8), 0))
-sheet.save(options.out / "blur.png")
-print(f"blur.png is in {options.out}")
+if __name__ == "__main__":
+    figure, panels = plt.subplots(1, 4, figsize=(12, 3.4), layout="constrained")
+    show(panels[0], sharp, "photograph")
+    show(panels[1], blurred, "blurred photograph")
+    show(panels[2], true, f"true blur, {WIDTH} x {WIDTH} weights")
+    show(panels[3], found, "blur found by gradient descent")
+    figure.savefig(options.out / "blur.png", dpi=100)
+    print(f"blur.png is in {options.out}")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import taichi as ti
 import torch
-from PIL import Image, ImageDraw
+from matplotlib import pyplot as plt
 
 import tinsmith as ts
 
@@ -27,7 +27,8 @@ parser = argparse.ArgumentParser(description="A moving average and its gradient,
 parser.add_argument("--out", type=Path, default=Path("out/averaged"))
 parser.add_argument("--quick", action="store_true", help="few and short series, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
-options.out.mkdir(parents=True, exist_ok=True)
+if __name__ == "__main__":
+    options.out.mkdir(parents=True, exist_ok=True)
 ts.init("cpu", default_fp=ti.f64)
 torch.manual_seed(0)
 SERIES, STEPS = (7, 12) if options.quick else (1000, 200)
@@ -146,14 +147,15 @@ def with_gradients(average):
     return found
 
 
-WAYS = {
-    "torch, step by step": with_gradients(in_torch),
-    "Taichi's reverse mode, in one cell": naive,
-    "the same kernel as an op": with_gradients(one_cell),
-    "1. all steps in an array": with_gradients(lambda x, a: all_steps(x, a)[:, -1]),
-    "2. a launch a step": with_gradients(step_by_step),
-    "3. gradient by hand": with_gradients(lambda x, a: by_hand(x, a)[:, -1]),
-}
+if __name__ == "__main__":
+    WAYS = {
+        "torch, step by step": with_gradients(in_torch),
+        "Taichi's reverse mode, in one cell": naive,
+        "the same kernel as an op": with_gradients(one_cell),
+        "1. all steps in an array": with_gradients(lambda x, a: all_steps(x, a)[:, -1]),
+        "2. a launch a step": with_gradients(step_by_step),
+        "3. gradient by hand": with_gradients(lambda x, a: by_hand(x, a)[:, -1]),
+    }
 
 
 def error(found, expected):
@@ -172,30 +174,26 @@ def timed(way, x, a, repeats=5):
     return 1e3 * min(times)
 
 
-exact = WAYS["torch, step by step"](x, a)
-print(f"{SERIES} series of {STEPS} steps, float64")
-print(f"{'':36}{'error':>10}{'ms':>10}")
-for name, way in WAYS.items():
-    wrong = error(way(x, a), exact)
-    print(f"{name:36}{wrong:>10.0e}{timed(way, x, a):>10.2f}  {'right' if wrong < 1e-9 else 'WRONG'}")
+if __name__ == "__main__":
+    exact = WAYS["torch, step by step"](x, a)
+    print(f"{SERIES} series of {STEPS} steps, float64")
+    print(f"{'':36}{'error':>10}{'ms':>10}")
+    for name, way in WAYS.items():
+        wrong = error(way(x, a), exact)
+        print(f"{name:36}{wrong:>10.0e}{timed(way, x, a):>10.2f}  {'right' if wrong < 1e-9 else 'WRONG'}")
 
 
-# %% What it looks like: the gradient of the averages' sum in each step's a, the last steps on the right
-# Black: all that are right, one upon the other. Red: Taichi's.
-def drawn(lines, size=(640, 240)):
-    """Lines of numbers, each with its colour, and a grey one at 0."""
-    image = Image.new("RGB", (2 * size[0], 2 * size[1]), "white")
-    pen, middle = ImageDraw.Draw(image), size[1]
-    most = max(numbers.abs().max().item() for numbers, _ in lines)
-    pen.line([(0, middle), (image.width, middle)], fill="#bbbbbb", width=2)
-    for numbers, colour in lines:
-        across = torch.linspace(20, image.width - 20, len(numbers)).tolist()
-        heights = (middle - 0.9 * middle * numbers / most).tolist()
-        pen.line(list(zip(across, heights, strict=True)), fill=colour, width=5)
-    return image.resize(size, Image.Resampling.LANCZOS)
-
-
-shown = slice(-12, None)  # of those long before the end nothing is left
-found = [(way(x, a)[2][shown], "#c0392b" if way is naive else "black") for way in WAYS.values()]
-drawn(found).save(options.out / "gradients.png")
-print(f"gradients.png is in {options.out}")
+# %% What it looks like: all right ways lie on one line
+if __name__ == "__main__":
+    shown = min(12, STEPS)  # of those long before the end nothing is left
+    figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+    for name, way in WAYS.items():
+        is_right = way is not naive
+        style = {"color": "black", "alpha": 0.5} if is_right else {"color": "#c0392b", "marker": "o"}
+        label = {"torch, step by step": "torch, and all ops"}.get(name) if is_right else f"{name} (wrong)"
+        axes.plot(range(STEPS - shown, STEPS), way(x, a)[2][-shown:], label=label, lw=2, **style)
+    axes.set(title="Gradient of the sum of the last averages", xlabel="time step t", ylabel="derivative by a[t]")
+    axes.axhline(0, color="#bbbbbb", lw=1, zorder=0)
+    axes.legend(frameon=False)
+    figure.savefig(options.out / "gradients.png", dpi=100)
+    print(f"gradients.png is in {options.out}")

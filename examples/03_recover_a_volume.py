@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import torch
-from PIL import Image
+from matplotlib import pyplot as plt
 from torch.nn import functional
 
 import tinsmith as ts
@@ -28,7 +28,8 @@ parser = argparse.ArgumentParser(description="Recover a volume and a transfer fu
 parser.add_argument("--out", type=Path, default=Path("out/recovered"))
 parser.add_argument("--quick", action="store_true", help="small pictures and few steps, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
-options.out.mkdir(parents=True, exist_ok=True)
+if __name__ == "__main__":
+    options.out.mkdir(parents=True, exist_ok=True)
 ts.init("cpu")
 torch.manual_seed(0)
 
@@ -84,9 +85,10 @@ def seen(volume, table, origins, directions, step=0.5 / SIZE, **options):
     return volume_render(volume, table, origins, directions, BOX, step=step, background=WHITE, **options).colour
 
 
-origins, directions = views(SIDE)
-with torch.no_grad():
-    pictures = seen(true_volume(), true_table(), origins, directions)
+if __name__ == "__main__":
+    origins, directions = views(SIDE)
+    with torch.no_grad():
+        pictures = seen(true_volume(), true_table(), origins, directions)
 
 
 # %% A guess
@@ -120,27 +122,28 @@ def psnr(image, truth):
 
 
 # %% Looking for it
-guess = Guess()
-rates = [{"params": guess.values.parameters(), "lr": 0.1}, {"params": [guess.rows], "lr": 0.05}]
-optimizer = torch.optim.Adam(rates, betas=(0.9, 0.99), eps=1e-12)
-schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [rate["lr"] for rate in rates], STEPS + 1, pct_start=0.1)
-known = [tensor[:8].reshape(-1, 3) for tensor in (origins, directions, pictures)]
-begin, sights = time.perf_counter(), []
-for step in range(STEPS + 1):
-    if step % (STEPS // 20) == 0:
-        with torch.no_grad():
-            sights.append(seen(*guess(), origins[8], directions[8]))
-        took, reached = time.perf_counter() - begin, psnr(sights[-1], pictures[8])
-        print(f"step {step:5}  {took:6.1f} s  the view left out: {reached:5.2f} dB", flush=True)
-    pick = torch.randint(len(known[0]), (RAYS,))
-    origin, direction, colour = (tensor[pick] for tensor in known)
-    volume, table = guess()
-    looks = seen(volume, table, origin, direction, step=2 / SIZE, jitter=True)
-    loss = functional.mse_loss(looks, colour) + 0.005 * roughness(volume)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    schedule.step()
+if __name__ == "__main__":
+    guess = Guess()
+    rates = [{"params": guess.values.parameters(), "lr": 0.1}, {"params": [guess.rows], "lr": 0.05}]
+    optimizer = torch.optim.Adam(rates, betas=(0.9, 0.99), eps=1e-12)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, [rate["lr"] for rate in rates], STEPS + 1, pct_start=0.1)
+    known = [tensor[:8].reshape(-1, 3) for tensor in (origins, directions, pictures)]
+    begin, sights = time.perf_counter(), []
+    for step in range(STEPS + 1):
+        if step % (STEPS // 20) == 0:
+            with torch.no_grad():
+                sights.append(seen(*guess(), origins[8], directions[8]))
+            took, reached = time.perf_counter() - begin, psnr(sights[-1], pictures[8])
+            print(f"step {step:5}  {took:6.1f} s  the view left out: {reached:5.2f} dB", flush=True)
+        pick = torch.randint(len(known[0]), (RAYS,))
+        origin, direction, colour = (tensor[pick] for tensor in known)
+        volume, table = guess()
+        looks = seen(volume, table, origin, direction, step=2 / SIZE, jitter=True)
+        loss = functional.mse_loss(looks, colour) + 0.005 * roughness(volume)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
 
 
 # %% What was found
@@ -157,23 +160,36 @@ def density_in(volume, table):
     return torch.lerp(table[before, 3], table[before + 1, 3], row - before)
 
 
-def strip(table):
-    """A table as a picture: what a fifth of the box's side looks like that is full of each value."""
-    opacity = 1 - torch.exp(-0.4 * table[:, 3:])
-    return (opacity * table[:, :3] + (1 - opacity)).repeat_interleave(8, 0).expand(24, -1, -1)
+def show(images, titles, name, columns):
+    """Pictures under their titles, as a file."""
+    rows = -(-len(images) // columns)
+    figure, panels = plt.subplots(rows, columns, figsize=(2.2 * columns, 2.5 * rows), layout="constrained")
+    for axes, image, title in zip(panels.flat, images, titles, strict=True):
+        axes.imshow(image.clamp(0, 1))
+        axes.set_title(title, fontsize=11)
+        axes.set_axis_off()
+    figure.savefig(options.out / name, dpi=100)
 
 
-def sheet(images):
-    """Pictures beside each other as one, three times as large."""
-    row = torch.cat([functional.pad(image, (0, 0, 2, 2, 2, 2), value=1.0) for image in images], dim=1)
-    pixels = (row.clamp(0, 1) * 255).round().to(torch.uint8)
-    return Image.fromarray(pixels.numpy()).resize((3 * row.shape[1], 3 * row.shape[0]), Image.Resampling.NEAREST)
+def plot_table(axes, table, title):
+    """The density that a table gives each value, above the colour."""
+    value = torch.linspace(0, 1, ROWS)
+    axes.plot(value, table[:, 3], color="black")
+    axes.bar(value, table[:, 3].clamp(min=0.4), width=1 / (ROWS - 1), color=table[:, :3].clamp(0, 1).tolist())
+    axes.set(title=title, xlabel="value", ylabel="density")
 
 
-with torch.no_grad():
-    found = guess()
-sheet(pictures[:8]).save(options.out / "views.png")
-sheet([*sights[:4], sights[-1], pictures[8]]).save(options.out / "left_out.png")
-sheet([strip(found[1]), strip(true_table())]).save(options.out / "tables.png")
-print(f"densities agree: correlation {agreement(*found, true_volume(), true_table()):.3f}")
-print(f"views.png, left_out.png and tables.png are in {options.out}")
+if __name__ == "__main__":
+    with torch.no_grad():
+        found = guess()
+    titles = [f"view {number}" for number in range(1, 9)]
+    show(pictures[:8], titles, "views.png", columns=4)
+    every = STEPS // 20
+    titles = [*(f"after {number * every} steps" for number in range(4)), f"after {STEPS} steps", "truth"]
+    show([*sights[:4], sights[-1], pictures[8]], titles, "left_out.png", columns=6)
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
+    plot_table(left, found[1], "transfer function that was found")
+    plot_table(right, true_table(), "true transfer function")
+    figure.savefig(options.out / "tables.png", dpi=100)
+    print(f"densities agree: correlation {agreement(*found, true_volume(), true_table()):.3f}")
+    print(f"views.png, left_out.png and tables.png are in {options.out}")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import taichi as ti
 import torch
-from PIL import Image, ImageDraw
+from matplotlib import pyplot as plt
 
 import tinsmith as ts
 
@@ -22,7 +22,8 @@ parser = argparse.ArgumentParser(description="A robot of springs learns to walk.
 parser.add_argument("--out", type=Path, default=Path("out/walk"))
 parser.add_argument("--quick", action="store_true", help="a little training only, for tests")
 options, _ = parser.parse_known_args()  # a notebook has arguments of its own
-options.out.mkdir(parents=True, exist_ok=True)
+if __name__ == "__main__":
+    options.out.mkdir(parents=True, exist_ok=True)
 ts.init("cpu", default_fp=ti.f64)
 torch.set_default_dtype(torch.float64)
 torch.manual_seed(0)
@@ -100,8 +101,9 @@ class Robot:
 
 
 # %% The module, and a network that drives it
-robot = Robot(nodes, springs, STEPS)
-walk = ts.Tin(robot, on_tensors=True)  # the kernel as an op, with a gradient generated from its source
+if __name__ == "__main__":
+    robot = Robot(nodes, springs, STEPS)
+    walk = ts.Tin(robot, on_tensors=True)  # the kernel as an op, with a gradient generated from its source
 
 
 class Controller(torch.nn.Module):
@@ -123,42 +125,42 @@ def travelled(x):
     return x[-1, :, 0].mean() - x[0, :, 0].mean()
 
 
-controller = Controller()
-optimizer = torch.optim.Adam(controller.parameters(), lr=0.002)
-with torch.no_grad():
-    before = walk(controller())
-for step in range(TRAINING + 1):
-    way = travelled(walk(controller()))
-    optimizer.zero_grad()
-    (-way).backward()
-    optimizer.step()
-    if step % 20 == 0:
-        print(f"step {step:3}: {100 * way.item():5.1f} cm", flush=True)
-with torch.no_grad():
-    after = walk(controller())
+if __name__ == "__main__":
+    controller = Controller()
+    optimizer = torch.optim.Adam(controller.parameters(), lr=0.002)
+    with torch.no_grad():
+        before = walk(controller())
+    for step in range(TRAINING + 1):
+        way = travelled(walk(controller()))
+        optimizer.zero_grad()
+        (-way).backward()
+        optimizer.step()
+        if step % 20 == 0:
+            print(f"step {step:3}: {100 * way.item():5.1f} cm", flush=True)
+    with torch.no_grad():
+        after = walk(controller())
 
 
-# %% What it looks like: above the first try, below the last, each seen five times
-def drawn(x, shots=5, scale=800):
+# %% What it looks like: before and after training, each seen five times
+def draw(axes, x, title, shots=5):
     """The body at some steps, from pale to dark, the way of its middle, and the floor."""
-    image = Image.new("RGB", (1280, 240), "white")
-    pen = ImageDraw.Draw(image)
-
-    def place(point):
-        return 40 + scale * point[0].item(), 220 - scale * point[1].item()
-
-    pen.line([(0, 222), (1280, 222)], fill="#888888", width=3)
-    pen.line([place(point) for point in x.mean(1)], fill="#c0392b", width=4)
+    axes.axhline(0, color="#888888", lw=2)
+    axes.plot(*x.mean(1).T, color="#c0392b", lw=2, zorder=3, label="path of the middle")
     for shot in range(shots):
-        body = x[shot * (len(x) - 1) // (shots - 1)]
-        shade = 210 - 200 * shot // (shots - 1)
-        for a, b in pairs:
-            pen.line([place(body[a]), place(body[b])], fill=(shade, shade, shade), width=6)
-    return image.resize((640, 120), Image.Resampling.LANCZOS)
+        step = shot * (len(x) - 1) // (shots - 1)
+        shade = str(0.8 - 0.8 * shot / (shots - 1))
+        for place, (a, b) in enumerate(pairs):
+            label = f"at {robot.dt * step:.1f} s" if place == 0 else None
+            axes.plot(*x[step, [a, b]].T, color=shade, lw=2, label=label)
+    axes.set(title=f"{title}: {100 * travelled(x):.1f} cm in {robot.dt * STEPS:.1f} s", ylabel="height, m")
+    axes.set(xlim=(-0.05, 1.5), ylim=(-0.02, 0.25), aspect="equal")
 
 
-sheet = Image.new("RGB", (640, 240))
-sheet.paste(drawn(before), (0, 0))
-sheet.paste(drawn(after), (0, 120))
-sheet.save(options.out / "walk.png")
-print(f"walk.png is in {options.out}")
+if __name__ == "__main__":
+    figure, (above, below) = plt.subplots(2, figsize=(9, 4.4), layout="constrained", sharex=True)
+    draw(above, before, "Before training")
+    draw(below, after, f"After {TRAINING} steps of Adam")
+    below.set_xlabel("distance, m")
+    above.legend(loc="upper right", fontsize=8, frameon=False, ncols=2)
+    figure.savefig(options.out / "walk.png", dpi=100)
+    print(f"walk.png is in {options.out}")
