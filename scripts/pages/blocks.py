@@ -2,9 +2,11 @@
 
 A page's ```python and ```sh blocks are one program, run from top to bottom. What the marks say:
 
-    <!-- output -->              below a block: here comes what it printed
-    <!-- output: ShapeError -->  below a block that must end with this error: here comes what it said
+    <!-- output -->              below a block: what it printed follows, in a block of text that `docs write` writes
+    <!-- output: ShapeError -->  below a block that must end with this error: what it said follows
     <!-- output: 1 -->           the same below a block of shell that must end with this exit code
+    <!-- output, varies -->      its numbers are others in each run, as times are: they are not compared
+    <!-- output, any -->         it is another one in each run, or on each machine: that there is one is enough
     <!-- not run: why -->        above a block that cannot run here (a shell block without output never runs)
 
 A block with `title="swarm.py"` after its language is a file of that name, which later blocks of shell may name.
@@ -14,6 +16,7 @@ A block with `title="swarm.py"` after its language is a file of that name, which
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import textwrap
@@ -25,9 +28,14 @@ ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(
     r"(?P<why><!-- not run: [^\n]+ -->\n\s*)?"
     r"^(?P<indent> *)```(?P<language>python|sh)(?P<info>[^\n]*)\n(?P<text>.*?)^(?P=indent)```[ ]*$"
-    r"(?:\s*<!-- (?P<shown>output)(?:: (?P<error>\w+))? -->)?",
+    r"(?P<mark>\s*<!-- (?P<shown>output)(?:: (?P<error>\w+))?(?:, (?P<varies>varies|any))? -->"
+    r"(?P<written>\s*^(?P=indent)(?P<ticks>```+)text\n(?P<output>.*?)^(?P=indent)(?P=ticks)[ ]*$)?)?",
     re.DOTALL | re.MULTILINE,
 )
+
+
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d[\d.,]*(?:e[+-]?\d+)?")
+_FLOAT = re.compile(r"\d+(?:\.\d*)?e[+-]?\d+|\d+\.\d+")
 
 
 class Block(NamedTuple):
@@ -55,20 +63,96 @@ def commands_of(page: str) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
+class Output(NamedTuple):
+    """What a page shows below a block: its text, and what may differ in a run: "", "varies" (numbers) or "any"."""
+
+    text: str
+    varies: str
+
+    def is_of(self, printed: str) -> bool:
+        """Whether a program that printed this has the output that the page shows."""
+        if self.varies == "any":
+            return bool(self.text)
+        if self.varies:
+            return _NUMBER.sub("#", self.text).split() == _NUMBER.sub("#", printed).split()
+        return _round_alike(self.text, printed)
+
+
+def shown_outputs(page: str) -> list[Output]:
+    """What a page shows below each block that runs, in their order; the text is "" where nothing is shown."""
+    matches = [match for match in _FENCE.finditer(page) if _runs(match)]
+    return [Output(textwrap.dedent(match["output"] or ""), match["varies"] or "") for match in matches]
+
+
 def with_outputs(page: str, outputs: list[str]) -> str:
-    """The page with each mark replaced by what its block printed."""
+    """The page with what its blocks printed; what is shown stays where it differs only in what may."""
     rest = iter(outputs)
 
-    def replaced(match: re.Match[str]) -> str:
+    def write(match: re.Match[str]) -> str:
         if not _runs(match):
             return match[0]
-        output = next(rest)
+        printed = next(rest).rstrip()
         if not match["shown"]:
             return match[0]
-        shown = textwrap.indent(f"``` {{ .text .output }}\n{output.rstrip()}\n```", match["indent"])
-        return f"{match[0][: match[0].rindex('<!-- output')].rstrip()}\n\n{shown}"
+        if match["written"] and Output(textwrap.dedent(match["output"]), match["varies"] or "").is_of(printed):
+            return match[0]
+        end = match.start("written") if match["written"] else match.end()
+        ticks = "`" * max(3, 1 + max(map(len, re.findall("`+", printed)), default=0))
+        lines = "\n".join(line.rstrip() for line in printed.splitlines())
+        shown = textwrap.indent(f"{ticks}text\n{lines}\n{ticks}", match["indent"])
+        return f"{page[match.start() : end]}\n\n{shown}"
 
-    return _FENCE.sub(replaced, page)
+    return _FENCE.sub(write, page)
+
+
+def without_outputs(page: str) -> str:
+    """The page with its marks alone."""
+    return _FENCE.sub(
+        lambda match: page[match.start() : match.start("written")] if match["written"] else match[0], page
+    )
+
+
+def as_the_site_has_it(page: str) -> str:
+    """The page with its outputs set as such, and without marks."""
+
+    def style(match: re.Match[str]) -> str:
+        if not match["written"]:
+            return match[0]
+        start = f"{match['indent']}{match['ticks']} {{ .text .output }}"
+        block = match["written"].strip().partition("\n")[2]
+        return f"{page[match.start() : match.start('mark')]}\n\n{start}\n{block}"
+
+    return _FENCE.sub(style, page)
+
+
+class Cell(NamedTuple):
+    """A piece of a page as a notebook has it: prose, or a program with what it printed."""
+
+    is_program: bool
+    text: str
+    output: str = ""
+
+
+def cells_of(page: str) -> list[Cell]:
+    """The page in pieces: blocks of Python that run are programs, all else is prose."""
+    cells, end = list[Cell](), 0
+    for match in _FENCE.finditer(page):
+        if match["language"] != "python" or not _runs(match):
+            continue
+        prose = page[end : match.start()].strip()
+        cells += [Cell(False, prose)] if prose else []
+        cells.append(Cell(True, textwrap.dedent(match["text"]).strip(), textwrap.dedent(match["output"] or "")))
+        end = match.end()
+    prose = page[end:].strip()
+    return cells + ([Cell(False, prose)] if prose else [])
+
+
+def _round_alike(one: str, other: str) -> bool:
+    """Whether texts differ in the last digits of floats alone, as they may on another processor."""
+    if _FLOAT.sub("#", one).split() != _FLOAT.sub("#", other).split():
+        return False
+    pairs = zip(_FLOAT.findall(one), _FLOAT.findall(other), strict=True)
+    return all(math.isclose(float(a), float(b), rel_tol=1e-3, abs_tol=1e-6) for a, b in pairs)
 
 
 def _runs(match: re.Match[str]) -> bool:

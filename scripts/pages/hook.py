@@ -1,4 +1,4 @@
-"""The hook that mkdocs calls: outputs go below their programs, and links that leave docs/ lead to copies in the site.
+"""The hook that mkdocs calls: outputs are set as such, and links that leave docs/ lead to copies in the site.
 
 A page of docs/ links to files of the repository as a code host would have it (`../../tests/...`). In the site such
 a file is a page of its own below repository/: Markdown as it is, other text as code, pictures as pictures.
@@ -15,25 +15,24 @@ from mkdocs.structure.files import File
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # mkdocs loads this file by its path
 
-from pages.blocks import ROOT, with_outputs
-from pages.programs import PageError, outputs_of, run
+from pages.blocks import ROOT, as_the_site_has_it
 
 _LINK = re.compile(r"(?<=\]\()(?P<target>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 _WHOLE = re.compile(r"(?<!!)\[(?P<words>[^\]]+)\]\((?P<target>[^)#\s]+)\)")
 _FENCED = re.compile(r"(^ *```.*?^ *```)", re.DOTALL | re.MULTILINE)
 _PICTURES = (".png", ".jpg", ".svg", ".gif")
 _LANGUAGES = {".py": "python", ".toml": "toml", ".yml": "yaml", ".json": "json"}
+_CHANGELOG = "about/changelog.md"
+_PRIVATE_TITLE = re.compile(r' title="[^"]*\btinsmith(?:\.\w+)*\._[^"]*"')
 _HIDDEN = "---\nsearch:\n  exclude: true\n---\n\n"
 
 
 def on_files(files, config):
-    """Add the files outside docs/ that its pages link to, and those that these link to."""
-    waiting = [f"docs/{file.src_uri}" for file in files if file.src_uri.endswith(".md")]
-    troubles = run([ROOT / page for page in waiting if "<!-- output" in (ROOT / page).read_text(encoding="utf-8")])
-    if troubles:
-        raise PageError(
-            "\n\n".join(f"{page.relative_to(ROOT)} does not run:\n{text}" for page, text in troubles.items())
-        )
+    """Add the changelog, the files outside docs/ that pages link to, and those that these link to."""
+    pages = [file.src_uri for file in files if file.src_uri.endswith(".md")]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    files.append(File.generated(config, _CHANGELOG, content=changelog))
+    waiting = ["CHANGELOG.md", *(f"docs/{page}" for page in pages)]
     while waiting:
         origin = waiting.pop()
         text = (ROOT / origin).read_text(encoding="utf-8")
@@ -50,13 +49,29 @@ def on_page_markdown(markdown, page, config, files):
     """A page as the site shows it."""
     uri = page.file.src_uri
     origin = uri.removeprefix("repository/") if uri.startswith("repository/") else f"docs/{uri}"
-    if not uri.startswith("repository/") and "<!-- output" in markdown:
-        markdown = with_outputs(markdown, outputs_of(ROOT / origin))
+    origin = "CHANGELOG.md" if uri == _CHANGELOG else origin
+    if not uri.startswith("repository/"):
+        markdown = as_the_site_has_it(markdown)
+    page.meta.setdefault("search", {"boost": _boost(uri)})
     pieces = _FENCED.split(markdown)  # code, with nothing to be rewritten, at odd places
     pieces[::2] = [
         _LINK.sub(lambda link: _rewritten(link, origin, uri), _unfoldered(piece, origin)) for piece in pieces[::2]
     ]
     return "".join(pieces)
+
+
+def _boost(uri: str) -> float:
+    """How much a page counts in a search: what a name is stands before where it is used."""
+    if uri == "reference/op.md":
+        return 4.0
+    if uri.startswith("reference/") and not uri.startswith("reference/lint/"):
+        return 2.0
+    return 0.5 if uri.startswith("about/decisions/") else 1.0
+
+
+def on_post_page(output, page, config):
+    """Types in signatures, without the modules that they are defined in: those are nobody's to import from."""
+    return _PRIVATE_TITLE.sub("", output)  # here, since mkdocstrings resolves links after on_page_content
 
 
 def _links(text: str):
@@ -90,6 +105,8 @@ def _resolved(origin: str, target: str) -> str | None:
 
 def _uri(target: str) -> str:
     """Where a file of the repository stands in the site's sources."""
+    if target == "CHANGELOG.md":
+        return _CHANGELOG
     if target.startswith("docs/"):
         return target.removeprefix("docs/")
     return f"repository/{target}" if target.endswith((".md", *_PICTURES)) else f"repository/{target}.md"

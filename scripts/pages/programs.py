@@ -1,7 +1,8 @@
 """Programs: run the blocks of pages, each page in a process and a folder of its own, once for what they depend on.
 
-Outputs are kept in .cache/docs under a digest of the blocks, of this machinery and of all of tinsmith: the tests and
-the build run a page once between them, and a build after a change of words runs nothing.
+Outputs are kept in .cache/docs under a digest of the blocks, of this machinery and of all of tinsmith: after a change
+of words nothing runs. `./scripts/docs write` writes them into the pages, and a test compares them; a build of the site
+runs nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from .blocks import ROOT, Block, blocks_of
+from .blocks import ROOT, Block, blocks_of, with_outputs
 
 CACHE = ROOT / ".cache" / "docs"
 _PLAY = Path(__file__).with_name("play.py")
@@ -51,6 +52,26 @@ def run(pages: Sequence[Path]) -> dict[Path, str]:
             if folders:
                 subprocess.run([sys.executable, _PLAY, *folders.values()], env=_environment(), check=True)
             return {page: text for page, folder in folders.items() if (text := _trouble(folder, blocks[page]))}
+
+
+def pages_with_programs() -> list[Path]:
+    """All pages whose blocks run: kernels of the pages of lint rules are linted instead."""
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    linted = set((ROOT / "docs" / "reference" / "lint").glob("TS*.md"))
+    return [page for page in pages if page not in linted and _read(page)]
+
+
+def write_outputs() -> None:
+    """Write below each marked block what it printed; PageError when one does not run."""
+    pages = pages_with_programs()
+    troubles = run(pages)
+    for page in (page for page in pages if page not in troubles):
+        text = page.read_text(encoding="utf-8")
+        written = with_outputs(text, outputs_of(page))
+        if written != text:
+            page.write_text(written, encoding="utf-8")
+    if troubles:
+        raise PageError("\n\n".join(f"{page} does not run:\n{trouble}" for page, trouble in troubles.items()))
 
 
 def _trouble(folder: Path, blocks: list[Block]) -> str:

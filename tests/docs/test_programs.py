@@ -1,14 +1,16 @@
-"""Every block of Python on every page runs, from top to bottom, as it stands. (The README's: tests/test_readme.py.)"""
+"""Every block of Python on every page runs, from top to bottom, as it stands, and prints what the page shows.
+
+The README's: tests/test_readme.py.
+"""
 
 import re
 
 import pytest
-from pages.blocks import ROOT, blocks_of, with_outputs
-from pages.programs import PageError, outputs_of, run
+from pages.blocks import ROOT, Output, as_the_site_has_it, blocks_of, shown_outputs, with_outputs, without_outputs
+from pages.programs import PageError, outputs_of, pages_with_programs, run
 
-LINTED = (ROOT / "docs" / "reference" / "lint").glob("TS*.md")  # their kernels are linted, test_rule_pages.py
-PAGES = sorted(set((ROOT / "docs").rglob("*.md")) - set(LINTED))
-WITH_PROGRAMS = [page for page in PAGES if blocks_of(page.read_text(encoding="utf-8"))]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+WITH_PROGRAMS = pages_with_programs()
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +26,12 @@ def test_a_page_runs(page, troubles):
     text = page.read_text(encoding="utf-8")
     outputs = outputs_of(page)
     assert len(outputs) == len(blocks_of(text))
-    for block, output in zip(blocks_of(text), outputs, strict=True):
-        assert output.strip() or not block.is_shown, f"{block.name} prints nothing, where output is to be shown"
+    for block, shown, output in zip(blocks_of(text), shown_outputs(text), outputs, strict=True):
+        if block.is_shown:
+            assert output.strip(), f"{block.name} prints nothing, where output is to be shown"
+            assert shown.is_of(output), (
+                f"run ./scripts/docs write: {block.name} shows\n{shown.text}\nand prints\n{output}"
+            )
 
 
 def test_every_mark_belongs_to_a_block():
@@ -33,6 +39,14 @@ def test_every_mark_belongs_to_a_block():
         text = page.read_text(encoding="utf-8")
         shown = sum(block.is_shown for block in blocks_of(text))
         assert len(re.findall(r"^ *<!-- output\b", text, re.MULTILINE)) == shown, page
+
+
+def test_comments_of_commands_are_not_cut():
+    """A column of the site has 79 letters where the window has 1,280 pixels."""
+    shells = re.compile(r"^ *```sh[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+    for page in PAGES:
+        for text in shells.findall(page.read_text(encoding="utf-8")):
+            assert not [line for line in text.splitlines() if " # " in line and len(line) > 79], page
 
 
 PAGE = """# A page
@@ -84,9 +98,45 @@ def a_page(monkeypatch, tmp_path):
 def test_outputs_come_where_they_are_marked(a_page):
     outputs = outputs_of(a_page(PAGE))
     assert outputs == ["42", "ValueError: 6 is refused", "x = 6\nprint(x * 7)"]
-    shown = with_outputs(PAGE, outputs)
-    assert "print(x * 7)\n```\n\n``` { .text .output }\n42\n```\n\nWords between." in shown
-    assert "<!-- output" not in shown and "this is no Python" in shown
+    written = with_outputs(PAGE, outputs)
+    assert "<!-- output -->\n\n```text\n42\n```\n\nWords between." in written
+    assert "<!-- output: ValueError -->\n\n```text\nValueError: 6 is refused\n```\n" in written
+    assert [one.text for one in shown_outputs(written)] == [f"{one}\n" for one in outputs]
+    assert blocks_of(written) == blocks_of(PAGE) and without_outputs(written) == PAGE
+    assert with_outputs(written, outputs) == written
+    site = as_the_site_has_it(written)
+    assert "print(x * 7)\n```\n\n``` { .text .output }\n42\n```\n\nWords between." in site
+    assert "<!-- output" not in site and "this is no Python" in site
+
+
+def test_an_output_that_is_another_one_is_written_again():
+    page = "```python\nprint(1)\n```\n<!-- output -->\n"
+    written = with_outputs(page, ["```\nold\n```"])
+    assert "<!-- output -->\n\n````text\n```\nold\n```\n````\n" in written
+    assert shown_outputs(written) == [Output("```\nold\n```\n", "")]
+    assert with_outputs(written, ["new"]) == with_outputs(page, ["new"])
+    varying = with_outputs(page.replace("output", "output, varies"), ["took 3.1 ms"])
+    assert with_outputs(varying, ["took 12 ms"]) == varying
+    assert "took 12 s" in with_outputs(varying, ["took 12 s"])
+
+
+@pytest.mark.parametrize(
+    ("shown", "varies", "printed", "is_same"),
+    [
+        ("1.5 ms\n", "", "1.5 ms", True),
+        ("1.5 ms\n", "", "1.6 ms", False),
+        ("[0.38421, 3]  1e-10\n", "", "[0.38422, 3] 2.5e-09", True),
+        ("[0.38421, 3]\n", "", "[0.38421, 4]", False),
+        ("1.5 of 2.5\n", "", "1.5", False),
+        ("a  1.5 ms\n", "varies", "a 11,000.25 ms", True),
+        ("<op at 0x7f>\n", "varies", "<op at 0x81>", True),
+        ("1.5 ms\n", "varies", "1.5 us", False),
+        ("1.5 ms\n", "any", "what", True),
+        ("", "any", "what", False),
+    ],
+)
+def test_what_may_differ(shown, varies, printed, is_same):
+    assert Output(shown, varies).is_of(printed) == is_same
 
 
 def test_a_command_that_is_meant_to_fail_shows_what_it_printed(a_page):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from pages.blocks import ROOT
 
 pytest.importorskip("mkdocs", reason="the site is built where the docs extra is installed")
-pytestmark = pytest.mark.timeout(900)  # on a cold cache the build runs the programs of all pages
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +48,33 @@ def test_examples_of_docstrings_are_code(site):
     )  # a prompt that was read as prose
 
 
+def test_types_in_signatures_are_links_and_no_name_is_private(site):
+    page = (site / "reference" / "check" / "index.html").read_text(encoding="utf-8")
+    assert re.search(r'class="autorefs autorefs-internal"[^>]*href="[^"]*#tinsmith.Finding"', page)
+    for path in (site / "reference").glob("*/index.html"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.findall(r'(?:title|href)="[^"]*tinsmith(?:\.\w+)*\._[^"]*"', text), path
+        signatures = re.findall(r'class="doc-signature.*?</pre>', text, re.DOTALL)
+        words = [re.sub(r"<[^>]+>", "", one) for one in signatures]
+        # `_auto_clear` is an argument of Stannum's.
+        assert not [one for one in words if re.search(r"(?<!\w)_(?!auto_clear)[A-Za-z]\w*", one)], path
+
+
+def test_the_page_of_a_name_stands_first_in_a_search(site):
+    docs = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
+    boosts = {one["location"]: one.get("boost", 1) for one in docs}
+    assert boosts["reference/op/"] > boosts["reference/scan/"] > boosts["guide/"] > boosts["about/decisions/blocks/"]
+    assert any(one["location"].startswith("reference/op/") and "ts.op" in one["text"] for one in docs)
+
+
+def test_the_changelog_is_in_the_site(site):
+    page = (site / "about" / "changelog" / "index.html").read_text(encoding="utf-8")
+    assert "0.1.0" in page and 'href="../../reference/torch/"' in page
+
+
 def test_outputs_are_below_their_programs(site):
     page = (site / "reference" / "errors" / "index.html").read_text(encoding="utf-8")
-    assert "n was 1024" in page and "&lt;!-- output" not in page
+    assert "n was 1024" in page and "&lt;!-- output" not in page and '<div class="output highlight">' in page
 
 
 def test_nothing_is_asked_of_another_computer(site):

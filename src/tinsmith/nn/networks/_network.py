@@ -19,7 +19,7 @@ from ._alignment import Columns, columns_of
 from ._checks import check_counts, check_dtype, entering, unfit_params
 from ._mlp import Mlp
 
-_Config = Section | Mapping[str, Any] | str | Path | None
+ConfigLike = Section | Mapping[str, Any] | str | Path | None
 
 
 class NetworkWithInputEncoding(torch.nn.Module):
@@ -74,8 +74,8 @@ class NetworkWithInputEncoding(torch.nn.Module):
         self,
         n_input_dims: int,
         n_output_dims: int,
-        encoding_config: _Config = None,
-        network_config: _Config = None,
+        encoding_config: ConfigLike = None,
+        network_config: ConfigLike = None,
         seed: int = 1337,
         *,
         dtype: torch.dtype | None = None,
@@ -176,7 +176,7 @@ class Network(torch.nn.Module):
         self,
         n_input_dims: int,
         n_output_dims: int,
-        network_config: _Config = None,
+        network_config: ConfigLike = None,
         seed: int = 1337,
         *,
         dtype: torch.dtype | None = None,

@@ -114,11 +114,11 @@ def weights_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return optimizer.weights() if isinstance(optimizer, Wrapper) else parameters_of(optimizer)
 
 
-class _Averaging(Protocol):
+class AveragingOptimizer(Protocol):
     def averaged(self) -> contextlib.AbstractContextManager[None]: ...
 
 
-def averaged(optimizer: torch.optim.Optimizer | _Averaging) -> contextlib.AbstractContextManager[None]:
+def averaged(optimizer: torch.optim.Optimizer | AveragingOptimizer) -> contextlib.AbstractContextManager[None]:
     """Within, the parameters hold the weights meant for inference; afterwards their own again.
 
     These are the averages of EMA and Average and the slow weights of Lookahead, however deeply wrapped, also of a

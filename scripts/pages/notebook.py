@@ -1,0 +1,52 @@
+"""The notebook of "Taichi in ten minutes": the page as cells with their outputs, so that neither says anything else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .blocks import ROOT, Cell, cells_of
+
+PAGE = ROOT / "docs" / "start" / "taichi.md"
+NOTEBOOK = PAGE.with_suffix(".ipynb")
+_METADATA = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def notebook() -> str:
+    """The notebook's text, in the format 4.5."""
+    cells = cells_of(PAGE.read_text(encoding="utf-8"))
+    counts = iter(range(1, len(cells) + 1))
+    made = [
+        _program(cell, next(counts), place) if cell.is_program else _prose(cell, place)
+        for place, cell in enumerate(cells)
+    ]
+    whole = {"cells": made, "metadata": _METADATA, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+
+def write() -> None:
+    """Write it beside the page."""
+    NOTEBOOK.write_text(notebook(), encoding="utf-8")
+
+
+def _prose(cell: Cell, place: int) -> dict[str, Any]:
+    return {"cell_type": "markdown", "id": f"cell-{place}", "metadata": {}, "source": _lines(cell.text)}
+
+
+def _program(cell: Cell, count: int, place: int) -> dict[str, Any]:
+    printed = {"name": "stdout", "output_type": "stream", "text": _lines(cell.output)}
+    return {
+        "cell_type": "code",
+        "execution_count": count,
+        "id": f"cell-{place}",
+        "metadata": {},
+        "outputs": [printed] if cell.output else [],
+        "source": _lines(cell.text),
+    }
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)

@@ -1,0 +1,41 @@
+"""The notebook is the page, with the outputs that the page shows; its cells run in an interactive Python, too."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from pages import notebook
+from pages.blocks import cells_of, shown_outputs
+
+RUN = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+for cell in json.load(open(sys.argv[1]))["cells"]:
+    if cell["cell_type"] == "code":
+        shell.run_cell("".join(cell["source"]), store_history=True).raise_error()
+"""
+
+
+def test_it_is_that_of_the_page():
+    assert notebook.NOTEBOOK.read_text(encoding="utf-8") == notebook.notebook(), "run ./scripts/docs write"
+
+
+def test_it_has_every_program_with_its_output():
+    page = notebook.PAGE.read_text(encoding="utf-8")
+    cells = json.loads(notebook.notebook())["cells"]
+    programs = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(programs) == sum(cell.is_program for cell in cells_of(page)) > 4
+    outputs = ["".join(cell["outputs"][0]["text"]) if cell["outputs"] else "" for cell in programs]
+    assert outputs == [one.text for one in shown_outputs(page)] and all(outputs[place] for place in (0, 2))
+    assert "<!-- output" not in json.dumps(cells) and "```python" not in json.dumps(cells)
+
+
+def test_it_runs_in_a_notebook(tmp_path):
+    """Where a kernel's source is in no file."""
+    pytest.importorskip("IPython")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, notebook.NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
