@@ -160,6 +160,7 @@ SCRIPTS = [
     "scripts/matrix",
     "scripts/readme",
     "scripts/release",
+    "scripts/words",
     ".ci/run",
 ]
 
