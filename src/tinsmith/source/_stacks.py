@@ -14,7 +14,9 @@ from typing import Any
 
 from ._bounds import Bounds
 from ._definitions import Loop, assigned_names
+from ._effects import changes_of
 from ._loops import is_static
+from ._nodes import names_in, root
 from ._read import Source
 from ._walk import walk
 
@@ -120,10 +122,9 @@ def _is_carried(name: str, loops: Loops) -> bool:
 
 def _makes(statement: ast.stmt, name: str) -> bool:
     """Whether a statement gives a local a value without reading its old one."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else []
-    value = statement.value if isinstance(statement, ast.Assign) else statement
-    is_target = any(isinstance(target, ast.Name) and target.id == name for target in targets)
-    return is_target and not any(isinstance(n, ast.Name) and n.id == name for n in walk(value))
+    plain = [one for one in changes_of(statement) if one.is_plain and isinstance(one.target, ast.Name)]
+    is_target = any(root(one.target) == name for one in plain)
+    return is_target and not any(name in names_in(one.value) for one in plain if one.value is not None)
 
 
 def _holds_loop(statement: ast.stmt) -> bool:

@@ -10,7 +10,7 @@ import ast
 import linecache
 from typing import NamedTuple
 
-from ...source import parse_module, resolve_callee
+from ...source import changes_of, parse_module, resolve_callee
 from ._columns import column_of
 
 _KEEP = frozenset(
@@ -57,14 +57,9 @@ def _cuts(path: str) -> dict[int, Cut]:
 
 
 def _find_changed_target(stmt: ast.AST) -> ast.expr | None:
-    match stmt:
-        case ast.Assign(targets=[ast.Name() | ast.Subscript() | ast.Attribute() as target]):
-            return target
-        case ast.AugAssign(target=target):
-            return target
-        case ast.Expr(value=ast.Call(args=[target, _])):
-            return target
-    return None
+    """The one location that a statement changes; none where the type of what it is given is written out."""
+    changes = [] if isinstance(stmt, ast.AnnAssign) else changes_of(stmt.value if isinstance(stmt, ast.Expr) else stmt)
+    return changes[0].target if len(changes) == 1 else None
 
 
 def _keeps_floats(node: ast.AST) -> bool:

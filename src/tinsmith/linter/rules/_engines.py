@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import dynamic, find_carried, root, walk
+from ...source import changes_of, dynamic, find_carried, root, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 
@@ -17,9 +17,10 @@ def atomics(subject: Subject) -> Iterator[Finding]:
     for spot in subject.spots:
         for node in spot.expressions:
             name = subject.resolve_builtin(node)
-            if not (isinstance(node, ast.Call) and name.startswith("atomic_") and node.args):
+            changes = changes_of(node) if name.startswith("atomic_") else []
+            if not changes:
                 continue
-            array = root(node.args[0])
+            array = root(changes[0].target)
             if name in ("atomic_min", "atomic_max") and array not in subject.integers:
                 words = f"`{name}`: {BOTH} give every candidate the whole gradient, not the one that won"
                 yield subject.finding("TS401", "warning", node, words, "", ENGINES)

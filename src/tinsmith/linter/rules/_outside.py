@@ -18,6 +18,7 @@ from ...source import (
     Scope,
     affine_of,
     called_function,
+    changes_of,
     combine,
     definitions,
     get_iterable,
@@ -70,10 +71,8 @@ class _Certain:
         self.subject = subject
         self.shapes = _shapes(subject)
         self.single = definitions(subject.tree).single
-        stores = (node for node in subject.source.nodes if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign))
-        targets = (target for one in stores for target in getattr(one, "targets", [getattr(one, "target", None)]))
-        names = (node for target in targets for node in walk(target) if isinstance(node, ast.Name))
-        self.assigned = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+        targets = (one.target for node in subject.source.nodes for one in changes_of(node))
+        self.assigned = {target.id for target in targets if isinstance(target, ast.Name)}
         self.sizes = {atom for shape in self.shapes.values() for size in shape if size for atom in size.terms}
 
     def findings(self) -> Iterator[Finding]:

@@ -25,8 +25,10 @@ from ._rules import (
     FLOAT_UNARY,
     INTEGER_BINARY,
     RECTIFIERS,
+    SINGULAR,
     integer_power,
     integer_unary,
+    keep_zero_cotangents,
     shift,
 )
 from ._watch import Missing, Watch, watch_results
@@ -130,8 +132,13 @@ class Expressions:
         return missing
 
     def _watch_results(self, operator: str, kind: str, rule: _Rule) -> _Rule:
-        """An operation that tells the watch, if there is one, of its result."""
-        return rule if self.watch is None else watch_results(self.watch, operator, kind, self.line, rule)  # type: ignore[return-value]
+        """An operation that tells the watch, if there is one, of its result.
+
+        A watch looks for what an engine's reverse mode makes too, so it sees 0 times infinity.
+        """
+        if self.watch is None:
+            return keep_zero_cotangents(rule) if operator in SINGULAR and types.is_float(kind) else rule  # type: ignore[arg-type, return-value]
+        return watch_results(self.watch, operator, kind, self.line, rule)  # type: ignore[return-value]
 
     def _number(self, value: float, kind: str) -> Number:
         if types.is_float(kind):
@@ -194,7 +201,7 @@ class Expressions:
         if name == "pow" and not types.is_float(
             expr.right.type
         ):  # torch's own rule for whole exponents, as the engine's
-            power = FLOAT_BINARY["pow"] if types.is_float(kind) else integer_power(kind)
+            power = torch.pow if types.is_float(kind) else integer_power(kind)
             return _both(left, self.run(expr.right), self._watch_results(name, kind, power))
         return _both(left, self.as_type(expr.right, kind), self.rule(name, kind))
 

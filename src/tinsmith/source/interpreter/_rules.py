@@ -17,7 +17,7 @@ from ._casts import bits, wrapping
 # Floats -----------------------------------------------------------------------------------------
 
 
-def _keep_zero_cotangents(rule: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+def keep_zero_cotangents(rule: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """A rule that passes a cotangent of 0 on as 0, also where its derivative is infinite or not a number.
 
     torch multiplies them, and gets NaN. Generated gradients do not (docs/reference/conventions.md).
@@ -75,16 +75,16 @@ FLOAT_UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "floor": torch.floor,
     "ceil": torch.ceil,
     "round": _round,
-    "sqrt": _keep_zero_cotangents(torch.sqrt),
-    "rsqrt": _keep_zero_cotangents(torch.rsqrt),
+    "sqrt": torch.sqrt,
+    "rsqrt": torch.rsqrt,
     "norm": _norm,
-    "exp": _keep_zero_cotangents(torch.exp),
-    "log": _keep_zero_cotangents(torch.log),
+    "exp": torch.exp,
+    "log": torch.log,
     "sin": torch.sin,
     "cos": torch.cos,
     "tan": torch.tan,
-    "asin": _keep_zero_cotangents(torch.asin),
-    "acos": _keep_zero_cotangents(torch.acos),
+    "asin": torch.asin,
+    "acos": torch.acos,
     "tanh": torch.tanh,
 }
 
@@ -92,15 +92,18 @@ FLOAT_BINARY: dict[str, Callable[..., torch.Tensor]] = {
     "+": torch.add,
     "-": torch.sub,
     "*": torch.mul,
-    "/": _keep_zero_cotangents(torch.div),
+    "/": torch.div,
     "//": _floor_quotient,
     "%": _modulo,
     "min": torch.minimum,
     "max": torch.maximum,
     "atan2": torch.atan2,
-    "pow": _keep_zero_cotangents(torch.pow),
+    "pow": torch.pow,
     "straight_through": _straight_through,
 }
+
+SINGULAR = frozenset({"sqrt", "rsqrt", "exp", "log", "asin", "acos", "/", "pow"})
+"""Operations whose derivative may be infinite or not a number."""
 
 RECTIFIERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "max": torch.relu,

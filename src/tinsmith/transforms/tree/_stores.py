@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...source import copy_node, resolve_callee, root
+from ...source import changes_of, copy_node, root
 
 
 def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:
@@ -52,38 +52,25 @@ class _LoopOverFields(ast.NodeTransformer):
 
 
 class _Leave(ast.NodeTransformer):
+    """Leaves out statements that change nothing but what `is_left` says, and what atomics on it return."""
+
     def __init__(self, is_left: Callable[[ast.expr], bool], *, keep_returns: bool = False) -> None:
         self.is_left = is_left
         self.keep_returns = keep_returns
 
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt:
-        return self._visit_if_used(node, node.targets)
+    def visit(self, node: ast.AST) -> Any:
+        is_call = isinstance(node, ast.Call)
+        changes = changes_of(node.value if isinstance(node, ast.Expr) else node)
+        is_idle = bool(changes) and all(self.is_left(one.target) for one in changes)
+        if not is_idle or (self.keep_returns if is_call else self._does_more(node)):
+            return self.generic_visit(node)
+        return ast.copy_location(ast.Constant(0) if is_call else ast.Pass(), node)
 
-    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
-        return self._visit_if_used(node, [node.target])
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.stmt:
-        return self._visit_if_used(node, [node.target])
-
-    def visit_Expr(self, node: ast.Expr) -> ast.stmt:
-        is_atomic = isinstance(node.value, ast.Call) and resolve_callee(node.value).startswith("atomic_")
-        if is_atomic and isinstance(node.value, ast.Call):
-            return self._visit_if_used(node, node.value.args[:1])
-        return self._visit_parts(node)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        is_atomic = resolve_callee(node).startswith("atomic_") and bool(node.args) and self.is_left(node.args[0])
-        return (
-            ast.copy_location(ast.Constant(0), node) if is_atomic and not self.keep_returns else self._visit_parts(node)
-        )
-
-    def _visit_if_used(self, node: ast.stmt, targets: list[ast.expr]) -> ast.stmt:
-        is_idle = bool(targets) and all(self.is_left(target) for target in targets)
-        has_more = any(isinstance(part, ast.NamedExpr) for part in ast.walk(node))
-        return ast.copy_location(ast.Pass(), node) if is_idle and not has_more else self._visit_parts(node)
-
-    def _visit_parts(self, node: Any) -> Any:
-        return self.generic_visit(node)
+    def _does_more(self, statement: ast.AST) -> bool:
+        """Whether an expression in a statement changes something that stays."""
+        parts = [*ast.walk(statement)]
+        targets = [one.target for part in parts if isinstance(part, ast.Call) for one in changes_of(part)]
+        return any(isinstance(part, ast.NamedExpr) for part in parts) or not all(map(self.is_left, targets))
 
 
 def _stem(node: ast.expr) -> str:
