@@ -28,7 +28,9 @@ from pathlib import Path
 
 _BANNERS = ("[Taichi]", "[Quadrants]", "[W ")
 _SECONDS = 240
-_ROOMS = ("torch", "tinsmith.bridge", "tinsmith.layers", "tinsmith.doctor", "tinsmith.nn")
+# torch imports its compiler, a second of processor time, when half of the pages take a step of an optimizer, vmap or
+# compile: it is imported once for all.
+_ROOMS = ("torch", "torch._dynamo", "tinsmith.bridge", "tinsmith.layers", "tinsmith.doctor", "tinsmith.nn")
 
 
 def main(folders: list[str]) -> None:

@@ -82,21 +82,41 @@ rm -rf everything
 """
 
 
-@pytest.fixture
-def a_page(monkeypatch, tmp_path):
-    monkeypatch.setattr("pages.programs.CACHE", tmp_path / "cache")
-    monkeypatch.setattr("pages.programs.ROOT", tmp_path)
+COMMAND = "```sh\necho found\nexit 2\n```\n<!-- output: 2 -->\n"
+WRONG = {
+    "```python\n1 / 0\n```\n": "ZeroDivisionError: division by zero",
+    "```python\nprint(1)\n```\n<!-- output: ValueError -->\n": "ValueError was to be raised, and was not",
+    "```python\n1 / 0\n```\n<!-- output: ValueError -->\n": "ZeroDivisionError",
+    "```sh\nno-such-command\n```\n<!-- output -->\n": "no-such-command",
+    "```sh\nno-such-command | sed s/a/b/\n```\n<!-- output -->\n": "exit code 127, not 0",
+    "```sh\ngrep x /dev/null\necho seen\n```\n<!-- output -->\n": "exit code 1, not 0",
+    "```sh\necho right\n```\n<!-- output: 1 -->\n": "exit code 0, not 1",
+}
+"""Pages that do not do as they say, and words of what is told."""
 
-    def write(text):
-        page = tmp_path / "page.md"
+
+@pytest.fixture(scope="module")
+def small_pages(tmp_path_factory):
+    """Pages by their text, and what is told of each: all are run together, as torch is loaded once for them."""
+    folder = tmp_path_factory.mktemp("small")
+    pages = {text: folder / f"page-{number}.md" for number, text in enumerate([PAGE, COMMAND, *WRONG])}
+    for text, page in pages.items():
         page.write_text(text, encoding="utf-8")
-        return page
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pages.programs.CACHE", folder / "cache")
+        troubles = run(list(pages.values()))
+    return pages, {text: troubles[page] for text, page in pages.items() if page in troubles}
 
-    return write
+
+@pytest.fixture
+def their_cache(small_pages, monkeypatch):
+    """Where the outputs of small pages are kept."""
+    monkeypatch.setattr("pages.programs.CACHE", small_pages[0][PAGE].parent / "cache")
 
 
-def test_outputs_come_where_they_are_marked(a_page):
-    outputs = outputs_of(a_page(PAGE))
+@pytest.mark.usefixtures("their_cache")
+def test_outputs_come_where_they_are_marked(small_pages):
+    outputs = outputs_of(small_pages[0][PAGE])
     assert outputs == ["42", "ValueError: 6 is refused", "x = 6\nprint(x * 7)"]
     written = with_outputs(PAGE, outputs)
     assert "<!-- output -->\n\n```text\n42\n```\n\nWords between." in written
@@ -139,41 +159,19 @@ def test_what_may_differ(shown, varies, printed, is_same):
     assert Output(shown, varies).is_of(printed) == is_same
 
 
-def test_a_command_that_is_meant_to_fail_shows_what_it_printed(a_page):
-    assert outputs_of(a_page("```sh\necho found\nexit 2\n```\n<!-- output: 2 -->\n")) == ["found"]
-
-
-WRONG = {
-    "```python\n1 / 0\n```\n": "ZeroDivisionError: division by zero",
-    "```python\nprint(1)\n```\n<!-- output: ValueError -->\n": "ValueError was to be raised, and was not",
-    "```python\n1 / 0\n```\n<!-- output: ValueError -->\n": "ZeroDivisionError",
-    "```sh\nno-such-command\n```\n<!-- output -->\n": "no-such-command",
-    "```sh\nno-such-command | sed s/a/b/\n```\n<!-- output -->\n": "exit code 127, not 0",
-    "```sh\ngrep x /dev/null\necho seen\n```\n<!-- output -->\n": "exit code 1, not 0",
-    "```sh\necho right\n```\n<!-- output: 1 -->\n": "exit code 0, not 1",
-}
-"""Pages that do not do as they say, and words of what is told."""
-
-
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
-    """What is told of each, by text: all are run together, as torch is loaded once for them."""
-    folder = tmp_path_factory.mktemp("wrong")
-    pages = {text: folder / f"page-{number}.md" for number, text in enumerate(WRONG)}
-    for text, page in pages.items():
-        page.write_text(text, encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pages.programs.CACHE", folder / "cache")
-        troubles = run(list(pages.values()))
-    return {text: troubles[page] for text, page in pages.items() if page in troubles}
+@pytest.mark.usefixtures("their_cache")
+def test_a_command_that_is_meant_to_fail_shows_what_it_printed(small_pages):
+    assert outputs_of(small_pages[0][COMMAND]) == ["found"]
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_a_block_that_does_not_do_as_it_says_is_told(told, text):
-    assert WRONG[text] in told[text]
+def test_a_block_that_does_not_do_as_it_says_is_told(small_pages, text):
+    assert WRONG[text] in small_pages[1][text]
 
 
-def test_a_page_that_does_not_run_has_no_outputs(a_page):
-    page = a_page(next(iter(WRONG)))
-    with pytest.raises(PageError, match=r"(?s)page.md does not run.*ZeroDivisionError: division by zero"):
+def test_a_page_that_does_not_run_has_no_outputs(small_pages, monkeypatch):
+    text, *_ = WRONG
+    page = small_pages[0][text]
+    monkeypatch.setattr("pages.programs.run", lambda pages: {page: small_pages[1][text]})
+    with pytest.raises(PageError, match=r"(?s)page-2.md does not run.*ZeroDivisionError: division by zero"):
         outputs_of(page)
