@@ -93,7 +93,7 @@ def by_tiles(
     order = depth.detach().argsort()
     seen = order[(radius[order] > 0).all(-1) & (depth[order] > 0.01)]
     shown = torch.cat([colors, torch.ones_like(colors[:, :1])], -1)
-    places = torch.arange(TILE) + 0.5
+    places = torch.arange(TILE, device=means.device) + 0.5
     low, high = mean2d.detach() - radius, mean2d.detach() + radius
     rows = []
     for top in range(0, side, TILE):
@@ -137,7 +137,7 @@ def _projected(
         -1, 2, 3
     )
     spread = linear @ view[:3, :3] @ half
-    covar = spread @ spread.mT + 0.3 * torch.eye(2)
+    covar = spread @ spread.mT + 0.3 * torch.eye(2, device=means.device)
     a, b, c = covar[:, 0, 0], covar[:, 0, 1], covar[:, 1, 1]
     area = a * c - b * b
     with torch.no_grad():

@@ -24,11 +24,12 @@ Step = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Networks:
-    """Sizes: how many networks, how wide, how many hidden layers."""
+    """Sizes: how many networks, how wide, how many hidden layers; and where they are."""
 
     cells: int
     width: int
     hidden: int
+    device: str = "cpu"
 
     def __str__(self) -> str:
         return f"{self.cells:,} x width {self.width}, {self.hidden} hidden"
@@ -60,10 +61,12 @@ class Networks:
 
     def array(self, engine: str | None = None, way: str = "auto") -> NetworkArray:
         config = {"n_neurons": self.width, "n_hidden_layers": self.hidden, "activation": "ReLU"}
-        return NetworkArray(self.cells, N_IN, N_OUT, config, engine=engine, way=way, dtype=torch.float32)
+        array = NetworkArray(self.cells, N_IN, N_OUT, config, engine=engine, way=way, dtype=torch.float32)
+        return array.to(self.device)
 
     def batches(self) -> tuple[Tensor, Tensor]:
-        return torch.rand(self.cells, BATCH, N_IN), torch.rand(self.cells, BATCH, N_OUT)
+        inputs, targets = (torch.rand(self.cells, BATCH, size, device=self.device) for size in (N_IN, N_OUT))
+        return inputs, targets
 
 
 def ours(networks: Networks, engine: str, x: Tensor, target: Tensor) -> Step:

@@ -50,12 +50,12 @@ class PlainTorch:
     side of the cell worked out once for all corners; `index_select`.
     """
 
-    def __init__(self, levels: Sequence[GridLevel]) -> None:
+    def __init__(self, levels: Sequence[GridLevel], device: str = "cpu") -> None:
         self.counted = sum(not level.is_hashed for level in levels)  # the coarse ones, which come first
-        self.scale = torch.tensor([level.scale for level in levels])[:, None, None]
-        self.first = torch.tensor([level.first for level in levels])[:, None]
-        self.size = torch.tensor([level.size for level in levels])[:, None]
-        self.factors = torch.tensor([level.factors for level in levels])
+        self.scale = torch.tensor([level.scale for level in levels], device=device)[:, None, None]
+        self.first = torch.tensor([level.first for level in levels], device=device)[:, None]
+        self.size = torch.tensor([level.size for level in levels], device=device)[:, None]
+        self.factors = torch.tensor([level.factors for level in levels], device=device)
 
     def __call__(self, x: Tensor, params: Tensor) -> Tensor:
         table = params.view(-1, FEATURES)
@@ -148,14 +148,14 @@ def module(encoding: Encoding) -> Way:
     return lambda x, params: encoding.encoder(x, params, encoding.engine)
 
 
-def grid_case(n_dims: int, log2: int, points: int) -> Case:
+def grid_case(n_dims: int, log2: int, points: int, device: str = "cpu") -> Case:
     config = {"otype": "HashGrid", "n_levels": LEVELS, "per_level_scale": SCALE, "log2_hashmap_size": log2}
-    ours = {engine: Encoding(n_dims, config, engine=engine) for engine in ENGINES}
+    ours = {engine: Encoding(n_dims, config, engine=engine).to(device) for engine in ENGINES}
     levels = reference.grid_levels(n_dims, n_levels=LEVELS, per_level_scale=SCALE, log2_hashmap_size=log2)
     ways = {f"tinsmith on {engine}": module(encoding) for engine, encoding in ours.items()}
-    ways |= {TORCH: PlainTorch(levels), TWIN: lambda x, p: reference.grid(x, p.view(-1, FEATURES), levels)}
-    params = torch.randn(len(ours[ENGINES[0]].params))
-    return Case(f"Grid, {n_dims}-D, 2^{log2} slots", ways, torch.rand(points, n_dims), params)
+    ways |= {TORCH: PlainTorch(levels, device), TWIN: lambda x, p: reference.grid(x, p.view(-1, FEATURES), levels)}
+    params = torch.randn(len(ours[ENGINES[0]].params), device=device)
+    return Case(f"Grid, {n_dims}-D, 2^{log2} slots", ways, torch.rand(points, n_dims, device=device), params)
 
 
 def other_case(otype: str, twin: Callable[[Tensor], Tensor], points: int) -> Case:

@@ -1,0 +1,321 @@
+"""What the kernels compute and how fast they are on one device: a section a process, for `./scripts/gpu_check`.
+
+    python benchmarks/on_device.py SECTION [--device cuda] [--quick] [--out rows.jsonl] [--save DIR] [--compare DIR]
+
+Each row is printed and appended to `--out` as soon as it is known, so that a section that hangs or dies loses only
+what came after. `--quick` asks for little of everything: its times mean nothing. An engine that fails is a row that
+says why, and the other one goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ |= {"ENABLE_TAICHI_HEADER_PRINT": "False", "ENABLE_QUADRANTS_HEADER_PRINT": "False"}
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("SETUPTOOLS_USE_DISTUTILS", "stdlib")  # inductor's setuptools finds Taichi's distutils there
+
+import torch
+from torch import Tensor
+
+import _device_values as values
+import _gaussian_ways as splatting
+import _network_ways as networks
+import _rendering_ways as compositing
+import _ways
+import input_encodings as encodings
+import tinsmith as ts
+from _harness import Call, Effort, Timing, ratio, timed
+from _report import in_words
+from _sections import both, forward
+
+ENGINES = ("taichi", "quadrants")
+CLOSE = 2e-3
+"""The most that float32 on two devices may differ by, relative to the greatest number: sums have another order."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where to measure, how long, and where rows go."""
+
+    device: str
+    is_quick: bool
+    out: Path | None
+    save: Path | None = None
+    compare: Path | None = None
+
+    @property
+    def effort(self) -> Effort:
+        return Effort(3, 1e-4) if self.is_quick else Effort(20, 2e-3, 2.0)
+
+    def finish(self) -> None:
+        """Wait for the device."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def row(self, what: str, who: str, found: str, beside: str = "", *, ok: bool = True) -> None:
+        """Say what was found."""
+        line = json.dumps({"what": what, "who": who, "found": found, "beside": beside, "ok": ok})
+        print(f"{what} | {who} | {found} | {beside}", flush=True)
+        if self.out is not None:
+            with self.out.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+    def engines(self) -> list[str]:
+        """Those that start on the device; why another does not is a row."""
+        found = []
+        for name in ENGINES:
+            try:
+                ts.init(self.device, engine=name)
+                found.append(name)
+            except Exception as error:  # noqa: BLE001  # whatever it is, the other engine goes on
+                self.row("start", name, f"does not start: {last_line(error)}", ok=False)
+        return found
+
+    def race(self, what: str, ways: Mapping[str, Call], unit: Callable[[float], str] = in_words) -> None:
+        """Time all ways that work, in turns, and tell of ours how many times as fast as each other way they are."""
+        working = {name: call for name, call in ways.items() if self.works(what, name, call)}
+        found = timed(working, self.effort, self.finish) if working else {}
+        others = {name: timing for name, timing in found.items() if not name.startswith("tinsmith")}
+        for name, timing in found.items():
+            beside = "" if name in others else beside_others(timing, others)
+            self.row(what, name, unit(timing.median), beside)
+
+    def works(self, what: str, name: str, call: Call) -> bool:
+        """Whether a first call gives a result; if not, why is a row. A compiler that is missing is no fault of ours."""
+        try:
+            call()
+            self.finish()
+        except Exception as error:  # noqa: BLE001  # one way that fails must not lose the others
+            self.row(what, name, f"fails: {last_line(error)}", ok=not name.startswith("tinsmith"))
+            return False
+        return True
+
+
+def beside_others(mine: Timing, others: Mapping[str, Timing]) -> str:
+    """In words, how many times as long the others take."""
+    return ", ".join(f"{ratio(other, mine).middle:.2f} x {name}" for name, other in others.items())
+
+
+def last_line(error: BaseException) -> str:
+    """The kind of an error and its first words, as they fit a cell of a table."""
+    words = " ".join(str(error).split()).replace("|", "/")
+    return f"{type(error).__name__}: {words[:200]}"
+
+
+def gradients(way: Callable[..., Sequence[Tensor]], given: Sequence[Tensor], leaves: int) -> Call:
+    """Forward and backward of a way, to the first `leaves` of what it is given."""
+    mine = [one.detach().clone().requires_grad_(place < leaves) for place, one in enumerate(given)]
+
+    def call() -> Sequence[Tensor]:
+        outputs = way(*mine)
+        return torch.autograd.grad([one.sum() for one in outputs], mine[:leaves])
+
+    return call
+
+
+# Sections ---------------------------------------------------------------------------------
+def agreement(bench: Bench) -> None:
+    """Values and gradients of every room, kept in `save`, and compared with those in `compare`."""
+    for engine in bench.engines():
+        for name, case in values.CASES.items():
+            try:
+                found = {key: one.detach().cpu() for key, one in case(engine, bench.device).items()}
+            except Exception as error:  # noqa: BLE001  # the next case is asked all the same
+                bench.row(f"values: {name}", engine, f"fails: {last_line(error)}", ok=False)
+                continue
+            if bench.save is not None:
+                bench.save.mkdir(parents=True, exist_ok=True)
+                torch.save(found, bench.save / f"{engine}-{name}.pt")
+            if bench.compare is not None:
+                compare_values(bench, engine, name, found)
+
+
+def compare_values(bench: Bench, engine: str, name: str, found: Mapping[str, Tensor]) -> None:
+    """A row for a case: how far it is from what the other device computed."""
+    assert bench.compare is not None
+    file = bench.compare / f"{engine}-{name}.pt"
+    if not file.is_file():
+        bench.row(f"values: {name}", engine, "there is nothing to compare with", ok=False)
+        return
+    wanted = torch.load(file)
+    apart = {key: relative_difference(one, wanted[key]) for key, one in found.items()}
+    worst = max(apart, key=lambda key: apart[key])
+    # A comparison with NaN is false, so NaN counts as wrong.
+    bench.row(
+        f"values: {name}",
+        engine,
+        f"differs by {apart[worst]:.1e} at most ({worst})",
+        f"to hold: {CLOSE:g}",
+        ok=apart[worst] <= CLOSE,
+    )
+
+
+def relative_difference(one: Tensor, other: Tensor) -> float:
+    """The greatest difference, relative to the greatest number."""
+    size = other.double().abs().max().item() or 1.0
+    return (one.double() - other.double()).abs().max().item() / size
+
+
+def overhead(bench: Bench) -> None:
+    """What a call costs, of 64 elements."""
+    from _kernels import triple
+
+    ways: dict[str, _ways.Way] = {}
+    for engine in bench.engines():
+        lang = __import__(engine)
+        ways[f"tinsmith on {engine}"] = _ways.ours(lang)
+        ways[f"the hand-written Function on {engine}"] = _ways.by_hand(triple(lang))
+    ways["torch's Function x * 3"] = _ways.Triple.apply
+    x, g = torch.rand(64, device=bench.device), torch.ones(64, device=bench.device)
+    bench.race("64 elements, forward", {name: forward(way, [x]) for name, way in ways.items()})
+    bench.race("64 elements, forward and backward", {name: both(way, [x], g) for name, way in ways.items()})
+
+
+def bandwidth(bench: Bench) -> None:
+    """Many elements: a kernel that reads and writes each once, as gigabytes a second."""
+    size = 100_000 if bench.is_quick else 10_000_000
+    x = torch.rand(size, device=bench.device)
+    out = torch.empty_like(x)
+    ways: dict[str, Call] = {
+        f"tinsmith on {engine}": forward(_ways.ours_unfilled(__import__(engine)), [x]) for engine in bench.engines()
+    }
+    ways["torch.mul into a buffer"] = lambda: torch.mul(x, 3.0, out=out)
+    ways["torch.mul"] = lambda: torch.mul(x, 3.0)
+    bench.race(f"{size:,} elements", ways, lambda seconds: f"{in_words(seconds)}, {8e-9 * size / seconds:,.0f} GB/s")
+
+
+def composite(bench: Bench) -> None:
+    """Volume rendering of dense samples, with gradients of densities and colours."""
+    n, k = (64, 16) if bench.is_quick else (8192, 64)
+    given = [torch.rand(n, k), torch.rand(n, k, 3), 2 + torch.rand(n, k).cumsum(1), 0.01 + 0.02 * torch.rand(n, k)]
+    given = [one.to(bench.device) for one in given]
+    ways = {f"tinsmith on {engine}": compositing.ours(engine) for engine in bench.engines()}
+    ways["torch"] = compositing.torch_dense
+    ways["torch.compile"] = torch.compile(compositing.torch_dense, dynamic=False)
+    calls = {name: gradients(lambda *x, way=way: way(*x)[:3], given, 2) for name, way in ways.items()}
+    bench.race(f"composite, {n} rays x {k}, forward and backward", calls)
+
+
+def hash_grid(bench: Bench) -> None:
+    """The hash grid of instant-ngp, with the gradient of its table."""
+    points, log2 = (500, 10) if bench.is_quick else (2**18, 19)
+    bench.engines()
+    case = encodings.grid_case(3, log2, points, bench.device)
+    ways = dict(case.ways)
+    ways["torch.compile"] = torch.compile(ways[encodings.TORCH], dynamic=False)
+    calls = {name: case.backward(way, False, True) for name, way in ways.items() if name != encodings.TWIN}
+    bench.race(f"hash grid, {points:,} points, 2^{log2} slots, forward and backward", calls)
+
+
+def blend(bench: Bench) -> None:
+    """Splatting of 3-D Gaussians: projection, sorting and blending, with all gradients."""
+    n, side = (200, 32) if bench.is_quick else (50_000, 512)
+    torch.manual_seed(0)
+    given = [one.to(bench.device) for one in splatting.scene(n, side)]
+    ways = {f"tinsmith on {engine}": splatting.ours(engine) for engine in bench.engines()}
+    # By tiles alone: how many Gaussians a tile has depends on the scene, so torch.compile would compile every tile.
+    ways["torch, by tiles"] = splatting.by_tiles
+    calls = {name: gradients(lambda *x, way=way: [way(*x, side=side)], given, 5) for name, way in ways.items()}
+    bench.race(f"splatting, {n:,} Gaussians, {side} x {side}, forward and backward", calls)
+
+
+def small_networks(bench: Bench) -> None:
+    """Arrays of small networks: a training step."""
+    sizes = networks.Networks(8 if bench.is_quick else 1024, 16, 2, bench.device)
+    x, target = sizes.batches()
+    steps: dict[str, Call] = {
+        f"tinsmith on {engine}": deferred(lambda engine=engine: networks.ours(sizes, engine, x, target))
+        for engine in bench.engines()
+    }
+    steps["torch"] = deferred(lambda: networks.eager(sizes, x, target))
+    steps["torch.compile"] = deferred(lambda: networks.compiled(sizes, x, target))
+    bench.race(f"networks, {sizes}, a training step", steps)
+
+
+def deferred(make: Callable[[], Call]) -> Call:
+    """A call that is made when it is first asked for, so that a failure there is that of the way."""
+    made: list[Call] = []
+
+    def call() -> object:
+        if not made:
+            made.append(make())
+        return made[0]()
+
+    return call
+
+
+def of_app(name: str, steps: int) -> Callable[[Bench], None]:
+    """The section that trains an app, on each engine."""
+
+    def section(bench: Bench) -> None:
+        from tempfile import TemporaryDirectory
+
+        for engine in ENGINES:
+            try:
+                with TemporaryDirectory() as folder:
+                    reached = train(name, Path(folder), engine, bench, 3 if bench.is_quick else steps)
+            except Exception as error:  # noqa: BLE001  # the other engine is asked all the same
+                bench.row(name, engine, f"fails: {last_line(error)}", ok=False)
+                continue
+            speed = f"{reached.steps_per_second:.1f} steps/s, {reached.psnr:.2f} dB after {reached.step} steps"
+            bench.row(name, f"tinsmith on {engine}", speed)
+
+    return section
+
+
+def train(name: str, out: Path, engine: str, bench: Bench, steps: int):
+    """Run an app as its command does."""
+    options = {"out": out, "engine": engine, "device": bench.device, "steps": steps}
+    if name == "fit-scene":
+        from tinsmith.apps.fit_scene import SceneOptions, fit_scene
+
+        return fit_scene(SceneOptions(**options, size=16 if bench.is_quick else 64))
+    if name == "fit-splats":
+        from tinsmith.apps.fit_splats import SplatOptions, fit_splats
+
+        return fit_splats(SplatOptions(**options, size=16 if bench.is_quick else 64))
+    from tinsmith.apps.learn_image import LearnOptions, learn_image
+
+    return learn_image(LearnOptions(**options, size=32 if bench.is_quick else 512))
+
+
+SECTIONS: dict[str, Callable[[Bench], None]] = {
+    "values": agreement,
+    "overhead": overhead,
+    "bandwidth": bandwidth,
+    "composite": composite,
+    "hash-grid": hash_grid,
+    "blend": blend,
+    "networks": small_networks,
+    "fit-scene": of_app("fit-scene", 500),
+    "fit-splats": of_app("fit-splats", 500),
+    "learn-image": of_app("learn-image", 1000),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module."""
+    asked = argparse.ArgumentParser(description="one section of what ./scripts/gpu_check measures")
+    asked.add_argument("section", choices=SECTIONS)
+    asked.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    asked.add_argument("--quick", action="store_true", help="little of everything: does it run?")
+    asked.add_argument("--out", type=Path, help="a file that each row is appended to, as JSON")
+    asked.add_argument("--save", type=Path, help="of values: a folder to keep them in")
+    asked.add_argument("--compare", type=Path, help="of values: a folder that another device's were kept in")
+    options = asked.parse_args(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        asked.exit(2, "on_device: torch sees no CUDA device, so nothing was measured; leave out --device cuda\n")
+    bench = Bench(options.device, options.quick, options.out, options.save, options.compare)
+    SECTIONS[options.section](bench)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""The parts of `./scripts/gpu_check`, run one after the other, each in a process of its own with a time limit.
+
+This file needs nothing but the standard library: where a package is missing, the part that needs it says so. What a
+part measures is in benchmarks/on_device.py; which tests need a GPU is marked there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUDGET = 530.0
+"""Seconds for all parts: a machine that is lent for ten minutes has to have started, too."""
+PATIENCE = 2.0
+"""In a rehearsal parts may take so many times as long: it has few cores, and perhaps other work."""
+HEADINGS = "| part | what | who | found | beside | |\n|---|---|---|---|---|---|\n"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is run, and how long it may take.
+
+    Attributes:
+        command: arguments of Python. DEVICE and OUT in it stand for the device and the folder of results; what is
+            QUICK is there only in a rehearsal.
+        limit: seconds.
+        rows: whether it writes rows of its own.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    limit: float
+    rows: bool = False
+
+
+def tests(name: str, limit: float, *paths: str) -> Part:
+    """The tests marked gpu of a room."""
+    return Part(
+        f"tests: {name}", ("-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "WORKERS", *paths), limit
+    )
+
+
+def measured(name: str, limit: float, *options: str) -> Part:
+    """A section of benchmarks/on_device.py."""
+    rows = ("--out", "ROWS", "QUICK")
+    return Part(name, ("benchmarks/on_device.py", name, "--device", "DEVICE", *rows, *options), limit, rows=True)
+
+
+PARTS = (
+    Part("doctor", ("-m", "tinsmith", "doctor"), 60),
+    tests("op", 90, "tests/bridge", "--ignore=tests/bridge/test_gpu.py"),
+    tests("op and streams", 90, "tests/bridge/test_gpu.py"),
+    tests("layers", 60, "tests/layers"),
+    tests("nn", 60, "tests/nn"),
+    tests("render", 75, "tests/render", "tests/kernels", "--ignore=tests/render/gaussians"),
+    tests("gaussians", 75, "tests/render/gaussians"),
+    tests("time", 45, "tests/time"),
+    Part("values of the CPU", ("benchmarks/on_device.py", "values", "--save", "OUT/cpu-values", "--out", "ROWS"), 75),
+    measured("values", 75, "--compare", "OUT/cpu-values"),
+    measured("overhead", 40),
+    measured("bandwidth", 40),
+    measured("composite", 60),
+    measured("hash-grid", 60),
+    measured("blend", 60),
+    measured("networks", 75),
+    measured("fit-scene", 60),
+    measured("fit-splats", 60),
+    measured("learn-image", 60),
+)
+"""In this order: what tells most comes first, so that a short stay on a machine is worth most."""
+
+
+@dataclass
+class Result:
+    """What a part came to: whether it went well, in words, how long it took, and rows.
+
+    A row has `what`, `who`, `found`, `beside` and `ok`.
+    """
+
+    part: Part
+    ended_well: bool
+    words: str
+    seconds: float
+    rows: list[dict[str, object]] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return self.ended_well and all(row["ok"] for row in self.rows)
+
+    def lines(self) -> str:
+        """Its rows of the table."""
+        took = f"{self.seconds:.0f} s"
+        own = [f"| {self.part.name} | | | {self.words} | {took} | {'' if self.ok else 'LOOK'} |"]
+        for row in self.rows:
+            cells = " | ".join(str(row[key]).replace("|", "/") for key in ("what", "who", "found", "beside"))
+            own.append(f"| {self.part.name} | {cells} | {'' if row['ok'] else 'LOOK'} |")
+        return "\n".join(own) + "\n"
+
+
+class Run:
+    """A run of some parts, and the folder that it writes."""
+
+    def __init__(self, out: Path, device: str, budget: float, *, is_rehearsal: bool) -> None:
+        self.out, self.device, self.is_rehearsal = out, device, is_rehearsal
+        self.patience = PATIENCE if is_rehearsal else 1.0
+        self.end = time.monotonic() + budget * self.patience
+        self.results: list[Result] = []
+        out.mkdir(parents=True, exist_ok=True)
+        self.head = describe_machine(device, is_rehearsal=is_rehearsal)
+        self.write()
+        print(self.head, flush=True)
+
+    def run(self, part: Part) -> None:
+        """Run a part, say what it came to, and write the report anew."""
+        limit = min(part.limit * self.patience, self.end - time.monotonic())
+        if limit < 1:
+            result = Result(part, False, "not run: no time is left", 0.0)
+        else:
+            result = self.result_of(part, limit)
+        self.results.append(result)
+        self.write()
+        print(result.lines(), end="", flush=True)
+
+    def result_of(self, part: Part, limit: float) -> Result:
+        """Run a part in a session of its own, so that what it has started ends with it."""
+        stem = re.sub(r"[^a-z]+", "-", part.name.lower())
+        log, rows = self.out / f"{stem}.log", self.out / f"{stem}.jsonl"
+        rows.unlink(missing_ok=True)
+        start = time.monotonic()
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                self.command(part, rows), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            )
+            try:
+                code: int | None = process.wait(limit)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                with contextlib.suppress(ProcessLookupError):  # a part that ended well has left nothing behind
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        seconds = time.monotonic() - start
+        text = log.read_text("utf-8", errors="replace")
+        return Result(part, *judge(code, text, limit, log.name), seconds, read_rows(rows))
+
+    def command(self, part: Part, rows: Path) -> list[str]:
+        """A part's command, with what stands for something filled in."""
+        found = []
+        for word in part.command:
+            if word == "QUICK":
+                found += ["--quick"] * self.is_rehearsal
+            elif word == "WORKERS":
+                found += self.workers()
+            else:
+                word = word.replace("OUT/", f"{self.out}/").replace("ROWS", str(rows))
+                found.append(self.device if word == "DEVICE" else word)
+        return [sys.executable, *found]
+
+    def workers(self) -> list[str]:
+        """Tests compile on one core each; four processes leave most of a GPU's memory to each other."""
+        has_many = (os.cpu_count() or 1) >= 8 and importlib.util.find_spec("xdist") is not None
+        return ["-n", "4"] if has_many else []
+
+    def write(self) -> None:
+        """The report, as far as it is known."""
+        table = "".join(result.lines() for result in self.results)
+        (self.out / "report.md").write_text(f"{self.head}\n{HEADINGS}{table}", "utf-8")
+
+
+def judge(code: int | None, text: str, limit: float, log: str) -> tuple[bool, str]:
+    """Whether a part went well, and in a few words how, from its exit code and what it printed."""
+    counts = re.findall(
+        r"^(?:=+ )?(\d+ (?:passed|failed|skipped|errors?|deselected)\b.*?)(?: in [\d.]+s.*)?$", text, re.M
+    )
+    said = f": {counts[-1]}" if counts else ""
+    if code is None:
+        return False, f"ended after its limit of {limit:.0f} s{said}; see {log}"
+    if code != 0:
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return False, f"FAILED with {how}{said or f': {last_words(text)}'}; see {log}"
+    return True, f"ok{said}"
+
+
+def last_words(text: str) -> str:
+    """The last line that was printed, as it fits a cell."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:160].replace("|", "/") if lines else "it printed nothing"
+
+
+def read_rows(file: Path) -> list[dict[str, object]]:
+    """The rows that a part wrote; a last line that it was killed in is left out."""
+    if not file.is_file():
+        return []
+    found = []
+    for line in file.read_text("utf-8").splitlines():
+        with contextlib.suppress(json.JSONDecodeError):
+            found.append(json.loads(line))
+    return found
+
+
+def describe_machine(device: str, *, is_rehearsal: bool) -> str:
+    """The head of the report: versions and the device, asked of a process of its own, since torch may not load."""
+    asked = (
+        "import torch; from importlib.metadata import version as v; "
+        "gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else 'no GPU';"
+        "names = ('taichi', 'quadrants', 'numpy');"
+        "print('torch', torch.__version__, 'CUDA', torch.version.cuda, *[f'{n} {v(n)}' for n in names], gpu)"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=120, check=False)
+    found = last_words(done.stdout if done.returncode == 0 else done.stderr)
+    title = "A rehearsal on the CPU: the times mean nothing" if is_rehearsal else "What this GPU does"
+    machine = f"Python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
+    return f"# {title}\n\n{machine}; {found}. Device: {device}.\n"
+
+
+def has_gpu() -> bool:
+    """Whether torch can use a GPU."""
+    asked = "import sys, torch; sys.exit(not torch.cuda.is_available())"
+    return subprocess.run([sys.executable, "-c", asked], capture_output=True, check=False).returncode == 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """See the module."""
+    names = [part.name for part in PARTS]
+    asked = argparse.ArgumentParser(prog="gpu_check", description="Check tinsmith on a GPU.")
+    asked.add_argument("--rehearse", action="store_true", help="on the CPU, with little of everything")
+    asked.add_argument("--only", nargs="+", choices=names, metavar="PART", help="some parts; --list prints them")
+    asked.add_argument("--list", action="store_true", help="print the names of the parts")
+    asked.add_argument("--out", type=Path, default=ROOT / "out" / "gpu_check", help="folder for the results")
+    asked.add_argument("--budget", type=float, default=BUDGET, help="seconds for all parts")
+    options = asked.parse_args(arguments)
+    if options.list:
+        print(*names, sep="\n")
+        return 0
+    if not options.rehearse and not has_gpu():
+        sys.stderr.write("gpu_check: torch cannot use a GPU here; nothing was checked\n")
+        return 1
+    device = "cpu" if options.rehearse else "cuda"
+    run = Run(options.out.resolve(), device, options.budget, is_rehearsal=options.rehearse)
+    for part in PARTS:
+        if options.only is None or part.name in options.only:
+            run.run(part)
+    bad = [result.part.name for result in run.results if not result.ok]
+    print(f"The table is in {run.out / 'report.md'}.")
+    if bad:
+        sys.stderr.write(f"gpu_check: look at: {', '.join(bad)}\n")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
