@@ -120,7 +120,7 @@ def of_gaussians(engine: str, device: str) -> Values:
     *given, view, intrinsics = splatting.scene(2000, 128)
     way = splatting.ours(engine)
     camera = [view.to(device), intrinsics.to(device)]
-    return with_gradients(lambda *x: [way(*x, *camera, side=128)], given, device)
+    return with_gradients(lambda *x: way(*x, *camera, side=128), given, device)
 
 
 CASES: dict[str, Callable[[str, str], Values]] = {

@@ -100,7 +100,7 @@ class Bench:
 
 def beside_others(mine: Timing, others: Mapping[str, Timing]) -> str:
     """In words, how many times as long the others take."""
-    return ", ".join(f"{ratio(other, mine).middle:.2f} x {name}" for name, other in others.items())
+    return ", ".join(f"{ratio(other, mine).middle:.3g} x as fast as {name}" for name, other in others.items())
 
 
 def last_line(error: BaseException) -> str:
@@ -222,7 +222,7 @@ def blend(bench: Bench) -> None:
     ways = {f"tinsmith on {engine}": splatting.ours(engine) for engine in bench.engines()}
     # By tiles alone: how many Gaussians a tile has depends on the scene, so torch.compile would compile every tile.
     ways["torch, by tiles"] = splatting.by_tiles
-    calls = {name: gradients(lambda *x, way=way: [way(*x, side=side)], given, 5) for name, way in ways.items()}
+    calls = {name: gradients(lambda *x, way=way: way(*x, side=side), given, 5) for name, way in ways.items()}
     bench.race(f"splatting, {n:,} Gaussians, {side} x {side}, forward and backward", calls)
 
 
