@@ -142,7 +142,7 @@ STAYS = {
     "a function of the library": of(leave_at(T), assign("t", T + unary("asin", T))),
     "float64": of(leave_at(T), assign("d_1", D["r"] * 2.0), assign("t", T + local("d_1", "f64"))),
     "more reads than work": of(leave_at(T), assign("t", X[cast(T, "i32")] + 1.0)),
-    "so much that it compiles slowly": of(leave_at(T), *[assign("t", T * T + unary("exp", T))] * 26),
+    "so much that it compiles slowly": of(leave_at(T), *[assign("t", T * T + unary("exp", T))] * 35),
     "random numbers": of(leave_at(T), nodes.Draw("t", "f32")),
 }
 

@@ -11,18 +11,19 @@ what shines through, and behind_i = c image - sum over j <= i of weight_j (c col
 from types import ModuleType
 from typing import Any
 
-from ._gaussian_blend import FAINTEST, MOST, OPAQUE
+from ._gaussian_blend import MOST, OPAQUE, build_alpha_at_pixel
 
 
-def gaussian_absolute(lang: ModuleType, *, fp: str, tile_size: int) -> Any:
-    """Build the kernel for an engine. Its parameters are those of `gaussian_blend`, any number of channels, and
+def gaussian_absolute(lang: ModuleType, *, fp: str, channels: int, tile_size: int) -> Any:
+    """Build the kernel for an engine. Its parameters are those of `gaussian_blend`, and
 
     c_image  [v, h, w, d],  c_left [v, h, w]  cotangents
     absolute [m, 2]  starts at zero
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    most, faintest, opaque = MOST, FAINTEST, OPAQUE
+    most, opaque = MOST, OPAQUE
+    at_pixel = build_alpha_at_pixel(lang, fp=fp)
 
     @lang.kernel
     def gaussian_absolute(
@@ -43,20 +44,18 @@ def gaussian_absolute(lang: ModuleType, *, fp: str, tile_size: int) -> Any:
             tile = row * (image.shape[2] // tile_size) + x // tile_size
             through = real(1.0)
             behind = left[v, y, x] * c_left[v, y, x]
-            for c in range(colors.shape[1]):
+            for c in lang.static(range(channels)):
                 behind += image[v, y, x, c] * c_image[v, y, x, c]
             for k in range(starts[tile], starts[tile + 1]):
                 i = ids[k]
-                dx, dy = means2d[i, 0] - (x + real(0.5)), means2d[i, 1] - (y + real(0.5))
-                power = real(0.5) * (conics[i, 0] * dx * dx + conics[i, 2] * dy * dy) + conics[i, 1] * dx * dy
-                peak = opacities[i] * lang.exp(-power)
+                dx, dy, peak, is_seen = at_pixel(means2d, conics, opacities, i, x, y)
                 alpha = lang.min(real(most), peak)
-                if power >= real(0.0) and alpha >= real(faintest):
+                if is_seen:
                     after = through * (real(1.0) - alpha)
                     if after <= real(opaque):
                         break
                     gain = real(0.0)
-                    for c in range(colors.shape[1]):
+                    for c in lang.static(range(channels)):
                         gain += colors[i, c] * c_image[v, y, x, c]
                     behind -= alpha * through * gain
                     if peak < real(most):

@@ -38,7 +38,8 @@ def gaussian_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int) 
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    most, faintest, opaque = MOST, FAINTEST, OPAQUE
+    most, opaque = MOST, OPAQUE
+    at_pixel = build_alpha_at_pixel(lang, fp=fp)
 
     @lang.kernel
     def gaussian_blend(
@@ -58,10 +59,9 @@ def gaussian_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int) 
             total = lang.Vector([0.0] * channels, dt=real)
             for k in range(starts[tile], starts[tile + 1]):
                 i = ids[k]
-                dx, dy = means2d[i, 0] - (x + real(0.5)), means2d[i, 1] - (y + real(0.5))
-                power = real(0.5) * (conics[i, 0] * dx * dx + conics[i, 2] * dy * dy) + conics[i, 1] * dx * dy
-                alpha = lang.min(real(most), opacities[i] * lang.exp(-power))
-                if power >= real(0.0) and alpha >= real(faintest):
+                dx, dy, peak, is_seen = at_pixel(means2d, conics, opacities, i, x, y)
+                alpha = lang.min(real(most), peak)
+                if is_seen:
                     after = through * (real(1.0) - alpha)
                     if after <= real(opaque):
                         break
@@ -74,3 +74,21 @@ def gaussian_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int) 
                 image[v, y, x, c] = total[c]
 
     return gaussian_blend
+
+
+def build_alpha_at_pixel(lang: ModuleType, *, fp: str) -> Any:
+    """Build the function of what a Gaussian is at a pixel: where its centre is from there, alpha, whether it is seen.
+
+    This alpha is before the largest cuts it off: at and beyond it, it has no slope.
+    """
+    real = getattr(lang, fp)
+    faintest = FAINTEST
+
+    @lang.func
+    def at_pixel(means2d: lang.template(), conics: lang.template(), opacities: lang.template(), i, x, y):
+        dx, dy = means2d[i, 0] - (x + real(0.5)), means2d[i, 1] - (y + real(0.5))
+        power = real(0.5) * (conics[i, 0] * dx * dx + conics[i, 2] * dy * dy) + conics[i, 1] * dx * dy
+        peak = opacities[i] * lang.exp(-power)
+        return dx, dy, peak, power >= real(0.0) and peak >= real(faintest)
+
+    return at_pixel

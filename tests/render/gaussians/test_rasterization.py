@@ -33,7 +33,7 @@ def found_by(function, given, options, cotangents=None):
 def assert_agrees(engine, given, packed=True, tile_size=None, **options):
     by_twin = options | ({} if tile_size is None else {"tile_size": tile_size})
     twins, expected, cotangents = found_by(reference.rasterize_gaussians, given, by_twin)
-    ours_options = options | {"engine": engine, "packed": packed, "tile_size": tile_size}
+    ours_options = by_twin | {"engine": engine, "packed": packed}
     ours, slopes, _ = found_by(rasterization, given, ours_options, cotangents)
     for name, y, twin in zip(("image", "alpha"), ours, twins, strict=True):
         torch.testing.assert_close(y, twin, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")

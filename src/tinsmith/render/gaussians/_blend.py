@@ -103,7 +103,7 @@ def rasterize_to_pixels(
     sizes = {"v": torch.Size(front).numel(), "h": tiles[0] * tile_size, "w": tiles[1] * tile_size}
     image, left = blend(gaussians, ids, starts, sizes, tile_size, engine)
     if absgrad:
-        op = get_op("gaussian_absolute", engine, image, tile_size, is_ordered())
+        op = get_op("gaussian_absolute", engine, image, image.shape[-1], tile_size, is_ordered())
         # The caller's own tensor, in a list, so that autograd does not put another one in its place.
         image, left = _WithAbsoluteGradient.apply(op, [means2d], *gaussians, ids, starts, image, left)
     image, left = image[:, :image_height, :image_width], left[:, :image_height, :image_width, None]
@@ -191,10 +191,10 @@ def _blend_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) 
 
 
 @register_maker("gaussian_absolute")
-def _absolute_op(lang: Any, fp: str, tile_size: int, ordered: bool) -> Any:
-    kernel = kernels.gaussian_absolute(lang, fp=fp, tile_size=tile_size)
+def _absolute_op(lang: Any, fp: str, channels: int, tile_size: int, ordered: bool) -> Any:
+    kernel = kernels.gaussian_absolute(lang, fp=fp, channels=channels, tile_size=tile_size)
     spec = (
-        "means2d[m, 2], conics[m, 3], colors[m, d], opacities[m], ids[k]: i32, starts[t]: i32,"
-        " image[v, h, w, d], left[v, h, w], c_image[v, h, w, d], c_left[v, h, w] -> absolute[m, 2]"
+        f"means2d[m, 2], conics[m, 3], colors[m, {channels}], opacities[m], ids[k]: i32, starts[t]: i32,"
+        f" image[v, h, w, {channels}], left[v, h, w], c_image[v, h, w, {channels}], c_left[v, h, w] -> absolute[m, 2]"
     )
     return steady(spec, kernel, deterministic=ordered, name="gaussian_absolute")
